@@ -1,0 +1,14 @@
+"""initscope: what a neural network does to the geometry of data before it has learned anything, and after.
+
+Predict it (`predict`), measure it (`measure`), plan for it, use it. The formulas are in `initscope.theory`.
+"""
+
+import lazy_loader
+
+__version__ = "0.1.0"
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=["theory", "errors"],
+    submod_attrs={},
+)

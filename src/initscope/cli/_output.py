@@ -1,0 +1,48 @@
+"""Printing of results: ``--format table|json|csv``, data on stdout, messages on stderr."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from typing import Any, Literal
+
+from initscope._results import Result, format_number, plain
+
+__all__ = ["Format", "emit", "say"]
+
+Format = Literal["table", "json", "csv"]
+
+
+def say(message: str) -> None:
+    """A message for the person at the terminal: stderr, so that stdout stays data."""
+    print(message, file=sys.stderr)
+
+
+def emit(result: Result, format: Format = "table", *, title: str = "") -> None:
+    """Print ``result``: its `to_dict` as JSON, its `table` as CSV or as a rich table."""
+    if format == "json":
+        print(json.dumps(result.to_dict(), indent=2, ensure_ascii=False))
+        return
+    rows = [plain(row) for row in result.table()]
+    if format == "csv":
+        writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return
+    print_table(rows, title=title)
+
+
+def print_table(rows: list[dict[str, Any]], *, title: str = "") -> None:
+    """Print dicts that share their keys as a rich table; numbers are aligned right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left")
+    for name in rows[0] if rows else []:
+        numeric = all(isinstance(row[name], (int, float, type(None))) for row in rows)
+        table.add_column(str(name).replace("_", " "), justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(format_number(cell) for cell in row.values()))
+    console = Console()
+    console.print(table)

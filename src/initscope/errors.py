@@ -1,0 +1,51 @@
+"""The one error class for bad input, and the checks that every room shares.
+
+A message says the value, the bound, the cause and the next step. The command line prints it as one line, exit code 2.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import NoReturn
+
+__all__ = ["InputError", "MissingDependencyError", "check_between", "check_count", "check_probability"]
+
+
+class InputError(ValueError):
+    """What the caller passed cannot be used; the message says why and what to do instead."""
+
+
+class MissingDependencyError(ImportError):
+    """An optional library is not installed; the message says which extra brings it."""
+
+    def __init__(self, library: str, extra: str) -> None:
+        super().__init__(f"{library} is not installed; it comes with: pip install 'initscope[{extra}]'")
+
+
+def _refuse(name: str, value: object, bound: str, hint: str) -> NoReturn:
+    raise InputError(f"{name} = {value} must be {bound}" + (f"; {hint}" if hint else ""))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_between(name: str, value: float, low: float, high: float, *, hint: str = "") -> float:
+    """Return ``value`` if ``low < value < high``, else raise `InputError` (NaN included)."""
+    if not _is_number(value) or not low < value < high:
+        _refuse(name, value, f"strictly between {low:g} and {high:g}", hint)
+    return float(value)
+
+
+def check_probability(name: str, value: float, *, hint: str = "a probability of failure, for example 0.05") -> float:
+    """Return ``value`` if it lies strictly between 0 and 1, else raise `InputError`."""
+    return check_between(name, value, 0.0, 1.0, hint=hint)
+
+
+def check_count(name: str, value: int, *, least: int = 1, most: float = math.inf, hint: str = "") -> int:
+    """Return ``value`` as an int if it is a whole number of at least ``least`` and at most ``most``."""
+    if not _is_number(value) or not least <= value <= most or math.isinf(value) or int(value) != value:
+        bound = f"a whole number of at least {least}" + (f" and at most {most:g}" if most < math.inf else "")
+        _refuse(name, value, bound, hint)
+    return int(value)

@@ -1,0 +1,65 @@
+"""One namespace for every formula: NumPy or torch in, the same library out, Python numbers promoted.
+
+`namespace` is all a formula needs. What the array API standard lacks (`erf`, `lgamma`) is supplied here,
+and `safe_sqrt`, whose gradient at 0 is 0 instead of infinity: ``where`` alone would let NaN through in autograd.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from initscope.errors import InputError
+
+__all__ = ["Array", "erf", "namespace", "safe_sqrt"]
+
+Array = Any
+"""A NumPy array, a torch tensor, or a Python number where a formula accepts one."""
+
+
+def namespace(*values: Array) -> tuple[Any, ...]:
+    """Return ``(xp, *arrays)``: the array namespace of ``values`` and the values as floating arrays of one dtype.
+
+    Python numbers and lists take the library, dtype and device of the arrays beside them; alone they become NumPy
+    float64.
+    Integer arrays become the library's float64. Arrays of two libraries together are refused.
+
+    >>> xp, a, b = namespace(1, [0.5, 0.25])
+    >>> xp.sum(a * b)
+    np.float64(0.75)
+    """
+    arrays = [value for value in values if array_api_compat.is_array_api_obj(value)]
+    try:
+        xp = array_api_compat.array_namespace(*arrays) if arrays else array_api_compat.array_namespace(np.zeros(()))
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(value).__module__.split(".")[0] for value in arrays}))
+        raise InputError(
+            f"arrays of different libraries ({kinds}) cannot be mixed; convert them to one first"
+        ) from error
+    floating = [value.dtype for value in arrays if xp.isdtype(value.dtype, "real floating")]
+    dtype = xp.result_type(*floating) if floating else xp.float64
+    device = array_api_compat.device(arrays[0]) if arrays else None
+    return xp, *(_convert(xp, value, dtype, device) for value in values)
+
+
+def _convert(xp: Any, value: Array, dtype: Any, device: Any) -> Array:
+    if array_api_compat.is_array_api_obj(value):
+        return value if value.dtype == dtype else xp.astype(value, dtype)
+    return xp.asarray(value, dtype=dtype, device=device)
+
+
+def erf(xp: Any, x: Array) -> Array:
+    """Error function of the namespace's own arrays."""
+    if array_api_compat.is_torch_namespace(xp):
+        return xp.erf(x)
+    from scipy.special import erf as numpy_erf
+
+    return numpy_erf(x)
+
+
+def safe_sqrt(xp: Any, x: Array) -> Array:
+    """Square root of max(x, 0) with gradient 0, not infinity, where x ≤ 0."""
+    positive = x > 0
+    return xp.where(positive, xp.sqrt(xp.where(positive, x, xp.ones_like(x))), xp.zeros_like(x))

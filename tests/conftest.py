@@ -1,0 +1,1 @@
+"""Fixtures and helpers that every test may use."""
