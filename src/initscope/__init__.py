@@ -10,5 +10,5 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=["theory", "errors"],
-    submod_attrs={},
+    submod_attrs={"measurement": ["mean_width"]},
 )
