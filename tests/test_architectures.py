@@ -170,3 +170,52 @@ def test_the_random_state_decides_the_weights():
     first = build("conv3x3x4-relu*2", (1, 8, 8)).conv2.weight
     torch.manual_seed(5)
     assert torch.equal(first, build("conv3x3x4-relu*2", (1, 8, 8)).conv2.weight)
+
+
+layers = st.one_of(
+    st.builds(
+        "conv{}x{}x3/{}:{}".format,
+        st.integers(1, 7),
+        st.integers(1, 7),
+        st.integers(1, 3),
+        st.sampled_from(["circular", "zeros", "reflect", "replicate", "valid"]),
+    ),
+    st.builds("{}pool{}".format, st.sampled_from(["avg", "max"]), st.integers(1, 4)),
+)
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel:UserWarning")
+@given(st.lists(layers, min_size=1, max_size=4), st.integers(1, 14), st.integers(1, 14))
+@settings(max_examples=200, deadline=None)
+def test_every_network_that_is_built_runs(words, height, width):
+    """The shapes followed by arithmetic are those of torch: the dense layer at the end fits, or building refused."""
+    try:
+        model = build("-".join([*words, "dense2"]), (2, height, width))
+    except InputError:
+        return
+    assert model(torch.ones(1, 2, height, width)).shape == (1, 2)
+
+
+@given(st.lists(layers, min_size=1, max_size=1), st.integers(1, 14), st.integers(1, 14))
+@settings(max_examples=200, deadline=None)
+def test_nothing_is_refused_that_torch_can_run(words, height, width):
+    match = parse(words[0])[0].fields
+    if "conv" not in match or "2" in match["sides"] or "4" in match["sides"] or "6" in match["sides"]:
+        return
+    *kernel, filters = map(int, match["sides"].split("x"))
+    valid = match["padding"] == "valid"
+    layer = nn.Conv2d(
+        2,
+        filters,
+        tuple(kernel),
+        stride=int(match["stride"]),
+        padding=0 if valid else tuple(side // 2 for side in kernel),
+        padding_mode="zeros" if valid else match["padding"],
+    )
+    try:
+        layer(torch.ones(1, 2, height, width))
+    except RuntimeError:
+        with pytest.raises(InputError, match="cannot take an input"):
+            build(words[0], (2, height, width))
+    else:
+        build(words[0], (2, height, width))
