@@ -5,8 +5,10 @@ from hypothesis import strategies as st
 from testing import z_score
 from torch import nn
 
-from initscope.architectures import ACTIVATIONS, build, parse
+from initscope.architectures import activation_names, build, parse
 from initscope.errors import InputError
+from initscope.theory import activations
+from initscope.theory.activations import activation
 
 
 def texts(architecture):
@@ -66,7 +68,7 @@ def test_parenthesised_groups_are_written_out(groups):
         ("dense8 relu", "position 8: unknown 'relu'; layers are joined by '-'"),
         ("dense0", "'dense0' has a size of 0"),
         ("conv3x0x8", "has a size of 0"),
-        ("relu:0.5", "relu takes no parameter; celu, elu, leaky_relu do"),
+        ("relu:0.5", "relu takes no parameter; celu, elu, leaky_relu, softshrink do"),
         ("conv3x3x8/2x2", "unknown layer 'conv3x3x8/2x2'"),
         ("dropout1.5", "unknown layer 'dropout1.5'"),
     ],
@@ -124,10 +126,21 @@ def test_one_and_three_dimensions(text, shape):
     assert build(text, shape)(torch.ones(2, *shape)).shape == (2, 4, *[4] * (len(shape) - 1))
 
 
-@pytest.mark.parametrize("name", sorted(ACTIVATIONS))
-def test_every_activation_of_the_list_can_be_built(name):
-    model = build(f"dense4-{name}", (3,))
-    assert torch.isfinite(model(torch.ones(2, 3))).all()
+@pytest.mark.parametrize("name", sorted(set(activation_names()) - {"prelu"}))
+def test_every_activation_is_that_of_the_theory(name):
+    x = torch.linspace(-7, 7, 4001, dtype=torch.float64)[:, None]
+    assert torch.allclose(build(name, (1,))(x), activation(name)(x), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["celu", "elu", "leaky_relu", "softshrink"])
+def test_parameters_of_activations_are_those_of_the_theory(name):
+    x = torch.linspace(-7, 7, 4001, dtype=torch.float64)[:, None]
+    assert torch.allclose(build(f"{name}:0.3", (1,))(x), getattr(activations, name)(0.3)(x), rtol=1e-12, atol=1e-12)
+
+
+def test_every_activation_of_the_theory_has_its_name_here():
+    assert set(activations.names()) <= set(activation_names())
+    assert repr(build("erf", (1,)).erf1) == "ActivationLayer(erf)"
 
 
 def test_weights_are_he_gaussian_without_bias():

@@ -24,6 +24,7 @@ ACTIVATIONS = {
     "hardtanh": "Hardtanh",
     "identity": "Identity",
     "leaky_relu": "LeakyReLU",
+    "linear": "Identity",
     "logsigmoid": "LogSigmoid",
     "mish": "Mish",
     "prelu": "PReLU",
@@ -33,14 +34,18 @@ ACTIVATIONS = {
     "sigmoid": "Sigmoid",
     "silu": "SiLU",
     "softplus": "Softplus",
+    "softshrink": "Softshrink",
     "softsign": "Softsign",
+    "swish": "SiLU",
     "tanh": "Tanh",
+    "tanhshrink": "Tanhshrink",
 }
-WITH_PARAMETER = ("celu", "elu", "leaky_relu")
+"""Torch's module of each activation that has one; the others become an `ActivationLayer`."""
+
+WITH_PARAMETER = ("celu", "elu", "leaky_relu", "softshrink")
 PADDINGS = ("circular", "zeros", "reflect", "replicate", "valid")
 KNOWN = (
-    "convKxKxC[/STRIDE][:PADDING] (PADDING: " + ", ".join(PADDINGS) + "), denseN, flatten, avgpoolK, maxpoolK, bn, "
-    "dropoutP, and activations: " + ", ".join(ACTIVATIONS)
+    f"convKxKxC[/STRIDE][:PADDING] (PADDING: {', '.join(PADDINGS)}), denseN, flatten, avgpoolK, maxpoolK, bn, dropoutP"
 )
 
 TOKEN = re.compile(
@@ -120,11 +125,11 @@ def _parse_token(text: str, position: int) -> Token:
     match = TOKEN.match(text, position)
     word = re.match(r"[^-*()\s]*", text[position:])
     whole = word[0] if word else ""
-    if match is None or match[0] != whole:
-        raise _error(text, position, f"unknown layer {whole!r}. Known: {KNOWN}")
-    fields = {name: value for name, value in match.groupdict().items() if value is not None}
-    if "activation" in fields and fields["activation"] not in ACTIVATIONS:
-        raise _error(text, position, f"unknown layer {whole!r}. Known: {KNOWN}")
+    fields = {name: value for name, value in match.groupdict().items() if value is not None} if match else {}
+    activations = activation_names()
+    if match is None or match[0] != whole or fields.get("activation", "relu") not in activations:
+        known = f"{KNOWN}, and activations: {', '.join(activations)}"
+        raise _error(text, position, f"unknown layer {whole!r}. Known: {known}")
     if fields.get("padding", "zeros") not in PADDINGS:
         raise _error(text, position, f"unknown padding {fields['padding']!r}. Known: {', '.join(PADDINGS)}")
     if "parameter" in fields and fields["activation"] not in WITH_PARAMETER:
@@ -133,6 +138,13 @@ def _parse_token(text: str, position: int) -> Token:
     if any(int(size) == 0 for group in sizes for size in group.split("x")):
         raise _error(text, position, f"{whole!r} has a size of 0; every size is at least 1")
     return Token(whole, position, fields)
+
+
+def activation_names() -> list[str]:
+    """Activations that may stand in an architecture string: those of the theory, and PReLU."""
+    from initscope.theory.activations import names
+
+    return sorted({*ACTIVATIONS, *names()})
 
 
 def _skip(text: str, position: int) -> int:
@@ -231,6 +243,10 @@ def _layer(text: str, token: Token, shape: tuple[int, ...]) -> tuple[torch.nn.Mo
         return normalisation(shape[0]), shape
     if "dropout" in fields:
         return nn.Dropout(float(fields.get("probability", "0.5"))), shape
+    if fields["activation"] not in ACTIVATIONS:
+        from initscope._modules import ActivationLayer
+
+        return ActivationLayer(fields["activation"]), shape
     activation: Any = getattr(nn, ACTIVATIONS[fields["activation"]])
     return activation(*([float(fields["parameter"])] if "parameter" in fields else [])), shape
 
