@@ -64,7 +64,9 @@ def test_labels_that_do_not_fit_are_refused():
 def test_contact_sheet_shows_every_image_once(data):
     sheet = np.asarray(data.plot(count=8).images[0].get_array())
     assert sheet.shape == (2 * 6, 4 * 7, 3)
-    first = data.images[0].transpose(1, 2, 0)
-    assert np.allclose(sheet[1:5, 1:6], (first - first.min()) / (first.max() - first.min()))
+    assert np.allclose(sheet[1:5, 1:6], data.images[0].transpose(1, 2, 0))
+    assert np.allclose(sheet[7:11, 22:27], data.images[7 * 10 // 8].transpose(1, 2, 0))
+    wide = ImageSet(np.stack([np.full((1, 4, 4), -3.0), np.full((1, 4, 4), 5.0)])).plot()
+    assert np.asarray(wide.images[0].get_array())[2, [2, 8]].tolist() == [0, 1]
     with pytest.raises(InputError, match="cannot be drawn"):
         ImageSet(np.ones((2, 7))).plot()

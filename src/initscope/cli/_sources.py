@@ -101,7 +101,7 @@ def load_data(source: DataSource) -> ImageSet:
             f"--input-shape {source.input_shape} but {data.name} has inputs of {'x'.join(map(str, data.shape))}; "
             "leave --input-shape out, or give --size for a folder"
         )
-    say(f"data: {repr(data)[9:-1]}")
+    say(f"data: {data.summary}")
     return data
 
 
