@@ -45,7 +45,7 @@ def predict(model: nn.Module, x: Any, y: Any, initializer: Initializer | None = 
     Examples
     --------
     >>> import torch, initscope
-    >>> layer = torch.nn.Sequential(torch.nn.Linear(2, 100), torch.nn.ReLU())
+    >>> layer = torch.nn.Sequential(torch.nn.Linear(2, 100, bias=False), torch.nn.ReLU())
     >>> right_angle = initscope.predict(layer, [[1.0, 0.0]], [[0.0, 1.0]])
     >>> right_angle.cosine[:, 0].round(6)      # input, Linear, ReLU: 0, 0, 1/pi
     array([0.      , 0.      , 0.31831 ])
