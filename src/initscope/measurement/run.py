@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -58,18 +60,30 @@ def measure(
     parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     if parameter is not None:
         x, y = x.to(parameter), y.to(parameter)
-    traced = trace(model, is_leaf=lambda module: find_rule(module) is not None)
+    traced = trace(model, is_leaf=_has_rule)
     with leaves_no_trace(model):
         if draws == 0:
             runs = [_record(traced, x, y)]
         else:
             device = "cpu" if parameter is None else parameter.device
             generator = torch.Generator(device=device).manual_seed(seed)
-            runs = []
-            for _ in range(draws):
-                redrawn = trace(law.fill_(copy.deepcopy(model), generator=generator), is_leaf=_has_rule)
-                runs.append(_record(redrawn, x, y))
+            runs = list(_redrawn_runs(model, law, x, y, draws, generator))
     return _summary(traced, runs, draws, seed)
+
+
+def _redrawn_runs(
+    model: nn.Module, law: Initializer, x: Tensor, y: Tensor, draws: int, generator: torch.Generator
+) -> Iterator[_Run]:
+    """One run per draw, all in one copy of the model, which is set back to the original before each."""
+    redrawn = copy.deepcopy(model)
+    traced = trace(redrawn, is_leaf=_has_rule)
+    for _ in range(draws):
+        for ours, theirs in zip(
+            chain(redrawn.parameters(), redrawn.buffers()), chain(model.parameters(), model.buffers())
+        ):
+            ours.copy_(theirs)
+        law.fill_(redrawn, generator=generator)
+        yield _record(traced, x, y)
 
 
 def _has_rule(module: nn.Module) -> bool:
