@@ -24,7 +24,7 @@ class ZeroSum(Initializer):
 
     Of independent Gaussian weights the conditioning leaves :math:`w - \bar w`: the direction in which all taps and
     channels agree is removed, and with it the mean that makes ReLU outputs alike. ``strength`` λ between 0 and 1
-    removes only part of it, :math:`w - (1-\sqrt{1-\lambda})\,\bar w`, and so sets the angle at which deep layers settle.
+    removes only part of it, :math:`w - (1-\sqrt{1-\lambda})\,\bar w`: it sets the angle at which deep layers settle.
 
     Parameters
     ----------
