@@ -13,7 +13,7 @@ import numpy as np
 
 from initscope._results import Result
 from initscope.errors import InputError, check_between, check_count, check_probability
-from initscope.theory.norms.law import smallest
+from initscope.theory._search import log_excess, smallest
 
 __all__ = [
     "BERNSTEIN_CONSTANT",
@@ -189,7 +189,7 @@ def projection_width(eps: float, delta: float, *, pairs: int = 1) -> int:
     """Smallest width of a linear layer that keeps the squared distances of ``pairs`` pairs within 1 ± eps (union bound)."""
     check_probability("delta", delta)
     check_count("pairs", pairs)
-    return smallest(lambda width: projection_failure(width, eps) <= delta / pairs)
+    return smallest(lambda width: log_excess(projection_failure(width, eps), delta / pairs))
 
 
 def johnson_lindenstrauss_width(samples: int, eps: float) -> int:
@@ -249,7 +249,7 @@ def sign_bits(eps: float, delta: float, *, pairs: int = 1, angle: float | None =
     check_probability("delta", delta)
     check_count("pairs", pairs)
     aim = delta / pairs
-    first = smallest(lambda bits: sign_failure(bits, eps, angle=angle) <= aim)
+    first = smallest(lambda bits: log_excess(sign_failure(bits, eps, angle=angle), aim))
     reach = math.ceil(2 / eps + 4 * math.sqrt(first))
     failing = [
         bits for bits in range(max(1, first - reach), first + reach + 1) if sign_failure(bits, eps, angle=angle) > aim

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from initscope.errors import check_between, check_count, check_probability
+from initscope.theory._search import log_excess, smallest
 
 __all__ = [
     "active_units",
@@ -22,7 +23,6 @@ __all__ = [
     "relu_norm_eps",
     "relu_norm_exact_width",
     "relu_norm_failure",
-    "smallest",
 ]
 
 _DEVIATIONS = 40.0
@@ -105,7 +105,7 @@ def relu_norm_exact_width(eps: float, delta: float, *, samples: int = 1) -> int:
     """
     check_probability("delta", delta)
     check_count("samples", samples)
-    return smallest(lambda width: relu_norm_failure(width, eps) <= delta / samples)
+    return smallest(lambda width: log_excess(relu_norm_failure(width, eps), delta / samples))
 
 
 def relu_norm_eps(width: int, delta: float) -> float:
@@ -126,22 +126,3 @@ def relu_norm_eps(width: int, delta: float) -> float:
     while excess(top) > 0:
         top *= 2
     return float(brentq(excess, 0.0, top, xtol=1e-14, rtol=1e-13))
-
-
-def smallest(holds: Callable[[int], bool], *, scan: int = 16, most: int = 2**40) -> int:
-    """Smallest whole number for which ``holds``: the first ``scan`` one by one, then doubling and bisection.
-
-    Failure probabilities fall with size except, by the lattice of the atom, at the very smallest sizes.
-    """
-    for value in range(1, scan + 1):
-        if holds(value):
-            return value
-    low, high = scan, 2 * scan
-    while not holds(high):
-        low, high = high, 2 * high
-        if high > most:
-            raise OverflowError(f"no answer below {most}")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -85,14 +86,19 @@ def _carry(
         low, high = bands[depth]
         if low >= high:
             break
-        # Eight nodes per standard deviation of the narrowest step resolve the density to rounding.
+        # Four nodes per standard deviation of the narrowest step resolve the density to rounding.
         finest = min(math.sqrt(5 / width), math.sqrt(5 / widths[depth + 1]), 1.0)
         count = math.ceil(refinement * (24 + 4 * (high - low) / finest))
-        points, weights = np.polynomial.legendre.leggauss(count)
+        points, weights = _legendre(count)
         fresh = (low + high) / 2 + (high - low) / 2 * points
         density = step.density(fresh[:, None] - nodes[None, :]) @ mass
         nodes, mass = fresh, density * weights * (high - low) / 2
     return failure
+
+
+@lru_cache(maxsize=64)
+def _legendre(count: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.polynomial.legendre.leggauss(count)
 
 
 class _Step:
@@ -124,7 +130,8 @@ class _Step:
         """Probability that the step is below ``low`` (a dead layer included) or above ``high``."""
         from scipy.special import gammainc, gammaincc
 
-        below = gammainc(self.halves[None, :], np.exp(low)[:, None] * self.half_width / 2) @ self.weights
-        above = gammaincc(self.halves[None, :], np.exp(high)[:, None] * self.half_width / 2) @ self.weights
-        result: np.ndarray = self.atom + below + above
+        result = np.full(low.shape, self.atom)
+        # Outside the ends of the law a tail is 0 to e^_TINY, and most nodes are that far from the edge of the band.
+        for tail, edge, reached in ((gammainc, low, low > self.ends[0]), (gammaincc, high, high < self.ends[1])):
+            result[reached] += tail(self.halves, np.exp(edge[reached, None]) * self.half_width / 2) @ self.weights
         return result

@@ -11,8 +11,9 @@ import math
 import numpy as np
 
 from initscope.errors import InputError, check_between, check_count, check_probability
+from initscope.theory._search import smallest
 from initscope.theory.norms.bounds import relu_norm_rate
-from initscope.theory.norms.law import active_units, smallest
+from initscope.theory.norms.law import active_units
 
 __all__ = [
     "cone_count_log",
@@ -75,11 +76,11 @@ def gordon_width(one_sided_width: float, eps: float, delta: float, *, squared: b
     """
     low, high = _norm_band(eps, squared)
 
-    def holds(width: int) -> bool:
+    def excess(width: int) -> float:
         bottom, top = gordon_band(width, one_sided_width, delta)
-        return low <= bottom and top <= high
+        return max(low - bottom, top - high)
 
-    return smallest(holds)
+    return smallest(excess)
 
 
 def gordon_deep_band(width: int, one_sided_width: float, depth: int, delta: float) -> list[tuple[float, float]]:
@@ -142,7 +143,7 @@ def theorem2_width(
     if not repaired or depth == 1:
         return printed
     # Every cone lies in its own d-dimensional subspace; the counts multiply over the depth - 1 layers before.
-    return smallest(lambda width: width * rate >= cost + (depth - 1) * cone_count_log(width, dim), scan=1)
+    return smallest(lambda width: cost + (depth - 1) * cone_count_log(width, dim) - width * rate, guess=printed)
 
 
 def cone_count_log(width: int, dim: int) -> float:
