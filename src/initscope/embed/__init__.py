@@ -1,0 +1,17 @@
+"""Use it: random and learned embeddings as scikit-learn estimators, Hamming search, retrieval metrics.
+
+Start with `SignHash` (random, law known exactly), `LearnedHash` (trained on labels or pairs) and `HammingIndex`.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "codes": ["hamming_distance", "pack_bits", "unpack_bits"],
+        "distortion": ["HammingDistortion", "hamming_bound"],
+        "metrics": ["MeanAveragePrecision", "PrecisionRecall", "mean_average_precision", "precision_recall"],
+        "relu_features": ["ReLUFeatures"],
+        "sign_hash": ["SignHash"],
+    },
+)

@@ -1,0 +1,162 @@
+r"""How far codes and features are from the geometry they stand for: predicted, and observed on data.
+
+A pair at angle θ has Binomial(m, θ/π) unequal bits out of m, so the deviation of a random pair is known exactly;
+over many pairs the union bound gives the largest deviation to expect (`hamming_bound`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from initscope._random import generator
+from initscope._results import Result
+from initscope.embed._layer import Shape, kernel_shape, patch_sums, to_images
+from initscope.errors import InputError, check_count, check_probability
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["HammingDistortion", "hamming_bound", "hamming_distortion", "mean_patch_angle", "random_pairs"]
+
+
+@dataclass(frozen=True)
+class HammingDistortion(Result):
+    """Hamming distance against angle for pairs of rows.
+
+    Attributes
+    ----------
+    bits, pairs : int
+    rms_observed, rms_predicted : float
+        Root mean square of ``hamming/bits - angle/π``; predicted √(mean θ/π (1-θ/π) / m).
+    largest : float
+        Largest absolute deviation observed.
+    bound : float
+        No pair exceeds it with probability ``1 - delta`` over the layer (exact binomial tails, union over the pairs).
+    ks_statistic, ks_pvalue : float
+        Kolmogorov–Smirnov test of the deviations against the binomial law (randomised probability transform). Pairs
+        share one layer, so they are not quite independent: read small p-values with that in mind.
+    angles, hamming : array
+        Each pair's angle (radians) and number of unequal bits.
+    """
+
+    bits: int
+    pairs: int
+    rms_observed: float
+    rms_predicted: float
+    largest: float
+    bound: float
+    delta: float
+    ks_statistic: float
+    ks_pvalue: float
+    angles: np.ndarray = field(repr=False)
+    hamming: np.ndarray = field(repr=False)
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row, without the pairs."""
+        return [{name: value for name, value in self.to_dict().items() if name not in ("angles", "hamming")}]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Hamming distance against angle, with the line θ/π and two standard deviations on either side."""
+        if ax is None:
+            from matplotlib.figure import Figure
+
+            ax = Figure(layout="constrained").add_subplot()
+        share = np.linspace(0, 1, 200)
+        spread = 2 * np.sqrt(share * (1 - share) / self.bits)
+        ax.fill_between(180 * share, share - spread, share + spread, alpha=0.25, label="2 standard deviations")
+        ax.plot(180 * share, share, label="expected")
+        ax.plot(np.degrees(self.angles), self.hamming / self.bits, ".", markersize=2, label="pairs")
+        ax.set(xlabel="angle (degrees)", ylabel="unequal bits (fraction)", title=f"{self.bits} bits")
+        ax.legend()
+        return ax
+
+
+def hamming_distortion(angles: np.ndarray, hamming: np.ndarray, bits: int, *, delta: float = 0.05) -> HammingDistortion:
+    """Set the unequal bits of pairs beside the binomial law of their angles."""
+    from scipy.stats import binom, kstest
+
+    share = np.clip(np.asarray(angles, dtype=np.float64) / math.pi, 0.0, 1.0)
+    deviation = hamming / bits - share
+    below = binom.cdf(hamming - 1, bits, share)
+    uniform = below + generator(0, "probability transform").random(len(share)) * (
+        binom.cdf(hamming, bits, share) - below
+    )
+    test = kstest(uniform, "uniform")
+    return HammingDistortion(
+        bits=bits,
+        pairs=len(share),
+        rms_observed=float(np.sqrt((deviation**2).mean())),
+        rms_predicted=float(np.sqrt((share * (1 - share)).mean() / bits)),
+        largest=float(np.abs(deviation).max()),
+        bound=hamming_bound(bits, delta=delta, pairs=len(share)),
+        delta=delta,
+        ks_statistic=float(test.statistic),
+        ks_pvalue=float(test.pvalue),
+        angles=np.asarray(angles),
+        hamming=np.asarray(hamming),
+    )
+
+
+def hamming_bound(bits: int, *, delta: float = 0.05, pairs: int = 1) -> float:
+    r"""Smallest ε such that no pair deviates by more, with probability 1-δ, whatever the angles.
+
+    .. math:: \text{pairs}\cdot\max_p P\bigl(|B/m - p| > \varepsilon\bigr) \le \delta,\quad B\sim\mathrm{Binomial}(m, p)
+
+    Exact binomial tails on a grid of p (the maximum lies within half a step 1/m of p = 1/2).
+
+    >>> round(hamming_bound(256), 3)      # 0.061 in the normal approximation
+    0.062
+    """
+    from scipy.stats import binom
+
+    bits, pairs = check_count("bits", bits), check_count("pairs", pairs)
+    allowed = check_probability("delta", delta) / pairs
+    p = 0.5 + np.linspace(-1, 1, 41) / bits
+
+    def exceeds(eps: float) -> bool:
+        # Counts k with k/m > p + eps or k/m < p - eps; the small slack keeps lattice points on their own side.
+        high = np.floor(bits * (p + eps) + 1e-9)
+        low = np.ceil(bits * (p - eps) - 1e-9)
+        return bool(np.max(binom.sf(high, bits, p) + binom.cdf(low - 1, bits, p)) > allowed)
+
+    low, high = 0.0, 1.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if exceeds(middle) else (low, middle)
+    return high
+
+
+def random_pairs(rows: int, pairs: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of random pairs of different rows."""
+    if rows < 2:
+        raise InputError(f"{rows} row makes no pair; give at least two")
+    left = rng.integers(rows, size=check_count("pairs", pairs))
+    return left, (left + rng.integers(1, rows, size=pairs)) % rows
+
+
+def mean_patch_angle(
+    rows: np.ndarray, left: np.ndarray, right: np.ndarray, kernel_size: int | None, shape: Shape
+) -> np.ndarray:
+    """Angle of each pair, averaged over cyclic patches if there is a kernel (else the angle of the whole rows).
+
+    A zero patch has code 0 for every filter: against another it counts as a right angle, against a zero as none.
+    """
+    angles = np.empty(len(left))
+    for start in range(0, len(left), 1024):
+        pick = slice(start, start + 1024)
+        x, y = (to_images(rows[side[pick]].astype(np.float64), shape) for side in (left, right))
+        maps = [(x * x).sum(axis=1), (y * y).sum(axis=1), (x * y).sum(axis=1)]
+        if kernel_size is None:
+            squares = [each.sum(axis=(1, 2)) for each in maps]
+        else:
+            squares = [patch_sums(each, kernel_shape(kernel_size, shape)) for each in maps]
+        scale = np.sqrt(squares[0] * squares[1])
+        both_zero = (squares[0] <= 0) & (squares[1] <= 0)
+        cosine = np.divide(squares[2], scale, out=both_zero.astype(np.float64), where=scale > 0)
+        angle = np.arccos(np.clip(cosine, -1.0, 1.0))
+        angles[pick] = angle if kernel_size is None else angle.mean(axis=(1, 2))
+    return angles

@@ -1,0 +1,165 @@
+r"""`SignHash`: one random layer as a locality-sensitive hash, :math:`h(u) = \mathrm{sign}(\rho(Au))`.
+
+For Gaussian A the number of unequal bits of a pair at angle θ is Binomial(m, θ/π), exactly: `distortion_report` sets
+that law beside what happens on data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from initscope.embed._base import Hasher, random_generator
+from initscope.embed._layer import image_shape_of, linear, local_rows
+from initscope.embed.codes import hamming_distance, pack_bits
+from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    from initscope.embed.distortion import HammingDistortion
+
+__all__ = ["SignHash"]
+
+_SAME_SIGN = {
+    "relu",
+    "leaky_relu",
+    "elu",
+    "selu",
+    "celu",
+    "gelu",
+    "silu",
+    "mish",
+    "tanh",
+    "erf",
+    "identity",
+    "softsign",
+}
+_ALWAYS_POSITIVE = {"sigmoid", "softplus", "exp", "abs"}
+
+
+class SignHash(Hasher):
+    r"""Signs of one random Gaussian layer: a code whose Hamming distance estimates the angle.
+
+    .. math:: h(u) = \mathrm{sign}(\rho(Au)),\quad a_{ij}\sim N(0, 1),\qquad
+              m\,d_H(h(u), h(v)) \sim \mathrm{Binomial}(m, \angle(u,v)/\pi)
+
+    [BronsteinTalk2016]_, [Charikar2002]_. With ``kernel_size`` the layer is convolutional: each bit reads a filter of
+    its own at a random position of the image (cyclic), and the law is Binomial(m, mean angle of the patches / π).
+
+    Parameters
+    ----------
+    bits : int
+        Length m of the code.
+    activation : str or callable
+        ρ. Any with ρ(t) > 0 exactly for t > 0 gives the same bits; others are refused.
+    center : bool
+        Subtract the mean of the training data first. Angles are then measured around the mean, as retrieval wants it.
+    kernel_size : int, optional
+        Side of the square filters of a convolutional layer; ``image_shape`` says how rows are images.
+    image_shape : tuple, optional
+        ``(channels, height, width)`` of a row; by default one channel, square if the length is, else one line.
+    packed : bool
+        uint8 bytes (default) or one 0/1 column per bit.
+    device : str, optional
+        Torch device for the matrix product, for example ``"cuda"``; by default NumPy.
+    random_state : int, RandomState, Generator or None
+        Seed of the layer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(1).standard_normal((100, 20))
+    >>> SignHash(bits=48).fit_transform(X).shape
+    (100, 6)
+    """
+
+    def __init__(
+        self,
+        bits: int = 64,
+        *,
+        activation: str | Callable[[np.ndarray], np.ndarray] = "relu",
+        center: bool = False,
+        kernel_size: int | None = None,
+        image_shape: tuple[int, int, int] | None = None,
+        packed: bool = True,
+        device: str | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.bits = bits
+        self.activation = activation
+        self.center = center
+        self.kernel_size = kernel_size
+        self.image_shape = image_shape
+        self.packed = packed
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Draw the layer for the dimension of ``X`` (and take its mean, if asked)."""
+        check_same_sign(self.activation)
+        bits = self._start()
+        X = self._validated(X, reset=True)
+        rng = random_generator(self.random_state, "sign hash")
+        if self.kernel_size is None:
+            weights = rng.standard_normal((bits, X.shape[1]))
+        else:
+            weights = local_rows(rng, bits, self.kernel_size, image_shape_of(self.image_shape, X.shape[1]))
+        self.weights_ = weights.astype(X.dtype)
+        self.mean_ = X.mean(axis=0) if self.center else np.zeros(X.shape[1], dtype=X.dtype)
+        self.thresholds_ = self.weights_ @ self.mean_
+        return self
+
+    def _scores(self, block: np.ndarray) -> np.ndarray:
+        return linear(block, self.weights_, self.thresholds_ if self.center else None, self.device)
+
+    def distortion_report(
+        self, X: Any, *, pairs: int = 10_000, delta: float = 0.05, random_state: Any = 0
+    ) -> HammingDistortion:
+        """Compare angles and Hamming distances of random pairs of rows with the exact binomial law.
+
+        Parameters
+        ----------
+        X : array [N, n]
+        pairs : int
+            Number of random pairs of different rows.
+        delta : float
+            Probability that any of the pairs exceeds the report's ``bound``.
+        random_state : int, RandomState, Generator or None
+            Seed of the choice of pairs.
+        """
+        from initscope.embed.distortion import hamming_distortion, mean_patch_angle, random_pairs
+
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        left, right = random_pairs(len(X), pairs, random_generator(random_state, "pairs"))
+        used, position = np.unique(np.concatenate([left, right]), return_inverse=True)
+        rows = X[used]
+        codes = np.concatenate([pack_bits(self._scores(block)) for _, block in self._blocks(rows)])
+        shape = (1, 1, X.shape[1]) if self.kernel_size is None else image_shape_of(self.image_shape, X.shape[1])
+        angles = mean_patch_angle(rows - self.mean_, position[:pairs], position[pairs:], self.kernel_size, shape)
+        distances = hamming_distance(codes[position[:pairs]], codes[position[pairs:]])
+        return hamming_distortion(angles, distances, self.bits, delta=delta)
+
+
+def check_same_sign(activation: str | Callable[[np.ndarray], np.ndarray]) -> None:
+    """Refuse an activation ρ unless ρ(t) > 0 exactly where t > 0: only then are the bits those of sign(Au)."""
+    if isinstance(activation, str):
+        if activation in _SAME_SIGN:
+            return
+        if activation in _ALWAYS_POSITIVE:
+            raise InputError(
+                f"activation = {activation!r} is positive on both sides of 0: every bit would be 1; use 'relu'"
+            )
+        raise InputError(
+            f"activation = {activation!r} is unknown; one of {', '.join(sorted(_SAME_SIGN))}, or a callable"
+        )
+    t = np.concatenate([-np.geomspace(8, 1e-6, 200), np.geomspace(1e-6, 8, 200)])
+    values = np.asarray(activation(t))
+    wrong = t[(values > 0) != (t > 0)]
+    if len(wrong):
+        raise InputError(
+            f"the activation has the wrong sign at t = {wrong[0]:.3g}: the hash needs ρ(t) > 0 exactly for t > 0, "
+            "else the Hamming distance does not follow the angle alone"
+        )

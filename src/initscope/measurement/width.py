@@ -1,0 +1,240 @@
+r"""`mean_width`: Gaussian mean width of data, or of a set with a support function, with its standard error.
+
+One pass over the data, one matrix product per batch of points. The norm of a Gaussian is independent of its direction,
+so only directions are drawn and :math:`E\|g\|` is multiplied in exactly: this removes its share of the variance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from initscope._random import generator
+from initscope._results import Result
+from initscope.errors import InputError, check_count
+from initscope.theory._arrays import Array, namespace
+from initscope.theory.mean_width import WidthSet, gaussian_norm_mean
+
+__all__ = ["MeanWidth", "mean_width"]
+
+_PRODUCT_ELEMENTS = 2_000_000  # of the block of inner products held at once: 8 MB in float32
+
+
+@dataclass(frozen=True)
+class MeanWidth(Result):
+    """Two-sided Gaussian mean width ω of a set, as estimated by `mean_width`.
+
+    Attributes
+    ----------
+    value, standard_error : float
+        ω and the Monte-Carlo error over the random directions.
+    one_sided : float
+        ω/2, the mean of the supremum of one inner product (the w of Gordon's theorem).
+    intrinsic_dimension : float
+        (ω / 2r)² with r the ``radius``: d for a d-dimensional ball of any size. None where no radius is known.
+    radius : float or None
+        Largest distance of a point from the mean of the first batch (at most twice the smallest enclosing radius).
+    doubling_gain, doubling_gain_error : float or None
+        ω minus the mean width of two halves of the data: what the last doubling of the sample added. A sample always
+        has a smaller width than the set it comes from; the next doubling will add about as much again.
+    points, dimension, draws : int
+        Number of points (None for a set), dimension of the space, number of directions drawn (0: no sampling needed).
+    method : str
+        ``closed form``, ``sampled`` or, for data, ``sampled (these points only)``.
+    """
+
+    value: float
+    standard_error: float
+    one_sided: float
+    intrinsic_dimension: float | None
+    radius: float | None
+    doubling_gain: float | None
+    doubling_gain_error: float | None
+    points: int | None
+    dimension: int
+    draws: int
+    method: str
+
+
+def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
+    r"""Gaussian mean width of points, or of a set with a support function.
+
+    .. math:: \omega(K) = E\sup_{u,v\in K}\langle u-v, g\rangle,\qquad g\sim N(0, I)
+
+    [BronsteinTalk2016]_; two-sided, translation invariant, in the units of the data: scale is part of the value.
+
+    Parameters
+    ----------
+    points : array, tensor, iterable of batches, or set
+        ``[N, ...]`` (each point is flattened): NumPy (a memory map streams), torch (stays on its device), an iterable
+        of such batches (read once; of a tuple, as data loaders yield, the first member), or a
+        `initscope.theory.mean_width` set.
+    draws : int
+        Number of random directions. The relative error is about 0.5/√(draws · intrinsic dimension)
+        for a roundish cloud: the default gives 1 % for most data.
+    seed : int
+        Of the directions; the same seed gives the same directions whatever the library and the batches.
+
+    Examples
+    --------
+    >>> import initscope, numpy as np
+    >>> segment = initscope.mean_width(np.array([[0.0, 0.0], [3.0, 4.0]]), draws=4000)
+    >>> abs(segment.value - 5 * np.sqrt(2 / np.pi)) < 3 * segment.standard_error
+    np.True_
+    """
+    draws = check_count("draws", draws, least=2, hint="two are the least that give a standard error")
+    if isinstance(points, WidthSet) and not array_api_compat.is_array_api_obj(points):
+        return _width_of_set(points, draws, seed)
+    batches = _batches(points)
+    first = next(batches, None)
+    if first is None or first.shape[0] == 0:
+        raise InputError("there are no points; give an array [N, n] or an iterable of such batches")
+    dimension = int(first.shape[1])
+    xp, first = namespace(_real(first))
+    directions = xp.asarray(
+        _directions(dimension, draws, seed).T, dtype=first.dtype, device=array_api_compat.device(first)
+    )
+    tally = _Tally(xp, directions, xp.mean(first, axis=0))
+    tally.add(first)
+    for batch in batches:
+        if batch.shape[1] != dimension:
+            raise InputError(f"a batch has points of dimension {batch.shape[1]}, the first had {dimension}")
+        tally.add(_real(batch))
+    return tally.result(dimension)
+
+
+class _Tally:
+    """Running extremes of the inner products, for the even and the odd points apart."""
+
+    def __init__(self, xp: Any, directions: Array, centre: Array) -> None:
+        self.xp, self.directions, self.centre = xp, directions, centre
+        self.highest: list[Array] = [None, None]
+        self.lowest: list[Array] = [None, None]
+        self.reach = xp.zeros_like(centre[:1])
+        self.count = 0
+
+    def add(self, batch: Array) -> None:
+        xp = self.xp
+        rows = max(_PRODUCT_ELEMENTS // self.directions.shape[1], 2)
+        for start in range(0, batch.shape[0], rows):
+            block = xp.astype(batch[start : start + rows], self.directions.dtype, copy=False)
+            products = block @ self.directions
+            for half in (0, 1):
+                part = products[(half + self.count) % 2 :: 2]
+                if part.shape[0] == 0:
+                    continue
+                high, low = xp.max(part, axis=0), xp.min(part, axis=0)
+                self.highest[half] = high if self.highest[half] is None else xp.maximum(self.highest[half], high)
+                self.lowest[half] = low if self.lowest[half] is None else xp.minimum(self.lowest[half], low)
+            offsets = block - self.centre
+            self.reach = xp.maximum(self.reach, xp.max(xp.sum(offsets * offsets, axis=1)))
+            self.count += block.shape[0]
+
+    def result(self, dimension: int) -> MeanWidth:
+        if self.count < 2:
+            raise InputError("one point has width 0; give at least two points")
+        scale, xp = gaussian_norm_mean(dimension), self.xp
+        widths = _float64(xp.maximum(*self.highest) - xp.minimum(*self.lowest))
+        if not np.isfinite(widths).all():
+            raise InputError("the points hold NaN or infinite values; remove or replace them first")
+        halves = _float64((self.highest[0] - self.lowest[0] + self.highest[1] - self.lowest[1]) / 2)
+        radius = float(self.reach[0]) ** 0.5
+        if radius == 0:
+            raise InputError(f"all {self.count} points are equal: their width is 0 and their dimension undefined")
+        value, error = scale * widths.mean(), scale * _mean_error(widths)
+        return MeanWidth(
+            value=float(value),
+            standard_error=float(error),
+            one_sided=float(value / 2),
+            intrinsic_dimension=float((value / (2 * radius)) ** 2),
+            radius=radius,
+            doubling_gain=float(scale * (widths - halves).mean()),
+            doubling_gain_error=float(scale * _mean_error(widths - halves)),
+            points=self.count,
+            dimension=dimension,
+            draws=len(widths),
+            method="sampled (these points only)",
+        )
+
+
+def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
+    exact = members.width()
+    if exact is not None:
+        value, error, draws, method = exact, 0.0, 0, "closed form"
+    else:
+        g = _directions(members.ambient, draws, seed)
+        widths = _float64(members.support(g)) + _float64(members.support(-g))
+        if not np.isfinite(widths).all():
+            raise InputError("the support function is not finite: an unbounded set has no mean width; cut it by a ball")
+        scale = gaussian_norm_mean(members.ambient)
+        value, error, method = scale * float(widths.mean()), scale * _mean_error(widths), "sampled"
+    radius = getattr(members, "radius", None)
+    return MeanWidth(
+        value=value,
+        standard_error=error,
+        one_sided=value / 2,
+        intrinsic_dimension=None if radius is None else (value / (2 * radius)) ** 2,
+        radius=radius,
+        doubling_gain=None,
+        doubling_gain_error=None,
+        points=None,
+        dimension=members.ambient,
+        draws=draws,
+        method=method,
+    )
+
+
+def _directions(dimension: int, draws: int, seed: int) -> np.ndarray:
+    g = generator(seed, "mean width").standard_normal((draws, dimension))
+    return np.asarray(g / np.linalg.norm(g, axis=1, keepdims=True))
+
+
+def _batches(points: Any) -> Iterator[Array]:
+    """Yield ``[rows, n]`` arrays from what the user gave."""
+    if array_api_compat.is_array_api_obj(points):
+        yield _rows(points)
+        return
+    if not isinstance(points, Iterable) or isinstance(points, (str, bytes, dict)):
+        raise InputError(
+            f"{type(points).__name__} is not data; give an array [N, n], a tensor or an iterable of batches"
+        )
+    if isinstance(points, (list, tuple)) and points and not any(map(array_api_compat.is_array_api_obj, points)):
+        try:
+            points = (np.asarray(points, dtype=np.float64),)
+        except (TypeError, ValueError) as error:
+            raise InputError("the list is neither a matrix of numbers nor a list of arrays") from error
+    for batch in points:
+        if isinstance(batch, (list, tuple)) and batch and array_api_compat.is_array_api_obj(batch[0]):
+            batch = batch[0]
+        rows = _rows(batch if array_api_compat.is_array_api_obj(batch) else np.asarray(batch))
+        if rows.shape[0]:
+            yield rows
+
+
+def _rows(batch: Array) -> Array:
+    if batch.ndim < 2 or 0 in batch.shape[1:]:
+        raise InputError(f"points of shape {tuple(batch.shape)} must be [N, n] or [N, ...]: one row per point")
+    if array_api_compat.is_torch_array(batch):
+        batch = batch.detach()
+    return batch.reshape(batch.shape[0], math.prod(batch.shape[1:]))
+
+
+def _real(batch: Array) -> Array:
+    """Single precision for whole numbers and half precision (images), the batch's own otherwise."""
+    xp = array_api_compat.array_namespace(batch)
+    if xp.isdtype(batch.dtype, "complex floating"):
+        raise InputError("complex points have no Gaussian mean width here; stack real and imaginary parts")
+    return batch if batch.dtype in (xp.float32, xp.float64) else xp.astype(batch, xp.float32)
+
+
+def _float64(values: Array) -> np.ndarray:
+    return np.asarray(values.cpu() if array_api_compat.is_torch_array(values) else values, dtype=np.float64)
+
+
+def _mean_error(samples: np.ndarray) -> float:
+    return float(samples.std(ddof=1) / np.sqrt(len(samples)))

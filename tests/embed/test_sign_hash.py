@@ -1,0 +1,158 @@
+"""`SignHash`: bits are those of the definition, and Hamming distances follow the exact binomial law of the angle."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom, kstest
+
+from initscope.embed import SignHash, hamming_bound, hamming_distance, unpack_bits
+from initscope.errors import InputError
+
+RNG = np.random.default_rng(11)
+
+
+def pairs_at(angles, n, rng):
+    """Pairs of unit vectors at given angles, in independent random planes."""
+    u, v = rng.standard_normal((2, len(angles), n))
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    v -= (u * v).sum(axis=1, keepdims=True) * u
+    v /= np.linalg.norm(v, axis=1, keepdims=True)
+    return u, np.cos(angles)[:, None] * u + np.sin(angles)[:, None] * v
+
+
+def test_bits_are_the_signs_of_the_layer():
+    X = RNG.standard_normal((50, 9))
+    hasher = SignHash(bits=21, center=True).fit(X)
+    expected = ((X - X.mean(axis=0)) @ hasher.weights_.T > 0).astype(np.uint8)
+    np.testing.assert_array_equal(unpack_bits(hasher.transform(X), 21), expected)
+    np.testing.assert_array_equal(SignHash(bits=21, center=True, packed=False).fit(X).transform(X), expected)
+    np.testing.assert_array_equal(SignHash(bits=21, center=True, device="cpu").fit(X).transform(X), hasher.transform(X))
+
+
+@pytest.mark.parametrize("bits", [48, 256, 4096])
+def test_ten_thousand_pairs_follow_the_binomial_law(bits):
+    """Kolmogorov–Smirnov on 10,000 nearly independent pairs (dimension 300): catches 0.04 standard deviations.
+
+    The same test must fail for angles wrong by 3 %.
+    """
+    rng = np.random.default_rng(bits)
+    angles = rng.uniform(0.1, math.pi - 0.1, 10_000)
+    u, v = pairs_at(angles, 300, rng)
+    hasher = SignHash(bits=bits).fit(u)
+    counts = hamming_distance(hasher.transform(u), hasher.transform(v))
+
+    def p_value(share):
+        below = binom.cdf(counts - 1, bits, share)
+        return kstest(below + rng.random(10_000) * (binom.cdf(counts, bits, share) - below), "uniform").pvalue
+
+    assert p_value(angles / math.pi) > 1e-3
+    assert p_value(1.03 * angles / math.pi) < 1e-3
+    assert np.abs(counts / bits - angles / math.pi).max() < hamming_bound(bits, delta=0.05, pairs=10_000)
+
+
+def test_report_says_what_the_law_predicts():
+    X = RNG.standard_normal((3000, 40))
+    report = SignHash(bits=256).fit(X).distortion_report(X)
+    assert report.rms_observed == pytest.approx(report.rms_predicted, rel=0.05)
+    assert report.largest < report.bound
+    assert report.ks_pvalue > 1e-3
+    assert report.pairs == 10_000
+    assert "angles" not in report.table()[0]
+    cosine = (X[0] @ X[1]) / np.linalg.norm(X[0]) / np.linalg.norm(X[1])
+    two = SignHash(bits=8).fit(X).distortion_report(X[:2], pairs=4)
+    np.testing.assert_allclose(two.angles, math.acos(cosine))
+    assert report.plot().get_title() == "256 bits"
+
+
+def test_centred_report_measures_angles_around_the_mean():
+    X = RNG.standard_normal((500, 20)) + 30
+    report = SignHash(bits=512, center=True).fit(X).distortion_report(X, pairs=2000)
+    assert report.angles.mean() == pytest.approx(math.pi / 2, abs=0.05)
+    assert report.rms_observed == pytest.approx(report.rms_predicted, rel=0.1)
+
+
+def test_convolutional_bits_follow_the_mean_angle_of_the_patches():
+    """z-score of the unequal bits over 200 layers of 64 bits against m · mean patch angle / π; catches 2 %."""
+    x, y = RNG.random((2, 3 * 6 * 7))
+    y[: 3 * 14] = 0  # zero patches too
+    x.reshape(3, 6, 7)[:, :4, :4] = y.reshape(3, 6, 7)[:, :4, :4] = 0
+    rows = np.stack([x, y])
+    counts, expected = [], None
+    for seed in range(200):
+        hasher = SignHash(bits=64, kernel_size=3, image_shape=(3, 6, 7), random_state=seed).fit(rows)
+        report = hasher.distortion_report(rows, pairs=1)
+        expected = report.angles[0] / math.pi
+        counts.append(report.hamming[0])
+    error = math.sqrt(expected * (1 - expected) / (64 * 200))
+    assert abs(np.mean(counts) / 64 - expected) < 4 * error
+    assert error < 0.005
+    patches = []
+    a, b = x.reshape(3, 6, 7), y.reshape(3, 6, 7)
+    for i in range(6):
+        for j in range(7):
+            index = np.ix_(range(3), [(i + k) % 6 for k in range(3)], [(j + k) % 7 for k in range(3)])
+            p, q = a[index].ravel(), b[index].ravel()
+            norms = np.linalg.norm(p) * np.linalg.norm(q)
+            both_zero = not p.any() and not q.any()
+            patches.append(0 if both_zero else math.pi / 2 if norms == 0 else math.acos(min(p @ q / norms, 1)))
+    assert expected * math.pi == pytest.approx(np.mean(patches), abs=1e-7)
+    assert (hasher.weights_ != 0).sum(axis=1).tolist() == [27] * 64
+
+
+def test_bound_is_the_smallest_that_holds():
+    """Brute force over p: at the bound the failure is at most delta, just below it is more."""
+    bits, delta, pairs = 40, 0.1, 5
+    bound = hamming_bound(bits, delta=delta, pairs=pairs)
+
+    def failure(eps):
+        k = np.arange(bits + 1)
+        return max(
+            binom.pmf(k, bits, p)[np.abs(k / bits - p) > eps + 1e-12].sum() for p in np.linspace(0.001, 0.999, 4001)
+        )
+
+    assert pairs * failure(bound) <= delta * 1.001
+    assert pairs * failure(bound - 2e-3) > delta
+
+
+def test_random_state_and_streaming():
+    X = RNG.standard_normal((30, 5)).astype(np.float32)
+    first, again, other = (SignHash(bits=64, random_state=s).fit_transform(X) for s in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    hasher = SignHash(bits=64, random_state=1).fit(X)
+    assert hasher.weights_.dtype == np.float32
+    np.testing.assert_array_equal(np.concatenate(list(hasher.transform_stream([X[:7], X[7:]]))), first)
+    old_style = SignHash(bits=64, random_state=np.random.RandomState(3)).fit_transform(X)
+    np.testing.assert_array_equal(old_style, SignHash(bits=64, random_state=np.random.RandomState(3)).fit_transform(X))
+
+
+@pytest.mark.parametrize("activation", ["sigmoid", "softplus", "nonsense", np.cos, lambda t: t - 0.1])
+def test_activations_with_other_signs_are_refused(activation):
+    with pytest.raises(InputError, match="activation"):
+        SignHash(activation=activation).fit(np.eye(3))
+
+
+def test_activations_with_the_same_sign_give_the_same_code():
+    X = RNG.standard_normal((20, 4))
+    for activation in ("tanh", "leaky_relu", np.arctan, lambda t: np.maximum(t, 0)):
+        np.testing.assert_array_equal(SignHash(activation=activation).fit_transform(X), SignHash().fit_transform(X))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"bits": 0}, {"bits": 2.5}, {"kernel_size": 9}, {"kernel_size": 2, "image_shape": (1, 2, 3)}],
+)
+def test_bad_parameters_are_refused(parameters):
+    with pytest.raises(InputError):
+        SignHash(**parameters).fit(RNG.standard_normal((5, 16)))
+
+
+def test_nan_in_new_data_is_refused_in_any_block(monkeypatch):
+    X = RNG.standard_normal((5000, 3))
+    hasher = SignHash().fit(X)
+    X[4999, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        hasher.transform(X)
