@@ -9,6 +9,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "planners": ["bits", "depth", "filters", "projection", "subspace", "width"],
+        "ratios": ["NormRatios", "norm_ratios"],
         "results": [
             "BitsPlan",
             "Check",
@@ -19,6 +20,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "SubspacePlan",
             "WidthPlan",
         ],
-        "simulation": ["check"],
+        "simulation": ["check", "subspace_extremes"],
     },
 )

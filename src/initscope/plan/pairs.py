@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch.nn.functional import conv2d, pad
 
-from initscope.errors import InputError, check_count
+from initscope.data import check_pairs
+from initscope.errors import check_count
 
 __all__ = ["filter_statistics", "image_pairs", "patch_ratio"]
 
@@ -18,24 +19,11 @@ _CHUNK_VALUES = 1 << 24
 
 def image_pairs(x: Any, y: Any, kernel_size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Both images, or batches of them, as checked (pairs, channels, height, width) tensors of float32."""
-    images = []
-    for name, image in (("x", x), ("y", y)):
-        tensor = torch.as_tensor(image if isinstance(image, torch.Tensor) else np.asarray(image)).detach()
-        if not 2 <= tensor.ndim <= 4:
-            raise InputError(
-                f"{name} has shape {tuple(tensor.shape)}; give (height, width), (channels, height, width) or a batch of those"
-            )
-        tensor = tensor.to(torch.float32).reshape((1,) * (4 - tensor.ndim) + tuple(tensor.shape))
-        if not bool(torch.isfinite(tensor).all()):
-            raise InputError(f"{name} contains NaN or infinite values; clean it first")
-        if bool((tensor.flatten(1).norm(dim=1) == 0).any()):
-            raise InputError(f"{name} contains an all-zero image, which has no cosine; leave it out")
-        images.append(tensor)
-    first, second = images
-    if first.shape != second.shape:
-        raise InputError(f"x has shape {tuple(first.shape)} and y {tuple(second.shape)}; they must agree")
-    check_count("kernel_size", kernel_size, most=min(first.shape[-2:]), hint="at most the image's size")
-    return first, second
+    first, second = (torch.as_tensor(image if isinstance(image, torch.Tensor) else np.asarray(image)) for image in (x, y))
+    first, second = (image.detach().reshape((1,) * (4 - image.ndim) + tuple(image.shape)) for image in (first, second))
+    check_pairs(first, second, ndim=4)
+    check_count("kernel_size", kernel_size, most=min(first.shape[-2:]), hint="a filter is at most as large as the image")
+    return first.to(torch.float32), second.to(torch.float32)
 
 
 def _wrap(image: torch.Tensor, kernel_size: int) -> torch.Tensor:

@@ -195,7 +195,11 @@ class ProjectionPlan(Plan):
 
 @dataclass(frozen=True)
 class Check(Result):
-    """`initscope.plan.check`: failures observed in simulation, with their 95 % interval, beside the promise."""
+    """`initscope.plan.check`: failures observed in simulation, with their 95 % interval, beside the promise.
+
+    ``predicted`` is the exact probability at the drawn size where the plan knows it: whole numbers keep a little more than
+    they promise. ``kept``: the promise is not refuted. ``sharp``: the prediction (or promise) lies in the interval.
+    """
 
     planner: str
     answer: str
@@ -206,5 +210,21 @@ class Check(Result):
     low: float
     high: float
     promise: float
+    predicted: float | None
     kept: bool
     sharp: bool
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row, with the verdict in a word."""
+        return [
+            {
+                "size": self.size,
+                "failed": f"{self.failures}/{self.trials}",
+                "rate": round(self.observed, 4),
+                "low": round(self.low, 4),
+                "high": round(self.high, 4),
+                "promise": self.promise,
+                "predicted": None if self.predicted is None else round(self.predicted, 4),
+                "verdict": "sharp" if self.sharp else "kept" if self.kept else "broken",
+            }
+        ]

@@ -14,6 +14,7 @@ from initscope.theory.norms.bounds import (
     inner_product_bound,
     masked_inner_product_bound,
     relu_norm_bound,
+    relu_norm_bound_eps,
     relu_norm_rate,
     relu_norm_width,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "path_norm_failure",
     "relu_cosine_sd",
     "relu_norm_bound",
+    "relu_norm_bound_eps",
     "relu_norm_eps",
     "relu_norm_exact_width",
     "relu_norm_failure",

@@ -21,6 +21,7 @@ __all__ = [
     "inner_product_bound",
     "masked_inner_product_bound",
     "relu_norm_bound",
+    "relu_norm_bound_eps",
     "relu_norm_rate",
     "relu_norm_width",
 ]
@@ -68,6 +69,24 @@ def relu_norm_width(eps: float, delta: float, *, depth: int = 1, samples: int = 
     check_count("depth", depth)
     check_count("samples", samples)
     return math.ceil(math.log(2 * samples * depth / delta) / relu_norm_rate(eps))
+
+
+def relu_norm_bound_eps(width: int, delta: float) -> float:
+    """Distortion that lemmas 2 and 5 promise at this width and probability of failure: `relu_norm_bound` solved for eps.
+
+    NaN where the layer is too narrow for any eps below 1.
+
+    >>> round(relu_norm_bound(4152, relu_norm_bound_eps(4152, 0.05)), 12)
+    0.05
+    """
+    check_count("width", width)
+    check_probability("delta", delta)
+    from scipy.optimize import brentq
+
+    aim = math.log(2 / delta) / width
+    if relu_norm_rate(1 - 1e-12) < aim:
+        return math.nan
+    return float(brentq(lambda eps: relu_norm_rate(eps) - aim, 1e-12, 1 - 1e-12, xtol=1e-14))
 
 
 def activation_bound(widths: Sequence[int], eps: float, *, samples: int = 1) -> float:
