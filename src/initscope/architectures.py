@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ ACTIVATIONS = {
     "hardtanh": "Hardtanh",
     "identity": "Identity",
     "leaky_relu": "LeakyReLU",
+    "linear": "Identity",
     "logsigmoid": "LogSigmoid",
     "mish": "Mish",
     "prelu": "PReLU",
@@ -32,14 +34,18 @@ ACTIVATIONS = {
     "sigmoid": "Sigmoid",
     "silu": "SiLU",
     "softplus": "Softplus",
+    "softshrink": "Softshrink",
     "softsign": "Softsign",
+    "swish": "SiLU",
     "tanh": "Tanh",
+    "tanhshrink": "Tanhshrink",
 }
-WITH_PARAMETER = ("celu", "elu", "leaky_relu")
+"""Torch's module of each activation that has one; the others become an `ActivationLayer`."""
+
+WITH_PARAMETER = ("celu", "elu", "leaky_relu", "softshrink")
 PADDINGS = ("circular", "zeros", "reflect", "replicate", "valid")
 KNOWN = (
-    "convKxKxC[/STRIDE][:PADDING] (PADDING: " + ", ".join(PADDINGS) + "), denseN, flatten, avgpoolK, maxpoolK, bn, "
-    "dropoutP, and activations: " + ", ".join(ACTIVATIONS)
+    f"convKxKxC[/STRIDE][:PADDING] (PADDING: {', '.join(PADDINGS)}), denseN, flatten, avgpoolK, maxpoolK, bn, dropoutP"
 )
 
 TOKEN = re.compile(
@@ -51,7 +57,7 @@ TOKEN = re.compile(
     r"|(?P<dropout>dropout(?P<probability>0?\.\d+)?)"
     r"|(?P<activation>[a-z][a-z0-9_]*)(?::(?P<parameter>-?\d*\.?\d+))?"
 )
-REPEAT = re.compile(r"\*(\d*)")
+REPEAT = re.compile(r"\*\s*(\d*)")
 MOST_LAYERS = 10_000
 
 
@@ -119,11 +125,11 @@ def _parse_token(text: str, position: int) -> Token:
     match = TOKEN.match(text, position)
     word = re.match(r"[^-*()\s]*", text[position:])
     whole = word[0] if word else ""
-    if match is None or match[0] != whole:
-        raise _error(text, position, f"unknown layer {whole!r}. Known: {KNOWN}")
-    fields = {name: value for name, value in match.groupdict().items() if value is not None}
-    if "activation" in fields and fields["activation"] not in ACTIVATIONS:
-        raise _error(text, position, f"unknown layer {whole!r}. Known: {KNOWN}")
+    fields = {name: value for name, value in match.groupdict().items() if value is not None} if match else {}
+    activations = activation_names()
+    if match is None or match[0] != whole or fields.get("activation", "relu") not in activations:
+        known = f"{KNOWN}, and activations: {', '.join(activations)}"
+        raise _error(text, position, f"unknown layer {whole!r}. Known: {known}")
     if fields.get("padding", "zeros") not in PADDINGS:
         raise _error(text, position, f"unknown padding {fields['padding']!r}. Known: {', '.join(PADDINGS)}")
     if "parameter" in fields and fields["activation"] not in WITH_PARAMETER:
@@ -132,6 +138,13 @@ def _parse_token(text: str, position: int) -> Token:
     if any(int(size) == 0 for group in sizes for size in group.split("x")):
         raise _error(text, position, f"{whole!r} has a size of 0; every size is at least 1")
     return Token(whole, position, fields)
+
+
+def activation_names() -> list[str]:
+    """Activations that may stand in an architecture string: those of the theory, and PReLU."""
+    from initscope.theory.activations import names
+
+    return sorted({*ACTIVATIONS, *names()})
 
 
 def _skip(text: str, position: int) -> int:
@@ -179,105 +192,104 @@ def build(text: str, input_shape: tuple[int, ...] | None) -> torch.nn.Sequential
     tokens = parse(text)
     if input_shape is None:
         raise InputError(f"architecture {text!r} needs the shape of its input; give data, or --input-shape 3x64x64")
-    layers: dict[str, torch.nn.Module] = {}
-    value = torch.empty(1, *input_shape, device="meta")
+    layers: list[torch.nn.Module] = []
+    names: list[str] = []
+    counts: Counter[str] = Counter()
 
-    def add(token: Token, kind: str, make: Callable[[], torch.nn.Module]) -> torch.Tensor:
-        """Append a layer under a name of its own; run it without memory or arithmetic to learn the next shape."""
-        number = sum(name.rstrip("0123456789") == kind for name in layers) + 1
-        try:
-            with torch.device("meta"):
-                layer = make()
-            result: torch.Tensor = layer.eval()(value)
-        except (RuntimeError, ValueError, IndexError) as error:
-            shape = "×".join(map(str, value.shape[1:]))
-            raise _error(text, token.position, f"{token.text} cannot take an input of {shape}: {error}") from error
-        if 0 in result.shape:
-            raise _error(text, token.position, f"nothing is left of an input of {tuple(value.shape[1:])} after it")
-        layers[f"{kind}{number}"] = layer
-        return result
+    def add(kind: str, layer: torch.nn.Module) -> None:
+        counts[kind] += 1
+        names.append(f"{kind}{counts[kind]}")
+        layers.append(layer)
 
+    shape = tuple(input_shape)
     for token in tokens:
         fields = token.fields
-        if "dense" in fields and value.ndim > 2:
-            value = add(token, "flatten", torch.nn.Flatten)
-        kind = next(key for key in ("conv", "dense", "flatten", "pool", "bn", "dropout", "activation") if key in fields)
-        name = {"pool": f"{fields.get('pooling')}pool", "activation": fields.get("activation", "")}.get(kind, kind)
-        value = add(token, name, lambda token=token, value=value: _layer(text, token, tuple(value.shape)))  # type: ignore[misc]
-    return _materialised(layers)
+        if "dense" in fields and len(shape) > 1:
+            add("flatten", torch.nn.Flatten())
+            shape = (math.prod(shape),)
+        layer, shape = _layer(text, token, shape)
+        kind = next(
+            kind for kind in ("conv", "dense", "flatten", "pool", "bn", "dropout", "activation") if kind in fields
+        )
+        add({"pool": f"{fields.get('pooling')}pool", "activation": fields.get("activation", "")}.get(kind, kind), layer)
+    return torch.nn.Sequential(OrderedDict(zip(names, layers)))
 
 
-def _layer(text: str, token: Token, shape: tuple[int, ...]) -> torch.nn.Module:
+def _layer(text: str, token: Token, shape: tuple[int, ...]) -> tuple[torch.nn.Module, tuple[int, ...]]:
+    """The layer of a token for inputs of ``shape``, and the shape of its output."""
     from torch import nn
 
-    fields, channels, dimensions = token.fields, shape[1], len(shape) - 2
+    fields, dimensions = token.fields, len(shape) - 1
     if "conv" in fields:
-        return _convolution(text, token, channels, dimensions)
+        return _convolution(text, token, shape)
     if "dense" in fields:
-        return nn.Linear(channels, int(fields["units"]), bias=False)
+        linear = nn.Linear(shape[0], int(fields["units"]), bias=False)
+        nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
+        return linear, (linear.out_features,)
     if "flatten" in fields:
-        return nn.Flatten()
-    if "pool" in fields or "bn" in fields:
-        least = 1 if "pool" in fields else 0
-        if not least <= dimensions <= 3:
-            raise _error(
-                text, token.position, f"{token.text} needs an image, but gets {shape[1:]}; put it before dense"
-            )
-        if "bn" in fields:
-            normalisation: nn.Module = getattr(nn, f"BatchNorm{max(dimensions, 1)}d")(channels)
-            return normalisation
+        return nn.Flatten(), (math.prod(shape),)
+    if "pool" in fields:
+        if not 1 <= dimensions <= 3:
+            raise _error(text, token.position, f"{token.text} needs an image, but gets {shape}; put it before dense")
+        window = int(fields["window"])
+        if min(shape[1:]) < window:
+            raise _misfit(text, token, shape, "its window is larger")
         pooling: Any = getattr(nn, f"{fields['pooling'].capitalize()}Pool{dimensions}d")
-        return pooling(int(fields["window"]))  # type: ignore[no-any-return]
+        return pooling(window), (shape[0], *(side // window for side in shape[1:]))
+    if "bn" in fields:
+        if dimensions > 3:
+            raise _misfit(text, token, shape, "batch normalisation has at most three dimensions")
+        normalisation: Any = getattr(nn, f"BatchNorm{max(dimensions, 1)}d")
+        return normalisation(shape[0]), shape
     if "dropout" in fields:
-        return nn.Dropout(float(fields.get("probability", "0.5")))
+        return nn.Dropout(float(fields.get("probability", "0.5"))), shape
+    if fields["activation"] not in ACTIVATIONS:
+        from initscope._modules import ActivationLayer
+
+        return ActivationLayer(fields["activation"]), shape
     activation: Any = getattr(nn, ACTIVATIONS[fields["activation"]])
-    return activation(*([float(fields["parameter"])] if "parameter" in fields else []))  # type: ignore[no-any-return]
+    return activation(*([float(fields["parameter"])] if "parameter" in fields else [])), shape
 
 
-def _convolution(text: str, token: Token, channels: int, dimensions: int) -> torch.nn.Module:
+def _convolution(text: str, token: Token, shape: tuple[int, ...]) -> tuple[torch.nn.Module, tuple[int, ...]]:
     from torch import nn
 
     *kernel, filters = map(int, token.fields["sides"].split("x"))
     stride = int(token.fields.get("stride", 1))
     mode = token.fields.get("padding", "circular")
-    if len(kernel) != dimensions:
-        raise _error(
-            text,
-            token.position,
-            f"{token.text} is a convolution in {len(kernel)} dimensions, its input has {dimensions}; "
-            "write convKxC, convKxKxC or convKxKxKxC for 1, 2 or 3",
-        )
-    padding: Any = tuple(side // 2 for side in kernel)
-    if mode == "valid":
-        padding = 0
-    elif any(side % 2 == 0 for side in kernel):
-        if stride > 1:
-            raise _error(
-                text, token.position, f"{token.text}: even filters with a stride have no centred padding; add ':valid'"
+    if len(kernel) != len(shape) - 1:
+        problem = f"{token.text} is a convolution in {len(kernel)} dimensions, its input has {len(shape) - 1}"
+        raise _error(text, token.position, f"{problem}; write convKxC, convKxKxC or convKxKxKxC for 1, 2 or 3")
+    if len(kernel) > 3:
+        raise _misfit(text, token, shape, "convolutions have at most three dimensions")
+    even = any(side % 2 == 0 for side in kernel)
+    if even and stride > 1 and mode != "valid":
+        problem = f"{token.text}: even filters with a stride have no centred padding"
+        raise _error(text, token.position, f"{problem}; add ':valid'")
+    for side, width in zip(shape[1:], kernel):
+        # What torch needs: valid filters fit inside; one side's padding is at most (reflect: less than) the image.
+        if (mode == "valid" and width > side) or (
+            mode in ("circular", "reflect") and width // 2 + (mode == "reflect") > side
+        ):
+            raise _misfit(
+                text, token, shape, f"a filter of {width} with {mode} padding is too large for a side of {side}"
             )
-        padding = "same"
-    module: Any = getattr(nn, f"Conv{dimensions}d")
-    return module(  # type: ignore[no-any-return]
-        channels,
+    padding: Any = "same" if even else tuple(side // 2 for side in kernel)
+    module: Any = getattr(nn, f"Conv{len(kernel)}d")
+    layer = module(
+        shape[0],
         filters,
         tuple(kernel),
         stride=stride,
-        padding=padding,
+        padding=0 if mode == "valid" else padding,
         padding_mode="zeros" if mode == "valid" else mode,
         bias=False,
     )
+    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    inside = [side - width + 1 for side, width in zip(shape[1:], kernel)] if mode == "valid" else shape[1:]
+    return layer, (filters, *(-(-side // stride) for side in inside))
 
 
-def _materialised(layers: dict[str, torch.nn.Module]) -> torch.nn.Sequential:
-    """Give the layers memory, and draw their weights."""
-    from collections import OrderedDict
-
-    from torch import nn
-
-    model = nn.Sequential(OrderedDict(layers)).to_empty(device="cpu").train()
-    for layer in model:
-        if isinstance(layer, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)):
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-        elif isinstance(layer, (nn.PReLU, nn.modules.batchnorm._BatchNorm)):
-            layer.reset_parameters()
-    return model
+def _misfit(text: str, token: Token, shape: tuple[int, ...], reason: str) -> InputError:
+    sides = "×".join(map(str, shape))
+    return _error(text, token.position, f"{token.text} cannot take an input of {sides}: {reason}")

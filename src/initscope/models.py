@@ -9,16 +9,15 @@ import hashlib
 import importlib
 import importlib.util
 import os
-import pickle
 import re
 import sys
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from initscope._tensors import read_tensors
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,8 +63,8 @@ def load_model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = _build(spec, input_shape)
-        if input_shape is not None and _is_lazy(model):
-            _resolve(model, input_shape)
+        if _is_lazy(model):
+            _resolve(spec, model, input_shape)
     if weights is not None:
         load_weights(model, weights)
     return model
@@ -138,7 +137,7 @@ def _from_module(spec: str, module: ModuleType, attribute: str) -> torch.nn.Modu
         own = [name for name in callables if getattr(vars(module)[name], "__module__", "") == module.__name__]
         found = ", ".join((own or callables)[:8]) or "nothing that can be called"
         what = f"no factory {attribute!r}" if attribute else "no factory named"
-        raise InputError(f"{spec}: {what}; it defines {found}. Give {spec.partition('.py')[0]}…:NAME")
+        raise InputError(f"{spec}: {what}; it defines {found}. Give {module.__file__ or module.__name__}:NAME")
     if isinstance(factory, torch.nn.Module):
         return factory
     if not callable(factory):
@@ -160,17 +159,19 @@ def _is_lazy(model: torch.nn.Module) -> bool:
     return any(is_lazy(value) for value in (*model.parameters(), *model.buffers()))
 
 
-def _resolve(model: torch.nn.Module, input_shape: tuple[int, ...]) -> None:
+def _resolve(spec: str, model: torch.nn.Module, input_shape: tuple[int, ...] | None) -> None:
     """Run one zero input, in evaluation mode, so that lazy modules learn their shapes."""
     import torch
 
+    if input_shape is None:
+        raise InputError(f"{spec} has lazy modules, which need the shape of the input; give --input-shape 3x64x64")
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:
         with torch.no_grad():
             model(torch.zeros(1, *input_shape))
     except Exception as error:
-        raise InputError(f"the model refuses an input of shape {tuple(input_shape)}: {error}") from error
+        raise InputError(f"{spec} refuses an input of shape {tuple(input_shape)}: {error}") from error
     finally:
         for module, mode in training.items():
             module.training = mode
@@ -182,11 +183,7 @@ def load_weights(model: torch.nn.Module, path: str | os.PathLike[str]) -> None:
     A dict with the state dict under ``state_dict`` or ``model``, and names that all begin with ``module.`` (saved from
     DataParallel), are understood. Values take the dtype of the model's parameters.
     """
-    import torch
-
     file = Path(path)
-    if not file.is_file():
-        raise InputError(f"weights {file}: no such file; give a .pt, .pth or .npz file")
     state = _read_state(file)
     own = model.state_dict()
     missing = [name for name in own if name not in state and not name.endswith("num_batches_tracked")]
@@ -201,39 +198,22 @@ def load_weights(model: torch.nn.Module, path: str | os.PathLike[str]) -> None:
     if problems:
         more = ", …" if any(len(names) > 3 for _, names in parts) else ""
         raise InputError(f"weights {file} do not fit the model: {'; '.join(problems)}{more}")
-    with torch.no_grad():
-        for name, value in state.items():
-            own[name].copy_(value)
+    model.load_state_dict(state, strict=False)
 
 
 def _read_state(file: Path) -> dict[str, torch.Tensor]:
-    import numpy as np
     import torch
 
-    state: Any
-    try:
-        if file.suffix == ".npz":
-            with np.load(file, allow_pickle=False) as arrays:
-                state = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-        else:
-            state = torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(
-            f"weights {file} is not a file of plain tensors ({reason}); save it by torch.save(model.state_dict(), FILE)"
-        ) from error
+    state = read_tensors(file, hint="save it by torch.save(model.state_dict(), FILE)")
+    if file.suffix == ".npz":
+        state = {name: torch.from_numpy(value) for name, value in state.items()}
     for key in ("state_dict", "model"):
         if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
             state = state[key]
-    if (
-        not isinstance(state, Mapping)
-        or not state
-        or not all(isinstance(value, torch.Tensor) for value in state.values())
-    ):
+    tensors = state.values() if isinstance(state, Mapping) else ()
+    if not tensors or not all(isinstance(value, torch.Tensor) for value in tensors):
         kind = type(state).__name__
-        raise InputError(
-            f"weights {file} holds a {kind}, not a state dict; save it by torch.save(model.state_dict(), FILE)"
-        )
+        raise InputError(f"weights {file} holds a {kind}, not a state dict of tensors; save model.state_dict()")
     if all(name.startswith("module.") for name in state):
         return {name.removeprefix("module."): value for name, value in state.items()}
     return dict(state)

@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["DataSource", "ModelSource", "Sources", "load_data", "load_pairs", "load_sources", "parse_shape"]
 
 DEFAULT_DATA = "photos"
+DATA_HELP = (
+    "A name (photos, digits, fashion-mnist, cifar10, imagenet-sample, gaussian:rho=0.5, shapes), a folder of images, "
+    "or a .npy, .npz or .pt file. Default: photos."
+)
 
 
 @Parameter(name="*")
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DataSource:
     """Options that say which data to use, and which pairs of it."""
 
-    data: str | None = None
-    """A name (photos, digits, fashion-mnist, cifar10, imagenet-sample, gaussian:rho=0.5, shapes), a folder of images,
-    or a .npy, .npz or .pt file. Default: photos."""
+    data: Annotated[str | None, Parameter(help=DATA_HELP)] = None
     size: Annotated[
         str | None, Parameter(help="Folders: crop and resize the images to this side, or to HEIGHTxWIDTH.")
     ] = None
@@ -47,7 +49,7 @@ class DataSource:
 
 
 @Parameter(name="*")
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelSource(DataSource):
     """Options of commands that take a MODEL and data."""
 
@@ -99,7 +101,7 @@ def load_data(source: DataSource) -> ImageSet:
             f"--input-shape {source.input_shape} but {data.name} has inputs of {'x'.join(map(str, data.shape))}; "
             "leave --input-shape out, or give --size for a folder"
         )
-    say(f"data: {repr(data)[9:-1]}")
+    say(f"data: {data.summary}")
     return data
 
 
@@ -112,7 +114,10 @@ def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:
     data = load_data(source)
     check_images(data.images, name=data.name)
     draw = within_class_pairs if data.name == "gaussian" else random_pairs
-    x, y, _ = draw(data, source.pairs, source.seed)
+    x, y, indices = draw(data, source.pairs, source.seed)
+    different = len({frozenset(pair) for pair in indices.tolist()})
+    if different < len(indices):
+        say(f"{len(data)} images make {different} pairs only: some of the {len(indices)} pairs come more than once")
     return torch.from_numpy(x), torch.from_numpy(y)
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from initscope._tensors import read_tensors
 from initscope.data.image_set import ImageSet
 from initscope.errors import InputError
 
-__all__ = ["ARRAY_SUFFIXES", "load_array"]
+__all__ = ["load_array"]
 
-ARRAY_SUFFIXES = (".npy", ".npz", ".pt", ".pth")
 IMAGE_KEYS = ("images", "x", "data")
 LABEL_KEYS = ("labels", "y", "targets")
 CHANNELS = (1, 3, 4)
@@ -33,9 +31,7 @@ def load_array(path: str | os.PathLike[str]) -> ImageSet:
     become 0 and 1, floats stay as they are. ``steps`` of the result says what was done.
     """
     file = Path(path)
-    if not file.is_file():
-        raise InputError(f"{file} is not a file; give a .npy, .npz or .pt file")
-    content = _read(file)
+    content = read_tensors(file, hint="save plain arrays or tensors")
     if isinstance(content, dict):
         key = next((key for key in IMAGE_KEYS if key in content), None)
         if key is None and len(content) == 1:
@@ -52,28 +48,6 @@ def load_array(path: str | os.PathLike[str]) -> ImageSet:
     return ImageSet(
         images, None if labels is None else _as_numpy(file, labels), class_names, name=str(path), steps=tuple(steps)
     )
-
-
-def _read(file: Path) -> Any:
-    try:
-        if file.suffix in (".pt", ".pth"):
-            import torch
-
-            return torch.load(file, map_location="cpu", weights_only=True)
-        if file.suffix not in (".npy", ".npz"):
-            raise InputError(f"{file}: files of kind {file.suffix!r} are not read; give .npy, .npz or .pt")
-        content = np.load(file, allow_pickle=False)
-        if isinstance(content, np.ndarray):
-            return content
-        with content:
-            return {key: content[key] for key in content.files}
-    except InputError:
-        raise
-    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(
-            f"{file} cannot be read as arrays without executing it ({reason}); save plain arrays or tensors"
-        ) from error
 
 
 def _as_numpy(file: Path, value: Any) -> NDArray[Any]:

@@ -107,7 +107,7 @@ def _read(file: Path, size: tuple[int, int] | None) -> NDArray[np.float32]:
                 largest = 255.0
                 image = image.convert("L" if image.mode in GREY_MODES else "RGB")
             if size is not None:
-                image = ImageOps.fit(image, (size[1], size[0]), Image.Resampling.LANCZOS)
+                image = image.crop(_centre(image.size, size)).resize((size[1], size[0]), Image.Resampling.LANCZOS)
             pixels = np.asarray(image, dtype=np.float32)
     except UnidentifiedImageError:
         raise InputError(
@@ -120,6 +120,15 @@ def _read(file: Path, size: tuple[int, int] | None) -> NDArray[np.float32]:
     pixels = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     scaled: NDArray[np.float32] = np.clip(pixels / np.float32(largest), 0, 1)
     return scaled
+
+
+def _centre(extent: tuple[int, int], size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Box (left, top, right, bottom) of the largest centred rectangle with the proportions of ``size``."""
+    width, height = extent
+    scale = min(height / size[0], width / size[1])
+    across, down = max(1, round(size[1] * scale)), max(1, round(size[0] * scale))
+    left, top = (width - across) // 2, (height - down) // 2
+    return left, top, left + across, top + down
 
 
 def _target(size: int | tuple[int, int] | None) -> tuple[int, int] | None:

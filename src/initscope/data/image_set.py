@@ -94,12 +94,17 @@ class ImageSet(Result):
         """Shape of one image, ``(C, H, W)``, or ``(D,)``."""
         return tuple(self.images.shape[1:])
 
-    def __repr__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """Name, count, size, classes and steps in one line."""
         kind = "images" if self.images.ndim > 2 else "vectors"
         text = f"{self.name}: {len(self)} {kind} {'×'.join(map(str, self.shape))}"
         if self.class_names:
             text += f", {len(self.class_names)} classes"
-        return f"ImageSet({text}{''.join('; ' + step for step in self.steps)})"
+        return text + "".join(f"; {step}" for step in self.steps)
+
+    def __repr__(self) -> str:
+        return f"ImageSet({self.summary})"
 
     def to_dict(self) -> dict[str, Any]:
         """What the set is, without its pixels."""
@@ -125,7 +130,7 @@ class ImageSet(Result):
         return [row]
 
     def plot(self, ax: Axes | None = None, *, count: int = 32) -> Axes:
-        """Contact sheet of up to ``count`` images, each with its own grey or colour range."""
+        """Contact sheet of up to ``count`` images; values beyond [0, 1] are brought into it by one map for all."""
         if self.images.ndim != 4 or self.shape[0] not in (1, 3):
             raise InputError(f"{self!r} cannot be drawn; only images with 1 or 3 channels can")
         if ax is None:
@@ -133,8 +138,8 @@ class ImageSet(Result):
 
             ax = Figure(layout="constrained").add_subplot()
         images = self.spread(count).images
-        low, high = (extreme(images, axis=(1, 2, 3), keepdims=True) for extreme in (np.min, np.max))
-        images = np.where(high > low, (images - low) / np.where(high > low, high - low, 1), 0)
+        low, high = min(0, images.min()), max(1, images.max())
+        images = (images - low) / (high - low)
         columns = int(np.ceil(np.sqrt(2 * len(images))))
         rows = -(-len(images) // columns)
         sheet = np.ones((rows * columns, *np.add(self.shape, (0, 2, 2))))
@@ -144,5 +149,5 @@ class ImageSet(Result):
         sheet = sheet.reshape(rows * height, columns * width, channels)
         ax.imshow(sheet if channels == 3 else sheet[..., 0], cmap="gray")
         ax.set_axis_off()
-        ax.set_title(repr(self)[9:-1])
+        ax.set_title(f"{self.name}: {len(self)} images {'×'.join(map(str, self.shape))}")
         return ax

@@ -7,6 +7,7 @@ official one. ``INITSCOPE_CACHE``: where downloads are kept (by default the user
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,11 +64,14 @@ def fetch(remote: Remote, *, mirror: str | None = None) -> Path:
     mirror = mirror or os.environ.get("INITSCOPE_MIRROR")
     url = f"{mirror.rstrip('/')}/{remote.dataset}/{remote.file}" if mirror else remote.url
     cache = Path(os.environ.get("INITSCOPE_CACHE") or pooch.os_cache("initscope"))
-    return Path(
-        pooch.retrieve(
-            url, known_hash=f"sha256:{remote.sha256}", fname=remote.file, path=cache / remote.dataset, progressbar=True
-        )
+    file = pooch.retrieve(
+        url,
+        known_hash=f"sha256:{remote.sha256}",
+        fname=remote.file,
+        path=cache / remote.dataset,
+        progressbar=sys.stderr.isatty(),
     )
+    return Path(file)
 
 
 def missing(name: str, ways: tuple[str, str, str], cause: Exception | None = None) -> InputError:

@@ -76,7 +76,7 @@ def load(name: str, *, split: str = "train", limit: int | None = None, **options
 def _loader(name: str) -> Callable[..., ImageSet]:
     if name not in LOADERS:
         near = get_close_matches(str(name), LOADERS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else "."
         raise InputError(f"data {name!r} is not known{hint} Names: {', '.join(LOADERS)}; or give a folder or a file")
     module, _, function = LOADERS[name].partition(":")
     loader: Callable[..., ImageSet] = getattr(importlib.import_module(f"initscope.data.{module}"), function)

@@ -164,7 +164,7 @@ def _draw(images: Any, order: Any, first_partner: Any, partners: Any, count: int
     total = int(last_number[-1])
     rng = np.random.default_rng(seed)
     rounds, rest = divmod(count, total)
-    numbers = np.concatenate([np.tile(np.arange(total), rounds), rng.choice(total, rest, replace=False)])
+    numbers = np.concatenate([np.arange(rounds * total) % total, rng.choice(total, rest, replace=False)])
     rng.shuffle(numbers)
     item = np.searchsorted(last_number, numbers, side="right")
     partner = first_partner[item] + numbers - (last_number - partners)[item]

@@ -6,7 +6,8 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from initscope.data.arrays import ARRAY_SUFFIXES, load_array
+from initscope._tensors import TENSOR_SUFFIXES
+from initscope.data.arrays import load_array
 from initscope.data.folders import load_folder
 from initscope.data.image_set import ImageSet
 from initscope.data.named import load, names
@@ -49,7 +50,7 @@ def load_any(
         data = load(name, limit=limit, **_options(spec, options))
     elif path.is_dir():
         data = load_folder(path, size, limit=limit)
-    elif path.is_file() or path.suffix in ARRAY_SUFFIXES:
+    elif path.is_file() or path.suffix in TENSOR_SUFFIXES:
         data = load_array(path)
         data = data if limit is None else data.spread(limit)
     else:
