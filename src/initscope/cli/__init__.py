@@ -25,6 +25,9 @@ app = App(
 )
 
 
+app.command("initscope.cli.plan:app", name="plan")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the ``initscope`` command."""
     tokens = sys.argv[1:] if arguments is None else list(arguments)
