@@ -10,8 +10,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "codes": ["hamming_distance", "pack_bits", "unpack_bits"],
         "distortion": ["HammingDistortion", "hamming_bound"],
+        "index": ["HammingIndex"],
         "metrics": ["MeanAveragePrecision", "PrecisionRecall", "mean_average_precision", "precision_recall"],
         "relu_features": ["ReLUFeatures"],
+        "rerank": ["rerank"],
         "sign_hash": ["SignHash"],
     },
 )
