@@ -227,17 +227,17 @@ class HammingIndex:
         if ids is None:
             first = int(self._ids.max()) + 1 if len(self._ids) else 0
             return np.arange(first, first + count, dtype=np.int64)
-        ids = self._whole(ids)
-        if len(ids) != count:
-            raise InputError(f"{count} codes but {len(ids)} ids; give one id per code")
-        if count and int(ids.min()) < 0:
-            raise InputError(f"id {int(ids.min())} is negative; ids are whole numbers from 0 (-1 means none)")
-        if len(np.unique(ids)) != count:
+        chosen = self._whole(ids)
+        if len(chosen) != count:
+            raise InputError(f"{count} codes but {len(chosen)} ids; give one id per code")
+        if count and int(chosen.min()) < 0:
+            raise InputError(f"id {int(chosen.min())} is negative; ids are whole numbers from 0 (-1 means none)")
+        if len(np.unique(chosen)) != count:
             raise InputError("ids repeat; every code needs an id of its own")
-        if count and len(self._ids) and int(ids.min()) <= int(self._ids.max()) and np.isin(ids, self._ids).any():
-            taken = int(ids[np.isin(ids, self._ids)][0])
-            raise InputError(f"id {taken} is in the index already; remove it first or choose another")
-        return ids
+        taken = chosen[np.isin(chosen, self._ids)]
+        if len(taken):
+            raise InputError(f"id {int(taken[0])} is in the index already; remove it first or choose another")
+        return chosen
 
     @staticmethod
     def _whole(ids: Any) -> np.ndarray:
