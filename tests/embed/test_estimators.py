@@ -12,7 +12,7 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from initscope.embed import AGH, ITQ, KSH, SSH, DiffHash, ReLUFeatures, SignHash
+from initscope.embed import AGH, ITQ, KSH, SSH, DiffHash, LearnedHash, ReLUFeatures, SignHash
 
 ESTIMATORS = [
     ReLUFeatures(width=30),
@@ -25,6 +25,8 @@ ESTIMATORS = [
     DiffHash(bits=2),
     SSH(bits=8, pairs=500),
     KSH(bits=6, anchors=20),
+    LearnedHash(bits=12, steps=10),
+    LearnedHash(bits=12, layers=2, hidden=16, steps=10),
 ]
 
 

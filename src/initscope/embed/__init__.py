@@ -15,6 +15,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "index": ["HammingIndex"],
         "itq": ["ITQ"],
         "ksh": ["KSH"],
+        "learned_hash": ["LearnedHash"],
         "metrics": ["MeanAveragePrecision", "PrecisionRecall", "mean_average_precision", "precision_recall"],
         "relu_features": ["ReLUFeatures"],
         "rerank": ["rerank"],
