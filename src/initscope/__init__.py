@@ -9,6 +9,9 @@ __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["embed", "errors", "theory"],
-    submod_attrs={"measurement": ["mean_width"]},
+    submodules=["data", "embed", "errors", "initializers", "models", "theory"],
+    submod_attrs={
+        "measurement": ["mean_width", "measure"],
+        "propagate": ["predict"],
+    },
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["Result", "format_number", "html_table", "plain"]
+__all__ = ["Result", "format_number", "html_table", "plain", "rows_of_columns"]
 
 
 def plain(value: Any) -> Any:
@@ -56,6 +56,12 @@ def html_table(rows: list[dict[str, Any]]) -> str:
         for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def rows_of_columns(result: Result) -> list[dict[str, Any]]:
+    """Rows of a result whose fields are columns of equal length; a single number is a column of one."""
+    columns = {name: value if isinstance(value, list) else [value] for name, value in result.to_dict().items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 class Result:

@@ -1,8 +1,8 @@
-"""Measure: run it and record. `mean_width` of data is here; every estimate carries its standard error."""
+"""Measure: run it and record. `measure` for pairs through a model, `mean_width` of data; all with standard errors."""
 
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submod_attrs={"width": ["MeanWidth", "mean_width"]},
+    submod_attrs={"run": ["measure"], "width": ["MeanWidth", "mean_width"]},
 )

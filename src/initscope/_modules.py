@@ -1,0 +1,26 @@
+"""Torch modules of our own. Importing this file imports torch."""
+
+from __future__ import annotations
+
+import torch
+
+from initscope.theory.activations import Activation, activation
+
+__all__ = ["ActivationLayer"]
+
+
+class ActivationLayer(torch.nn.Module):
+    """An activation of `initscope.theory.activations` as a layer, for what torch has no module for (erf, sin …)."""
+
+    def __init__(self, source: str | Activation) -> None:
+        super().__init__()
+        self.activation = activation(source)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """σ(x), elementwise."""
+        result: torch.Tensor = self.activation(x)
+        return result
+
+    def extra_repr(self) -> str:
+        """The name of the activation."""
+        return self.activation.name

@@ -1,0 +1,52 @@
+"""Data that ships with scikit-learn, so that it is always there: two photographs and 1,797 digits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from initscope.data.image_set import ImageSet
+from initscope.errors import check_count
+
+__all__ = ["digits", "photos"]
+
+
+def photos(*, limit: int | None = None, crop: int = 64, stride: int | None = None) -> ImageSet:
+    """Square crops of scikit-learn's two sample photographs (427×640): a temple in China and a flower.
+
+    Parameters
+    ----------
+    limit
+        The first ``limit`` crops.
+    crop
+        Side of a crop in pixels.
+    stride
+        Step between crops; by default ``crop``, so that they do not overlap (120 crops of 64×64).
+
+    Crops are in one fixed random order, so that the first few already come from all over both photographs.
+    """
+    from sklearn.datasets import load_sample_images
+
+    crop = check_count("crop", crop, most=427, hint="the photographs are 427×640")
+    stride = check_count("stride", crop if stride is None else stride)
+    pictures = [np.asarray(image) for image in load_sample_images().images]
+    windows = [
+        np.lib.stride_tricks.sliding_window_view(picture, (crop, crop), axis=(0, 1))[::stride, ::stride]
+        for picture in pictures
+    ]
+    crops = np.concatenate([window.reshape(-1, 3, crop, crop) for window in windows])
+    labels = np.repeat(np.arange(len(windows)), [window.shape[0] * window.shape[1] for window in windows])
+    order = np.random.default_rng(0).permutation(len(crops))[:limit]
+    return ImageSet(
+        crops[order] / np.float32(255), labels[order], ("china", "flower"), name="photos", steps=("bytes / 255",)
+    )
+
+
+def digits(*, limit: int | None = None) -> ImageSet:
+    """scikit-learn's 1,797 handwritten digits, 1×8×8, 17 grey levels."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    data = ImageSet(
+        bunch.images[:, None] / 16, bunch.target, tuple(map(str, range(10))), name="digits", steps=("values / 16",)
+    )
+    return data if limit is None else data.take(limit)

@@ -1,0 +1,138 @@
+"""`load_folder`: a folder of image files; its subfolders are the classes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from initscope.data.image_set import ImageSet
+from initscope.errors import InputError, check_count
+
+__all__ = ["image_files", "load_folder", "read_images"]
+
+SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+GREY_MODES = {"1", "L", "LA", "La"}
+WIDE_MODES = {"I;16", "I;16B", "I;16L", "I"}
+
+
+def load_folder(
+    path: str | os.PathLike[str], size: int | tuple[int, int] | None = None, *, limit: int | None = None
+) -> ImageSet:
+    """Images of a folder, sorted by path; each subfolder is a class (its own subfolders belong to it).
+
+    Parameters
+    ----------
+    path
+        The folder.
+    size
+        Side, or (height, width): every image is cropped around its centre to that shape's proportions and resized
+        (Lanczos). Without it all images must have one size already.
+    limit
+        At most so many images, evenly spaced over the sorted list so that every class stays represented.
+
+    Files that are no images by their suffix, and hidden ones, are passed over. Grey images stay grey if all are grey,
+    else everything becomes RGB; transparency is dropped; the orientation a camera noted (EXIF) is applied; 8-bit values
+    are divided by 255, 16-bit ones by 65535.
+    """
+    folder = Path(path)
+    files = image_files(folder)
+    classes = [file.relative_to(folder).parts[0] if file.parent != folder else "" for file in files]
+    if "" in classes and any(classes):
+        inner = next(file for file, name in zip(files, classes) if name)
+        raise InputError(
+            f"{folder} holds images itself ({files[classes.index('')].name}) and in subfolders ({inner}); "
+            "put every image into the subfolder of its class, or all into one folder"
+        )
+    names = sorted(set(classes) - {""})
+    keep = np.arange(len(files))
+    if limit is not None:
+        limit = min(check_count("limit", limit), len(files))
+        keep = keep[np.arange(limit) * len(files) // limit]
+    shape = _target(size)
+    images = read_images([files[index] for index in keep], shape)
+    labels = np.array([names.index(classes[index]) for index in keep]) if names else None
+    steps = ["values / 255 (16 bit: / 65535)"]
+    if shape is not None:
+        steps.insert(0, f"centre crop, resize to {shape[0]}×{shape[1]}")
+    return ImageSet(images, labels, tuple(names), name=str(path), steps=tuple(steps))
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Image files below ``folder``, sorted, hidden ones left out; at least one."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder; give the path of a folder of images")
+    files = sorted(
+        file
+        for file in folder.rglob("*")
+        if file.suffix.lower() in SUFFIXES
+        and file.is_file()
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    )
+    if not files:
+        kinds = " ".join(sorted(SUFFIXES))
+        raise InputError(f"{folder} holds no images (looked for {kinds}, also in subfolders); give another folder")
+    return files
+
+
+def read_images(files: Sequence[Path], size: tuple[int, int] | None) -> NDArray[np.float32]:
+    """Read files as ``[N, C, H, W]`` in [0, 1]; one channel if all are grey, else three."""
+    pictures = [_read(file, size) for file in files]
+    for file, picture in zip(files, pictures):
+        if picture.shape[1:] != pictures[0].shape[1:]:
+            (one, other) = ("×".join(map(str, shape[1:])) for shape in (pictures[0].shape, picture.shape))
+            raise InputError(
+                f"images have different sizes: {files[0]} is {one}, {file} is {other} (height×width); "
+                "give --size (size=) to crop and resize them all"
+            )
+    channels = max(len(picture) for picture in pictures)
+    return np.stack([np.broadcast_to(picture, (channels, *picture.shape[1:])) for picture in pictures])
+
+
+def _read(file: Path, size: tuple[int, int] | None) -> NDArray[np.float32]:
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with Image.open(file) as opened:
+            image = ImageOps.exif_transpose(opened)
+            if image.mode in WIDE_MODES:
+                largest = 65535.0
+                image = Image.fromarray(np.asarray(image).astype(np.float32))
+            elif image.mode == "F":
+                raise InputError(f"{file} holds floating-point pixels of unknown range; convert it to 8 or 16 bit")
+            else:
+                largest = 255.0
+                image = image.convert("L" if image.mode in GREY_MODES else "RGB")
+            if size is not None:
+                image = image.crop(_centre(image.size, size)).resize((size[1], size[0]), Image.Resampling.LANCZOS)
+            pixels = np.asarray(image, dtype=np.float32)
+    except UnidentifiedImageError:
+        raise InputError(
+            f"{file} is not an image that can be read, whatever its name says; remove or repair it"
+        ) from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{file} cannot be read: {error}; remove or repair it") from error
+    pixels = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+    scaled: NDArray[np.float32] = np.clip(pixels / np.float32(largest), 0, 1)
+    return scaled
+
+
+def _centre(extent: tuple[int, int], size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Box (left, top, right, bottom) of the largest centred rectangle with the proportions of ``size``."""
+    width, height = extent
+    scale = min(height / size[0], width / size[1])
+    across, down = max(1, round(size[1] * scale)), max(1, round(size[0] * scale))
+    left, top = (width - across) // 2, (height - down) // 2
+    return left, top, left + across, top + down
+
+
+def _target(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    height, width = (size, size) if isinstance(size, int) else size
+    return check_count("size", height), check_count("size", width)

@@ -1,0 +1,153 @@
+"""`ImageSet`: images with their labels, what every loader returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from initscope._results import Result
+from initscope.errors import InputError, check_count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["ImageSet"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageSet(Result):
+    """Images, their labels, and what was done to the pixels.
+
+    Parameters
+    ----------
+    images
+        float32, ``[N, C, H, W]`` in [0, 1] unless a step below says otherwise; vectors are ``[N, D]``.
+    labels
+        int64 ``[N]``, or None where the data has no classes.
+    class_names
+        Name of each label; empty where the data has no classes.
+    name
+        Where the images come from.
+    steps
+        What was done to the values on the way in, in order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> data = ImageSet(np.zeros((4, 1, 8, 8)), np.array([0, 1, 0, 1]), ("even", "odd"), name="demo")
+    >>> data
+    ImageSet(demo: 4 images 1×8×8, 2 classes)
+    >>> data[1:3]
+    ImageSet(demo: 2 images 1×8×8, 2 classes)
+    >>> data.to_dict()["shape"]
+    [4, 1, 8, 8]
+    """
+
+    images: NDArray[Any]
+    labels: NDArray[Any] | None = None
+    class_names: tuple[str, ...] = ()
+    name: str = "images"
+    steps: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        images = np.ascontiguousarray(self.images, dtype=np.float32)
+        if images.ndim < 2:
+            raise InputError(f"{self.name}: images must be [N, C, H, W] or [N, D]; the array has shape {images.shape}")
+        object.__setattr__(self, "images", images)
+        object.__setattr__(self, "class_names", tuple(str(name) for name in self.class_names))
+        if self.labels is None:
+            return
+        labels = np.asarray(self.labels).astype(np.int64)
+        if labels.shape != images.shape[:1]:
+            raise InputError(
+                f"{self.name}: {len(images)} images but labels of shape {labels.shape}; give one label for each image"
+            )
+        object.__setattr__(self, "labels", labels)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: slice | Sequence[int] | NDArray[Any]) -> ImageSet:
+        """Part of the set: a slice, a list of indices or a mask; always an `ImageSet`."""
+        if isinstance(index, (int, np.integer)):
+            raise InputError(
+                f"index {index}: an ImageSet is sliced, data[{index}:{index + 1}]; one image is data.images[{index}]"
+            )
+        labels = None if self.labels is None else self.labels[index]
+        return replace(self, images=self.images[index], labels=labels)
+
+    def take(self, count: int) -> ImageSet:
+        """The first ``count`` images (all of them if there are fewer)."""
+        return self[: check_count("count", count)]
+
+    def spread(self, count: int) -> ImageSet:
+        """``count`` images evenly spaced over the set, so that sets sorted by class keep every class."""
+        count = min(check_count("count", count), len(self))
+        return self[np.arange(count) * len(self) // count]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one image, ``(C, H, W)``, or ``(D,)``."""
+        return tuple(self.images.shape[1:])
+
+    @property
+    def summary(self) -> str:
+        """Name, count, size, classes and steps in one line."""
+        kind = "images" if self.images.ndim > 2 else "vectors"
+        text = f"{self.name}: {len(self)} {kind} {'×'.join(map(str, self.shape))}"
+        if self.class_names:
+            text += f", {len(self.class_names)} classes"
+        return text + "".join(f"; {step}" for step in self.steps)
+
+    def __repr__(self) -> str:
+        return f"ImageSet({self.summary})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the set is, without its pixels."""
+        empty = self.images.size == 0
+        return {
+            "name": self.name,
+            "shape": list(self.images.shape),
+            "minimum": None if empty else float(self.images.min()),
+            "maximum": None if empty else float(self.images.max()),
+            "mean": None if empty else float(self.images.mean(dtype=np.float64)),
+            "class_names": list(self.class_names),
+            "labels": None if self.labels is None else self.labels.tolist(),
+            "steps": list(self.steps),
+        }
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row: name, count, size and range."""
+        row = self.to_dict()
+        row.update(
+            shape="×".join(map(str, row["shape"])), class_names=len(self.class_names), steps="; ".join(self.steps)
+        )
+        del row["labels"]
+        return [row]
+
+    def plot(self, ax: Axes | None = None, *, count: int = 32) -> Axes:
+        """Contact sheet of up to ``count`` images; values beyond [0, 1] are brought into it by one map for all."""
+        if self.images.ndim != 4 or self.shape[0] not in (1, 3):
+            raise InputError(f"{self!r} cannot be drawn; only images with 1 or 3 channels can")
+        if ax is None:
+            from matplotlib.figure import Figure
+
+            ax = Figure(layout="constrained").add_subplot()
+        images = self.spread(count).images
+        low, high = min(0, images.min()), max(1, images.max())
+        images = (images - low) / (high - low)
+        columns = int(np.ceil(np.sqrt(2 * len(images))))
+        rows = -(-len(images) // columns)
+        sheet = np.ones((rows * columns, *np.add(self.shape, (0, 2, 2))))
+        sheet[: len(images), :, 1:-1, 1:-1] = images
+        channels, height, width = sheet.shape[1:]
+        sheet = sheet.reshape(rows, columns, channels, height, width).transpose(0, 3, 1, 4, 2)
+        sheet = sheet.reshape(rows * height, columns * width, channels)
+        ax.imshow(sheet if channels == 3 else sheet[..., 0], cmap="gray")
+        ax.set_axis_off()
+        ax.set_title(f"{self.name}: {len(self)} images {'×'.join(map(str, self.shape))}")
+        return ax

@@ -1,0 +1,80 @@
+"""`load_any`: one word for data, as on the command line: a name, a folder of images, or an array file."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from initscope._tensors import TENSOR_SUFFIXES
+from initscope.data.arrays import load_array
+from initscope.data.folders import load_folder
+from initscope.data.image_set import ImageSet
+from initscope.data.named import load, names
+from initscope.data.normalization import normalize as normalized
+from initscope.errors import InputError
+
+__all__ = ["load_any"]
+
+
+def load_any(
+    spec: str,
+    *,
+    size: int | tuple[int, int] | None = None,
+    normalize: str | None = None,
+    limit: int | None = None,
+) -> ImageSet:
+    """Load a named data set, a folder of images or an array file.
+
+    Parameters
+    ----------
+    spec
+        A name of `load`, with options after a colon if wanted (``photos:crop=32``, ``gaussian:rho=0.9``,
+        ``fashion-mnist:split=test``); the path of a folder (`load_folder`); or of a .npy, .npz or .pt file
+        (`load_array`). A folder that bears the name of a data set is given as ``./name``.
+    size
+        For folders: crop and resize to this side, or (height, width).
+    normalize
+        ``imagenet``, ``standardize`` or ``MEAN,STD``, see `initscope.data.normalize`; after ``limit``.
+    limit
+        At most so many images: the first of a named set, evenly spaced ones of a folder or file.
+
+    Examples
+    --------
+    >>> load_any("photos:crop=32", limit=3, normalize="0.5,0.5").shape
+    (3, 32, 32)
+    """
+    name, _, options = spec.partition(":")
+    path = Path(spec)
+    if name in names():
+        data = load(name, limit=limit, **_options(spec, options))
+    elif path.is_dir():
+        data = load_folder(path, size, limit=limit)
+    elif path.is_file() or path.suffix in TENSOR_SUFFIXES:
+        data = load_array(path)
+        data = data if limit is None else data.spread(limit)
+    else:
+        raise InputError(
+            f"data {spec!r} is neither a name ({', '.join(names())}) nor a folder or file; check the spelling"
+        )
+    if size is not None and not path.is_dir():
+        raise InputError(f"size = {size}: only folders of images are resized; {spec} has its own size {data.shape}")
+    return data if normalize is None else normalized(data, normalize)
+
+
+def _options(spec: str, text: str) -> dict[str, Any]:
+    """Parse ``key=value,key=value``; numbers become numbers, AxBxC a tuple of sides, the rest stays text."""
+    options: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise InputError(f"data {spec!r}: {part!r} is not key=value; for example photos:crop=32")
+        sides = value.split("x")
+        if len(sides) > 1 and all(side.isdigit() for side in sides):
+            options[key.strip()] = tuple(map(int, sides))
+            continue
+        try:
+            options[key.strip()] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            options[key.strip()] = value
+    return options

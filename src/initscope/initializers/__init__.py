@@ -1,0 +1,14 @@
+"""Weight laws: each fills the Linear and convolution layers of a model and states its covariance for prediction.
+
+>>> import torch
+>>> layer = ZeroSum().fill_(torch.nn.Conv2d(3, 8, 5), generator=torch.Generator().manual_seed(0))
+>>> bool(layer.weight.sum(dim=(1, 2, 3)).abs().max() < 1e-5)
+True
+"""
+
+from initscope.initializers._base import Initializer, WeightLaw
+from initscope.initializers._present import Present
+from initscope.initializers._scaled import Gaussian, Glorot, He, LeCun
+from initscope.initializers._zero_sum import ZeroSum
+
+__all__ = ["Gaussian", "Glorot", "He", "Initializer", "LeCun", "Present", "WeightLaw", "ZeroSum"]

@@ -1,0 +1,47 @@
+"""The law that a model's present weights suggest: zero-mean Gaussian with each layer's own variance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from initscope.initializers._base import Initializer, WeightLaw
+
+if TYPE_CHECKING:
+    import torch
+
+    from initscope.initializers._base import WeightLayer
+
+__all__ = ["Present"]
+
+
+@dataclass(frozen=True)
+class Present(Initializer):
+    """Zero-mean Gaussian weights with the variance that each layer's weights have now; biases likewise.
+
+    What ``initializer=None`` means. A weight mean beyond 4 standard errors is reported in the row's note, not modelled.
+    """
+
+    def law(self, module: WeightLayer) -> WeightLaw:
+        """Variance about the mean of the weights, mean square of the biases."""
+        weight = module.weight.detach().double()
+        variance = float(weight.var(correction=min(1, weight.numel() - 1)))
+        mean, error = float(weight.mean()), math.sqrt(variance / weight.numel())
+        note = ""
+        if abs(mean) > 4 * error:
+            distance = abs(mean) / error if error > 0 else math.inf
+            note = f"weights have mean {mean:.3g}, {distance:.0f} standard errors from 0: not modelled"
+        bias = module.bias
+        bias_variance = 0.0 if bias is None else float(bias.detach().double().square().mean())
+        return WeightLaw(variance, bias_variance + self.bias_variance, note=note)
+
+    def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+        """Gaussian weights of the present variance."""
+        module.weight.normal_(0, math.sqrt(self.law(module).variance), generator=generator)
+
+    def draw_bias_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+        """Gaussian biases of the present mean square."""
+        assert module.bias is not None
+        deviation = math.sqrt(self.law(module).bias_variance)
+        module.bias.normal_(0, deviation, generator=generator)

@@ -1,0 +1,75 @@
+"""Filters conditioned to sum to zero, which open angles instead of closing them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from initscope.errors import InputError
+from initscope.initializers._base import Initializer, WeightLaw
+from initscope.initializers._scaled import He
+
+if TYPE_CHECKING:
+    import torch
+
+    from initscope.initializers._base import WeightLayer
+
+__all__ = ["ZeroSum"]
+
+
+@dataclass(frozen=True)
+class ZeroSum(Initializer):
+    r"""A base law whose filters are conditioned to sum to zero ([Nachum2022]_ section 4.2).
+
+    Of independent Gaussian weights the conditioning leaves :math:`w - \bar w`: the direction in which all taps and
+    channels agree is removed, and with it the mean that makes ReLU outputs alike. ``strength`` λ between 0 and 1
+    removes only part of it, :math:`w - (1-\sqrt{1-\lambda})\,\bar w`: it sets the angle at which deep layers settle.
+
+    Parameters
+    ----------
+    base
+        The law before conditioning.
+    strength
+        1: sums are exactly zero; 0: the base law.
+    compensate
+        Enlarge the weights by :math:`(1-\lambda/\pi)^{-1/2}`, what the removal takes from a ReLU layer's signal, so
+        that norms stay constant in depth. Off by default: the conditioning as the paper has it.
+    """
+
+    base: Initializer = field(default_factory=He)
+    strength: float = 1.0
+    compensate: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.strength <= 1:
+            raise InputError(
+                f"strength = {self.strength} must lie in [0, 1]: 0 is the base law, 1 sums of exactly zero"
+            )
+
+    @property
+    def _factor(self) -> float:
+        return 1 / (1 - self.strength / math.pi) if self.compensate else 1.0
+
+    def law(self, module: WeightLayer) -> WeightLaw:
+        """The base law with its mean direction weakened by ``strength``."""
+        base = self.base.law(module)
+        return replace(
+            base,
+            variance=base.variance * self._factor,
+            strength=self.strength,
+            bias_variance=base.bias_variance + self.bias_variance,
+        )
+
+    def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+        """Draw from the base law, then take (part of) each filter's mean away."""
+        self.base.draw_(module, generator)
+        weight = module.weight
+        mean = weight.mean(dim=tuple(range(1, weight.dim())), keepdim=True)
+        weight.sub_((1 - math.sqrt(1 - self.strength)) * mean).mul_(math.sqrt(self._factor))
+
+    def draw_bias_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+        """Biases of the base law, or of this one's own variance."""
+        law = self if self.bias_variance else self.base
+        Initializer.draw_bias_(law, module, generator)

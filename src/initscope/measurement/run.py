@@ -1,0 +1,255 @@
+"""`measure`: run the model on pairs and record the geometry after every layer, with standard errors."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+
+from initscope.errors import InputError, check_count
+from initscope.initializers import Initializer, Present
+from initscope.measurement.no_trace import leaves_no_trace
+from initscope.propagate.elementwise import ACTIVATION_MODULES
+from initscope.propagate.graph import as_pairs
+from initscope.propagate.rules import find_rule
+from initscope.report.geometry import Floats, Measurement, Row
+from initscope.tracing import Trace, trace
+
+__all__ = ["measure"]
+
+_BATCH_VALUES = 1 << 22  # input values of one batch: bounds the memory of the activations
+
+
+def measure(
+    model: nn.Module, x: Any, y: Any, *, initializer: Initializer | None = None, draws: int = 1, seed: int = 0
+) -> Measurement:
+    """Run ``model`` on pairs and record their geometry after every layer.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Left as found: weights, buffers, modes, hooks, gradients, and torch's random state.
+    x, y : array or tensor, ``[pairs, ...]``
+        The pairs, shaped as inputs of the model.
+    initializer : Initializer, optional
+        Law of the redrawn weights. None: zero-mean Gaussian with the variance each layer's weights have now.
+    draws : int
+        0 runs the weights the model has; n ≥ 1 draws them n times anew and averages.
+    seed : int
+        Of the draws.
+
+    Returns
+    -------
+    Measurement
+        The rows of `initscope.predict`, with standard errors over the randomness of the weights. Behind the first
+        weights the filters are independent, so one draw tells (the infinitesimal jackknife over filters); deeper, the
+        randomness of all layers counts and only the spread between two or more draws does.
+    """
+    x, y = as_pairs(x, y)
+    draws = check_count("draws", draws, least=0, hint="0 runs the weights the model has")
+    seed = check_count("seed", seed, least=0)
+    law = Present() if initializer is None else initializer
+    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    if parameter is not None:
+        x, y = x.to(parameter), y.to(parameter)
+    traced = trace(model, is_leaf=_has_rule)
+    with leaves_no_trace(model):
+        if draws == 0:
+            runs = [_record(traced, x, y)]
+        else:
+            device = "cpu" if parameter is None else parameter.device
+            generator = torch.Generator(device=device).manual_seed(seed)
+            runs = list(_redrawn_runs(model, law, x, y, draws, generator))
+    return _summary(traced, runs, draws, seed)
+
+
+def _redrawn_runs(
+    model: nn.Module, law: Initializer, x: Tensor, y: Tensor, draws: int, generator: torch.Generator
+) -> Iterator[_Run]:
+    """One run per draw, all in one copy of the model, which is set back to the original before each."""
+    redrawn = copy.deepcopy(model)
+    traced = trace(redrawn, is_leaf=_has_rule)
+    for _ in range(draws):
+        for ours, theirs in zip(
+            chain(redrawn.parameters(), redrawn.buffers()), chain(model.parameters(), model.buffers())
+        ):
+            ours.copy_(theirs)
+        law.fill_(redrawn, generator=generator)
+        yield _record(traced, x, y)
+
+
+def _has_rule(module: nn.Module) -> bool:
+    return find_rule(module) is not None
+
+
+@dataclass
+class _Run:
+    """One draw: per row the cosines, norm ratios and rms ratios of the pairs, and their jackknife errors."""
+
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+    values: list[Floats] = field(default_factory=list)  # [3, pairs]: cosine, norm ratio, rms ratio
+    errors: list[Floats] = field(default_factory=list)  # [2, pairs]: variance of cosine and of norm ratio
+    mean_errors: list[Floats] = field(default_factory=list)  # [2]: the same for the means over pairs
+
+
+def _record(traced: Trace, x: Tensor, y: Tensor) -> _Run:
+    batched = [module for module in traced.graph_module.modules() if isinstance(module, _BatchNorm) and module.training]
+    size = len(x) if batched else max(1, _BATCH_VALUES // max(1, 2 * x[0].numel()))
+    groups = _filter_rows(traced)
+    recorder = _Recorder(traced, groups)
+    for start in range(0, len(x), size):
+        part = slice(start, start + size)
+        try:
+            recorder.run_pairs(x[part], y[part])
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"the model fails on inputs of shape {tuple(x.shape[1:])}: {type(error).__name__}: {error}"
+            ) from error
+    return recorder.result()
+
+
+def _filter_rows(traced: Trace) -> dict[fx.Node, int]:
+    """Rows whose channels are independent filters of the first weights, with that layer's number of groups."""
+    found: dict[fx.Node, int] = {}
+    depth: dict[fx.Node, int] = {}
+    for node in traced.steps:
+        parents = node.all_input_nodes
+        depth[node] = max((depth.get(parent, 0) for parent in parents), default=0)
+        module = traced.module(node)
+        if isinstance(module, (nn.Linear, _ConvNd)):
+            depth[node] += 1
+            if depth[node] == 1:
+                found[node] = getattr(module, "groups", 1)
+        elif isinstance(module, ACTIVATION_MODULES) and len(parents) == 1 and parents[0] in found:
+            found[node] = found[parents[0]]
+    return found
+
+
+class _Recorder(fx.Interpreter):
+    """Runs the graph and reduces each node's output to sums over units at once, before anything overwrites it."""
+
+    def __init__(self, traced: Trace, filters: dict[fx.Node, int]) -> None:
+        super().__init__(traced.graph_module)
+        self._steps, self._filters = traced.steps, filters
+        self._sums: dict[fx.Node, list[Tensor]] = {node: [] for node in traced.steps}
+        self._shapes: dict[fx.Node, tuple[int, ...]] = {}
+
+    def run_pairs(self, x: Tensor, y: Tensor) -> None:
+        self._pairs = len(x)
+        self.run(torch.cat([x, y]))
+
+    def run_node(self, n: fx.Node) -> Any:
+        output = super().run_node(n)
+        if n in self._sums:
+            self._sums[n].append(self._reduce(n, output))
+        return output
+
+    def _reduce(self, node: fx.Node, output: Any) -> Tensor:
+        """Sums of x², y², (x-y)²: ``[3, pairs, filters]`` where filters are independent, else ``[3, pairs, 1]``."""
+        pairs = self._pairs
+        if (
+            not isinstance(output, Tensor)
+            or output.dim() < 2
+            or len(output) != 2 * pairs
+            or not output.is_floating_point()
+        ):
+            return torch.full((3, pairs, 1), torch.nan, dtype=torch.float64)
+        self._shapes[node] = tuple(output.shape[1:])
+        units = output.detach().reshape(2 * pairs, output.shape[1] if node in self._filters else 1, -1)
+        x, y = units[:pairs], units[pairs:]
+        return torch.stack([v.square().sum(dim=2, dtype=torch.float64) for v in (x, y, x - y)]).cpu()
+
+    def result(self) -> _Run:
+        run = _Run()
+        start: tuple[Floats, int] | None = None
+        for node in self._steps:
+            sums = torch.cat(self._sums[node], dim=1).numpy()
+            shape = self._shapes.get(node, ())
+            units = int(np.prod(shape)) if shape else 0
+            total = sums.sum(axis=2)
+            norm_x, norm_y = np.sqrt(total[0]), np.sqrt(total[1])
+            start = (norm_x, units) if start is None else start
+            with np.errstate(invalid="ignore", divide="ignore"):
+                cosine = 1 - (total[2] - (norm_x - norm_y) ** 2) / (2 * norm_x * norm_y)
+                ratio = norm_x / start[0]
+                rms = ratio * np.sqrt(start[1] / units) if units else np.full_like(ratio, np.nan)
+                errors, mean_errors = _jackknife(sums, cosine, ratio, self._filters.get(node))
+            run.shapes.append(shape)
+            run.values.append(np.stack([cosine, ratio, rms]))
+            run.errors.append(errors)
+            run.mean_errors.append(mean_errors)
+        return run
+
+
+def _jackknife(sums: Floats, cosine: Floats, ratio: Floats, groups: int | None) -> tuple[Floats, Floats]:
+    """Variances of cosine and norm ratio per pair and of their means, from the influence of each filter.
+
+    With S the sums over filters, ρ = Sxy/√(Sxx Syy) moves by sxy/√(Sxx Syy) - ρ(sxx/Sxx + syy/Syy)/2 with each filter,
+    the norm ratio by half of itself times sxx/Sxx. Filters are compared within their group only.
+    """
+    pairs, filters = sums.shape[1:]
+    unknown = np.full((2, pairs), np.nan), np.full(2, np.nan)
+    if groups is None or filters // groups < 2:
+        return unknown
+    total = sums.sum(axis=2, keepdims=True)
+    sxy, product = (sums[0] + sums[1] - sums[2]) / 2, np.sqrt(total[0] * total[1])
+    shares = sums[:2] / total[:2]
+    influence = np.stack(
+        [sxy / product - cosine[:, None] * (shares[0] + shares[1]) / 2, ratio[:, None] * shares[0] / 2]
+    )
+    return _spread(influence, groups), _spread(influence.mean(axis=1), groups)
+
+
+def _spread(influence: Floats, groups: int) -> Floats:
+    """Variance of a sum of independent influences, centred within groups of the last axis."""
+    grouped = influence.reshape(*influence.shape[:-1], groups, -1)
+    count = grouped.shape[-1]
+    centred = grouped - grouped.mean(axis=-1, keepdims=True)
+    return np.asarray((centred**2).sum(axis=(-2, -1)) * count / (count - 1))
+
+
+def _summary(traced: Trace, runs: list[_Run], draws: int, seed: int) -> Measurement:
+    values = np.stack([np.stack(run.values) for run in runs])  # [draws, rows, 3, pairs]
+    mean = values.mean(axis=0)
+    count = len(runs)
+    errors = np.sqrt(np.stack([np.stack(run.errors) for run in runs]).mean(axis=0) / count)  # [rows, 2, pairs]
+    mean_errors = np.sqrt(np.stack([np.stack(run.mean_errors) for run in runs]).mean(axis=0) / count)
+    if count > 1:
+        # Behind the first weights the jackknife knows more than a few draws do; elsewhere only their spread counts.
+        between = values[:, :, :2].std(axis=0, ddof=1) / np.sqrt(count)
+        errors = np.where(np.isnan(errors), between, errors)
+        between = values[:, :, :2].mean(axis=3).std(axis=0, ddof=1) / np.sqrt(count)
+        mean_errors = np.where(np.isnan(mean_errors), between, mean_errors)
+    errors[0], mean_errors[0] = 0.0, 0.0
+    rows = tuple(
+        Row(
+            traced.name(node),
+            traced.kind(node),
+            "measured",
+            shape,
+            "" if shape else "its output is not one value per unit",
+        )
+        for node, shape in zip(traced.steps, runs[0].shapes, strict=True)
+    )
+    return Measurement(
+        rows,
+        mean[:, 0],
+        mean[:, 1],
+        mean[:, 2],
+        errors[:, 0],
+        errors[:, 1],
+        mean_errors[:, 0],
+        mean_errors[:, 1],
+        draws,
+        seed,
+    )

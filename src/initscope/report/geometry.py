@@ -1,0 +1,221 @@
+"""The geometry of pairs after every layer: `Prediction`, `Measurement`, and both side by side in a `Comparison`.
+
+All three have the same rows, one per layer, row 0 the input. Arrays are ``[rows, pairs]``; a layer that is not covered
+holds NaN there and says why in its row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from initscope._results import Result, plain
+from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["STATUSES", "Comparison", "Measurement", "Prediction", "Row", "Status", "weakest"]
+
+Floats = npt.NDArray[np.float64]
+Status = Literal[
+    "closed form", "quadrature", "closed form after sampling", "sampled", "approximate", "not covered", "measured"
+]
+STATUSES: tuple[Status, ...] = (
+    "closed form",
+    "quadrature",
+    "closed form after sampling",
+    "sampled",
+    "approximate",
+    "not covered",
+)
+
+
+def weakest(*statuses: Status) -> Status:
+    """The status of a number that rests on several: the last of them in the order of `STATUSES`."""
+    return max(statuses, key=STATUSES.index)
+
+
+@dataclass(frozen=True)
+class Row(Result):
+    """One layer: its name, what it is, how its numbers were obtained, its output's shape, and a remark."""
+
+    layer: str
+    kind: str
+    status: Status
+    shape: tuple[int, ...] = ()
+    note: str = ""
+
+
+def mean_over_pairs(values: Floats) -> list[float | None]:
+    """Mean of each row over its pairs, None where a row is not covered."""
+    return [None if np.isnan(row).any() else float(row.mean()) for row in values]
+
+
+def angle_degrees(cosine: Floats) -> Floats:
+    """Angle in degrees; rounding beyond ±1 is forgiven."""
+    return np.asarray(np.degrees(np.arccos(np.clip(cosine, -1, 1))))
+
+
+@dataclass(frozen=True)
+class _Geometry(Result):
+    rows: tuple[Row, ...]
+    cosine: Floats
+    norm_ratio: Floats
+    rms_ratio: Floats
+
+    @property
+    def angle(self) -> Floats:
+        """Angles in degrees, ``[rows, pairs]``."""
+        return angle_degrees(self.cosine)
+
+    def __repr__(self) -> str:
+        rows, pairs = self.cosine.shape
+        return f"{type(self).__name__}({rows - 1} layers, {pairs} pairs)"
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction(_Geometry):
+    """Expected geometry of pairs after every layer (see `initscope.predict`).
+
+    ``cosine`` is the ratio of expectations; ``norm_ratio`` is √E‖h‖² over ‖x‖ for the first input of each pair;
+    ``rms_ratio`` the same per unit, which is what verdicts use.
+    """
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per layer, means over pairs."""
+        return Comparison(prediction=self).table()
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"rows": [...]}`` with means over pairs."""
+        return Comparison(prediction=self).to_dict()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Mean angle against depth."""
+        return Comparison(prediction=self).plot(ax)
+
+
+@dataclass(frozen=True, repr=False)
+class Measurement(_Geometry):
+    """Measured geometry of pairs after every layer (see `initscope.measure`), means over ``draws`` of the weights.
+
+    ``cosine_se`` and ``norm_ratio_se`` are standard errors over the randomness of the weights, per pair;
+    ``mean_cosine_se`` and ``mean_norm_ratio_se`` those of the mean over pairs, which share their weights. NaN where one
+    draw cannot tell.
+    """
+
+    cosine_se: Floats
+    norm_ratio_se: Floats
+    mean_cosine_se: Floats
+    mean_norm_ratio_se: Floats
+    draws: int
+    seed: int
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per layer, means over pairs."""
+        return Comparison(measurement=self).table()
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"rows": [...]}`` with means over pairs."""
+        return Comparison(measurement=self).to_dict()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Mean angle against depth."""
+        return Comparison(measurement=self).plot(ax)
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Result):
+    """Prediction and measurement of the same pairs through the same model, row by row; either may be missing."""
+
+    prediction: Prediction | None = None
+    measurement: Measurement | None = None
+    title: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if self.prediction is None and self.measurement is None:
+            raise InputError("a comparison needs a prediction, a measurement, or both")
+        if self.prediction is not None and self.measurement is not None:
+            ours = [row.layer for row in self.prediction.rows]
+            theirs = [row.layer for row in self.measurement.rows]
+            if ours != theirs or self.prediction.cosine.shape != self.measurement.cosine.shape:
+                raise InputError(
+                    "prediction and measurement are not of the same model and pairs; run both on the same x, y"
+                )
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of the prediction, or of the measurement where there is none."""
+        source = self.prediction if self.prediction is not None else self.measurement
+        assert source is not None
+        return source.rows
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per layer; means over pairs, standard errors of those means over the randomness of the weights."""
+        columns = self._columns()
+        return [
+            {"layer": row.layer, "kind": row.kind, "status": row.status}
+            | {name: values[index] for name, values in columns.items()}
+            | {"note": row.note}
+            for index, row in enumerate(self.rows)
+        ]
+
+    def _columns(self) -> dict[str, list[float | None]]:
+        nothing: list[float | None] = [None] * len(self.rows)
+        predicted, measured = self.prediction, self.measurement
+        columns: dict[str, list[float | None]] = {}
+        for name in ("cosine", "angle", "norm_ratio", "rms_ratio"):
+            columns[f"{name}_predicted"] = nothing if predicted is None else mean_over_pairs(getattr(predicted, name))
+            columns[f"{name}_measured"] = nothing if measured is None else mean_over_pairs(getattr(measured, name))
+            if name in ("cosine", "norm_ratio"):
+                errors = None if measured is None else getattr(measured, f"mean_{name}_se")
+                columns[f"{name}_se"] = (
+                    nothing if errors is None else [plain(float(e)) if e == e else None for e in errors]
+                )
+        return columns
+
+    def pairs_table(self) -> list[dict[str, Any]]:
+        """One dict per layer and pair, with every pair's own numbers."""
+        result = []
+        for index, row in enumerate(self.rows):
+            source = self.prediction if self.prediction is not None else self.measurement
+            assert source is not None
+            for pair in range(source.cosine.shape[1]):
+                entry: dict[str, Any] = {"layer": row.layer, "kind": row.kind, "status": row.status, "pair": pair}
+                for suffix, geometry in (("predicted", self.prediction), ("measured", self.measurement)):
+                    for name in ("cosine", "norm_ratio", "rms_ratio"):
+                        value = None if geometry is None else float(getattr(geometry, name)[index, pair])
+                        entry[f"{name}_{suffix}"] = plain(value) if value == value else None
+                error = None if self.measurement is None else float(self.measurement.cosine_se[index, pair])
+                entry["cosine_se"] = error if error == error else None
+                result.append(entry)
+        return result
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"rows": [...], "pairs": …, "draws": …}``, means over pairs."""
+        source = self.prediction if self.prediction is not None else self.measurement
+        assert source is not None
+        return {
+            "rows": [plain(row) for row in self.table()],
+            "pairs": int(source.cosine.shape[1]),
+            "draws": None if self.measurement is None else self.measurement.draws,
+            "halving_depth": self.halving_depth(),
+        }
+
+    def halving_depth(self, ratio: float = 0.5) -> str | None:
+        """Name of the first layer from which on the median angle is at most ``ratio`` of the input's, or None."""
+        source = self.measurement if self.measurement is not None else self.prediction
+        assert source is not None
+        medians = np.median(source.angle, axis=1)
+        below = medians <= ratio * medians[0]
+        after = [index for index in range(len(below)) if below[index:].all()]
+        return self.rows[after[0]].layer if after else None
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Mean angle after each layer: predicted as a line, measured as points with two standard errors."""
+        from initscope.report.figures import angle_figure
+
+        return angle_figure(self, ax)

@@ -1,0 +1,46 @@
+"""When to use the compiled loops of `_fused` instead of array expressions, and how arrays get there without a copy.
+
+The rule: NumPy arrays or torch CPU tensors without gradient, float32 or float64, numba installed, and either at least
+`WORTH_COMPILING` map entries of work or the loops already loaded by an earlier call. Loading costs about half a second
+from numba's cache on disk and 3-4 s the first time ever; array expressions take about a second for that much work.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+
+import array_api_compat
+import numpy as np
+import numpy.typing as npt
+
+from initscope.theory._arrays import Array
+
+__all__ = ["WORTH_COMPILING", "as_numpy", "fused_loops"]
+
+WORTH_COMPILING = 1 << 23
+
+
+def fused_loops(*arrays: Array, entries: int) -> ModuleType | None:
+    """The module `_fused` if the rule above holds for these arrays and ``entries`` (pairs × pixels), else None."""
+    loaded = "initscope.theory._fused" in sys.modules
+    if not all(map(_is_plain, arrays)) or not (loaded or entries >= WORTH_COMPILING):
+        return None
+    if importlib.util.find_spec("numba") is None:
+        return None
+    from initscope.theory import _fused
+
+    return _fused
+
+
+def as_numpy(array: Array) -> npt.NDArray[np.floating]:
+    """A NumPy view of what `fused_loops` accepted; shares memory with a torch tensor."""
+    return np.asarray(array.detach() if array_api_compat.is_torch_array(array) else array)
+
+
+def _is_plain(array: Array) -> bool:
+    if array_api_compat.is_torch_array(array):
+        on_cpu = array.device.type == "cpu" and not array.requires_grad
+        return on_cpu and str(array.dtype) in ("torch.float32", "torch.float64")
+    return isinstance(array, np.ndarray) and array.dtype in (np.float32, np.float64)

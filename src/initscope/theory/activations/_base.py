@@ -1,0 +1,138 @@
+"""The `Activation` type: a scalar function together with its Gaussian expectations.
+
+Subclasses give closed forms by overriding the underscored methods; whatever they leave out is computed by quadrature.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from initscope.errors import InputError
+from initscope.theory import _quadrature
+from initscope.theory._arrays import Array, namespace, safe_sqrt
+
+__all__ = ["Activation"]
+
+Method = Literal["closed form", "quadrature"]
+
+
+@dataclass(frozen=True, eq=False)
+class Activation:
+    r"""An activation σ with the expectations that decide what a wide random layer does to a pair of inputs.
+
+    Everything is an expectation over :math:`(X, Y) \sim N(0, K)`, K given by ``kxx, kyy, kxy``. NumPy arrays, torch
+    tensors (any device, gradients flow) and Python numbers are accepted; shapes broadcast.
+
+    Attributes
+    ----------
+    name : str
+        Short name, as in architecture strings.
+    homogeneous : bool
+        σ(cx) = cσ(x) for c ≥ 0: the cosine after a layer then depends on the cosine before it alone.
+    method : {"closed form", "quadrature"}
+        How the expectations are computed.
+    kinks : tuple of float
+        Where σ or a derivative jumps; quadrature splits there.
+    """
+
+    name: str
+    homogeneous: bool = False
+    method: Method = "quadrature"
+    kinks: tuple[float, ...] = field(default=(), repr=False)
+
+    def __call__(self, x: Array) -> Array:
+        """σ(x), elementwise."""
+        xp, x = namespace(x)
+        return self._value(xp, x)
+
+    def derivative(self, x: Array) -> Array:
+        """σ'(x), with PyTorch's convention at a kink (the value from the left: 0 for ReLU at 0)."""
+        xp, x = namespace(x)
+        return self._derivative(xp, x)
+
+    def dual(self, kxx: Array, kyy: Array, kxy: Array) -> Array:
+        r"""Dual activation :math:`\hat\sigma = E[\sigma(X)\sigma(Y)]` ([Nachum2022]_ definition 1, [Daniely2016]_)."""
+        xp, kxx, kyy, kxy = self._covariance(kxx, kyy, kxy)
+        return self._dual(xp, kxx, kyy, kxy)
+
+    def derivative_dual(self, kxx: Array, kyy: Array, kxy: Array) -> Array:
+        r""":math:`E[\sigma'(X)\sigma'(Y)]`, which carries gradients backwards; the derivative of `dual` by kxy."""
+        xp, kxx, kyy, kxy = self._covariance(kxx, kyy, kxy)
+        return self._derivative_dual(xp, kxx, kyy, kxy)
+
+    def mean(self, kxx: Array) -> Array:
+        r""":math:`E[\sigma(X)]` for X of variance ``kxx``."""
+        xp, kxx = namespace(kxx)
+        return self._mean(xp, kxx)
+
+    def second_moment(self, kxx: Array) -> Array:
+        r""":math:`E[\sigma(X)^2]` for X of variance ``kxx``."""
+        xp, kxx = namespace(kxx)
+        return self._second_moment(xp, kxx)
+
+    def distance(self, kxx: Array, kyy: Array, d: Array) -> Array:
+        r""":math:`E[(\sigma(X)-\sigma(Y))^2]` from the squared distance ``d = kxx + kyy - 2 kxy`` before.
+
+        Deep networks live near cosine 1, where ``kxy`` has lost the digits that ``d`` still has.
+        """
+        xp, kxx, kyy, d = namespace(kxx, kyy, d)
+        return self._distance(xp, kxx, kyy, d)
+
+    def transform(self, kxx: Array, kyy: Array, d: Array) -> tuple[Array, Array, Array]:
+        """Second moments and squared distance after σ: ``(E σ(X)², E σ(Y)², E (σ(X) - σ(Y))²)``."""
+        xp, kxx, kyy, d = namespace(kxx, kyy, d)
+        return self._second_moment(xp, kxx), self._second_moment(xp, kyy), self._distance(xp, kxx, kyy, d)
+
+    @cached_property
+    def gain(self) -> float:
+        r"""Factor :math:`1/\sqrt{E[\sigma(g)^2]}` that keeps unit variance through a layer; √2 for ReLU."""
+        second = float(self.second_moment(1.0))
+        if not 0 < second < math.inf:
+            raise InputError(f"{self.name}: E σ(g)² = {second:g}, so no gain keeps the variance")
+        return 1 / math.sqrt(second)
+
+    def _covariance(self, kxx: Array, kyy: Array, kxy: Array) -> tuple[Any, Array, Array, Array]:
+        xp, kxx, kyy, kxy = namespace(kxx, kyy, kxy)
+        limit = safe_sqrt(xp, kxx) * safe_sqrt(xp, kyy)
+        slack = 1e-4 if xp.finfo(kxy.dtype).eps > 1e-10 else 1e-9
+        if not bool(xp.all((kxx >= 0) & (kyy >= 0) & (xp.abs(kxy) <= limit * (1 + slack) + slack * slack))):
+            raise InputError(
+                f"{self.name}: kxx, kyy, kxy must form a covariance (finite, kxx, kyy ≥ 0, |kxy| ≤ √(kxx kyy)); "
+                "check for NaN and for a kxy computed from other data than kxx and kyy"
+            )
+        return xp, kxx, kyy, kxy
+
+    def _value(self, xp: Any, x: Array) -> Array:
+        raise InputError(f"{type(self).__name__} defines no value; override _value(xp, x)")
+
+    def _derivative(self, xp: Any, x: Array) -> Array:
+        return _quadrature.numerical_derivative(xp, lambda t: self._value(xp, t), x, self.kinks)
+
+    def _dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
+        # Through the distance, whose gradient needs no cancellation at cosine 1.
+        apart = Activation._distance(self, xp, kxx, kyy, kxx + kyy - 2 * kxy)
+        return (Activation._second_moment(self, xp, kxx) + Activation._second_moment(self, xp, kyy) - apart) / 2
+
+    def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
+        d = kxx + kyy - 2 * kxy
+        return _quadrature.expect_pair(xp, self._derivative, _product, kxx, kyy, d, self.kinks)
+
+    def _distance(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
+        return _quadrature.expect_pair(xp, self._value, _squared_difference, kxx, kyy, d, self.kinks)
+
+    def _mean(self, xp: Any, kxx: Array) -> Array:
+        return _quadrature.expect(xp, lambda x: self._value(xp, x), kxx, self.kinks)
+
+    def _second_moment(self, xp: Any, kxx: Array) -> Array:
+        return _quadrature.expect(xp, lambda x: self._value(xp, x) ** 2, kxx, self.kinks)
+
+
+def _product(a: Array, b: Array) -> Array:
+    return a * b
+
+
+def _squared_difference(a: Array, b: Array) -> Array:
+    return (a - b) ** 2

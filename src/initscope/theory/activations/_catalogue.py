@@ -1,0 +1,212 @@
+"""Every activation by name, and `activation`, which turns a name or any callable into an `Activation`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from initscope.errors import InputError, check_count
+from initscope.theory._arrays import Array
+from initscope.theory._quadrature import find_kinks
+from initscope.theory.activations import _closed
+from initscope.theory.activations._base import Activation
+from initscope.theory.activations._piecewise import PiecewiseLinear
+
+identity = _closed.TwoSlopes("identity", homogeneous=True, method="closed form", a=1.0, b=0.0, at_zero=1.0)
+relu = _closed.TwoSlopes("relu", homogeneous=True, method="closed form", kinks=(0.0,))
+abs = _closed.TwoSlopes("abs", homogeneous=True, method="closed form", kinks=(0.0,), a=0.0, b=1.0)
+sign = _closed.Sign("sign", method="closed form", kinks=(0.0,))
+step = _closed.Sign("step", method="closed form", kinks=(0.0,), shift=0.5, scale=0.5)
+erf = _closed.Erf("erf", method="closed form")
+gelu = _closed.Gelu("gelu", method="closed form")
+sin = _closed.Wave("sin", method="closed form")
+cos = _closed.Wave("cos", method="closed form", even=True)
+exp = _closed.Exponential("exp", method="closed form")
+gaussian = _closed.Gaussian("gaussian", method="closed form")
+
+
+def leaky_relu(slope: float = 0.01) -> Activation:
+    """max(x, slope·x); any finite slope, so that -1 gives the absolute value and 1 the identity."""
+    slope = float(slope)
+    if not math.isfinite(slope):
+        raise InputError(f"slope = {slope} must be finite; PyTorch's default is 0.01")
+    return _closed.TwoSlopes(
+        f"leaky_relu({slope:g})",
+        homogeneous=True,
+        method="closed form",
+        kinks=(0.0,),
+        a=(1 + slope) / 2,
+        b=(1 - slope) / 2,
+        at_zero=slope,
+    )
+
+
+def polynomial(*coefficients: float) -> Activation:
+    """c0 + c1 x + c2 x² + …"""
+    if not coefficients or not all(math.isfinite(c) for c in coefficients):
+        raise InputError(f"coefficients {coefficients} must be one or more finite numbers, lowest power first")
+    name = f"polynomial{coefficients}"
+    return _closed.Polynomial(name, method="closed form", coefficients=tuple(float(c) for c in coefficients))
+
+
+def monomial(power: int) -> Activation:
+    """x^power."""
+    power = check_count("power", power, least=0, most=40)
+    return _closed.Polynomial(f"monomial({power})", method="closed form", coefficients=(*[0.0] * power, 1.0))
+
+
+def hermite(degree: int) -> Activation:
+    """Probabilists' Hermite polynomial of unit norm: its dual at unit variance is ρ^degree."""
+    degree = check_count("degree", degree, least=0, most=30)
+    coefficients = np.polynomial.hermite_e.herme2poly([0.0] * degree + [1.0]) / math.sqrt(math.factorial(degree))
+    return _closed.Polynomial(f"hermite({degree})", method="closed form", coefficients=tuple(coefficients.tolist()))
+
+
+def truncation(low: float, high: float) -> Activation:
+    """Linear on [low, high], constant outside: the activation of [Giryes2016]_; hard tanh is truncation(-1, 1)."""
+    if not low < high:
+        raise InputError(f"truncation({low}, {high}): the lower end must be below the upper end")
+    return _piecewise(f"truncation({low:g},{high:g})", 0.0, (low, high), (1.0, -1.0), offset=float(low))
+
+
+def _piecewise(
+    name: str, slope: float, kinks: tuple[float, ...], jumps: tuple[float, ...], *, offset: float = 0.0
+) -> PiecewiseLinear:
+    return PiecewiseLinear(name, kinks=kinks, slope=slope, jumps=jumps, offset=offset)
+
+
+hardtanh = replace(truncation(-1.0, 1.0), name="hardtanh")
+relu6 = replace(truncation(0.0, 6.0), name="relu6")
+hardsigmoid = _piecewise("hardsigmoid", 0.0, (-3.0, 3.0), (1 / 6, -1 / 6))
+
+
+def softshrink(threshold: float = 0.5) -> Activation:
+    """Soft thresholding: sign(x)·max(|x| - threshold, 0)."""
+    if not 0 < threshold < math.inf:
+        raise InputError(f"threshold = {threshold} must be positive and finite; PyTorch's default is 0.5")
+    kinks, jumps = (-threshold, threshold), (-1.0, 1.0)
+    return _piecewise(f"softshrink({threshold:g})", 1.0, kinks, jumps, offset=float(threshold))
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise(Activation):
+    """Any function of ``(xp, x)``, integrated numerically."""
+
+    function: Callable[[Any, Array], Array] | None = None
+
+    def _value(self, xp: Any, x: Array) -> Array:
+        assert self.function is not None
+        return self.function(xp, x)
+
+
+def _sigmoid(xp: Any, x: Array) -> Array:
+    return (1 + xp.tanh(x / 2)) / 2
+
+
+def _softplus(xp: Any, x: Array) -> Array:
+    return xp.logaddexp(x, xp.zeros_like(x))
+
+
+def _expm1_below(xp: Any, x: Array) -> Array:
+    return xp.expm1(xp.where(x < 0, x, xp.zeros_like(x)))
+
+
+tanh = Elementwise("tanh", function=lambda xp, x: xp.tanh(x))
+sigmoid = Elementwise("sigmoid", function=_sigmoid)
+softplus = Elementwise("softplus", function=_softplus)
+silu = Elementwise("silu", function=lambda xp, x: x * _sigmoid(xp, x))
+mish = Elementwise("mish", function=lambda xp, x: x * xp.tanh(_softplus(xp, x)))
+gelu_tanh = Elementwise(
+    "gelu_tanh",
+    function=lambda xp, x: x * (1 + xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+)
+logsigmoid = Elementwise("logsigmoid", function=lambda xp, x: -_softplus(xp, -x))
+softsign = Elementwise("softsign", kinks=(0.0,), function=lambda xp, x: x / (1 + xp.abs(x)))
+tanhshrink = Elementwise("tanhshrink", function=lambda xp, x: x - xp.tanh(x))
+hardswish = Elementwise("hardswish", kinks=(-3.0, 3.0), function=lambda xp, x: x * xp.clip(x + 3, 0.0, 6.0) / 6)
+selu = Elementwise(
+    "selu",
+    kinks=(0.0,),
+    function=lambda xp, x: 1.0507009873554805 * xp.where(x > 0, x, 1.6732632423543772 * _expm1_below(xp, x)),
+)
+
+
+def elu(alpha: float = 1.0) -> Activation:
+    """x above 0, alpha·(exp(x) - 1) below."""
+    alpha = float(alpha)
+    return Elementwise(
+        f"elu({alpha:g})", kinks=(0.0,), function=lambda xp, x: xp.where(x > 0, x, alpha * _expm1_below(xp, x))
+    )
+
+
+def celu(alpha: float = 1.0) -> Activation:
+    """x above 0, alpha·(exp(x/alpha) - 1) below."""
+    alpha = float(alpha)
+    if alpha == 0:
+        raise InputError("celu: alpha = 0 divides by zero; PyTorch's default is 1")
+    return Elementwise(
+        f"celu({alpha:g})", kinks=(0.0,), function=lambda xp, x: xp.where(x > 0, x, alpha * _expm1_below(xp, x / alpha))
+    )
+
+
+_NAMED: dict[str, Activation] = {
+    item.name: item
+    for item in (
+        identity, relu, abs, sign, step, erf, gelu, gelu_tanh, sin, cos, exp, gaussian, relu6, hardtanh, hardsigmoid,
+        tanh, sigmoid, softplus, silu, mish, logsigmoid, softsign, tanhshrink, hardswish, selu,
+    )
+}  # fmt: skip
+_NAMED |= {
+    "linear": identity,
+    "swish": silu,
+    "leaky_relu": leaky_relu(),
+    "elu": elu(),
+    "celu": celu(),
+    "softshrink": softshrink(),
+}
+
+
+def names() -> list[str]:
+    """Names that `activation` knows."""
+    return sorted(_NAMED)
+
+
+def activation(
+    source: str | Activation | Callable[[Array], Array], *, kinks: tuple[float, ...] | None = None
+) -> Activation:
+    """Turn a name, an `Activation` or any elementwise callable into an `Activation`.
+
+    Parameters
+    ----------
+    source
+        A name from `names()`, an `Activation` (returned as it is), or a callable on NumPy arrays (or on torch tensors,
+        if torch tensors are what the expectations are then asked for).
+    kinks
+        Where a callable or its slope jumps. Left out, they are looked for in [-8, 8].
+
+    >>> activation("relu").dual(1.0, 1.0, 0.0)      # 1/(2 pi)
+    np.float64(0.15915494309189535)
+    >>> activation(lambda x: x**3).dual(1.0, 1.0, 0.5).round(10)      # 9 rho + 6 rho^3
+    np.float64(5.25)
+    """
+    if isinstance(source, Activation):
+        return source
+    if isinstance(source, str):
+        if source.lower() not in _NAMED:
+            raise InputError(f"no activation is called {source!r}; known: {', '.join(names())}, or pass any callable")
+        return _NAMED[source.lower()]
+    if not callable(source):
+        raise InputError(f"an activation is a name or a callable, not {type(source).__name__}")
+    function = source
+    if kinks is None:
+        try:
+            kinks = find_kinks(function)
+        except (TypeError, AttributeError):
+            # A function of torch tensors only: its kinks cannot be looked for with NumPy.
+            kinks = ()
+    name = getattr(function, "__name__", type(function).__name__)
+    return Elementwise(name, kinks=tuple(float(k) for k in kinks), function=lambda xp, x: function(x))

@@ -1,0 +1,130 @@
+"""Continuous piecewise linear activations: hard truncation, hard tanh, ReLU6, soft shrinkage and their kind."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from initscope.theory._arrays import Array, erf, safe_sqrt
+from initscope.theory.activations._base import Activation
+
+__all__ = ["PiecewiseLinear"]
+
+
+@dataclass(frozen=True, eq=False)
+class PiecewiseLinear(Activation):
+    r"""σ(x) = offset + slope·x + Σ jumps_i·max(x - kinks_i, 0).
+
+    By Price's theorem the second derivative of the dual in kxy is :math:`E[\sigma''(X)\sigma''(Y)]`, a sum of bivariate
+    normal densities at the kinks, so that with :math:`k_{xy} = \sqrt{k_{xx}k_{yy}}\sin\varphi_1`
+
+    .. math:: \hat\sigma = E\sigma(X)\,E\sigma(Y) + k_{xy}\,E\sigma'(X)\,E\sigma'(Y)
+              + \sum_{ij} \frac{c_ic_j}{2\pi} \int_0^{\varphi_1} (k_{xy} - \sqrt{k_{xx}k_{yy}}\sin\varphi)
+              \exp\Big(-\frac{a_i^2 + b_j^2 - 2a_ib_j\sin\varphi}{2\cos^2\varphi}\Big) d\varphi,
+
+    with :math:`a_i, b_j` the kinks in standard deviations of X and Y: one integral instead of two, to about 1e-13.
+    """
+
+    offset: float = 0.0
+    slope: float = 0.0
+    jumps: tuple[float, ...] = ()
+
+    def _value(self, xp: Any, x: Array) -> Array:
+        result = self.offset + self.slope * x
+        for kink, jump in zip(self.kinks, self.jumps, strict=True):
+            result = result + jump * xp.where(x > kink, x - kink, xp.zeros_like(x))
+        return result
+
+    def _derivative(self, xp: Any, x: Array) -> Array:
+        result = xp.full_like(x, self.slope)
+        for kink, jump in zip(self.kinks, self.jumps, strict=True):
+            result = result + jump * xp.where(x > kink, xp.ones_like(x), xp.zeros_like(x))
+        return result
+
+    def _mean(self, xp: Any, kxx: Array) -> Array:
+        s = safe_sqrt(xp, kxx)
+        total = xp.full_like(s, self.offset)
+        for kink, jump in zip(self.kinks, self.jumps, strict=True):
+            a = _standard(xp, kink, s)
+            total = total + jump * (s * _density(xp, a) - kink * _above(xp, a))
+        return total
+
+    def _mean_slope(self, xp: Any, kxx: Array) -> Array:
+        s = safe_sqrt(xp, kxx)
+        total = xp.full_like(s, self.slope)
+        for kink, jump in zip(self.kinks, self.jumps, strict=True):
+            total = total + jump * _above(xp, _standard(xp, kink, s))
+        return total
+
+    def _second_moment(self, xp: Any, kxx: Array) -> Array:
+        return self._dual(xp, kxx, kxx, kxx)
+
+    def _dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
+        product, bends = self._bends(xp, kxx, kyy, kxy, moment=1)
+        mixed = self._mean(xp, kxx) * self._mean(xp, kyy)
+        return mixed + kxy * self._mean_slope(xp, kxx) * self._mean_slope(xp, kyy) + product * bends
+
+    def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
+        _, bends = self._bends(xp, kxx, kyy, kxy, moment=0)
+        return self._mean_slope(xp, kxx) * self._mean_slope(xp, kyy) + bends
+
+    def _bends(self, xp: Any, kxx: Array, kyy: Array, kxy: Array, *, moment: int) -> tuple[Array, Array]:
+        """∫ (sin φ1 - sin φ)^moment Σ densities dφ, the part of the dual that the kinks make."""
+        sx, sy = safe_sqrt(xp, kxx), safe_sqrt(xp, kyy)
+        product = sx * sy
+        positive = product > 0
+        rho = xp.where(positive, kxy / xp.where(positive, product, xp.ones_like(product)), xp.zeros_like(product))
+        inside = xp.abs(rho) < 1
+        end = xp.where(inside, xp.asin(xp.where(inside, rho, xp.zeros_like(rho))), xp.sign(rho) * (math.pi / 2))[
+            ..., None
+        ]
+        node, weight = (xp.asarray(a, dtype=rho.dtype, device=rho.device) for a in _tanh_sinh())
+        # cos² φ from the distance to the end: near φ = ±π/2 the cosine itself has no digits left.
+        remaining = xp.abs(end) * (1 - node)
+        gap = math.pi / 2 - xp.abs(end) + remaining
+        sine = xp.sign(end) * xp.cos(gap)
+        cosine2 = xp.sin(gap) ** 2
+        # ρ itself, not sin of the end: at ±1 the end has no gradient, and the rest of the derivative is 0 there.
+        lever = (rho[..., None] - sine) if moment else xp.ones_like(sine)
+        total = xp.zeros_like(product)
+        safe = xp.where(cosine2 > 0, cosine2, xp.ones_like(cosine2))
+        for kink_x, jump_x in zip(self.kinks, self.jumps, strict=True):
+            for kink_y, jump_y in zip(self.kinks, self.jumps, strict=True):
+                a, b = _standard(xp, kink_x, sx)[..., None], _standard(xp, kink_y, sy)[..., None]
+                # a² + b² - 2ab sin φ = (a - b)² + 2ab(1 - sin φ); 1 - sin φ = cos² φ / (1 + sin φ).
+                ratio = xp.where(
+                    sine >= 0,
+                    (a - b) ** 2 / safe + 2 * a * b / (1 + xp.abs(sine)),
+                    (a + b) ** 2 / safe - 2 * a * b / (1 + xp.abs(sine)),
+                )
+                bell = xp.where(cosine2 > 0, xp.exp(-ratio / 2), xp.zeros_like(ratio))
+                total = total + jump_x * jump_y * xp.sum(weight * lever * bell, axis=-1)
+        return product, xp.where(positive, total * end[..., 0] / (2 * math.pi), xp.zeros_like(total))
+
+
+@lru_cache(maxsize=1)
+def _tanh_sinh(points: int = 129, reach: float = 3.6) -> tuple[np.ndarray, np.ndarray]:
+    """Double-exponential nodes and weights on (0, 1), dense at both ends."""
+    t = np.linspace(-reach, reach, points)
+    s = np.pi / 2 * np.sinh(t)
+    weight = (t[1] - t[0]) * np.pi / 4 * np.cosh(t) / np.cosh(s) ** 2
+    return 1 / (1 + np.exp(-2 * s)), weight
+
+
+def _standard(xp: Any, kink: float, s: Array) -> Array:
+    """The kink in standard deviations; ±40 stands for never or always reached when the variable is constant."""
+    positive = s > 0
+    far = xp.full_like(s, 40.0 if kink >= 0 else -40.0)
+    return xp.where(positive, xp.clip(kink / xp.where(positive, s, xp.ones_like(s)), -40.0, 40.0), far)
+
+
+def _density(xp: Any, a: Array) -> Array:
+    return xp.exp(-a * a / 2) / math.sqrt(2 * math.pi)
+
+
+def _above(xp: Any, a: Array) -> Array:
+    return (1 - erf(xp, a / math.sqrt(2))) / 2

@@ -1,0 +1,57 @@
+"""What one random convolutional layer does to given images: expectations, bounds, boundaries, colour.
+
+Start with `expected_cosine`. Images are arrays ``[pairs, channels, height, width]`` (signals and volumes likewise, with
+one or three axes after the channels); results hold one value per pair. Everything here is [Nachum2022]_, sections 3
+and 4.1; convention of scale: the mean over filters, weights of variance ν² = 2/r² for ReLU.
+"""
+
+from initscope.theory.images._boundary import (
+    BoundaryBounds,
+    Resolution,
+    boundary_bounds,
+    rectangle_boundary,
+    resolution_experiment,
+    shared_boundary,
+)
+from initscope.theory.images._bounds import (
+    ExcessBound,
+    contracting_positions,
+    excess_bound,
+    extremal_pair,
+    gaussian_cosine,
+    relu_cosine_bounds,
+)
+from initscope.theory.images._channels import (
+    ChannelStatistics,
+    Saturation,
+    channel_statistics,
+    grey_share,
+    red_green_pair,
+    saturation_experiment,
+)
+from initscope.theory.images._layer import cosine, expected_cosine, expected_distance, expected_inner
+
+__all__ = [
+    "BoundaryBounds",
+    "ChannelStatistics",
+    "ExcessBound",
+    "Resolution",
+    "Saturation",
+    "boundary_bounds",
+    "channel_statistics",
+    "contracting_positions",
+    "cosine",
+    "excess_bound",
+    "expected_cosine",
+    "expected_distance",
+    "expected_inner",
+    "extremal_pair",
+    "gaussian_cosine",
+    "grey_share",
+    "rectangle_boundary",
+    "red_green_pair",
+    "relu_cosine_bounds",
+    "resolution_experiment",
+    "saturation_experiment",
+    "shared_boundary",
+]

@@ -1,0 +1,242 @@
+"""Colour: why photographs behave like grey images, and pictures of one colour like the inputs of a dense layer."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from initscope._results import Result, rows_of_columns
+from initscope.errors import InputError, check_count
+from initscope.theory._arrays import Array, namespace
+from initscope.theory.angles import relu_cosine
+from initscope.theory.images._layer import cosine, expected_cosine
+from initscope.theory.images._windows import check_pairs
+
+__all__ = [
+    "ChannelStatistics",
+    "Saturation",
+    "channel_statistics",
+    "grey_share",
+    "red_green_pair",
+    "saturation_experiment",
+]
+
+
+@dataclass(frozen=True)
+class ChannelStatistics(Result):
+    """Means over images with their standard errors (see `channel_statistics`)."""
+
+    images: int
+    """Images that counted."""
+    skipped: int
+    """Images left out because a channel is zero: they have no angle."""
+    angle: float
+    """Mean angle between two channels, in degrees."""
+    angle_standard_error: float
+    grey_share: float
+    """Mean of `grey_share`: 1 for grey images, 1/channels for a single channel."""
+    norm_difference: dict[str, float]
+    """Each reading of "relative difference between the channel norms", as a fraction."""
+    norm_difference_standard_error: dict[str, float]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per quantity."""
+        angle = {"quantity": "angle (degrees)", "value": self.angle, "standard_error": self.angle_standard_error}
+        return [angle] + [
+            {"quantity": f"norms: {name}", "value": value, "standard_error": self.norm_difference_standard_error[name]}
+            for name, value in self.norm_difference.items()
+        ]
+
+
+def channel_statistics(images: Array) -> ChannelStatistics:
+    r"""Angle between colour channels and relative difference of their norms, over images ``[n, channels, …]``.
+
+    [Nachum2022]_ section 4.1 reports about 12.5° and 9.2 % for ImageNet and does not define the second number, so every
+    reasonable reading is given. Per image, with the channel norms a, b of a pair of channels (mean over pairs):
+    ``pair / larger`` :math:`|a-b|/\max(a,b)`, ``pair / smaller``, ``pair / mean`` :math:`|a-b|/\frac{a+b}2`; over all
+    channels: ``range / mean`` (max - min)/mean, ``range / largest``, ``deviation / mean`` (standard deviation, divisor
+    = number of channels), ``mean deviation / mean`` (mean absolute deviation). Over the data set: ``of mean norms``,
+    the ``pair / mean`` of the channels' mean norms, which forgets that images differ.
+
+    >>> import numpy as np
+    >>> stats = channel_statistics(np.random.default_rng(0).random((100, 3, 8, 8)))
+    >>> round(stats.angle)      # independent uniform pixels: cosine 3/4
+    41
+    """
+    xp, images = namespace(images)
+    if images.ndim < 3 or images.shape[1] < 2 or images.shape[0] < 2:
+        raise InputError(
+            f"images of shape {tuple(images.shape)} must be [n, channels, height, width] with at least two images and "
+            "two channels; grey images have no colour statistics"
+        )
+    flat = xp.reshape(images, (*images.shape[:2], -1))
+    gram = np.stack([_to_numpy(image @ xp.matrix_transpose(image)) for image in flat])
+    if not np.isfinite(gram).all():
+        wrong = int(np.argmin(np.isfinite(gram).all(axis=(1, 2))))
+        raise InputError(f"image {wrong} holds NaN, infinity or values whose squares overflow; clean the data")
+    squares = np.diagonal(gram, axis1=1, axis2=2)
+    usable = (squares > 0).all(axis=1)
+    if usable.sum() < 2:
+        raise InputError("fewer than two images have all channels non-zero; channel angles need more")
+    gram, norms = gram[usable], np.sqrt(squares[usable])
+    pairs = list(itertools.combinations(range(images.shape[1]), 2))
+    first, second = (list(side) for side in zip(*pairs))
+    cosines = np.clip(gram[:, first, second] / (norms[:, first] * norms[:, second]), -1, 1)
+    angles = np.degrees(np.arccos(cosines)).mean(axis=1)
+    gap, total = np.abs(norms[:, first] - norms[:, second]), norms[:, first] + norms[:, second]
+    mean, largest = norms.mean(axis=1), norms.max(axis=1)
+    readings = {
+        "pair / larger": (gap / np.maximum(norms[:, first], norms[:, second])).mean(axis=1),
+        "pair / smaller": (gap / np.minimum(norms[:, first], norms[:, second])).mean(axis=1),
+        "pair / mean": (2 * gap / total).mean(axis=1),
+        "range / mean": (largest - norms.min(axis=1)) / mean,
+        "range / largest": 1 - norms.min(axis=1) / largest,
+        "deviation / mean": norms.std(axis=1) / mean,
+        "mean deviation / mean": np.abs(norms - mean[:, None]).mean(axis=1) / mean,
+    }
+    values = {name: float(reading.mean()) for name, reading in readings.items()}
+    errors = {name: _standard_error(reading) for name, reading in readings.items()}
+    values["of mean norms"], errors["of mean norms"] = _jackknife(norms, first, second)
+    return ChannelStatistics(
+        images=int(usable.sum()),
+        skipped=int((~usable).sum()),
+        angle=float(angles.mean()),
+        angle_standard_error=_standard_error(angles),
+        grey_share=float((gram.sum(axis=(1, 2)) / (gram.shape[1] * squares[usable].sum(axis=1))).mean()),
+        norm_difference=values,
+        norm_difference_standard_error=errors,
+    )
+
+
+def grey_share(images: Array) -> Array:
+    r"""Share of an image's energy that is grey, :math:`\|\sum_c x_c\|^2 / (d\,\|x\|^2)`; images ``[n, channels, …]``.
+
+    1 when all d channels are equal, 1/d when there is only one of them: how far a picture is from the pictures of a
+    single colour for which [Nachum2022]_ section 4.1 expects its grey-image analysis to fail.
+
+    >>> import numpy as np
+    >>> grey_share(np.eye(3).reshape(1, 3, 3, 1)).round(3)
+    array([0.333])
+    """
+    xp, images, _ = check_pairs(images, images)
+    axes = tuple(range(1, images.ndim))
+    energy = xp.sum(images**2, axis=axes)
+    if not bool(xp.all(energy > 0)):
+        raise InputError("an image that is zero or holds NaN has no grey share; leave it out")
+    return xp.sum(xp.sum(images, axis=1) ** 2, axis=axes[:-1]) / (images.shape[1] * energy)
+
+
+def red_green_pair(size: int = 8) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """A red and a green image ``[1, 3, size, size]`` of unit norm.
+
+    Orthogonal, yet after one ReLU layer their mean cosine is 1/π: each patch pair is orthogonal, so that the layer acts
+    like a dense one. [Nachum2022]_ section 4.1.
+    """
+    size = check_count("size", size)
+    red, green = np.zeros((2, 1, 3, size, size))
+    red[:, 0] = green[:, 1] = 1 / size
+    return red, green
+
+
+@dataclass(frozen=True)
+class Saturation(Result):
+    """Cosines before and after a layer as pictures lose their grey, one entry per strength."""
+
+    strength: tuple[float, ...]
+    grey_share: tuple[float, ...]
+    cosine: tuple[float, ...]
+    """ρ_in, mean over pairs."""
+    expected_cosine: tuple[float, ...]
+    """ρ̄_out, mean over pairs."""
+    deviation: tuple[float, ...]
+    """ρ̄_out - ρ_in, mean over pairs."""
+    deviation_standard_error: tuple[float, ...]
+    dense_deviation: tuple[float, ...]
+    """What a dense layer would add, R̂(ρ_in) - ρ_in: the limit for flat pictures of one colour."""
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per strength."""
+        return rows_of_columns(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Deviation of the convolutional layer against that of a dense one, over the strength."""
+        if ax is None:
+            from matplotlib.figure import Figure
+
+            ax = Figure(layout="constrained").add_subplot()
+        ax.errorbar(self.strength, self.deviation, self.deviation_standard_error, fmt="o-", label="convolutional layer")
+        ax.plot(self.strength, self.dense_deviation, "--", label="dense layer at the same cosines")
+        ax.set_xlabel("strength: 0 the pictures, 1 pure red and pure green")
+        ax.set_ylabel("cosine after - before")
+        ax.legend()
+        return ax
+
+
+def saturation_experiment(
+    x: Array, y: Array, *, kernel_size: int | Sequence[int], strengths: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0)
+) -> Saturation:
+    r"""Turn x towards pure red and y towards pure green and watch the layer stop being an isometry.
+
+    At strength s the channels other than the first (of x) or the second (of y) are multiplied by 1 - s. At s = 1 all
+    patch pairs are orthogonal: flat pictures then reach the dense value 1/π, others less, the more their bright parts
+    lie apart. [Nachum2022]_ section 4.1 calls nearly one-coloured images outliers; this says by how much they deviate.
+
+    >>> import numpy as np
+    >>> grey = np.ones((2, 3, 8, 8))
+    >>> flat = saturation_experiment(grey, grey, kernel_size=3)
+    >>> np.allclose(flat.deviation, flat.dense_deviation), round(flat.deviation[-1], 5)      # 1/pi at the end
+    (True, 0.31831)
+    """
+    xp, x, y = check_pairs(x, y)
+    channels = x.shape[1]
+    if channels < 2:
+        raise InputError("images with a single channel cannot lose their colour; pass images with two or more channels")
+    rows = []
+    for strength in strengths:
+        if not 0 <= strength <= 1:
+            raise InputError(f"strength = {strength} must lie in [0, 1]: 0 leaves the pictures as they are")
+        keep = [[1.0 if c == own else 1.0 - strength for c in range(channels)] for own in (0, 1)]
+        red, green = (
+            image * xp.reshape(xp.asarray(factors, dtype=x.dtype), (1, channels, *(1,) * (x.ndim - 2)))
+            for image, factors in zip((x, y), keep)
+        )
+        before, after = cosine(red, green), expected_cosine(red, green, kernel_size=kernel_size)
+        change = _to_numpy(after - before)
+        rows.append(
+            (
+                float(strength),
+                float(xp.mean(grey_share(red)) + xp.mean(grey_share(green))) / 2,
+                float(xp.mean(before)),
+                float(xp.mean(after)),
+                float(change.mean()),
+                _standard_error(change),
+                float(xp.mean(relu_cosine(before) - before)),
+            )
+        )
+    return Saturation(*zip(*rows))
+
+
+def _standard_error(values: npt.NDArray[np.float64]) -> float:
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def _jackknife(norms: npt.NDArray[np.float64], first: list[int], second: list[int]) -> tuple[float, float]:
+    """Relative difference of the channels' mean norms, and its standard error from leaving out one image at a time."""
+
+    def difference(means: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        a, b = means[..., first], means[..., second]
+        return np.asarray((2 * np.abs(a - b) / (a + b)).mean(axis=-1))
+
+    n = len(norms)
+    left_out = difference((norms.sum(axis=0) - norms) / (n - 1))
+    return float(difference(norms.mean(axis=0))), float(np.sqrt((n - 1) * left_out.var()))
+
+
+def _to_numpy(array: Array) -> npt.NDArray[np.float64]:
+    return np.asarray(array.tolist() if hasattr(array, "requires_grad") else array, dtype=np.float64)

@@ -1,0 +1,224 @@
+"""Theorem 1: expected inner products, cosines and distances after one random convolutional layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from initscope.errors import InputError, check_between, check_count
+from initscope.theory import activations
+from initscope.theory._arrays import Array, namespace
+from initscope.theory._compiled import as_numpy, fused_loops
+from initscope.theory.activations import Activation
+from initscope.theory.images._windows import Padding, Windows, check_pairs
+
+__all__ = ["ActivationLike", "cosine", "expected_cosine", "expected_distance", "expected_inner", "norms"]
+
+ActivationLike = str | Activation | Callable[[Array], Array]
+_CHUNK = 1 << 18  # map entries worked on at once: they stay near the processor and need little memory
+
+
+def expected_inner(
+    x: Array,
+    y: Array,
+    *,
+    kernel_size: int | Sequence[int],
+    activation: ActivationLike = "relu",
+    padding: Padding = "circular",
+    padding_mode: str = "zeros",
+    stride: int | Sequence[int] = 1,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    weight_variance: float | None = None,
+) -> Array:
+    r"""Expected inner product of two images after one random convolutional layer, per pair.
+
+    .. math:: E\langle\sigma(F*x),\sigma(F*y)\rangle = \sum_{ij}\hat\sigma\left(\nu^2\|[x]_{ij}\|^2,
+              \nu^2\|[y]_{ij}\|^2, \nu^2\langle[x]_{ij},[y]_{ij}\rangle\right)
+
+    [Nachum2022]_ theorem 1 (eq. 7, for homogeneous σ eq. 8), with :math:`[x]_{ij}` what the filter sees at position ij.
+    Exact for i.i.d. Gaussian filters and any number of them: it is the mean over filters. With x = y it is the expected
+    squared norm (eq. 9). The identity activation keeps inner products (lemma 1, cyclic, stride 1).
+
+    Parameters
+    ----------
+    x, y
+        Images ``[pairs, channels, height, width]``; one or three axes after the channels work likewise. NumPy or
+        torch, any device; gradients flow.
+    kernel_size
+        Taps of the filter, one number or one per axis.
+    activation
+        A name, an `Activation` or any elementwise callable.
+    padding
+        "circular" (the paper's cyclic convolution), "zeros", "reflect" or "replicate" keep the size at stride 1;
+        "valid" pads nothing; a number, or one per axis, pads that much in ``padding_mode``.
+    stride, dilation, groups
+        As in ``torch.nn.Conv2d``. With groups the result is the mean over the filters of all groups.
+    weight_variance
+        ν². Left out, :math:`\text{groups}/(E[\sigma(g)^2]\,r^2)`, 2/r² for ReLU, which keeps norms for homogeneous σ
+        under cyclic padding and stride 1 ([Nachum2022]_ after eq. 9), however many channels there are.
+
+    Returns
+    -------
+    array
+        One value per pair, of the library and dtype of the images.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).random((1, 3, 8, 8))
+    >>> np.allclose(expected_inner(x, x, kernel_size=3), (x**2).sum())
+    True
+    """
+    norm_x, norm_y, distance = _moments(
+        x,
+        y,
+        activation,
+        groups,
+        weight_variance,
+        kernel_size=kernel_size,
+        padding=padding,
+        padding_mode=padding_mode,
+        stride=stride,
+        dilation=dilation,
+    )
+    return (norm_x + norm_y - distance) / 2
+
+
+def expected_distance(x: Array, y: Array, **layer: Any) -> Array:
+    r"""Expected squared distance :math:`E\|\sigma(F*x)-\sigma(F*y)\|^2` per pair; keywords of `expected_inner`.
+
+    Computed from box sums of (x - y)², so that nearly equal images keep their digits. For ReLU, norms kept, it never
+    exceeds ‖x - y‖² (cyclic, stride 1): compare [Nachum2022]_ eq. 17.
+
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).random((1, 3, 8, 8))
+    >>> bool(expected_distance(x, 1.5 * x, kernel_size=3)[0] <= 0.25 * (x**2).sum() * (1 + 1e-12))
+    True
+    """
+    activation, groups, variance = (
+        layer.pop(key, default) for key, default in (("activation", "relu"), ("groups", 1), ("weight_variance", None))
+    )
+    return _moments(x, y, activation, groups, variance, **layer)[2]
+
+
+def expected_cosine(
+    x: Array,
+    y: Array,
+    *,
+    kernel_size: int | Sequence[int],
+    activation: ActivationLike = "relu",
+    padding: Padding = "circular",
+    padding_mode: str = "zeros",
+    stride: int | Sequence[int] = 1,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    weight_variance: float | None = None,
+) -> Array:
+    r"""Mean cosine similarity after one random convolutional layer, per pair; parameters of `expected_inner`.
+
+    .. math:: \bar\rho = \frac{E\langle\sigma(F*x),\sigma(F*y)\rangle}
+              {\sqrt{E\|\sigma(F*x)\|^2\;E\|\sigma(F*y)\|^2}}
+
+    [Nachum2022]_ eq. 1 and 12. The denominator is that of the layer itself, so that it also holds with other padding
+    and strides than the paper's (r²‖x‖‖y‖). A layer's own cosine concentrates around it as filters are added. For
+    homogeneous σ the weight variance cancels. An image that is zero wherever the filter looks has no angle and is
+    refused.
+
+    >>> import numpy as np
+    >>> red, green = np.zeros((2, 1, 3, 8, 8))
+    >>> red[:, 0], green[:, 1] = 1, 1
+    >>> expected_cosine(red, green, kernel_size=3).round(6)      # 1/pi: as in a dense layer
+    array([0.31831])
+    """
+    norm_x, norm_y, distance = _moments(
+        x,
+        y,
+        activation,
+        groups,
+        weight_variance,
+        kernel_size=kernel_size,
+        padding=padding,
+        padding_mode=padding_mode,
+        stride=stride,
+        dilation=dilation,
+    )
+    xp = namespace(norm_x)[0]
+    norm_x, norm_y = _nonzero(xp, norm_x, norm_y)
+    return (norm_x + norm_y - distance) / (2 * xp.sqrt(norm_x) * xp.sqrt(norm_y))
+
+
+def cosine(x: Array, y: Array) -> Array:
+    """Cosine similarity of the images themselves, ρ_in, per pair.
+
+    >>> import numpy as np
+    >>> cosine(np.ones((1, 1, 2, 2)), np.eye(2).reshape(1, 1, 2, 2)).round(6)
+    array([0.707107])
+    """
+    xp, norm_x, norm_y = norms(x, y)
+    _, x, y = check_pairs(x, y)
+    return xp.sum(x * y, axis=tuple(range(1, x.ndim))) / (norm_x * norm_y)
+
+
+def norms(x: Array, y: Array) -> tuple[Any, Array, Array]:
+    """``(xp, ‖x‖, ‖y‖)`` per pair; refuses what is not finite or zero."""
+    xp, x, y = check_pairs(x, y)
+    squares = (xp.sum(images**2, axis=tuple(range(1, x.ndim))) for images in (x, y))
+    norm_x, norm_y = _nonzero(xp, *_finite(xp, *squares))
+    return xp, xp.sqrt(norm_x), xp.sqrt(norm_y)
+
+
+def _moments(
+    x: Array, y: Array, activation: ActivationLike, groups: int, weight_variance: float | None, **window_arguments: Any
+) -> tuple[Array, Array, Array]:
+    """E‖σ(F∗x)‖², E‖σ(F∗y)‖² and E‖σ(F∗x) - σ(F∗y)‖² per pair, the mean over filters."""
+    xp, x, y = check_pairs(x, y)
+    pairs, channels, *size = x.shape
+    sigma = activations.activation(activation)
+    groups = check_count("groups", groups)
+    if channels % groups:
+        raise InputError(f"groups = {groups} must divide the {channels} channels of the images")
+    windows = Windows.read(size, **window_arguments)
+    if weight_variance is None:
+        variance = groups * sigma.gain**2 / windows.taps
+    else:
+        variance = check_between("weight_variance", weight_variance, 0.0, math.inf, hint="for example 2/r² for ReLU")
+    x, y = (xp.reshape(images, (pairs * groups, channels // groups, *size)) for images in (x, y))
+    fused = fused_loops(x, y, entries=pairs * groups * math.prod(size)) if sigma is activations.relu else None
+    if fused is not None and len(size) == 2:
+        sums = variance * fused.relu_layer_sums(as_numpy(x), as_numpy(y), **windows.options)
+        totals = xp.asarray(sums, dtype=x.dtype)
+    else:
+        step = max(1, _CHUNK // math.prod(size))
+        parts = [
+            _chunk_totals(xp, x[k : k + step], y[k : k + step], sigma, windows, variance)
+            for k in range(0, pairs * groups, step)
+        ]
+        totals = xp.concat(parts, axis=1)
+    norm_x, norm_y, distance = (xp.mean(xp.reshape(total, (pairs, groups)), axis=1) for total in totals)
+    return (*_finite(xp, norm_x, norm_y), distance)
+
+
+def _chunk_totals(xp: Any, x: Array, y: Array, sigma: Activation, windows: Windows, variance: float) -> Array:
+    maps = (variance * windows.sum(xp.sum(image**2, axis=1)) for image in (x, y, x - y))
+    after = sigma.transform(*maps)
+    return xp.stack([xp.sum(xp.reshape(moment, (moment.shape[0], -1)), axis=1) for moment in after])
+
+
+def _finite(xp: Any, norm_x: Array, norm_y: Array) -> tuple[Array, Array]:
+    problem = f"holds NaN, infinity or values whose squares overflow {norm_x.dtype}; clean or rescale the images"
+    _refuse_where(xp, ~xp.isfinite(norm_x), ~xp.isfinite(norm_y), problem)
+    return norm_x, norm_y
+
+
+def _nonzero(xp: Any, norm_x: Array, norm_y: Array) -> tuple[Array, Array]:
+    problem = "is zero wherever the filter looks, so it has no angle; leave such images out"
+    _refuse_where(xp, norm_x <= 0, norm_y <= 0, problem)
+    return norm_x, norm_y
+
+
+def _refuse_where(xp: Any, wrong_x: Array, wrong_y: Array, problem: str) -> None:
+    for name, wrong in (("x", wrong_x), ("y", wrong_y)):
+        if bool(xp.any(wrong)):
+            raise InputError(f"pair {int(xp.argmax(xp.astype(wrong, xp.uint8)))}: {name} {problem}")

@@ -1,0 +1,108 @@
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from initscope.data import load_array
+from initscope.errors import InputError
+
+RNG = np.random.default_rng(0)
+BYTES = RNG.integers(0, 256, (4, 3, 8, 9), dtype=np.uint8)
+
+
+def saved(tmp_path, array):
+    np.save(tmp_path / "a.npy", array)
+    return load_array(tmp_path / "a.npy")
+
+
+def test_bytes_become_numbers_from_0_to_1(tmp_path):
+    data = saved(tmp_path, BYTES)
+    assert np.array_equal(data.images, BYTES / np.float32(255))
+    assert data.steps == ("values / 255",)
+    wide = saved(tmp_path, BYTES.astype(np.uint16) * 257)
+    assert np.allclose(wide.images, data.images)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_floats_stay_as_they_are(tmp_path, dtype):
+    values = RNG.standard_normal((4, 3, 8, 9)).astype(dtype)
+    data = saved(tmp_path, values)
+    assert data.images.dtype == np.float32
+    assert np.array_equal(data.images, values.astype(np.float32))
+    assert data.steps == ()
+
+
+def test_layouts(tmp_path):
+    last = saved(tmp_path, BYTES.transpose(0, 2, 3, 1))
+    assert np.array_equal(last.images, BYTES / np.float32(255))
+    assert last.steps == ("channels moved to the front", "values / 255")
+    assert saved(tmp_path, BYTES[:, 0]).images.shape == (4, 1, 8, 9)
+    assert saved(tmp_path, np.ones((5, 7))).images.shape == (5, 7)
+    assert saved(tmp_path, np.ones((5, 7), bool)).images.max() == 1
+    assert saved(tmp_path, np.ones((2, 1, 3, 4, 5))).images.shape == (2, 1, 3, 4, 5)
+
+
+@pytest.mark.parametrize("keys", [("images", "labels"), ("x", "y"), ("data", "targets")])
+def test_npz_and_pt_with_labels(tmp_path, keys):
+    labels = np.array([1, 0, 1, 0])
+    np.savez(tmp_path / "a.npz", **dict(zip(keys, (BYTES, labels))), class_names=np.array(["no", "yes"]))
+    torch.save(dict(zip(keys, map(torch.from_numpy, (BYTES, labels)))), tmp_path / "a.pt")
+    for file in ("a.npz", "a.pt"):
+        data = load_array(tmp_path / file)
+        assert np.array_equal(data.images, BYTES / np.float32(255))
+        assert data.labels.tolist() == [1, 0, 1, 0]
+    assert load_array(tmp_path / "a.npz").class_names == ("no", "yes")
+
+
+def test_a_tensor_alone_and_an_only_array(tmp_path):
+    torch.save(torch.ones(3, 5, dtype=torch.bfloat16), tmp_path / "a.pt")
+    assert load_array(tmp_path / "a.pt").images.shape == (3, 5)
+    np.savez(tmp_path / "a.npz", anything=BYTES)
+    assert len(load_array(tmp_path / "a.npz")) == 4
+
+
+class Evil:
+    def __reduce__(self):
+        return (pytest.fail, ("a file was executed",))
+
+
+def test_nothing_in_a_file_is_executed(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([Evil()], dtype=object), allow_pickle=True)
+    (tmp_path / "raw.npy").write_bytes(pickle.dumps(Evil()))
+    torch.save(Evil(), tmp_path / "a.pt")
+    for file in ("a.npy", "raw.npy", "a.pt"):
+        with pytest.raises(InputError, match=f"{file} cannot be read without executing it"):
+            load_array(tmp_path / file)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones(5), r"holds an array of shape \(5,\); expected"),
+        (np.ones((0, 3, 4, 4)), r"shape \(0, 3, 4, 4\)"),
+        (np.ones((2, 3, 4, 4), np.int64), "values of type int64, whose range is unknown"),
+        (np.array([["a", "b"]]), "values of type <U1"),
+    ],
+)
+def test_arrays_that_are_no_images(tmp_path, array, message):
+    with pytest.raises(InputError, match=message):
+        saved(tmp_path, array)
+
+
+def test_files_that_are_no_arrays(tmp_path):
+    with pytest.raises(InputError, match=r"none.npy is not a file"):
+        load_array(tmp_path / "none.npy")
+    (tmp_path / "a.csv").write_text("1,2")
+    with pytest.raises(InputError, match=r"files of kind '.csv' are not read"):
+        load_array(tmp_path / "a.csv")
+    for file in ("a.npz", "a.pt", "a.npy"):
+        (tmp_path / file).write_bytes(b"PK\x03\x04 broken")
+        with pytest.raises(InputError, match=f"{file} cannot be read"):
+            load_array(tmp_path / file)
+    np.savez(tmp_path / "b.npz", first=BYTES, second=BYTES)
+    with pytest.raises(InputError, match="holds first, second; name the array of images 'images'"):
+        load_array(tmp_path / "b.npz")
+    torch.save({"images": "text"}, tmp_path / "c.pt")
+    with pytest.raises(InputError, match=r"c.pt holds an array of shape"):
+        load_array(tmp_path / "c.pt")
