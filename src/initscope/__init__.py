@@ -9,6 +9,6 @@ __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["theory", "errors"],
+    submodules=["theory", "errors", "injectivity"],
     submod_attrs={},
 )

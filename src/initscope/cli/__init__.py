@@ -24,6 +24,8 @@ app = App(
     version_flags=["--version"],
 )
 
+app.command("initscope.cli.injectivity:app", name="injectivity")
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the ``initscope`` command."""
