@@ -237,7 +237,11 @@ def check_projection(options: ProjectionOptions, trials: Trials | None = None, *
 
 @checks.command(name="filters")
 def check_filters(
-    options: FiltersOptions | None = None, source: Images | None = None, trials: Trials | None = None, *, format: Format = "table"
+    options: FiltersOptions | None = None,
+    source: Images | None = None,
+    trials: Trials | None = None,
+    *,
+    format: Format = "table",
 ) -> None:
     """Check ``plan filters`` on your images."""
     result, images = _plan_filters(options, source)

@@ -51,7 +51,9 @@ class BoundTightness(Result):
         percent = f"{100 * (1 - self.delta):g} %"
         ax.plot(self.widths, self.lemma, label=f"lemma {2 if direction == 'forward' else 5}", color="C3")
         ax.plot(self.widths, self.exact, label=f"exact {percent} quantile, squared norm", color="C0")
-        ax.plot(self.widths, quantile, "o", label=f"measured {percent} quantile, squared norm", color="C0", fillstyle="none")
+        ax.plot(
+            self.widths, quantile, "o", label=f"measured {percent} quantile, squared norm", color="C0", fillstyle="none"
+        )
         ax.plot(self.widths, mean, "s--", label="measured mean, norm (the paper's)", color="C7")
         ax.set_xlabel("width")
         ax.set_ylabel("distortion")

@@ -71,7 +71,9 @@ def width(
     )
     assumptions = (_HE, _FIXED, "the answer for several samples adds their probabilities (union bound)")
     if gradients:
-        assumptions += ("the error at a layer is independent of the masks and weights before it (footnote 1 of the paper)",)
+        assumptions += (
+            "the error at a layer is independent of the masks and weights before it (footnote 1 of the paper)",
+        )
     return WidthPlan(
         eps=eps,
         delta=delta,
@@ -192,7 +194,10 @@ def subspace(
             "the subspace is fixed before the weights are drawn",
             "lemma 3 prints squared norms, its proof gives norms: here all answers are for "
             + ("squared norms" if squared else "norms"),
-            *(("theorem 2 as printed is proven for the first layer only; repaired and gordon hold for all",) * (depth > 1)),
+            *(
+                ("theorem 2 as printed is proven for the first layer only; repaired and gordon hold for all",)
+                * (depth > 1)
+            ),
         ),
     )
 
@@ -316,5 +321,8 @@ def projection(*, eps: float, delta: float, samples: int) -> ProjectionPlan:
         textbook=concentration.johnson_lindenstrauss_width(samples, eps),
         exact=exact,
         failure=pairs * concentration.projection_failure(exact, eps),
-        assumptions=("i.i.d. Gaussian weights of variance 1/width, no activation", "samples fixed before the weights are drawn"),
+        assumptions=(
+            "i.i.d. Gaussian weights of variance 1/width, no activation",
+            "samples fixed before the weights are drawn",
+        ),
     )

@@ -142,9 +142,7 @@ def _count_norms(
     return _count(trials, 3 * size * samples, failed)
 
 
-def _gradients(
-    size: int, plan: WidthPlan, low: float, high: float, last: bool, generator: np.random.Generator
-) -> bool:
+def _gradients(size: int, plan: WidthPlan, low: float, high: float, last: bool, generator: np.random.Generator) -> bool:
     """Whether a network with a softmax head of 20 classes has a gradient norm outside the band, after backpropagation.
 
     ``last``: the first layer's gradient, whose error has come all the way back.
@@ -231,9 +229,7 @@ def _projection(size: int, plan: ProjectionPlan, generator: np.random.Generator)
     return bool(ratio.min() < 1 - plan.eps or ratio.max() > 1 + plan.eps)
 
 
-def _filters(
-    size: int, plan: FiltersPlan, trials: int, generator: np.random.Generator, images: tuple[Any, Any]
-) -> int:
+def _filters(size: int, plan: FiltersPlan, trials: int, generator: np.random.Generator, images: tuple[Any, Any]) -> int:
     from initscope.plan.pairs import filter_statistics, image_pairs
     from initscope.theory.images import expected_cosine
 
