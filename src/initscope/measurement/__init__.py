@@ -5,6 +5,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "jacobian": ["JacobianSpectrum", "jacobian_spectrum"],
         "observation": ["Observation", "observe"],
         "run": ["measure"],
         "width": ["MeanWidth", "mean_width"],
