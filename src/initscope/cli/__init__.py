@@ -26,6 +26,11 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
+app.command("initscope.cli.injectivity:app", name="injectivity")
+
+
+app.command("initscope.cli.plan:app", name="plan")
+
 
 app.command("initscope.cli.demo:demo", name="demo")
 app.command("initscope.cli.geometry:predict", name="predict")
