@@ -30,9 +30,7 @@ class Initializations(Result):
         """The rows as dicts."""
         return [row.to_dict() for row in self.rows]
 
-    def plot(
-        self, ax: Axes | None = None, *, quantity: Literal["activation", "gradient"] = "activation"
-    ) -> Axes:
+    def plot(self, ax: Axes | None = None, *, quantity: Literal["activation", "gradient"] = "activation") -> Axes:
         """Measured mean ± sd over networks (points) on the predicted mean and band, logarithmic."""
         if ax is None:
             from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Figure 1 of the over-parameterisation paper: norms of activations and gradients under He and Glorot initialisation."""
+"""Figure 1 of the over-parameterisation paper: norms of activations and gradients under He and Glorot."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ class NormPreservation(Result):
         """The rows as dicts."""
         return [row.to_dict() for row in self.rows]
 
-    def plot(
-        self, ax: Axes | None = None, *, quantity: Literal["activation", "gradient"] = "activation"
-    ) -> Axes:
+    def plot(self, ax: Axes | None = None, *, quantity: Literal["activation", "gradient"] = "activation") -> Axes:
         """Measured mean ± sd over samples against the layer, one line per network; bands are predicted."""
         if ax is None:
             from matplotlib.figure import Figure

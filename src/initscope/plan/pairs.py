@@ -19,10 +19,14 @@ _CHUNK_VALUES = 1 << 24
 
 def image_pairs(x: Any, y: Any, kernel_size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Both images, or batches of them, as checked (pairs, channels, height, width) tensors of float32."""
-    first, second = (torch.as_tensor(image if isinstance(image, torch.Tensor) else np.asarray(image)) for image in (x, y))
+    first, second = (
+        torch.as_tensor(image if isinstance(image, torch.Tensor) else np.asarray(image)) for image in (x, y)
+    )
     first, second = (image.detach().reshape((1,) * (4 - image.ndim) + tuple(image.shape)) for image in (first, second))
     check_pairs(first, second, ndim=4)
-    check_count("kernel_size", kernel_size, most=min(first.shape[-2:]), hint="a filter is at most as large as the image")
+    check_count(
+        "kernel_size", kernel_size, most=min(first.shape[-2:]), hint="a filter is at most as large as the image"
+    )
     return first.to(torch.float32), second.to(torch.float32)
 
 
