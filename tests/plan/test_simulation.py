@@ -69,7 +69,7 @@ def test_subspace(eps, delta, dim):
 
 
 def test_deep_subspace():
-    assert_kept(plan.check(plan.subspace(dim=2, eps=0.5, delta=0.2, depth=2), trials=5), exact=False)
+    assert_kept(plan.check(plan.subspace(dim=2, eps=0.5, delta=0.2, depth=2), trials=10), exact=False)
 
 
 @pytest.mark.parametrize(("eps", "delta", "seed"), list(itertools.product((0.1, 0.2), (0.3, 0.1, 0.05), (0, 1))))

@@ -235,6 +235,7 @@ def _projection(size: int, plan: ProjectionPlan, generator: np.random.Generator)
 
 def _filters(size: int, plan: FiltersPlan, trials: int, generator: np.random.Generator, images: tuple[Any, Any]) -> int:
     from initscope.plan.pairs import filter_statistics, image_pairs
+    from initscope.theory.concentration import layer_cosines
     from initscope.theory.images import expected_cosine
 
     first, second = image_pairs(*images, plan.kernel_size)
@@ -244,6 +245,6 @@ def _filters(size: int, plan: FiltersPlan, trials: int, generator: np.random.Gen
     for x, y, cosine in zip(first, second, expected):
         # One seed: all pairs see the same layers.
         statistics = filter_statistics(x, y, plan.kernel_size, trials * size, seed=seed)
-        inner, norm_x, norm_y = (values.reshape(trials, size).sum(axis=1) for values in statistics)
-        failed |= np.abs(inner / np.sqrt(norm_x * norm_y) - cosine) > plan.eps
+        sums = (values.reshape(trials, size).sum(axis=1) for values in statistics)
+        failed |= np.abs(layer_cosines(*sums) - cosine) > plan.eps
     return int(failed.sum())

@@ -24,6 +24,7 @@ __all__ = [
     "filter_share_sd",
     "inner_product_filters",
     "johnson_lindenstrauss_width",
+    "layer_cosines",
     "linear_filters",
     "projection_failure",
     "projection_width",
@@ -201,11 +202,14 @@ def _resampled_failure(pilot: np.ndarray, rho: float, size: int, eps: float, lay
     failed = 0
     for start in range(0, layers, chunk):
         drawn = pilot[generator.integers(len(pilot), size=(min(chunk, layers - start), size))].sum(axis=1)
-        norms = np.sqrt(drawn[:, 1] * drawn[:, 2])
-        # A layer whose outputs all vanish has no cosine: it failed.
-        cosine = np.divide(drawn[:, 0], norms, out=np.full(len(drawn), np.inf), where=norms > 0)
-        failed += int(np.count_nonzero(np.abs(cosine - rho) > eps))
+        failed += int(np.count_nonzero(np.abs(layer_cosines(*drawn.T) - rho) > eps))
     return failed / layers
+
+
+def layer_cosines(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -> np.ndarray:
+    """Cosines from inner products and squared norms; infinite where an output vanishes, so that no band contains it."""
+    norms = np.sqrt(norm_x * norm_y)
+    return np.divide(inner, norms, out=np.full(norms.shape, np.inf), where=norms > 0)
 
 
 def _normal_quantile(delta: float) -> float:
