@@ -24,6 +24,8 @@ app = App(
     version_flags=["--version"],
 )
 
+app.command("initscope.cli.injectivity:app", name="injectivity")
+
 
 app.command("initscope.cli.plan:app", name="plan")
 
