@@ -1,6 +1,7 @@
 """Figures and tables of the sources, one file each: what was published, what comes out here, and the picture.
 
-Each has a ``run`` with the published sizes as defaults. Only public names of the library are used: this room is its first user.
+Each has a ``run`` with the published sizes as defaults. Only public names of the library are used: this room is its
+first user.
 """
 
 import lazy_loader
