@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
 from initscope.errors import InputError
 from initscope.initializers import Initializer, Present
 from initscope.propagate.rules import Context, NotCovered, find_rule
 from initscope.propagate.state import Given, State
 from initscope.report.geometry import Prediction, Row
-from initscope.tracing import Trace, trace
+from initscope.tracing import Node, Trace, trace
 
 __all__ = ["as_pairs", "predict"]
 
@@ -45,10 +45,10 @@ def predict(model: nn.Module, x: Any, y: Any, initializer: Initializer | None = 
     Examples
     --------
     >>> import torch, initscope
-    >>> layer = torch.nn.Sequential(torch.nn.Linear(2, 100), torch.nn.ReLU())
+    >>> layer = torch.nn.Sequential(torch.nn.Linear(2, 100, bias=False), torch.nn.ReLU())
     >>> right_angle = initscope.predict(layer, [[1.0, 0.0]], [[0.0, 1.0]])
-    >>> right_angle.cosine[:, 0].round(6)      # input, Linear, ReLU: 0, 0, 1/pi
-    array([0.      , 0.      , 0.31831 ])
+    >>> (right_angle.cosine[:, 0] * np.pi).round(6)      # input, Linear, ReLU: cosines 0, 0, 1/pi
+    array([0., 0., 1.])
     """
     x, y = as_pairs(x, y)
     traced = trace(model, is_leaf=lambda module: find_rule(module) is not None)
@@ -94,7 +94,7 @@ def _tensor(values: Any) -> Tensor:
 def _walk(traced: Trace, given: Given, context: Context) -> tuple[tuple[Row, ...], tuple[np.ndarray, ...]]:
     """Rows and their (cosine, norm ratio, rms ratio) for one batch of pairs."""
     start = given.totals()
-    states: dict[fx.Node, State | str] = {}
+    states: dict[Node, State | str] = {}
     rows: list[Row] = []
     columns: tuple[list[np.ndarray], ...] = ([], [], [])
     for node in traced.steps:
@@ -118,7 +118,7 @@ def _walk(traced: Trace, given: Given, context: Context) -> tuple[tuple[Row, ...
 
 
 def _step(
-    traced: Trace, node: fx.Node, states: dict[fx.Node, State | str], given: Given, context: Context
+    traced: Trace, node: Node, states: dict[Node, State | str], given: Given, context: Context
 ) -> tuple[State | str, str]:
     """The state after a node, or the reason why there is none; and a remark for the row."""
     if node.op == "placeholder":
