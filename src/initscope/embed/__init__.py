@@ -10,6 +10,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "agh": ["AGH"],
         "codes": ["hamming_distance", "pack_bits", "unpack_bits"],
+        "conv_features": ["ConvFeatures"],
+        "cosine_distortion": ["CosineDistortion"],
         "diff_hash": ["DiffHash"],
         "distortion": ["HammingDistortion", "hamming_bound"],
         "index": ["HammingIndex"],
