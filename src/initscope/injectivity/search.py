@@ -40,9 +40,7 @@ class Search(Result):
     method: str = "annealed one-sided count"
 
 
-def find_collision(
-    W: Any, bias: Any = None, *, seconds: float = 60, seed: int = 0, progress: bool = False
-) -> Search:
+def find_collision(W: Any, bias: Any = None, *, seconds: float = 60, seed: int = 0, progress: bool = False) -> Search:
     """Look for a point with fewer than n active rows until one is found or ``seconds`` are over (anytime).
 
     The rounds are fixed by ``seed``, the clock only cuts them off. A point that is not found proves nothing.
