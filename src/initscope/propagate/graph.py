@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from torch import Tensor, fx, nn
 from initscope.errors import InputError
 from initscope.initializers import Initializer, Present
 from initscope.propagate.rules import Context, NotCovered, find_rule
-from initscope.propagate.state import Given, State
+from initscope.propagate.state import Given, Maps, State
 from initscope.report.geometry import Prediction, Row
+from initscope.theory._compiled import fused_loops
 from initscope.tracing import Trace, trace
 
 __all__ = ["as_pairs", "predict"]
@@ -45,19 +47,21 @@ def predict(model: nn.Module, x: Any, y: Any, initializer: Initializer | None = 
     Examples
     --------
     >>> import torch, initscope
-    >>> layer = torch.nn.Sequential(torch.nn.Linear(2, 100), torch.nn.ReLU())
+    >>> layer = torch.nn.Sequential(torch.nn.Linear(2, 100, bias=False), torch.nn.ReLU())
     >>> right_angle = initscope.predict(layer, [[1.0, 0.0]], [[0.0, 1.0]])
     >>> right_angle.cosine[:, 0].round(6)      # input, Linear, ReLU: 0, 0, 1/pi
     array([0.      , 0.      , 0.31831 ])
     """
-    x, y = as_pairs(x, y)
+    x, y = _shaped_pairs(x, y)
     traced = trace(model, is_leaf=lambda module: find_rule(module) is not None)
-    context = Context(Present() if initializer is None else initializer)
+    context = Context(Present() if initializer is None else initializer, pairs=len(x))
     per_pair = max(1, x[0].numel())
     size = max(1, _CHUNK // per_pair)
+    # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
+    fused_loops(x, y, entries=x.numel() * len(traced.steps))
     with torch.no_grad():
         chunks = [
-            _walk(traced, Given(x[start : start + size], y[start : start + size]), context)
+            _walk(traced, _checked(x[start : start + size], y[start : start + size], start), context)
             for start in range(0, len(x), size)
         ]
     arrays = [np.concatenate([chunk[1][index] for chunk in chunks], axis=1) for index in range(3)]
@@ -66,6 +70,12 @@ def predict(model: nn.Module, x: Any, y: Any, initializer: Initializer | None = 
 
 def as_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     """Both sides of the pairs as floating tensors, checked."""
+    x, y = _shaped_pairs(x, y)
+    _checked(x, y, 0)
+    return x, y
+
+
+def _shaped_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     x, y = _tensor(x), _tensor(y)
     if x.shape != y.shape:
         raise InputError(f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; pairs need equal shapes [pairs, ...]")
@@ -73,15 +83,24 @@ def as_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
         raise InputError(f"x has shape {tuple(x.shape)}; give at least one pair, shaped [pairs, ...]")
     if x.device != y.device:
         raise InputError(f"x is on {x.device} and y on {y.device}; move them to one device")
-    for name, side in (("x", x), ("y", y)):
-        flat = side.detach().flatten(1)
-        if not bool(torch.isfinite(flat).all()):
-            bad = int((~torch.isfinite(flat)).any(dim=1).nonzero()[0])
-            raise InputError(f"{name}[{bad}] holds NaN or infinity; clean the data first")
-        zero = (flat == 0).all(dim=1)
-        if bool(zero.any()):
-            raise InputError(f"{name}[{int(zero.nonzero()[0])}] is all zero, so it has no angle; leave it out")
     return x, y
+
+
+def _checked(x: Tensor, y: Tensor, start: int) -> Given:
+    """Pairs ``start …`` as a state; their squared norms, which are needed anyway, show NaN, infinity and zeros."""
+    given = Given(x, y)
+    totals = given.totals()
+    for name, side, square in (("x", x, totals.xx), ("y", y, totals.yy)):
+        bad = ~torch.isfinite(square)
+        if bool(bad.any()):
+            index = int(bad.nonzero()[0])
+            if bool(torch.isfinite(side[index]).all()):
+                raise InputError(f"{name}[{start + index}]: its squares overflow {side.dtype}; rescale the data")
+            raise InputError(f"{name}[{start + index}] holds NaN or infinity; clean the data first")
+        zero = square == 0
+        if bool(zero.any()):
+            raise InputError(f"{name}[{start + int(zero.nonzero()[0])}] is all zero, so it has no angle; leave it out")
+    return given
 
 
 def _tensor(values: Any) -> Tensor:
@@ -91,25 +110,31 @@ def _tensor(values: Any) -> Tensor:
     return tensor.detach() if tensor.is_floating_point() else tensor.float()
 
 
+@dataclass(frozen=True)
+class _Missing:
+    """Instead of a state: why there is none."""
+
+    reason: str
+
+
 def _walk(traced: Trace, given: Given, context: Context) -> tuple[tuple[Row, ...], tuple[np.ndarray, ...]]:
     """Rows and their (cosine, norm ratio, rms ratio) for one batch of pairs."""
     start = given.totals()
-    states: dict[fx.Node, State | str] = {}
+    values: dict[fx.Node, Any] = {}
     rows: list[Row] = []
     columns: tuple[list[np.ndarray], ...] = ([], [], [])
     for node in traced.steps:
-        outcome, note = _step(traced, node, states, given, context)
-        states[node] = outcome
-        covered = not isinstance(outcome, str)
+        value = _value(traced, node, values, given, context)
+        values[node] = replace(value, note="") if isinstance(value, Maps) else value
         name, kind = traced.name(node), traced.kind(node)
-        if not covered:
-            rows.append(Row(name, kind, "not covered", note=str(outcome)))
+        if not isinstance(value, (Given, Maps)):
+            reason = value.reason if isinstance(value, _Missing) else "its output is not one value per unit"
+            rows.append(Row(name, kind, "not covered", note=reason))
             for column in columns:
                 column.append(np.full(len(given.x), np.nan))
             continue
-        assert not isinstance(outcome, str)
-        totals = outcome.totals()
-        rows.append(Row(name, kind, outcome.status, outcome.shape, note))
+        totals = value.totals()
+        rows.append(Row(name, kind, value.status, value.shape, value.note))
         ratio = (totals.xx / start.xx).sqrt()
         columns[0].append(totals.cosine.cpu().numpy())
         columns[1].append(ratio.cpu().numpy())
@@ -117,29 +142,20 @@ def _walk(traced: Trace, given: Given, context: Context) -> tuple[tuple[Row, ...
     return tuple(rows), tuple(np.stack(column) for column in columns)
 
 
-def _step(
-    traced: Trace, node: fx.Node, states: dict[fx.Node, State | str], given: Given, context: Context
-) -> tuple[State | str, str]:
-    """The state after a node, or the reason why there is none; and a remark for the row."""
+def _value(traced: Trace, node: fx.Node, values: dict[fx.Node, Any], given: Given, context: Context) -> Any:
+    """The state after a node, or why there is none."""
     if node.op == "placeholder":
-        return given, ""
+        return given
     module = traced.module(node)
     found = None if module is None else find_rule(module)
     if module is None or found is None:
-        return f"{traced.kind(node)} has no rule", ""
-    before = [states[parent] for parent in node.all_input_nodes if parent in states]
+        return _Missing(f"{traced.kind(node)} has no rule")
+    before: list[State | _Missing] = [values[parent] for parent in node.all_input_nodes if parent in values]
     if len(before) != 1:
-        return f"{traced.kind(node)} reads {len(before)} values", ""
-    if isinstance(before[0], str):
-        return "a layer before it is not covered", ""
+        return _Missing(f"{traced.kind(node)} reads {len(before)} values")
+    if isinstance(before[0], _Missing):
+        return _Missing("a layer before it is not covered")
     try:
-        after = found(module, before[0], context)
+        return found(module, before[0], context)
     except NotCovered as reason:
-        return str(reason), ""
-    return after, _law_note(module, context)
-
-
-def _law_note(module: nn.Module, context: Context) -> str:
-    from initscope.initializers._base import weight_layers
-
-    return "; ".join(note for layer in weight_layers(module) if (note := context.initializer.law(layer).note))
+        return _Missing(str(reason))
