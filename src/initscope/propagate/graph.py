@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from initscope.errors import InputError
+from initscope.errors import InputError, check_count
 from initscope.initializers import Initializer, Present
-from initscope.propagate.rules import Context, NotCovered, find_rule
-from initscope.propagate.state import Given, Maps, State
+from initscope.propagate.rules import Context, find_rule
+from initscope.propagate.simulation import Simulation
+from initscope.propagate.state import Given, Maps
+from initscope.propagate.walk import Missing, Walk
 from initscope.report.geometry import Prediction, Row
 from initscope.theory._compiled import fused_loops
 from initscope.tracing import Trace, trace
@@ -22,22 +24,38 @@ __all__ = ["as_pairs", "predict"]
 _CHUNK = 1 << 20  # input values of one batch of pairs: their maps stay near the caches, whatever the number of pairs
 
 
-def predict(model: nn.Module, x: Any, y: Any, initializer: Initializer | None = None) -> Prediction:
+def predict(
+    model: nn.Module,
+    x: Any,
+    y: Any,
+    initializer: Initializer | None = None,
+    *,
+    mode: Literal["train", "eval"] | None = None,
+    draws: int = 4,
+    seed: int = 0,
+) -> Prediction:
     """Expected geometry of pairs after every layer of ``model`` with random weights.
 
     The covariance of each pair is carried from layer to layer (theory §3.1): an average over the taps of the filters at
     weights, the dual at activations. Exact in expectation for the first layer, and for deep ones as the width grows.
-    The model is not run, and its weights matter only through ``initializer=None``.
+    Where there is no closed form, units or whole networks are sampled, and the row says so in its status and gives its
+    standard error. The weights of the model matter only through ``initializer=None``, and the model is left as it is.
 
     Parameters
     ----------
     model : torch.nn.Module
-        A stack of Linear, Conv1d/2d/3d, Flatten, Dropout and any activation, nested as you like. Layers without a rule
-        keep their row, marked ``not covered``.
+        Any model that torch.fx can trace. Every step has its row, with the status that its numbers deserve.
     x, y : array or tensor, ``[pairs, ...]``
         The pairs, shaped as inputs of the model.
     initializer : Initializer, optional
         The law of the weights. None: zero-mean Gaussian with the variance that each layer's weights have now.
+    mode : {"train", "eval"}, optional
+        What batch norm does: statistics of the batch of all x and y together, or its running statistics. None: as the
+        model is. Dropout is off in both.
+    draws : int
+        Networks to draw for steps without a rule.
+    seed : int
+        Of all sampling.
 
     Returns
     -------
@@ -50,18 +68,23 @@ def predict(model: nn.Module, x: Any, y: Any, initializer: Initializer | None = 
     >>> layer = torch.nn.Sequential(torch.nn.Linear(2, 100, bias=False), torch.nn.ReLU())
     >>> right_angle = initscope.predict(layer, [[1.0, 0.0]], [[0.0, 1.0]])
     >>> right_angle.cosine[:, 0].round(6)      # input, Linear, ReLU: 0, 0, 1/pi
-    array([0.      , 0.      , 0.31831 ])
+    array([0.     , 0.     , 0.31831])
     """
     x, y = _shaped_pairs(x, y)
     traced = trace(model, is_leaf=lambda module: find_rule(module) is not None)
-    context = Context(Present() if initializer is None else initializer, pairs=len(x))
-    per_pair = max(1, x[0].numel())
-    size = max(1, _CHUNK // per_pair)
+    if mode not in (None, "train", "eval"):
+        raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
+    draws, seed = check_count("draws", draws), check_count("seed", seed, least=0)
+    law = Present() if initializer is None else initializer
+    context = Context(law, torch.Generator().manual_seed(seed), len(x), mode)
+    size = max(1, _CHUNK // max(1, x[0].numel()))
+    if any(isinstance(module, _BatchNorm) and context.training(module) for module in model.modules()):
+        size = len(x)  # batch statistics are those of all samples together
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
     fused_loops(x, y, entries=x.numel() * len(traced.steps))
     with torch.no_grad():
         chunks = [
-            _walk(traced, _checked(x[start : start + size], y[start : start + size], start), context)
+            _walk(traced, [_checked(x[start : start + size], y[start : start + size], start)], context, draws, seed)
             for start in range(0, len(x), size)
         ]
     arrays = [np.concatenate([chunk[1][index] for chunk in chunks], axis=1) for index in range(3)]
@@ -110,28 +133,21 @@ def _tensor(values: Any) -> Tensor:
     return tensor.detach() if tensor.is_floating_point() else tensor.float()
 
 
-@dataclass(frozen=True)
-class _Missing:
-    """Instead of a state: why there is none."""
-
-    reason: str
-
-
-def _walk(traced: Trace, given: Given, context: Context) -> tuple[tuple[Row, ...], tuple[np.ndarray, ...]]:
+def _walk(
+    traced: Trace, inputs: list[Given], context: Context, draws: int, seed: int
+) -> tuple[tuple[Row, ...], tuple[np.ndarray, ...]]:
     """Rows and their (cosine, norm ratio, rms ratio) for one batch of pairs."""
-    start = given.totals()
-    values: dict[fx.Node, Any] = {}
+    start = inputs[0].totals()
+    walk = Walk(traced, inputs, context, Simulation(traced, inputs, context, draws, seed))
     rows: list[Row] = []
     columns: tuple[list[np.ndarray], ...] = ([], [], [])
-    for node in traced.steps:
-        value = _value(traced, node, values, given, context)
-        values[node] = replace(value, note="") if isinstance(value, Maps) else value
+    for node, value in walk.states():
         name, kind = traced.name(node), traced.kind(node)
         if not isinstance(value, (Given, Maps)):
-            reason = value.reason if isinstance(value, _Missing) else "its output is not one value per unit"
+            reason = value.reason if isinstance(value, Missing) else "its output is not one value per unit"
             rows.append(Row(name, kind, "not covered", note=reason))
             for column in columns:
-                column.append(np.full(len(given.x), np.nan))
+                column.append(np.full(len(start.xx), np.nan))
             continue
         totals = value.totals()
         rows.append(Row(name, kind, value.status, value.shape, value.note))
@@ -140,22 +156,3 @@ def _walk(traced: Trace, given: Given, context: Context) -> tuple[tuple[Row, ...
         columns[1].append(ratio.cpu().numpy())
         columns[2].append((ratio * (start.units / totals.units) ** 0.5).cpu().numpy())
     return tuple(rows), tuple(np.stack(column) for column in columns)
-
-
-def _value(traced: Trace, node: fx.Node, values: dict[fx.Node, Any], given: Given, context: Context) -> Any:
-    """The state after a node, or why there is none."""
-    if node.op == "placeholder":
-        return given
-    module = traced.module(node)
-    found = None if module is None else find_rule(module)
-    if module is None or found is None:
-        return _Missing(f"{traced.kind(node)} has no rule")
-    before: list[State | _Missing] = [values[parent] for parent in node.all_input_nodes if parent in values]
-    if len(before) != 1:
-        return _Missing(f"{traced.kind(node)} reads {len(before)} values")
-    if isinstance(before[0], _Missing):
-        return _Missing("a layer before it is not covered")
-    try:
-        return found(module, before[0], context)
-    except NotCovered as reason:
-        return _Missing(str(reason))

@@ -23,9 +23,13 @@ class Context:
     generator: torch.Generator = field(default_factory=torch.Generator)
     pairs: int = 1
     """Pairs of the whole prediction; states may hold a part of them."""
-    batch: int | None = None
-    """Number of samples where the model's steps have it written in; None: that of the state."""
+    mode: str | None = None
+    """"train" or "eval" for layers that differ between them; None: as each module is."""
     _laws: dict[nn.Module, WeightLaw] = field(default_factory=dict)
+
+    def training(self, module: nn.Module) -> bool:
+        """Whether a layer acts as in training."""
+        return module.training if self.mode is None else self.mode == "train"
 
     def law(self, module: Any) -> WeightLaw:
         """The weight law of a module, asked for once."""

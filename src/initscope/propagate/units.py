@@ -6,6 +6,7 @@ are drawn independently, because only moments at equal positions are taken from 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +16,8 @@ from initscope.propagate.state import Given, Maps, NotCovered
 from initscope.theory._arccos import half_gap
 from initscope.theory.activations import Activation
 
-__all__ = ["Activated", "Constants", "Gaussian", "Rearranged", "Rescaled", "Sampled", "Sum", "Unit", "rescaled"]
+__all__ = ["Activated", "Averaged", "Constants", "Gaussian", "Known", "Parts", "Rearranged", "Rescaled", "Sampled"]
+__all__ += ["Sum", "Unit", "draw", "rescaled", "take"]
 
 Pair = tuple[Tensor, Tensor]
 
@@ -155,6 +157,36 @@ class Sampled(Unit):
         """The samples, from the first again when more are asked for."""
         chosen = torch.arange(count, device=self.x.device) % len(self.x)
         return self.x[chosen], self.y[chosen]
+
+
+@dataclass(frozen=True, eq=False)
+class Parts(Unit):
+    """Channels of several states side by side."""
+
+    parts: tuple[Maps, ...]
+
+    def means(self, state: Maps) -> Pair:
+        """Side by side."""
+        x, y = zip(*(part.means() for part in self.parts), strict=True)
+        return torch.cat(x, dim=1), torch.cat(y, dim=1)
+
+    def draw(self, state: Maps, count: int, generator: torch.Generator) -> Pair:
+        """Side by side."""
+        x, y = zip(*(draw(part, count, generator) for part in self.parts), strict=True)
+        return torch.cat(x, dim=2), torch.cat(y, dim=2)
+
+
+@dataclass(frozen=True, eq=False)
+class Averaged(Unit):
+    """Averages over positions, of which only the means are known."""
+
+    before: Maps
+    average: Callable[[Tensor], Tensor]
+
+    def means(self, state: Maps) -> Pair:
+        """Averages of the means."""
+        x, y = self.before.means()
+        return self.average(x), self.average(y)
 
 
 @dataclass(frozen=True, eq=False)

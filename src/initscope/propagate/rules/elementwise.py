@@ -8,12 +8,14 @@ import torch
 from torch import nn
 
 from initscope._modules import ActivationLayer
+from initscope.propagate.batch import normalised_activation
 from initscope.propagate.elementwise import ACTIVATION_MODULES, activation_of
 from initscope.propagate.offsets import Activations
 from initscope.propagate.registry import Context, rule
+from initscope.propagate.rules.merging import stacked
 from initscope.propagate.sampling import sampled_units
 from initscope.propagate.state import Given, Maps, NotCovered, State
-from initscope.propagate.units import Activated
+from initscope.propagate.units import Activated, Parts
 from initscope.report.geometry import weakest
 from initscope.theory._compiled import as_numpy, fused_loops
 from initscope.theory.activations import Activation, activation
@@ -38,6 +40,11 @@ def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
         return state
     if isinstance(state.unit, Activated) and state.unit.before.gaussian:
         return apply_activation(_composed(sigma, state.unit.sigma), state.unit.before, context)
+    exact = normalised_activation(state, sigma)
+    if exact is not None:
+        return exact
+    if isinstance(state.unit, Parts):
+        return stacked([apply_activation(sigma, part, context) for part in state.unit.parts])
     if not state.gaussian:
         return sampled_units(state, sigma, context)
     fused = fused_loops(state.kxx, state.kyy, state.d, entries=0) if sigma.name == "relu" else None

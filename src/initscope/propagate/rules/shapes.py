@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules import padding
 
 from initscope.propagate.offsets import Gathered, Origin
+from initscope.propagate.operations import operation
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.state import Given, Maps, NotCovered, State
 from initscope.propagate.units import Rearranged, take
@@ -50,6 +51,50 @@ def upsample(module: nn.Upsample, state: State, context: Context) -> State:
     return rearranged_one(state, module, context)
 
 
+_MOVES = ("view", "reshape", "flatten", "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "t")
+_MOVES += ("unsqueeze", "squeeze", "chunk", "split", "tensor_split", "unbind", "narrow", "select", "getitem", "flip")
+_MOVES += (
+    "roll",
+    "repeat",
+    "expand",
+    "unflatten",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "channel_shuffle",
+    "index_select",
+)
+_MOVES += ("repeat_interleave", "tile", "pad")
+
+
+def _move(name: str) -> Callable[..., Any]:
+    """The rule of a function or method of that name."""
+
+    def moved(context: Context, state: Any, *args: Any, **kwargs: Any) -> Any:
+        if name == "getitem" and not isinstance(state, (Given, Maps)):
+            return state[args[0]]
+        if name == "pad" and isinstance(state, Maps) and _pad_value(*args, **kwargs) != 0:
+            raise NotCovered("it pads with a constant, which is not random")
+
+        def call(values: Tensor) -> Any:
+            if name == "getitem":
+                return values[args[0]]
+            if hasattr(values, name):
+                return getattr(values, name)(*args, **kwargs)
+            return getattr(nn.functional, name)(values, *args, **kwargs)
+
+        return rearranged(state, call, context)
+
+    return moved
+
+
+for _name in _MOVES:
+    operation(_name)(_move(_name))
+
+
+def _pad_value(pad: Any, mode: str = "constant", value: float | None = None) -> float:
+    return 0.0 if value is None or mode != "constant" else value
+
+
 def rearranged_one(state: State, operation: Callable[[Tensor], Tensor], context: Context) -> State:
     """`rearranged` for an operation with one result."""
     result: State = rearranged(state, operation, context)
@@ -66,7 +111,7 @@ def rearranged(state: State, operation: Callable[[Tensor], Any], context: Contex
         if isinstance(x, Tensor):
             return Given(x, y, state.status)
         return tuple(Given(a, b, state.status) for a, b in zip(x, y, strict=True))
-    batch = context.batch or len(state.kxx)
+    batch = len(state.kxx)
     # Numbered from 1, so that zeros that are filled in come out as -1; in float64, which every operation accepts.
     numbers = torch.arange(1, math.prod(state.shape) + 1, dtype=torch.float64).reshape(state.shape)
     moved = operation(numbers.expand(batch, *state.shape))

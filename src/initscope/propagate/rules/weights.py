@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from initscope.errors import InputError
 from initscope.initializers import WeightLaw
@@ -134,6 +135,33 @@ def linear(module: nn.Linear, state: State, context: Context) -> State:
     return weighted(module, before, context, channels=module.out_features)
 
 
+@rule(_ConvTransposeNd)
+def transposed_convolution(module: _ConvTransposeNd, state: State, context: Context) -> State:
+    """Every output reads the inputs whose taps fall on it: the transposed box sum."""
+    spatial = len(module.kernel_size)
+    if len(state.shape) != spatial + 1 or state.shape[0] != module.in_channels:
+        raise NotCovered(
+            f"it expects {module.in_channels} channels and {spatial} spatial axes, not an input of shape {state.shape}"
+        )
+    if context.law(module).strength > 0:
+        raise NotCovered("the filters of a transposed convolution are not zero-sum as seen from its output")
+    before = state.as_maps(0, module.groups) if isinstance(state, Given) else state
+    if before.axis != 0:
+        raise NotCovered("it mixes positions, with the same weights for every channel")
+    spread = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[spatial - 1]
+
+    def sums(maps: Tensor) -> Tensor:
+        ones = torch.ones(1, 1, *module.kernel_size, dtype=maps.dtype, device=maps.device)
+        out: Tensor = spread(
+            maps.flatten(0, 1)[:, None], ones, None, module.stride, module.padding, module.output_padding, 1,
+            module.dilation,
+        )  # fmt: skip
+        return out.reshape(*maps.shape[:2], *out.shape[2:])
+
+    after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, average=sums)
+    return _honest_groups(module, state, after)
+
+
 @rule(_ConvNd)
 def convolution(module: _ConvNd, state: State, context: Context) -> State:
     """Average of the maps over each filter's taps (theory §2.1, §3.1): box sums, never patches."""
@@ -147,6 +175,11 @@ def convolution(module: _ConvNd, state: State, context: Context) -> State:
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, windows=windows)
+    return _honest_groups(module, state, after)
+
+
+def _honest_groups(module: _ConvNd, state: State, after: Maps) -> Maps:
+    """Sums over few random channels are not Gaussian: say so."""
     width = module.in_channels // module.groups
     if isinstance(state, Given) or module.groups == 1 or width >= WIDE_GROUP:
         return after
