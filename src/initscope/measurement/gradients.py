@@ -43,9 +43,9 @@ def weight_gradient_products(module: Any, inputs: Tensor, delta: Tensor) -> Tens
     pairs = len(inputs) // 2
     positions, patch, outputs, groups = _sizes(module, inputs, delta)
     gram = 3 * positions * (patch + outputs) < 2 * patch * outputs
-    held = positions * (patch + outputs) * groups + (
-        2 * positions**2 if gram else patch * outputs
-    ) * groups  # of one sample
+    held = (
+        positions * (patch + outputs) * groups + (2 * positions**2 if gram else patch * outputs) * groups
+    )  # of one sample
     step = max(1, _CHUNK_VALUES // (2 * held))
     result = []
     for start in range(0, pairs, step):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from initscope.measurement.recorder import Recorder
 from initscope.measurement.steps import traced_like_predict
 from initscope.measurement.stream import Batch, batches, gather_pairs
 from initscope.report.geometry import Floats, Row, angle_degrees
-from initscope.tracing import Inputs
+from initscope.tracing import Inputs, Trace
 
 __all__ = ["Mode", "Observation", "observe"]
 
@@ -179,7 +180,8 @@ def observe(
         raise InputError("targets are given without a loss; give loss=, for example torch.nn.functional.cross_entropy")
     pairs = check_count("pairs", pairs)
     seed = check_count("seed", seed, least=0)
-    with leaves_no_trace(model), _in_mode(model, mode, dropout):
+    with leaves_no_trace(model):
+        _set_mode(model, mode, dropout)
         stream = batches(model, data, targets, seed=seed)
         pool, rest = gather_pairs(stream, pairs, seed)
         if loss is not None and pool.targets is None:
@@ -187,10 +189,11 @@ def observe(
         coupled = any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
         traced = traced_like_predict(model, pool.pick(slice(0, 2)).inputs)
         recorder = Recorder(traced, seed=seed, gradients=gradients, loss=loss)
-        for part in _pair_batches(pool, whole=coupled):
-            _run(lambda part=part: recorder.run_pairs(part), part)
-        for batch in (*rest, *stream):
-            _run(lambda batch=batch: recorder.run_samples(batch), batch)
+        with nullcontext() if dropout or not _drops(traced) else _NoDropout():
+            for part in _pair_batches(pool, whole=coupled):
+                _run(recorder.run_pairs, part)
+            for batch in chain(rest, stream):
+                _run(recorder.run_samples, batch)
         modes = {module.training for module in model.modules() if not isinstance(module, _DropoutNd)}
     half = len(pool) // 2
     columns = recorder.result(_COUPLED if coupled and gradients else "")
@@ -203,19 +206,23 @@ def observe(
     )
 
 
-@contextmanager
-def _in_mode(model: nn.Module, mode: Mode | None, dropout: bool) -> Iterator[None]:
+def _set_mode(model: nn.Module, mode: Mode | None, dropout: bool) -> None:
     """Modes of the modules as asked for; `leaves_no_trace` puts them back."""
     if mode is not None:
         model.train(mode == "train")
-    if dropout:
-        yield
-        return
-    for module in model.modules():
-        if isinstance(module, (_DropoutNd, nn.MultiheadAttention, nn.RNNBase)):
-            module.training = False
-    with _NoDropout():
-        yield
+    if not dropout:
+        for module in model.modules():
+            if isinstance(module, (_DropoutNd, nn.MultiheadAttention, nn.RNNBase)):
+                module.training = False
+
+
+def _drops(traced: Trace) -> bool:
+    """Whether dropout may be called as a function, which no module's mode turns off."""
+    return any(
+        "drop" in traced.kind(step) or traced.kind(step) == "scaled_dot_product_attention"
+        for step in traced.steps
+        if traced.module(step) is None
+    )
 
 
 class _NoDropout(TorchFunctionMode):
@@ -225,7 +232,10 @@ class _NoDropout(TorchFunctionMode):
         if func in _DROPOUTS:
             return args[0] if args else kwargs["input"]
         if func is F.scaled_dot_product_attention:
-            args, kwargs = args[:4], {**dict(zip(("dropout_p", "is_causal"), args[4:])), **(kwargs or {}), "dropout_p": 0.0}
+            args, kwargs = (
+                args[:4],
+                {**dict(zip(("dropout_p", "is_causal"), args[4:])), **(kwargs or {}), "dropout_p": 0.0},
+            )
         return func(*args, **(kwargs or {}))
 
 
@@ -239,9 +249,9 @@ def _pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
         yield pool.pick(torch.cat([x, half + x]))
 
 
-def _run(step: Callable[[], None], batch: Batch) -> None:
+def _run(step: Callable[[Batch], None], batch: Batch) -> None:
     try:
-        step()
+        step(batch)
     except InputError:
         raise
     except Exception as error:

@@ -10,7 +10,7 @@ from initscope.report.geometry import Floats
 
 __all__ = ["cosine_of", "pair_sums"]
 
-_CACHED_VALUES = 1 << 16  # of one side of a block of pairs: block and difference stay in the cache
+_CACHED_VALUES = 1 << 17  # of the differences held at once, which so stay in the cache
 
 
 def pair_sums(flat: Tensor) -> Tensor:
@@ -21,11 +21,13 @@ def pair_sums(flat: Tensor) -> Tensor:
     pairs = len(flat) // 2
     step = max(1, _CACHED_VALUES // max(1, flat.shape[1]))
     norms = torch.empty(3, pairs, device=flat.device, dtype=flat.dtype)
+    torch.linalg.vector_norm(flat, dim=1, out=norms[:2].view(-1))
+    difference = torch.empty(min(step, pairs), flat.shape[1], device=flat.device, dtype=flat.dtype)
     for start in range(0, pairs, step):
         stop = min(pairs, start + step)
-        x, y = flat[start:stop], flat[pairs + start : pairs + stop]
-        for row, values in enumerate((x, y, x - y)):
-            torch.linalg.vector_norm(values, dim=1, out=norms[row, start:stop])
+        part = difference[: stop - start]
+        torch.sub(flat[start:stop], flat[pairs + start : pairs + stop], out=part)
+        torch.linalg.vector_norm(part, dim=1, out=norms[2, start:stop])
     return norms.double().square().cpu()
 
 

@@ -17,7 +17,7 @@ from initscope.measurement.gradients import has_weight_gradient, weight_gradient
 from initscope.measurement.pairs import cosine_of, pair_sums
 from initscope.measurement.steps import is_activation, output_tensor, unit_axes
 from initscope.measurement.stream import Batch
-from initscope.measurement.units import ActivityTally, SpreadTally
+from initscope.measurement.units import ActivityTally, SpreadTally, UnitSample
 from initscope.report.geometry import Floats, Row
 from initscope.tracing import Node, Trace
 
@@ -53,6 +53,7 @@ class Recorder:
         self.scale: list[Tensor] = []  # ‖∂ℓ/∂a‖ of x, per batch
         self.samples = 0
         self._batch = 0  # samples of the batch that runs
+        self._samples: dict[int, UnitSample] = {}
         self._sources: list[Tensor] = []  # what the backward pass runs to
 
     def run_samples(self, batch: Batch) -> None:
@@ -88,8 +89,8 @@ class Recorder:
         flat = values.reshape(self._batch, -1)
         record.shape = tuple(values.shape[1:])
         if record.spread is None:
-            record.spread = SpreadTally(flat, self.seed)
-        if flat.shape[1] == record.spread.dimension:
+            record.spread = SpreadTally(self._sample(flat))
+        if flat.shape[1] == record.spread.sample.dimension:
             record.spread.add(flat)
             if record.activity is not None:
                 record.activity.add(values)
@@ -97,6 +98,13 @@ class Recorder:
             return None
         record.sums[-1] = pair_sums(flat)
         return self._follow(node, record, args, output, tensor) if self.gradients else None
+
+    def _sample(self, flat: Tensor) -> UnitSample:
+        """The choice of units for layers of this size, made once."""
+        size = flat.shape[1]
+        if size not in self._samples:
+            self._samples[size] = UnitSample(size, self.seed, flat.device)
+        return self._samples[size]
 
     def _follow(self, node: Node, record: _Record, args: tuple[Any, ...], output: Any, tensor: Tensor) -> Any:
         """Let the backward pass reach this step, and take the weight gradients when it comes by."""
@@ -109,7 +117,7 @@ class Recorder:
         module = self.traced.module(node)
         if has_weight_gradient(module) and args and isinstance(args[0], Tensor) and tensor.requires_grad:
             seen = args[0].detach()
-            tensor.register_hook(partial(self._take, record, module, seen, args[0]._version))
+            tensor.register_hook(partial(self._take, record, module, seen, args[0]._version))  # type: ignore[no-untyped-call]
         return replaced
 
     def _take(self, record: _Record, module: Any, seen: Tensor, version: int, delta: Tensor) -> None:
@@ -199,5 +207,3 @@ class Recorder:
         return np.array(
             [math.nan if record.spread is None else quantity(record.spread) for record in self.records.values()]
         )
-
-

@@ -17,11 +17,11 @@ from torch.nn.modules.conv import _ConvNd
 from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError, check_count
 from initscope.initializers import Initializer, Present
-from initscope.propagate.elementwise import ACTIVATION_MODULES
+from initscope.measurement.pairs import cosine_of
+from initscope.measurement.steps import is_activation, traced_like_predict
 from initscope.propagate.graph import as_pairs
-from initscope.propagate.rules import find_rule
 from initscope.report.geometry import Floats, Measurement, Row
-from initscope.tracing import Node, Trace, bind, trace
+from initscope.tracing import Node, Trace, bind
 
 __all__ = ["measure"]
 
@@ -69,7 +69,7 @@ def measure(
     parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     if parameter is not None:
         x, y = x.to(parameter), y.to(parameter)
-    traced = trace(model, x[:2], is_leaf=_has_rule)
+    traced = traced_like_predict(model, x[:2])
     with leaves_no_trace(model):
         if draws == 0:
             runs = [_record(traced, x, y)]
@@ -86,7 +86,7 @@ def _redrawn_runs(
 ) -> Iterator[_Run]:
     """One run per draw, all in one copy of the model, which is set back to the original before each."""
     redrawn = copy.deepcopy(model)
-    traced = trace(redrawn, x[:2], is_leaf=_has_rule)
+    traced = traced_like_predict(redrawn, x[:2])
     for _ in range(draws):
         for ours, theirs in zip(
             chain(redrawn.parameters(), redrawn.buffers()), chain(model.parameters(), model.buffers())
@@ -94,10 +94,6 @@ def _redrawn_runs(
             ours.copy_(theirs)
         law.fill_(redrawn, generator=generator)
         yield _record(traced, x, y)
-
-
-def _has_rule(module: nn.Module) -> bool:
-    return find_rule(module) is not None
 
 
 @dataclass
@@ -140,7 +136,7 @@ def _filter_rows(traced: Trace) -> dict[Node, int]:
             depth[node] += 1
             if depth[node] == 1:
                 found[node] = getattr(module, "groups", 1)
-        elif isinstance(module, ACTIVATION_MODULES) and len(parents) == 1 and parents[0] in found:
+        elif is_activation(traced, node) and len(parents) == 1 and parents[0] in found:
             found[node] = found[parents[0]]
     return found
 
@@ -191,11 +187,9 @@ class _Recorder:
             shape = self._shapes.get(node, ())
             units = int(np.prod(shape)) if shape else 0
             total = sums.sum(axis=2)
-            norm_x, norm_y = np.sqrt(total[0]), np.sqrt(total[1])
+            norm_x, cosine = np.sqrt(total[0]), cosine_of(total)
             start = (norm_x, units) if start is None else start
             with np.errstate(invalid="ignore", divide="ignore"):
-                product = np.where(norm_x * norm_y > 0, norm_x * norm_y, np.nan)  # dead units have no angle
-                cosine = 1 - (total[2] - (norm_x - norm_y) ** 2) / (2 * product)
                 ratio = norm_x / start[0]
                 rms = ratio * np.sqrt(start[1] / units) if units else np.full_like(ratio, np.nan)
                 errors, mean_errors = _jackknife(sums, cosine, ratio, self._filters.get(node))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
@@ -15,12 +14,13 @@ from initscope.tracing._inputs import named_tensors
 
 __all__ = ["is_activation", "output_tensor", "traced_like_predict", "unit_axes"]
 
-_FUNCTIONS = frozenset(
-    name
-    for name in ("relu relu6 leaky_relu rrelu prelu elu celu selu gelu silu mish hardswish hardsigmoid hardtanh tanh").split()
-    + ["sigmoid", "logsigmoid", "softplus", "softsign", "tanhshrink", "softshrink", "hardshrink", "threshold"]
-    if hasattr(F, name)
-)
+# fmt: off
+_FUNCTIONS = frozenset({
+    "relu", "relu6", "leaky_relu", "rrelu", "prelu", "elu", "celu", "selu", "gelu", "silu", "mish", "hardswish",
+    "hardsigmoid", "hardtanh", "tanh", "sigmoid", "logsigmoid", "softplus", "softsign", "tanhshrink", "softshrink",
+    "hardshrink", "threshold",
+})
+# fmt: on
 
 
 def traced_like_predict(model: nn.Module, inputs: Any) -> Trace:

@@ -52,8 +52,8 @@ def size_of(inputs: Inputs) -> int:
 def batches(model: nn.Module, data: Any, targets: Any = None, *, seed: int = 0) -> Iterator[Batch]:
     """Batches of ``data`` as inputs of ``model``, on its device.
 
-    Arrays, tensors, tuples and dicts of them, and a ``Dataset`` with a length are read in random order; a ``DataLoader``
-    and any other iterable of batches in their own.
+    Arrays, tensors, tuples and dicts of them, and a ``Dataset`` with a length are read in random order; a
+    ``DataLoader`` and any other iterable of batches in their own.
     """
     for item, wanted in _items(data, targets, seed):
         inputs = bind(model, _as_tensors(item))

@@ -15,74 +15,82 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import array_api_compat.torch as torch_namespace
+import numpy as np
 import torch
 from torch import Tensor
 
 from initscope._random import generator
-from initscope.measurement.width import Tally, random_directions
+from initscope.measurement.width import random_directions
+from initscope.theory.mean_width import gaussian_norm_mean
 
-__all__ = ["SAMPLED_UNITS", "ActivityTally", "SpreadTally"]
+__all__ = ["SAMPLED_UNITS", "ActivityTally", "SpreadTally", "UnitSample"]
 
-SAMPLED_UNITS = 256
+SAMPLED_UNITS = 128
 """Units of a layer on which its effective rank and mean width rest; layers up to this size are seen whole."""
 _DIRECTIONS = 64
+
+
+class UnitSample:
+    """Which units of layers of one size are seen, and the directions in which their extent is taken."""
+
+    def __init__(self, dimension: int, seed: int, device: torch.device) -> None:
+        self.dimension, self.seen = dimension, min(dimension, SAMPLED_UNITS)
+        self.index: Tensor | None = None
+        if self.seen < dimension:
+            chosen = generator(seed, "units of a layer").choice(dimension, self.seen, replace=False, shuffle=False)
+            self.index = torch.as_tensor(np.sort(chosen), device=device)
+        directions = random_directions(self.seen, _DIRECTIONS, seed).T
+        self.directions = torch.as_tensor(directions, dtype=torch.float32, device=device)
+
+    def view(self, flat: Tensor) -> Tensor:
+        """The chosen columns of ``[samples, units]``."""
+        return (flat if self.index is None else flat.index_select(1, self.index)).float()
 
 
 class SpreadTally:
     """Covariance and extent of a layer's outputs, seen through a random choice of its units."""
 
-    def __init__(self, first: Tensor, seed: int) -> None:
-        self.dimension = first.shape[1]
-        self.seen = min(self.dimension, SAMPLED_UNITS)
-        self.index: Tensor | None = None
-        if self.seen < self.dimension:
-            chosen = generator(seed, "units of a layer").choice(self.dimension, self.seen, replace=False)
-            chosen.sort()
-            self.index = torch.as_tensor(chosen, device=first.device)
-        start = self._view(first)
-        self.centre = start.mean(dim=0)
+    def __init__(self, sample: UnitSample) -> None:
+        self.sample = sample
         self.count = 0
-        self.total = torch.zeros(self.seen, dtype=torch.float64)
-        self.second = torch.zeros(self.seen, self.seen, device=first.device)
-        directions = torch.as_tensor(random_directions(self.seen, _DIRECTIONS, seed).T, dtype=torch.float32)
-        self.width = Tally(torch_namespace, directions.to(first.device), self.centre)
-
-    def _view(self, flat: Tensor) -> Tensor:
-        values = flat if self.index is None else flat.index_select(1, self.index)
-        return values.float()
 
     def add(self, flat: Tensor) -> None:
         """Take the outputs ``[samples, units]`` of one batch into account."""
-        values = self._view(flat)
-        self.width.add(values)
-        centred = values - self.centre
+        values = self.sample.view(flat)
+        products = values @ self.sample.directions
+        high, low = products.amax(dim=0), products.amin(dim=0)
+        if self.count == 0:
+            self.centre = values.mean(dim=0)  # near the mean, so that sums of squares keep their digits
+            centred = values - self.centre
+            self.total, self.second = centred.sum(dim=0), centred.T @ centred
+            self.highest, self.lowest = high, low
+        else:
+            centred = values - self.centre
+            self.total += centred.sum(dim=0)
+            self.second.addmm_(centred.T, centred)
+            self.highest, self.lowest = torch.maximum(self.highest, high), torch.minimum(self.lowest, low)
         self.count += len(flat)
-        self.total += centred.sum(dim=0).cpu().double()
-        self.second.addmm_(centred.T, centred)
 
     def effective_rank(self) -> float:
         """Participation ratio of the covariance; NaN for outputs that do not vary."""
-        mean = self.total / self.count
-        covariance = self.second.cpu().double() / self.count - torch.outer(mean, mean)
-        size, seen = self.dimension, self.seen
-        variances = covariance.diagonal().clamp_min(0)
-        diagonal = variances.square().sum()
-        pairs = size * (size - 1) / (seen * (seen - 1)) if seen > 1 else 0.0
-        numerator = pairs * (variances.sum().square() - diagonal) + size / seen * diagonal
-        denominator = pairs * (covariance.square().sum() - diagonal) + size / seen * diagonal
-        floor = 1e-10 * float(self.second.cpu().double().diagonal().sum() / self.count + self.centre.square().sum())
-        return float(numerator / denominator) if float(variances.sum()) > floor else math.nan
+        mean = np.asarray(self.total.cpu(), dtype=np.float64) / self.count
+        covariance = np.asarray(self.second.cpu(), dtype=np.float64) / self.count
+        power = float(covariance.trace()) + float(self.centre.square().sum())
+        covariance -= np.outer(mean, mean)
+        variances = covariance.diagonal()
+        total, diagonal, squares = variances.sum(), np.vdot(variances, variances), np.vdot(covariance, covariance)
+        if not total > 1e-12 * power:  # nothing but rounding
+            return math.nan
+        size, seen = self.sample.dimension, self.sample.seen
+        off = size * (size - 1) / (seen * (seen - 1)) if seen > 1 else 0.0
+        on = size / seen
+        return float((off * (total**2 - diagonal) + on * diagonal) / (off * (squares - diagonal) + on * diagonal))
 
     def mean_width(self) -> float:
         """Two-sided Gaussian mean width of the outputs; 0 if they are all equal."""
-        from initscope.errors import InputError
-
-        try:
-            value = self.width.result(self.seen).value
-        except InputError:
-            return 0.0 if bool(torch.isfinite(self.centre).all()) else math.nan
-        return value * math.sqrt(self.dimension / self.seen)
+        size, seen = self.sample.dimension, self.sample.seen
+        extent = float((self.highest - self.lowest).double().mean())
+        return float(gaussian_norm_mean(seen)) * extent * math.sqrt(size / seen)
 
 
 class ActivityTally:

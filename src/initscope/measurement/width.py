@@ -20,7 +20,7 @@ from initscope.errors import InputError, check_count
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.mean_width import WidthSet, gaussian_norm_mean
 
-__all__ = ["MeanWidth", "Tally", "mean_width", "random_directions"]
+__all__ = ["MeanWidth", "mean_width", "random_directions"]
 
 _PRODUCT_ELEMENTS = 2_000_000  # of the block of inner products held at once: 8 MB in float32
 
@@ -99,7 +99,7 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     directions = xp.asarray(
         random_directions(dimension, draws, seed).T, dtype=first.dtype, device=array_api_compat.device(first)
     )
-    tally = Tally(xp, directions, xp.mean(first, axis=0))
+    tally = _Tally(xp, directions, xp.mean(first, axis=0))
     tally.add(first)
     for batch in batches:
         if batch.shape[1] != dimension:
@@ -108,7 +108,7 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     return tally.result(dimension)
 
 
-class Tally:
+class _Tally:
     """Running extremes of the inner products, for the even and the odd points apart."""
 
     def __init__(self, xp: Any, directions: Array, centre: Array) -> None:
@@ -119,7 +119,6 @@ class Tally:
         self.count = 0
 
     def add(self, batch: Array) -> None:
-        """Take the points of ``batch`` into account."""
         xp = self.xp
         rows = max(_PRODUCT_ELEMENTS // self.directions.shape[1], 2)
         for start in range(0, batch.shape[0], rows):
@@ -137,7 +136,6 @@ class Tally:
             self.count += block.shape[0]
 
     def result(self, dimension: int) -> MeanWidth:
-        """The width of all points added, which lie in ``dimension`` dimensions."""
         if self.count < 2:
             raise InputError("one point has width 0; give at least two points")
         scale, xp = gaussian_norm_mean(dimension), self.xp
