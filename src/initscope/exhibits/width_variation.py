@@ -73,7 +73,8 @@ def run(
 ) -> WidthVariation:
     """Widths drawn from U(width - v, width + v), He fan-out; published: the larger v, the farther from 1.
 
-    Predicted: the gradient of layer l is √(n_l/n_L) of what equal widths give, since fan-out keeps the forward pass only.
+    Predicted: the gradient of layer l is √(n_l/n_L) of what equal widths give, since fan-out keeps the forward pass
+    only.
     """
     if max(variations) >= width:
         raise InputError(f"variations up to {max(variations)} must stay below width = {width}: layers would vanish")
