@@ -40,9 +40,9 @@ def test_demo(run, tmp_path):
     assert code == 0
     assert "relu2" in output
     assert "Angles between pairs" in output
-    assert "theory says they would take the mean angle" in output
+    assert "theory says they would take the mean angle" in " ".join(output.split())
     assert "page: report.html" in messages
-    assert max(map(len, output[: output.index("Angles between")].splitlines())) <= 100
+    assert max(map(len, output.splitlines())) <= 100
     page = (tmp_path / "report.html").read_text()
     assert page.count("<svg") == 3
     assert page.count("<img") == 12
@@ -60,7 +60,7 @@ def test_demo_names_the_depth_where_theory_halves_the_angles(run):
         angles = np.median(initscope.predict(model, x, y, initscope.initializers.He()).angle, axis=1)
         if angles[-1] <= angles[0] / 2:
             break
-    assert f"have halved at relu{depth}." in output
+    assert f"have halved at relu{depth}." in " ".join(output.split())
 
 
 def test_json_of_measure(run):

@@ -33,6 +33,11 @@ def test_notes_and_statuses_are_shown_where_they_differ(partly_covered):
     assert "–" in text
 
 
+def test_kinds_are_shown_unless_the_names_tell_them(comparison, partly_covered):
+    assert "Conv2d" not in printed(comparison, 100)
+    assert "Conv2d" in printed(partly_covered, 100)
+
+
 def test_one_side(comparison):
     names = list(side_by_side(Comparison(prediction=comparison.prediction))[0])
     assert names == ["layer", "kind", "cosine predicted", "angle ° predicted", "norm ratio predicted", "status"]

@@ -37,8 +37,8 @@ def show(
         # A file or a pipe has no width of its own.
         width = console.width if console.is_terminal else 100
         console.print(terminal_table(comparison, title=comparison.title), width=width)
-        print(headline(comparison))
-        print(advice or suggestion(comparison))
+        for sentence in (headline(comparison), advice or suggestion(comparison)):
+            console.print(sentence, width=width, highlight=False)
     else:
         emit(comparison, format)
     if out is not None:

@@ -62,22 +62,24 @@ def norm_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
     ax = new_axes() if ax is None else ax
     predicted, measured = comparison.prediction, comparison.measurement
     shown = [0, *_behind_activations(comparison.rows, range(1, len(comparison.rows)))]
-    drawn = []
+    drawn, highest = [], 0.0
     if predicted is not None:
         drawn.append(predicted.rms_ratio.mean(axis=1)[shown])
         ax.plot(shown, drawn[-1], color=PREDICTED, label="predicted")
     if measured is not None:
         drawn.append(measured.rms_ratio.mean(axis=1)[shown])
         relative = measured.mean_norm_ratio_se / measured.norm_ratio.mean(axis=1)
-        _points(ax, drawn[-1], relative[shown] * drawn[-1], shown)
+        errors = relative[shown] * drawn[-1]
+        _points(ax, drawn[-1], errors, shown)
+        highest = float(np.nanmax(drawn[-1] + 2 * np.nan_to_num(errors)))
     values = np.concatenate(drawn)
     values = values[np.isfinite(values)]
     if values.min() > 0 and values.max() > 20 * values.min():
         ax.set_yscale("log")
     else:
-        ax.set_ylim(0, 1.25 * values.max())
+        ax.set_ylim(0, 1.1 * max(highest, values.max()))
     ax.set_ylabel("size per unit, relative to the input's")
-    _finish_depth(ax, comparison.rows)
+    _finish_depth(ax, comparison.rows, legend="best" if ax.get_yscale() == "log" else "lower left")
     return ax
 
 
@@ -125,7 +127,7 @@ def _points(ax: Axes, values: Floats, errors: Floats, places: Sequence[int]) -> 
     )
 
 
-def _finish_depth(ax: Axes, rows: Sequence[Row]) -> None:
+def _finish_depth(ax: Axes, rows: Sequence[Row], legend: str = "best") -> None:
     """Name some of the layers below the axis: at most nine, counted back from the last, in even steps."""
     last = len(rows) - 1
     step = -(-last // (_MOST_TICKS - 1)) or 1
@@ -135,7 +137,7 @@ def _finish_depth(ax: Axes, rows: Sequence[Row]) -> None:
     names = [name if len(name) <= 14 else f"…{name[-13:]}" for name in names]
     crowded = sum(map(len, names)) > 60
     ax.set_xticks(ticks, names, rotation=35 if crowded else 0, ha="right" if crowded else "center")
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, loc=legend)
 
 
 def _first_middle_last(rows: Sequence[Row], values: Floats) -> list[int]:

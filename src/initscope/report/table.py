@@ -65,7 +65,7 @@ def terminal_table(comparison: Comparison, *, title: str = "") -> Table:
 
     rows = side_by_side(comparison)
     dropped = {"note"}
-    if all(row["layer"].rstrip("0123456789").lower() in row["kind"].lower() for row in rows):
+    if all(_tells_kind(row["layer"], row["kind"]) for row in rows):
         dropped.add("kind")
     statuses = {row["status"] for row in rows}
     below = [f"{', '.join(layers)}: {note}" for note, layers in _layers_by_note(rows).items()]
@@ -98,3 +98,9 @@ def _layers_by_note(rows: list[dict[str, str]]) -> dict[str, list[str]]:
         if row.get("note"):
             found.setdefault(row["note"], []).append(row["layer"])
     return found
+
+
+def _tells_kind(layer: str, kind: str) -> bool:
+    """Whether a name such as conv3 says what the layer is; the numbers of a `torch.nn.Sequential` do not."""
+    name = layer.rstrip("0123456789").lower()
+    return bool(name) and name in kind.lower()
