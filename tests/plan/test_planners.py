@@ -43,7 +43,9 @@ def test_deep_width_is_the_smallest(event, per_layer):
 
 
 def test_all_layers_cost_more_than_the_last():
-    last, every = (plan.width(eps=0.2, delta=0.05, depth=4, event=event).exact for event in ("last-layer", "all-layers"))
+    last, every = (
+        plan.width(eps=0.2, delta=0.05, depth=4, event=event).exact for event in ("last-layer", "all-layers")
+    )
     assert every > last
 
 

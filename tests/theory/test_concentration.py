@@ -25,7 +25,9 @@ def test_bernstein_bounds_a_known_law():
     norm = 8 / 3 * (1 + 1 / math.log(2))
     for count in (5, 50, 500):
         for t in (0.1, 0.5, 1.0, 5.0, 20.0):
-            exact = gammaincc(count / 2, count * (1 + t) / 2) + (gammainc(count / 2, count * (1 - t) / 2) if t < 1 else 0)
+            exact = gammaincc(count / 2, count * (1 + t) / 2) + (
+                gammainc(count / 2, count * (1 - t) / 2) if t < 1 else 0
+            )
             assert exact <= 2 * math.exp(-min((t / norm) ** 2, t / norm) * count / 4)
 
 
