@@ -209,7 +209,8 @@ def _resampled_failure(pilot: np.ndarray, rho: float, size: int, eps: float, lay
 def layer_cosines(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -> np.ndarray:
     """Cosines from inner products and squared norms; infinite where an output vanishes, so that no band contains it."""
     norms = np.sqrt(norm_x * norm_y)
-    return np.divide(inner, norms, out=np.full(norms.shape, np.inf), where=norms > 0)
+    cosines: np.ndarray = np.divide(inner, norms, out=np.full(norms.shape, np.inf), where=norms > 0)
+    return cosines
 
 
 def _normal_quantile(delta: float) -> float:
