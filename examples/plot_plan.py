@@ -2,8 +2,8 @@
 How wide is wide enough?
 ========================
 
-A ReLU layer keeps the squared norm of an input only on average. The paper's bound, the best Chernoff bound and the exact law say
-how wide it must be, so that the distortion is below ε except with probability 5 %.
+A ReLU layer keeps the squared norm of an input only on average. The paper's bound, the best Chernoff bound and the
+exact law say how wide it must be, so that the distortion is below ε except with probability 5 %.
 """
 
 # %%
