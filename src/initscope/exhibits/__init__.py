@@ -8,5 +8,12 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["bound_tightness", "independence", "initializations", "norm_preservation", "width_variation"],
+    submodules=[
+        "bound_tightness",
+        "hashing_table",
+        "independence",
+        "initializations",
+        "norm_preservation",
+        "width_variation",
+    ],
 )

@@ -20,7 +20,7 @@ from initscope.errors import InputError, check_count
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.mean_width import WidthSet, gaussian_norm_mean
 
-__all__ = ["MeanWidth", "mean_width"]
+__all__ = ["MeanWidth", "Tally", "mean_width", "random_directions"]
 
 _PRODUCT_ELEMENTS = 2_000_000  # of the block of inner products held at once: 8 MB in float32
 
@@ -97,9 +97,9 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     dimension = int(first.shape[1])
     xp, first = namespace(_real(first))
     directions = xp.asarray(
-        _directions(dimension, draws, seed).T, dtype=first.dtype, device=array_api_compat.device(first)
+        random_directions(dimension, draws, seed).T, dtype=first.dtype, device=array_api_compat.device(first)
     )
-    tally = _Tally(xp, directions, xp.mean(first, axis=0))
+    tally = Tally(xp, directions, xp.mean(first, axis=0))
     tally.add(first)
     for batch in batches:
         if batch.shape[1] != dimension:
@@ -108,7 +108,7 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     return tally.result(dimension)
 
 
-class _Tally:
+class Tally:
     """Running extremes of the inner products, for the even and the odd points apart."""
 
     def __init__(self, xp: Any, directions: Array, centre: Array) -> None:
@@ -119,6 +119,7 @@ class _Tally:
         self.count = 0
 
     def add(self, batch: Array) -> None:
+        """Take the points of ``batch`` into account."""
         xp = self.xp
         rows = max(_PRODUCT_ELEMENTS // self.directions.shape[1], 2)
         for start in range(0, batch.shape[0], rows):
@@ -136,6 +137,7 @@ class _Tally:
             self.count += block.shape[0]
 
     def result(self, dimension: int) -> MeanWidth:
+        """The width of all points added, which lie in ``dimension`` dimensions."""
         if self.count < 2:
             raise InputError("one point has width 0; give at least two points")
         scale, xp = gaussian_norm_mean(dimension), self.xp
@@ -167,7 +169,7 @@ def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
     if exact is not None:
         value, error, draws, method = exact, 0.0, 0, "closed form"
     else:
-        g = _directions(members.ambient, draws, seed)
+        g = random_directions(members.ambient, draws, seed)
         widths = _float64(members.support(g)) + _float64(members.support(-g))
         if not np.isfinite(widths).all():
             raise InputError("the support function is not finite: an unbounded set has no mean width; cut it by a ball")
@@ -189,7 +191,8 @@ def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
     )
 
 
-def _directions(dimension: int, draws: int, seed: int) -> np.ndarray:
+def random_directions(dimension: int, draws: int, seed: int) -> np.ndarray:
+    """Unit vectors ``[draws, dimension]``, uniform on the sphere."""
     g = generator(seed, "mean width").standard_normal((draws, dimension))
     return np.asarray(g / np.linalg.norm(g, axis=1, keepdims=True))
 
