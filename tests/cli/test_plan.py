@@ -54,7 +54,11 @@ def test_table_and_csv(run):
     assert "assumes: dense ReLU" in err
     _, out, _ = run("plan width --eps 0.1 --format csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert [(row["answer"], row["width"]) for row in rows] == [("paper", "4152"), ("chernoff", "3698"), ("exact", "1919")]
+    assert [(row["answer"], row["width"]) for row in rows] == [
+        ("paper", "4152"),
+        ("chernoff", "3698"),
+        ("exact", "1919"),
+    ]
 
 
 def test_filters_on_images(run):

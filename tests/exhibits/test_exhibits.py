@@ -1,6 +1,7 @@
 """Small versions of the paper's figures: what they claim, with the predicted spread as the measure."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ def test_norm_preservation():
         if row.network == "He":
             assert row.activation_predicted == pytest.approx(1, abs=5 / 8 * row.layer / row.width * 1.5)
     glorot = [row for row in found.rows if row.network == "Glorot" and row.width == 400]
-    for before, after in zip(glorot[:-1], glorot[1:]):
+    for before, after in pairwise(glorot):
         assert after.activation_predicted / before.activation_predicted == pytest.approx(math.sqrt(0.5), rel=0.01)
         assert after.activation / before.activation == pytest.approx(math.sqrt(0.5), rel=0.25)
     assert len(found.figure().axes) == 2
@@ -35,7 +36,7 @@ def test_spread_falls_with_width():
 
 
 def test_bound_tightness():
-    """The measured quantile is the exact one (4 σ of a sample quantile), the paper's mean far below, the lemma above."""
+    """The measured quantile is the exact one (4 σ), the paper's mean far below, the lemma above."""
     samples = 2000
     found = bound_tightness.run(widths=(200, 800), samples=samples, inputs=300)
     for index, width in enumerate(found.widths):

@@ -1,6 +1,6 @@
-"""Promises are kept: every planner simulated over a grid, observed failures never significantly above, exact ones not below.
+"""Promises are kept: every planner simulated over a grid, failures never significantly above, exact ones not below.
 
-"Significantly" is 4 σ of the binomial at the promise. Trials are few, so a promise off by a third would show, not by a tenth.
+"Significantly" is 4 σ of the binomial at the promise. With these trials a promise off by a third would show.
 """
 
 import itertools

@@ -14,8 +14,8 @@ from initscope.theory import concentration as c
 
 def test_constant_and_its_parts():
     """8/3 is the squared ψ₂ norm of a Gaussian: E exp(g²/t²) = (1 - 2/t²)^{-1/2} = 2 at t² = 8/3."""
-    assert (1 - 2 / (8 / 3)) ** -0.5 == pytest.approx(2)
-    assert c.BERNSTEIN_CONSTANT == pytest.approx(26.06, abs=0.005)
+    assert pytest.approx(2) == (1 - 2 / (8 / 3)) ** -0.5
+    assert pytest.approx(26.06, abs=0.005) == c.BERNSTEIN_CONSTANT
 
 
 def test_bernstein_bounds_a_known_law():
@@ -25,7 +25,9 @@ def test_bernstein_bounds_a_known_law():
     norm = 8 / 3 * (1 + 1 / math.log(2))
     for count in (5, 50, 500):
         for t in (0.1, 0.5, 1.0, 5.0, 20.0):
-            exact = gammaincc(count / 2, count * (1 + t) / 2) + (gammainc(count / 2, count * (1 - t) / 2) if t < 1 else 0)
+            exact = gammaincc(count / 2, count * (1 + t) / 2) + (
+                gammainc(count / 2, count * (1 - t) / 2) if t < 1 else 0
+            )
             assert exact <= 2 * math.exp(-min((t / norm) ** 2, t / norm) * count / 4)
 
 
@@ -74,7 +76,7 @@ def test_sharp_filters_find_the_known_variance():
 
 
 def test_sharp_filters_by_resampling_keep_the_promise():
-    """Fresh layers of the resampled number fail in 5 % of cases; the normal limit alone would fail significantly more."""
+    """Fresh layers of the resampled number fail in 5 % of cases; those of the normal limit significantly more."""
     theta, eps = 0.3, 0.05
     found = c.sharp_filters(*pilot(50_000, 2, theta), eps=eps, delta=0.05)
     assert found.resampled

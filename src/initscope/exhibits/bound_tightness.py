@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from initscope._results import Result
+from initscope.exhibits._figures import make_axes, panels
 from initscope.exhibits._networks import make_layers
 from initscope.initializers import He
 from initscope.theory.norms import relu_norm_bound_eps, relu_norm_eps
@@ -44,10 +45,7 @@ class BoundTightness(Result):
 
     def plot(self, ax: Axes | None = None, *, direction: Literal["forward", "backward"] = "forward") -> Axes:
         """The four curves of one direction."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         mean, quantile = (getattr(self, f"{direction}_{name}") for name in ("mean", "quantile"))
         percent = f"{100 * (1 - self.delta):g} %"
         ax.plot(self.widths, self.lemma, label=f"lemma {2 if direction == 'forward' else 5}", color="C3")
@@ -64,13 +62,7 @@ class BoundTightness(Result):
 
     def figure(self) -> Figure:
         """Both panels of the published figure."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(11, 4), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        self.plot(left, direction="forward")
-        self.plot(right, direction="backward")
-        return figure
+        return panels(lambda ax: self.plot(ax, direction="forward"), lambda ax: self.plot(ax, direction="backward"))
 
 
 def run(

@@ -129,7 +129,7 @@ def _count_norms(
     def failed(chunk: int) -> np.ndarray:
         hidden = generator.standard_normal((chunk, max(samples, 2), samples))
         start = (hidden**2).sum(axis=1)
-        bad = np.zeros((chunk, samples), dtype=bool)
+        bad: Any = np.zeros((chunk, samples), dtype=bool)
         for low, high in zip(lows, highs):
             # W h for all samples at once: W on the orthonormal basis of their span is Gaussian again.
             basis: np.ndarray = np.linalg.qr(hidden, mode="r")  # type: ignore[assignment]

@@ -13,9 +13,7 @@ from initscope.theory import norms
 EPS = st.floats(0.01, 0.95)
 
 
-@pytest.mark.parametrize(
-    ("eps", "delta", "paper", "chernoff"), [(0.1, 0.05, 4152, 3698), (0.05, 1e-6, 63615, None)]
-)
+@pytest.mark.parametrize(("eps", "delta", "paper", "chernoff"), [(0.1, 0.05, 4152, 3698), (0.05, 1e-6, 63615, None)])
 def test_widths_of_the_issue(eps, delta, paper, chernoff):
     assert norms.relu_norm_width(eps, delta) == paper
     if chernoff:

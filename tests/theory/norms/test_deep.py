@@ -13,7 +13,7 @@ from initscope.theory import norms
 
 
 def simulate(widths, draws, seed):
-    """Squared ratios of networks drawn unit by unit: each layer's input is rotated onto one axis, nothing else is used."""
+    """Squared ratios of networks drawn unit by unit; only that each layer's input may be rotated is used."""
     generator = np.random.default_rng(seed)
     ratio = np.ones(draws)
     for width in widths:

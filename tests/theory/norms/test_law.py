@@ -21,11 +21,7 @@ def independent_failure(width, eps):
             weight = Fraction(comb(width, k), 2**width)
             weight = mpmath.mpf(weight.numerator) / weight.denominator
             half = mpmath.mpf(k) / 2
-            outside = (
-                mpmath.mpf(1)
-                if k == 0
-                else 1 - mpmath.gammainc(half, low, high, regularized=True)
-            )
+            outside = mpmath.mpf(1) if k == 0 else 1 - mpmath.gammainc(half, low, high, regularized=True)
             total += weight * outside
         return float(total)
 

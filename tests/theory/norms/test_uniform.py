@@ -45,7 +45,9 @@ def test_point_cloud_band():
     bottom, top = norms.gordon_band(500, math.sqrt(2 * math.log(100)), 0.05)
     failed = 0
     for _ in range(200):
-        ratio = np.linalg.norm(np.maximum(points @ generator.standard_normal((30, 500)) * math.sqrt(2 / 500), 0), axis=1)
+        ratio = np.linalg.norm(
+            np.maximum(points @ generator.standard_normal((30, 500)) * math.sqrt(2 / 500), 0), axis=1
+        )
         failed += bool(ratio.min() < bottom or ratio.max() > top)
     assert failed <= 10 + 4 * math.sqrt(200 * 0.05 * 0.95)
 

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -57,10 +58,19 @@ class _Layer:
 
     def log_moment(self, power: float) -> float:
         """Logarithm of the transform of one layer at a real point, to the accuracy a saddle point needs."""
-        from scipy.special import gammaln, logsumexp
+        from scipy.special import gammaln
 
-        terms = self.log_weights + gammaln(self.halves + power) - gammaln(self.halves)
-        return float(logsumexp(terms)) + power * math.log(4.0 / self.width)
+        terms = self.log_ratios + gammaln(self.halves + power)
+        top = float(terms.max())
+        return top + math.log(float(np.exp(terms - top).sum())) + power * math.log(4.0 / self.width)
+
+    @cached_property
+    def log_ratios(self) -> np.ndarray:
+        """Logarithms of the weights over Γ(k/2)."""
+        from scipy.special import gammaln
+
+        ratios: np.ndarray = self.log_weights - gammaln(self.halves)
+        return ratios
 
     def near(self, power: float) -> _Layer:
         """The terms that matter on the line through ``power``: the others are below e^-46 of the largest there."""
@@ -217,12 +227,15 @@ def _tail(layers: Sequence[_Layer], y: float, side: int) -> Probability:
     if side < 0:
         most = min(most, *(float(layer.halves[0]) for layer in layers))
 
+    # Far inside the bulk the factor 1/s keeps the saddle about one distance away from 0.
+    least = min(0.05 / (abs(y) + 10 * spread + spread**2), most / 4)
+
     def height(log_c: float) -> float:
         c = side * math.exp(log_c)
         return _log_moment(layers, c) - c * y - log_c
 
     found = minimize_scalar(
-        height, bounds=(math.log(most * 1e-9), math.log(most / 2)), method="bounded", options={"xatol": 1e-3}
+        height, bounds=(math.log(least), math.log(most / 2)), method="bounded", options={"xatol": 1e-3}
     )
     c = math.exp(float(found.x))
     log_scale = float(found.fun)
