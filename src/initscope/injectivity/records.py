@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +26,27 @@ class Certificate(Result):
 
     kind: str
     rows: npt.NDArray[np.integer[Any]]
+    checksum: str
+
+    @classmethod
+    def of(cls, kind: str, rows: npt.ArrayLike) -> Certificate:
+        """A certificate with the checksum of its content."""
+        rows = np.asarray(rows)
+        return cls(kind, rows, _checksum(kind, rows))
+
+    @property
+    def intact(self) -> bool:
+        """Does the content still match the checksum? A damaged proof is rejected even if it is a proof by chance."""
+        return self.checksum == _checksum(self.kind, np.asarray(self.rows))
 
     def to_dict(self) -> dict[str, Any]:
-        """Kind and rows."""
-        return {"kind": self.kind, "rows": self.rows.tolist()}
+        """Kind, rows and checksum."""
+        return {"kind": self.kind, "rows": self.rows.tolist(), "checksum": self.checksum}
+
+
+def _checksum(kind: str, rows: npt.NDArray[Any]) -> str:
+    numbers = rows.astype(np.int64, casting="unsafe").tobytes() if rows.dtype.kind in "iu" else b"not integers"
+    return hashlib.sha256(f"{kind} {rows.shape} ".encode() + numbers).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

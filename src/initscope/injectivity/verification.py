@@ -55,6 +55,8 @@ def _verify_witness(weight: Floats, bias: Floats | None, first: Floats, second: 
 
 
 def _verify_certificate(weight: Floats, bias: Floats | None, certificate: Certificate) -> bool:
+    if not certificate.intact:
+        return False
     if certificate.kind == "opposite rows":
         return _verify_opposite(weight, bias, np.asarray(certificate.rows))
     if certificate.kind == "tree":

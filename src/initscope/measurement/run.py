@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -29,7 +29,14 @@ _BATCH_VALUES = 1 << 22  # input values of one batch: bounds the memory of the a
 
 
 def measure(
-    model: nn.Module, x: Any, y: Any, *, initializer: Initializer | None = None, draws: int = 1, seed: int = 0
+    model: nn.Module,
+    x: Any,
+    y: Any,
+    *,
+    initializer: Initializer | None = None,
+    draws: int = 1,
+    seed: int = 0,
+    progress: Callable[[Iterator[Any]], Iterable[Any]] | None = None,
 ) -> Measurement:
     """Run ``model`` on pairs and record their geometry after every layer.
 
@@ -45,6 +52,8 @@ def measure(
         0 runs the weights the model has; n ≥ 1 draws them n times anew and averages.
     seed : int
         Of the draws.
+    progress : callable, optional
+        Wraps the iterator over draws, as tqdm does: ``progress=lambda draws: tqdm(draws, total=8)``.
 
     Returns
     -------
@@ -67,7 +76,8 @@ def measure(
         else:
             device = "cpu" if parameter is None else parameter.device
             generator = torch.Generator(device=device).manual_seed(seed)
-            runs = list(_redrawn_runs(model, law, x, y, draws, generator))
+            redrawn = _redrawn_runs(model, law, x, y, draws, generator)
+            runs = list(redrawn if progress is None else progress(redrawn))
     return _summary(traced, runs, draws, seed)
 
 
@@ -100,7 +110,7 @@ def _record(traced: Trace, x: Tensor, y: Tensor) -> _Run:
     batched = [module for module in traced.model.modules() if isinstance(module, _BatchNorm) and module.training]
     size = len(x) if batched else max(1, _BATCH_VALUES // max(1, 2 * x[0].numel()))
     groups = _filter_rows(traced)
-    recorder = _Recorder(traced, groups)
+    recorder = _Recorder(traced, groups, whole_batch=bool(batched))
     for start in range(0, len(x), size):
         part = slice(start, start + size)
         try:
@@ -132,34 +142,42 @@ def _filter_rows(traced: Trace) -> dict[Node, int]:
 
 
 class _Recorder:
-    """Runs the model and reduces each node's output to sums over units at once, before anything overwrites it."""
+    """Runs the model and reduces each node's output to sums over units at once, before anything overwrites it.
 
-    def __init__(self, traced: Trace, filters: dict[Node, int]) -> None:
+    An input that is part of several pairs is run once, unless the model looks at its whole batch.
+    """
+
+    def __init__(self, traced: Trace, filters: dict[Node, int], *, whole_batch: bool) -> None:
         self._traced, self._steps, self._filters = traced, traced.steps, filters
+        self._whole_batch = whole_batch
         self._sums: dict[Node, list[Tensor]] = {node: [] for node in traced.steps}
         self._shapes: dict[Node, tuple[int, ...]] = {}
 
     def run_pairs(self, x: Tensor, y: Tensor) -> None:
-        self._pairs = len(x)
-        self._traced.run(bind(self._traced.model, torch.cat([x, y])), self._watch)
+        inputs = torch.cat([x, y])
+        place = torch.arange(len(inputs), device=x.device)
+        if not self._whole_batch:
+            inputs, place = torch.unique(inputs, dim=0, return_inverse=True)
+        self._inputs, self._x, self._y = len(inputs), place[: len(x)], place[len(x) :]
+        self._traced.run(bind(self._traced.model, inputs), self._watch)
 
     def _watch(self, node: Node, args: Any, kwargs: Any, output: Any) -> None:
         self._sums[node].append(self._reduce(node, output))
 
     def _reduce(self, node: Node, output: Any) -> Tensor:
         """Sums of x², y², (x-y)²: ``[3, pairs, filters]`` where filters are independent, else ``[3, pairs, 1]``."""
-        pairs = self._pairs
         if (
             not isinstance(output, Tensor)
             or output.dim() < 2
-            or len(output) != 2 * pairs
+            or len(output) != self._inputs
             or not output.is_floating_point()
         ):
-            return torch.full((3, pairs, 1), torch.nan, dtype=torch.float64)
+            return torch.full((3, len(self._x), 1), torch.nan, dtype=torch.float64)
         self._shapes[node] = tuple(output.shape[1:])
-        units = output.detach().reshape(2 * pairs, output.shape[1] if node in self._filters else 1, -1)
-        x, y = units[:pairs], units[pairs:]
-        return torch.stack([v.square().sum(dim=2, dtype=torch.float64) for v in (x, y, x - y)]).cpu()
+        units = output.detach().reshape(len(output), output.shape[1] if node in self._filters else 1, -1)
+        squares = units.square().sum(dim=2, dtype=torch.float64)
+        apart = (units[self._x] - units[self._y]).square().sum(dim=2, dtype=torch.float64)
+        return torch.stack([squares[self._x], squares[self._y], apart]).cpu()
 
     def result(self) -> _Run:
         run = _Run()
@@ -209,8 +227,20 @@ def _spread(influence: Floats, groups: int) -> Floats:
     return np.asarray((centred**2).sum(axis=(-2, -1)) * count / (count - 1))
 
 
+def _linearised_squares(ratios: Floats) -> Floats:
+    """Numbers whose mean over draws is the root mean square s of ``ratios``, and whose spread is that of its error.
+
+    Prediction is √E‖h‖², and deep in a narrow network the mean of norms is far below it. s = √⟨r²⟩ moves by
+    (r² - s²)/2s with each draw (delta method).
+    """
+    root = np.sqrt(np.square(ratios).mean(axis=0))
+    moved = np.square(ratios) + root**2
+    return np.asarray(np.divide(moved, 2 * root, out=np.zeros_like(ratios), where=root != 0))
+
+
 def _summary(traced: Trace, runs: list[_Run], draws: int, seed: int) -> Measurement:
     values = np.stack([np.stack(run.values) for run in runs])  # [draws, rows, 3, pairs]
+    values[:, :, 1:] = _linearised_squares(values[:, :, 1:])
     mean = values.mean(axis=0)
     count = len(runs)
     errors = np.sqrt(np.stack([np.stack(run.errors) for run in runs]).mean(axis=0) / count)  # [rows, 2, pairs]

@@ -66,7 +66,7 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
 
     .. math:: \omega(K) = E\sup_{u,v\in K}\langle u-v, g\rangle,\qquad g\sim N(0, I)
 
-    [BronsteinTalk2016]_; two-sided, translation invariant, in the units of the data: scale is part of the value.
+    [Bronstein2016]_; two-sided, translation invariant, in the units of the data: scale is part of the value.
 
     Parameters
     ----------

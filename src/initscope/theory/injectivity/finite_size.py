@@ -14,6 +14,7 @@ import numpy.typing as npt
 from initscope.errors import check_count
 from initscope.theory.injectivity._estimate import Estimate
 from initscope.theory.injectivity.bounds import union_failure_bound
+from initscope.theory.injectivity.replica import FULL_RSB
 
 __all__ = ["meets_cone", "probability", "simulate_probability"]
 
@@ -70,10 +71,8 @@ def asymptotic(m: int, n: int) -> Estimate:
     The limit is the full-RSB threshold (a conjecture); the corrections and the width are fitted to simulations at
     n = 3 … 8 and extrapolated, so that the error quoted is what a tenth of the shift and of the width would change.
     """
-    from initscope.theory.injectivity.parisi import full_rsb_threshold
-
     shift, width = 3.1 * n ** (1 / 3) + 2.1, 1.6 * math.sqrt(n)
-    centre = full_rsb_threshold().value * n
+    centre = FULL_RSB * n
 
     def transition(shift: float, width: float) -> float:
         return 0.5 * math.erfc(-(m - centre + shift) / (width * math.sqrt(2)))

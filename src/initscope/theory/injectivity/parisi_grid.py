@@ -58,7 +58,7 @@ def grid_energy(alpha: float, levels: int = 200, largest: float = 15.0) -> Estim
     The value is a lower bound on the full-RSB energy; the error adds what half the levels and two thirds of the range
     change, which covers the discretisation and the cut at ``largest``.
     """
-    alpha = check_between("alpha", alpha, 2.1, 100.0)
+    alpha = check_between("alpha", alpha, 2.9, 30.0, hint="ground_state_energy reaches further")
     levels = check_count("levels", levels, least=10, most=1000)
     largest = check_between("largest", largest, 3.0, 30.0, hint="transforms lose levels beyond 30")
     value = solve_grid(alpha, levels, largest).energy(alpha)
