@@ -11,7 +11,7 @@ __all__ = ["pair_sums"]
 _BLOCK = 4096  # values summed in single precision before the sum goes into a double
 
 
-@numba.njit(fastmath=True, nogil=True, cache=True)  # type: ignore[misc]
+@numba.njit(fastmath=True, nogil=True, cache=True)
 def pair_sums(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32], sums: npt.NDArray[np.float64]) -> None:
     """‖x‖², ‖y‖², ‖x-y‖² of every row into ``sums [3, rows]``."""
     rows, columns = x.shape
@@ -24,5 +24,5 @@ def pair_sums(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32], sums: npt.
                 a += u * u
                 b += v * v
                 c += (u - v) * (u - v)
-            xx, yy, gap = xx + a, yy + b, gap + c
+            xx, yy, gap = xx + float(a), yy + float(b), gap + float(c)
         sums[0, row], sums[1, row], sums[2, row] = xx, yy, gap

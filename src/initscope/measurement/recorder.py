@@ -95,6 +95,7 @@ class Recorder:
             return None
         values = tensor.detach()
         flat = values.reshape(self._batch, -1)
+        flat = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
         record.shape = tuple(values.shape[1:])
         if self.units:
             self._add_units(record, values, flat)
