@@ -53,7 +53,7 @@ def _checksum(kind: str, rows: npt.NDArray[Any]) -> str:
 class Decision(Result):
     """Verdict on one layer: ``injective`` True (with ``certificate``), False (with ``witness``) or None (undecided).
 
-    ``witness`` is a pair of different inputs with equal outputs (to rounding; `verify` proves that an exact pair is there).
+    ``witness`` is a pair of different inputs with equal outputs, to rounding (`verify` proves an exact one).
     ``fewest_active`` is the smallest number of active rows met at any input, an upper bound on the true minimum.
     """
 
