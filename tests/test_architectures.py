@@ -178,6 +178,10 @@ def test_the_shape_is_found_without_running_the_network():
     assert model.dense1.in_features == 8 * 2000 * 2000
 
 
+def test_no_two_layers_share_a_name():
+    assert len(build("dense2-relu6-(relu)*70", (2,))) == 72
+
+
 def test_the_random_state_decides_the_weights():
     torch.manual_seed(5)
     first = build("conv3x3x4-relu*2", (1, 8, 8)).conv2.weight

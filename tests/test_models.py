@@ -52,12 +52,13 @@ def code(tmp_path, monkeypatch):
     (tmp_path / "mynets.py").write_text(textwrap.dedent(SOURCE))
     (tmp_path / "sibling.py").write_text("WIDTH = 4\n")
     (tmp_path / "bad.py").write_text("1 / 0\n")
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(3)\n")
     (tmp_path / "wants.py").write_text("import a_module_that_is_not_there\n")
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
-        if name.split(".")[0] in ("mynets", "sibling", "bad", "wants") or name.startswith("_initscope_model"):
+        if name.split(".")[0] in ("mynets", "sibling", "bad", "wants", "script") or name.startswith("_initscope_model"):
             del sys.modules[name]
 
 
@@ -106,6 +107,8 @@ def test_factories_that_do_not_work(where, attribute, message):
         ("wants:make", "module 'wants' needs 'a_module_that_is_not_there', which is not installed"),
         ("bad:make", "module 'bad' fails on import: ZeroDivisionError"),
         ("bad.py:make", r"bad.py fails on import: ZeroDivisionError"),
+        ("script.py:make", r"script.py fails on import: SystemExit: 3"),
+        ("script:make", "module 'script' fails on import: SystemExit: 3"),
         ("none.py:make", r"none.py is not a file"),
         ("mynets.py", "no factory named; it defines Settings, Net"),
         ("convnet", "unknown layer 'convnet'"),

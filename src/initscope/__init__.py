@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["data", "embed", "errors", "initializers", "models", "theory"],
+    submodules=["data", "embed", "errors", "initializers", "injectivity", "models", "plan", "theory"],
     submod_attrs={
         "measurement": ["mean_width", "measure"],
         "propagate": ["predict", "rule"],

@@ -70,9 +70,17 @@ class Token:
     fields: dict[str, str]
 
     @property
+    def kind(self) -> str:
+        """What the layer is called: conv, maxpool, relu, …"""
+        if "pool" in self.fields:
+            return f"{self.fields['pooling']}pool"
+        kinds = ("conv", "dense", "flatten", "bn", "dropout")
+        return self.fields.get("activation") or next(kind for kind in kinds if kind in self.fields)
+
+    @property
     def starts_block(self) -> bool:
         """Whether it is a layer with weights, with which a block begins."""
-        return "conv" in self.fields or "dense" in self.fields
+        return self.kind in ("conv", "dense")
 
 
 def parse(text: str) -> list[Token]:
@@ -192,27 +200,23 @@ def build(text: str, input_shape: tuple[int, ...] | None) -> torch.nn.Sequential
     tokens = parse(text)
     if input_shape is None:
         raise InputError(f"architecture {text!r} needs the shape of its input; give data, or --input-shape 3x64x64")
-    layers: list[torch.nn.Module] = []
-    names: list[str] = []
+    layers: OrderedDict[str, torch.nn.Module] = OrderedDict()
     counts: Counter[str] = Counter()
 
     def add(kind: str, layer: torch.nn.Module) -> None:
         counts[kind] += 1
-        names.append(f"{kind}{counts[kind]}")
-        layers.append(layer)
+        # The first relu6 is not the 61st relu.
+        separator = "_" if kind[-1].isdigit() else ""
+        layers[f"{kind}{separator}{counts[kind]}"] = layer
 
     shape = tuple(input_shape)
     for token in tokens:
-        fields = token.fields
-        if "dense" in fields and len(shape) > 1:
+        if token.kind == "dense" and len(shape) > 1:
             add("flatten", torch.nn.Flatten())
             shape = (math.prod(shape),)
         layer, shape = _layer(text, token, shape)
-        kind = next(
-            kind for kind in ("conv", "dense", "flatten", "pool", "bn", "dropout", "activation") if kind in fields
-        )
-        add({"pool": f"{fields.get('pooling')}pool", "activation": fields.get("activation", "")}.get(kind, kind), layer)
-    return torch.nn.Sequential(OrderedDict(zip(names, layers)))
+        add(token.kind, layer)
+    return torch.nn.Sequential(layers)
 
 
 def _layer(text: str, token: Token, shape: tuple[int, ...]) -> tuple[torch.nn.Module, tuple[int, ...]]:
@@ -268,12 +272,10 @@ def _convolution(text: str, token: Token, shape: tuple[int, ...]) -> tuple[torch
         raise _error(text, token.position, f"{problem}; add ':valid'")
     for side, width in zip(shape[1:], kernel):
         # What torch needs: valid filters fit inside; one side's padding is at most (reflect: less than) the image.
-        if (mode == "valid" and width > side) or (
-            mode in ("circular", "reflect") and width // 2 + (mode == "reflect") > side
-        ):
-            raise _misfit(
-                text, token, shape, f"a filter of {width} with {mode} padding is too large for a side of {side}"
-            )
+        least = {"valid": width, "circular": width // 2, "reflect": width // 2 + 1}.get(mode, 1)
+        if side < least:
+            reason = f"with {mode} padding a filter of {width} needs sides of at least {least}"
+            raise _misfit(text, token, shape, reason)
     padding: Any = "same" if even else tuple(side // 2 for side in kernel)
     module: Any = getattr(nn, f"Conv{len(kernel)}d")
     layer = module(

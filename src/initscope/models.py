@@ -92,7 +92,7 @@ def _import_module(name: str) -> ModuleType:
                 "or give the file: path/to/file.py:factory"
             ) from error
         raise InputError(f"module {name!r} needs {error.name!r}, which is not installed") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"module {name!r} fails on import: {type(error).__name__}: {error}") from error
 
 
@@ -109,7 +109,7 @@ def _import_file(path: Path) -> ModuleType:
     try:
         with _searching(path.resolve().parent):
             spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise InputError(f"{path} fails on import: {type(error).__name__}: {error}") from error
     return module

@@ -48,7 +48,7 @@ def test_box_sums_equal_the_array_path(mode, dtype):
 
 def test_box_sums_of_many_rows_in_one_line():
     """More rows than one line holds, and a row longer than a line."""
-    for shape in [(70, 90), (5, 3000)]:
+    for shape in [(70, 90), (5, 3000), (3, 35)]:
         maps = np.random.default_rng(1).random((2, *shape))
         layer = {"kernel_size": (3, 11), "stride": (1, 1), "dilation": (1, 3), "padding": ((1, 1), (15, 15))}
         got = _fused.box_sums(maps, **layer, padding_mode="circular")

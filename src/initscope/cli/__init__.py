@@ -24,6 +24,11 @@ app = App(
     version_flags=["--version"],
 )
 
+app.command("initscope.cli.injectivity:app", name="injectivity")
+
+
+app.command("initscope.cli.plan:app", name="plan")
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the ``initscope`` command."""

@@ -8,10 +8,18 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "agh": ["AGH"],
         "codes": ["hamming_distance", "pack_bits", "unpack_bits"],
+        "diff_hash": ["DiffHash"],
         "distortion": ["HammingDistortion", "hamming_bound"],
+        "index": ["HammingIndex"],
+        "itq": ["ITQ"],
+        "ksh": ["KSH"],
+        "learned_hash": ["LearnedHash"],
         "metrics": ["MeanAveragePrecision", "PrecisionRecall", "mean_average_precision", "precision_recall"],
         "relu_features": ["ReLUFeatures"],
+        "rerank": ["rerank"],
         "sign_hash": ["SignHash"],
+        "ssh": ["SSH"],
     },
 )

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
+from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError, check_count
 from initscope.initializers import Initializer, Present
-from initscope.measurement.no_trace import leaves_no_trace
 from initscope.propagate.elementwise import ACTIVATION_MODULES
 from initscope.propagate.graph import as_pairs
 from initscope.propagate.rules import find_rule
 from initscope.report.geometry import Floats, Measurement, Row
-from initscope.tracing import Trace, trace
+from initscope.tracing import Node, Trace, bind, trace
 
 __all__ = ["measure"]
 
@@ -58,18 +60,30 @@ def measure(
     parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     if parameter is not None:
         x, y = x.to(parameter), y.to(parameter)
-    traced = trace(model, is_leaf=lambda module: find_rule(module) is not None)
+    traced = trace(model, x[:2], is_leaf=_has_rule)
     with leaves_no_trace(model):
         if draws == 0:
             runs = [_record(traced, x, y)]
         else:
             device = "cpu" if parameter is None else parameter.device
             generator = torch.Generator(device=device).manual_seed(seed)
-            runs = []
-            for _ in range(draws):
-                redrawn = trace(law.fill_(copy.deepcopy(model), generator=generator), is_leaf=_has_rule)
-                runs.append(_record(redrawn, x, y))
+            runs = list(_redrawn_runs(model, law, x, y, draws, generator))
     return _summary(traced, runs, draws, seed)
+
+
+def _redrawn_runs(
+    model: nn.Module, law: Initializer, x: Tensor, y: Tensor, draws: int, generator: torch.Generator
+) -> Iterator[_Run]:
+    """One run per draw, all in one copy of the model, which is set back to the original before each."""
+    redrawn = copy.deepcopy(model)
+    traced = trace(redrawn, x[:2], is_leaf=_has_rule)
+    for _ in range(draws):
+        for ours, theirs in zip(
+            chain(redrawn.parameters(), redrawn.buffers()), chain(model.parameters(), model.buffers())
+        ):
+            ours.copy_(theirs)
+        law.fill_(redrawn, generator=generator)
+        yield _record(traced, x, y)
 
 
 def _has_rule(module: nn.Module) -> bool:
@@ -87,7 +101,7 @@ class _Run:
 
 
 def _record(traced: Trace, x: Tensor, y: Tensor) -> _Run:
-    batched = [module for module in traced.graph_module.modules() if isinstance(module, _BatchNorm) and module.training]
+    batched = [module for module in traced.model.modules() if isinstance(module, _BatchNorm) and module.training]
     size = len(x) if batched else max(1, _BATCH_VALUES // max(1, 2 * x[0].numel()))
     groups = _filter_rows(traced)
     recorder = _Recorder(traced, groups)
@@ -104,10 +118,10 @@ def _record(traced: Trace, x: Tensor, y: Tensor) -> _Run:
     return recorder.result()
 
 
-def _filter_rows(traced: Trace) -> dict[fx.Node, int]:
+def _filter_rows(traced: Trace) -> dict[Node, int]:
     """Rows whose channels are independent filters of the first weights, with that layer's number of groups."""
-    found: dict[fx.Node, int] = {}
-    depth: dict[fx.Node, int] = {}
+    found: dict[Node, int] = {}
+    depth: dict[Node, int] = {}
     for node in traced.steps:
         parents = node.all_input_nodes
         depth[node] = max((depth.get(parent, 0) for parent in parents), default=0)
@@ -121,26 +135,22 @@ def _filter_rows(traced: Trace) -> dict[fx.Node, int]:
     return found
 
 
-class _Recorder(fx.Interpreter):
-    """Runs the graph and reduces each node's output to sums over units at once, before anything overwrites it."""
+class _Recorder:
+    """Runs the model and reduces each node's output to sums over units at once, before anything overwrites it."""
 
-    def __init__(self, traced: Trace, filters: dict[fx.Node, int]) -> None:
-        super().__init__(traced.graph_module)
-        self._steps, self._filters = traced.steps, filters
-        self._sums: dict[fx.Node, list[Tensor]] = {node: [] for node in traced.steps}
-        self._shapes: dict[fx.Node, tuple[int, ...]] = {}
+    def __init__(self, traced: Trace, filters: dict[Node, int]) -> None:
+        self._traced, self._steps, self._filters = traced, traced.steps, filters
+        self._sums: dict[Node, list[Tensor]] = {node: [] for node in traced.steps}
+        self._shapes: dict[Node, tuple[int, ...]] = {}
 
     def run_pairs(self, x: Tensor, y: Tensor) -> None:
         self._pairs = len(x)
-        self.run(torch.cat([x, y]))
+        self._traced.run(bind(self._traced.model, torch.cat([x, y])), self._watch)
 
-    def run_node(self, n: fx.Node) -> Any:
-        output = super().run_node(n)
-        if n in self._sums:
-            self._sums[n].append(self._reduce(n, output))
-        return output
+    def _watch(self, node: Node, args: Any, kwargs: Any, output: Any) -> None:
+        self._sums[node].append(self._reduce(node, output))
 
-    def _reduce(self, node: fx.Node, output: Any) -> Tensor:
+    def _reduce(self, node: Node, output: Any) -> Tensor:
         """Sums of x², y², (x-y)²: ``[3, pairs, filters]`` where filters are independent, else ``[3, pairs, 1]``."""
         pairs = self._pairs
         if (

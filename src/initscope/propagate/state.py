@@ -96,6 +96,8 @@ class Given:
 
     def totals(self) -> Totals:
         """Sums over units."""
+        if not self.x.is_floating_point():
+            return Given(self.x.double(), self.y.double()).totals()
         xx, yy, gap = _total(self._squares, kept=2) * self.shape[0]
         return Totals(xx, yy, gap, math.prod(self.shape))
 

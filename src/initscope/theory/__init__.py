@@ -3,5 +3,5 @@
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["activations", "angles", "images", "mean_width"]
+    __name__, submodules=["activations", "angles", "concentration", "images", "injectivity", "mean_width", "norms"]
 )

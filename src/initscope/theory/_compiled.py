@@ -35,8 +35,8 @@ def fused_loops(*arrays: Array, entries: int) -> ModuleType | None:
 
 
 def as_numpy(array: Array) -> npt.NDArray[np.floating]:
-    """A NumPy view of what `fused_loops` accepted; shares memory with a torch tensor."""
-    return np.asarray(array.detach() if array_api_compat.is_torch_array(array) else array)
+    """The values as a NumPy array; shares memory with a torch tensor on the CPU."""
+    return np.asarray(array.detach().cpu() if array_api_compat.is_torch_array(array) else array)
 
 
 def _is_plain(array: Array) -> bool:

@@ -70,6 +70,10 @@ def test_named_padding_keeps_the_size(mode):
     by_name = expected_inner(x, y, kernel_size=(3, 5), padding=mode)
     by_amount = expected_inner(x, y, kernel_size=(3, 5), padding=(1, 2), padding_mode=mode)
     np.testing.assert_array_equal(by_name, by_amount)
+    # even kernels: one more behind than before, as torch's padding="same"
+    even = {"kernel": (4, 2), "stride": 1, "dilation": 1, "pads": ((1, 2), (0, 1)), "mode": mode}
+    got = expected_inner(x, y, kernel_size=(4, 2), padding=mode, weight_variance=0.7)
+    np.testing.assert_allclose(got, relu_inner_by_patches(x, y, 0.7, **even), rtol=1e-10)
 
 
 @pytest.mark.parametrize(("dims", "shape"), [(1, (2, 3, 20)), (3, (2, 2, 5, 6, 7))])

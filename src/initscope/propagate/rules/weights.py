@@ -150,10 +150,12 @@ def transposed_convolution(module: _ConvTransposeNd, state: State, context: Cont
         raise NotCovered("it mixes positions, with the same weights for every channel")
     spread = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[spatial - 1]
 
+    pads = [pad for pad, _ in paddings(module)]
+
     def sums(maps: Tensor) -> Tensor:
         ones = torch.ones(1, 1, *module.kernel_size, dtype=maps.dtype, device=maps.device)
         out: Tensor = spread(
-            maps.flatten(0, 1)[:, None], ones, None, module.stride, module.padding, module.output_padding, 1,
+            maps.flatten(0, 1)[:, None], ones, None, module.stride, pads, module.output_padding, 1,
             module.dilation,
         )  # fmt: skip
         return out.reshape(*maps.shape[:2], *out.shape[2:])

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import array_api_compat
 import numpy as np
 import numpy.typing as npt
 
 from initscope._results import Result, rows_of_columns
 from initscope.errors import InputError, check_count
 from initscope.theory._arrays import Array, namespace
+from initscope.theory._compiled import as_numpy
 from initscope.theory.angles import relu_cosine
 from initscope.theory.images._layer import cosine, expected_cosine
 from initscope.theory.images._windows import check_pairs
@@ -69,14 +71,14 @@ def channel_statistics(images: Array) -> ChannelStatistics:
     >>> round(stats.angle)      # independent uniform pixels: cosine 3/4
     41
     """
-    xp, images = namespace(images)
+    if not array_api_compat.is_array_api_obj(images):
+        images = np.asarray(images)
     if images.ndim < 3 or images.shape[1] < 2 or images.shape[0] < 2:
         raise InputError(
             f"images of shape {tuple(images.shape)} must be [n, channels, height, width] with at least two images and "
             "two channels; grey images have no colour statistics"
         )
-    flat = xp.reshape(images, (*images.shape[:2], -1))
-    gram = np.stack([_to_numpy(image @ xp.matrix_transpose(image)) for image in flat])
+    gram = np.stack([_gram(image) for image in images])
     if not np.isfinite(gram).all():
         wrong = int(np.argmin(np.isfinite(gram).all(axis=(1, 2))))
         raise InputError(f"image {wrong} holds NaN, infinity or values whose squares overflow; clean the data")
@@ -207,7 +209,7 @@ def saturation_experiment(
             for image, factors in zip((x, y), keep)
         )
         before, after = cosine(red, green), expected_cosine(red, green, kernel_size=kernel_size)
-        change = _to_numpy(after - before)
+        change = as_numpy(after - before).astype(np.float64)
         rows.append(
             (
                 float(strength),
@@ -238,5 +240,8 @@ def _jackknife(norms: npt.NDArray[np.float64], first: list[int], second: list[in
     return float(difference(norms.mean(axis=0))), float(np.sqrt((n - 1) * left_out.var()))
 
 
-def _to_numpy(array: Array) -> npt.NDArray[np.float64]:
-    return np.asarray(array.tolist() if hasattr(array, "requires_grad") else array, dtype=np.float64)
+def _gram(image: Array) -> npt.NDArray[np.float64]:
+    """Inner products of the channels of one image; taken image by image, so that integers need little memory."""
+    xp, image = namespace(image)
+    flat = xp.reshape(image, (image.shape[0], -1))
+    return as_numpy(flat @ xp.matrix_transpose(flat)).astype(np.float64)

@@ -1,0 +1,132 @@
+"""`AGH`: anchor graph hashing, signs of the smooth eigenvectors of a neighbourhood graph through anchors."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from initscope.embed._base import Hasher, random_generator
+from initscope.errors import InputError, check_count
+
+__all__ = ["AGH"]
+
+
+class AGH(Hasher):
+    r"""Anchor graph hashing [LiuWangKumarChang2011]_: unsupervised.
+
+    Rows are tied to their s nearest of m anchors (k-means centres) with Gaussian weights that sum to one, Z. The graph
+    :math:`Z\Lambda^{-1}Z^T`, :math:`\Lambda = \mathrm{diag}(Z^T1)`, has eigenvectors :math:`ZW`,
+    :math:`W = \Lambda^{-1/2}V\Sigma^{-1/2}` from the m × m matrix :math:`\Lambda^{-1/2}Z^TZ\Lambda^{-1/2}`; the
+    constant one is dropped and the signs of the next are bits. With ``layers=2`` each eigenvector gives a second bit:
+    either side is cut again where the graph is cut least, in balance.
+
+    Parameters
+    ----------
+    bits : int
+        At most ``layers`` times the number of anchors less one.
+    layers : {1, 2}
+    anchors : int
+        Fewer if there are fewer rows.
+    nearest : int
+        Anchors that a row is tied to.
+    packed : bool
+    random_state : int, RandomState, Generator or None
+        Of the k-means start.
+    """
+
+    def __init__(
+        self,
+        bits: int = 64,
+        *,
+        layers: int = 2,
+        anchors: int = 300,
+        nearest: int = 3,
+        packed: bool = True,
+        random_state: Any = 0,
+    ) -> None:
+        self.bits = bits
+        self.layers = layers
+        self.anchors = anchors
+        self.nearest = nearest
+        self.packed = packed
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find anchors, bandwidth and the eigenvectors."""
+        from sklearn.cluster import KMeans
+
+        bits, layers = self._start(), check_count("layers", self.layers, most=2)
+        X = self._validated(X, reset=True)
+        anchors = min(check_count("anchors", self.anchors, least=2), len(np.unique(X, axis=0)))
+        vectors = -(-bits // layers)
+        if vectors > anchors - 1:
+            raise InputError(
+                f"n_samples = {len(X)} give {anchors} anchors and at most {layers * (anchors - 1)} bits, not {bits}"
+            )
+        seed = int(random_generator(self.random_state, "agh").integers(2**31))
+        # The paper runs a handful of iterations: anchors need not be converged centres.
+        self.anchors_ = (
+            KMeans(anchors, n_init=1, max_iter=20, random_state=seed).fit(X).cluster_centers_.astype(X.dtype)
+        )
+        nearest = self._nearest(X)[1]
+        self.bandwidth_ = float(nearest[:, -1].mean()) or 1.0
+        ties = self._ties(X)
+        degree = np.maximum(ties.sum(axis=0), 1e-12)
+        scaled = ties / np.sqrt(degree)
+        # The constant eigenvector is taken out, not dropped: in a graph of several parts it shares its eigenvalue 1.
+        constant = np.sqrt(degree / degree.sum())
+        values, eigenvectors = np.linalg.eigh(scaled.T @ scaled - np.outer(constant, constant))
+        chosen = np.arange(anchors - 1, anchors - 1 - vectors, -1)
+        spread = np.sqrt(np.maximum(values[chosen], 1e-12))
+        self.weights_ = np.sqrt(len(X)) * eigenvectors[:, chosen] / np.sqrt(degree)[:, None] / spread
+        self.cuts_ = np.zeros((2, vectors))
+        if layers == 2:
+            embedded = ties @ self.weights_
+            self.cuts_ = np.stack([_second_cuts(column, ties, degree) for column in embedded.T], axis=1)
+        return self
+
+    def _nearest(self, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Nearest anchors of each row and their squared distances, nearest first."""
+        squares = (
+            (block * block).sum(axis=1)[:, None] - 2 * block @ self.anchors_.T + (self.anchors_**2).sum(axis=1)
+        ).astype(np.float64)
+        count = min(check_count("nearest", self.nearest), len(self.anchors_))
+        index = np.argsort(squares, axis=1, kind="stable")[:, :count]
+        return index, np.maximum(np.take_along_axis(squares, index, axis=1), 0)
+
+    def _ties(self, block: np.ndarray) -> np.ndarray:
+        """Rows of Z: weights to the nearest anchors, zero to the others."""
+        index, squares = self._nearest(block)
+        weights = np.exp(-(squares - squares[:, :1]) / self.bandwidth_)
+        ties = np.zeros((len(block), len(self.anchors_)))
+        np.put_along_axis(ties, index, weights / weights.sum(axis=1, keepdims=True), axis=1)
+        return ties
+
+    def _scores(self, block: np.ndarray) -> np.ndarray:
+        first = np.asarray(self._ties(block) @ self.weights_)
+        if self.layers == 1:
+            return first
+        high, low = self.cuts_
+        second = np.where(first > 0, first - high, low - first)
+        return np.stack([first, second], axis=2).reshape(len(block), -1)[:, : self.bits]
+
+
+def _second_cuts(values: np.ndarray, ties: np.ndarray, degree: np.ndarray) -> np.ndarray:
+    r"""Cuts (b₊, b₋) of the two sides of an eigenvector: least graph cut, in balance.
+
+    Minimise :math:`v^TLv`, L = I - ZΛ⁻¹Zᵀ, of v = y - b₊ on the positive side and b₋ - y on the other, with 1ᵀv = 0.
+    """
+    positive = values > 0
+    base = np.where(positive, values, -values)
+    directions = np.stack([-positive.astype(np.float64), (~positive).astype(np.float64)], axis=1)
+
+    def energy(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.asarray(a.T @ b - (ties.T @ a).T @ ((ties.T @ b) / degree.reshape(-1, *[1] * (b.ndim - 1))))
+
+    # Stationary point with one multiplier: [Q c; cᵀ 0] [b; λ] = [-q; -1ᵀ base].
+    system = np.zeros((3, 3))
+    system[:2, :2] = energy(directions, directions)
+    system[:2, 2] = system[2, :2] = directions.sum(axis=0)
+    right = -np.append(energy(directions, base), base.sum())
+    return np.asarray(np.linalg.lstsq(system, right, rcond=None)[0][:2])

@@ -1,0 +1,216 @@
+"""`LearnedHash`: a network trained in coupled copies on like and unlike pairs, smooth first, then binarised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from initscope.embed._base import SupervisedHasher, random_generator
+from initscope.embed._layer import image_shape_of
+from initscope.errors import InputError, check_between, check_count
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["LearnedHash"]
+
+Codes = Callable[["torch.Tensor"], "torch.Tensor"]
+
+
+class LearnedHash(SupervisedHasher):
+    r"""Neural-network hash: two copies with shared weights see the two rows of a pair [MasciBronstein2012]_.
+
+    The code is smooth while training, :math:`b = \tanh f(x)`, and the probability that a pair is like is modelled as
+    :math:`1/(1+e^{-s\langle b,b'\rangle/m})` with sharpness s; the logistic loss, like and unlike pairs weighing the
+    same in total, is minimised by AdamW. Afterwards a bit is :math:`f(x) > 0`. With labels all pairs of a batch count.
+
+    Parameters
+    ----------
+    bits : int
+    layers : int
+        Number of linear layers; ReLU and dropout between them.
+    hidden : int
+        Width of the layers before the last.
+    network : callable, optional
+        ``network(bits)`` returns a torch module that maps rows (or images, with ``image_shape``) to ``[N, bits]``, in
+        place of the dense layers.
+    image_shape : tuple, optional
+        ``(channels, height, width)``: rows are handed to ``network`` as images.
+    steps, batch, learning_rate, weight_decay : training
+    dropout, input_dropout : float
+        Share of hidden units and of inputs left out at random while training.
+    sharpness : float
+        s above.
+    packed : bool
+    random_state : int, RandomState, Generator or None
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 3, 90)
+    >>> X = rng.standard_normal((90, 5)) + 6 * np.eye(3, 5)[y]
+    >>> LearnedHash(bits=12, steps=20).fit(X, y).transform(X).shape
+    (90, 2)
+    """
+
+    def __init__(
+        self,
+        bits: int = 64,
+        *,
+        layers: int = 1,
+        hidden: int = 1024,
+        network: Callable[[int], torch.nn.Module] | None = None,
+        image_shape: tuple[int, int, int] | None = None,
+        steps: int = 800,
+        batch: int = 500,
+        learning_rate: float = 2e-3,
+        weight_decay: float = 0.1,
+        dropout: float = 0.5,
+        input_dropout: float = 0.2,
+        sharpness: float = 5.0,
+        packed: bool = True,
+        random_state: Any = 0,
+    ) -> None:
+        self.bits = bits
+        self.layers = layers
+        self.hidden = hidden
+        self.network = network
+        self.image_shape = image_shape
+        self.steps = steps
+        self.batch = batch
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.dropout = dropout
+        self.input_dropout = input_dropout
+        self.sharpness = sharpness
+        self.packed = packed
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Train on class labels: rows of one class are like."""
+        import torch
+
+        X, classes = self._validated_labels(X, y)
+        labels = torch.from_numpy(classes)
+
+        def loss(rows: torch.Tensor, codes: Codes) -> torch.Tensor:
+            batch = codes(rows)
+            return self._loss(batch @ batch.T, labels[rows, None] == labels[rows])
+
+        return self._train(X, len(labels), loss)
+
+    def fit_pairs(self, left: Any, right: Any, like: Any) -> Self:
+        """Train on given pairs: row i of ``left`` and of ``right`` are alike where ``like[i]`` is true."""
+        import torch
+
+        left = check_array(left, dtype=[np.float64, np.float32])
+        right = check_array(right, dtype=left.dtype)
+        similar = np.asarray(like)
+        if left.shape != right.shape or similar.shape != (len(left),):
+            raise InputError(
+                f"left {left.shape}, right {right.shape} and like {similar.shape} must have one row per pair each"
+            )
+        X = self._validated(np.concatenate([left, right]), reset=True)
+        flags = torch.from_numpy(similar.astype(bool))
+        self.classes_ = np.array([False, True])
+
+        def loss(pairs: torch.Tensor, codes: Codes) -> torch.Tensor:
+            return self._loss((codes(pairs) * codes(pairs + len(flags))).sum(dim=1), flags[pairs])
+
+        return self._train(X, len(flags), loss)
+
+    def _loss(self, products: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """Logistic loss of inner products of codes, like and unlike pairs in balance."""
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        share = like.float().mean().clamp(1e-6, 1 - 1e-6)
+        weight = like / (2 * share) + (~like) / (2 * (1 - share))
+        return binary_cross_entropy_with_logits(self.sharpness * products / self.bits, like.float(), weight=weight)
+
+    def _train(self, X: np.ndarray, items: int, loss: Callable[[torch.Tensor, Codes], torch.Tensor]) -> Self:
+        """Minimise ``loss(batch of item numbers, rows -> smooth codes)`` over random batches of the items."""
+        import torch
+
+        bits = self._start()
+        batch = min(check_count("batch", self.batch, least=2), items)
+        rate = check_between("learning_rate", self.learning_rate, 0.0, 1e3)
+        steps = check_count("steps", self.steps)
+        self.mean_ = X.mean(axis=0).astype(np.float32)
+        spread = X.std(axis=0).astype(np.float32)
+        self.scale_ = np.where(spread > 0, spread, np.float32(1))
+        inputs = self._inputs(X)
+        seed = int(random_generator(self.random_state, "learned hash").integers(2**62))
+        with _seeded(seed):
+            network = self._build(X.shape[1], bits)
+            optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=self.weight_decay)
+            order = torch.randperm(items)
+            for step in range(steps):
+                if len(order) < batch:
+                    order = torch.cat([order, torch.randperm(items)])
+                pick, order = order[:batch], order[batch:]
+                # Up over the first tenth, then down along a cosine.
+                for group in optimiser.param_groups:
+                    group["lr"] = rate * min(10 * (step + 1) / steps, 0.5 + 0.5 * math.cos(math.pi * step / steps))
+                value = loss(pick, lambda rows: torch.tanh(network(inputs[rows])))
+                optimiser.zero_grad()
+                value.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+        network.eval()
+        linear = [part for part in network.modules() if isinstance(part, torch.nn.Linear)]
+        if self.network is None:
+            self.weights_ = [part.weight.detach().numpy().copy() for part in linear]
+            self.biases_ = [part.bias.detach().numpy().copy() for part in linear]
+        else:
+            self.network_ = network
+        return self
+
+    def _build(self, features: int, bits: int) -> torch.nn.Module:
+        import torch
+
+        if self.network is not None:
+            return self.network(bits)
+        layers = check_count("layers", self.layers, most=16)
+        sizes = [features, *[check_count("hidden", self.hidden)] * (layers - 1), bits]
+        parts: list[torch.nn.Module] = [torch.nn.Dropout(check_between("input_dropout", self.input_dropout, -1e-12, 1))]
+        for into, out in pairwise(sizes):
+            if len(parts) > 1:
+                parts += [torch.nn.ReLU(), torch.nn.Dropout(check_between("dropout", self.dropout, -1e-12, 1))]
+            parts.append(torch.nn.Linear(into, out))
+        return torch.nn.Sequential(*parts)
+
+    def _inputs(self, rows: np.ndarray) -> torch.Tensor:
+        import torch
+
+        inputs = torch.from_numpy((rows.astype(np.float32) - self.mean_) / self.scale_)
+        if self.image_shape is not None:
+            inputs = inputs.reshape(len(rows), *image_shape_of(self.image_shape, rows.shape[1]))
+        return inputs
+
+    def _scores(self, block: np.ndarray) -> np.ndarray:
+        if self.network is not None:
+            import torch
+
+            with torch.no_grad():
+                return np.asarray(self.network_(self._inputs(block)).numpy())
+        values = (block.astype(np.float32) - self.mean_) / self.scale_
+        for depth, (weights, biases) in enumerate(zip(self.weights_, self.biases_)):
+            if depth:
+                np.maximum(values, 0, out=values)
+            values = values @ weights.T + biases
+        return np.asarray(values)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Torch's global generator set for initialisation and dropout, and put back as it was."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

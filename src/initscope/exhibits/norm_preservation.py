@@ -1,0 +1,85 @@
+"""Figure 1 of the over-parameterisation paper: norms of activations and gradients under He and Glorot initialisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from initscope._results import Result
+from initscope.exhibits._networks import LayerRatios, layer_ratios
+from initscope.initializers import Glorot, He
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["NormPreservation", "run"]
+
+
+@dataclass(frozen=True)
+class NormPreservation(Result):
+    """One row per initialisation, width and layer."""
+
+    rows: tuple[LayerRatios, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        return [row.to_dict() for row in self.rows]
+
+    def plot(self, ax: Axes | None = None, *, quantity: Literal["activation", "gradient"] = "activation") -> Axes:
+        """Measured mean ± sd over samples against the layer, one line per network; bands are predicted."""
+        if ax is None:
+            from matplotlib.figure import Figure
+
+            ax = Figure(layout="constrained").add_subplot()
+        networks = list(dict.fromkeys((row.network, row.width) for row in self.rows))
+        widths = sorted({width for _, width in networks})
+        for network, width in networks:
+            rows = [row for row in self.rows if (row.network, row.width) == (network, width)]
+            layers = [row.layer for row in rows]
+            mean, sd, predicted, band = (
+                [getattr(row, f"{quantity}{end}") for row in rows] for end in ("", "_sd", "_predicted", "_predicted_sd")
+            )
+            color = f"C{widths.index(width)}"
+            style = "-" if network == "He" else "--"
+            ax.errorbar(layers, mean, yerr=sd, color=color, linestyle=style, capsize=2, label=f"{network} {width}")
+            low, high = ([p + sign * b for p, b in zip(predicted, band)] for sign in (-1, 1))
+            ax.fill_between(layers, low, high, color=color, alpha=0.1, linewidth=0)
+        ax.set_xlabel("layer")
+        ax.set_ylabel(r"$\|h\|/\|x\|$" if quantity == "activation" else r"$\|\partial W\|/(\|\delta\|\|x\|)$")
+        ax.legend(ncols=2, fontsize="small", loc="center right")
+        return ax
+
+    def figure(self) -> Figure:
+        """Both panels of the published figure."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(11, 4), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        self.plot(left, quantity="activation")
+        self.plot(right, quantity="gradient")
+        return figure
+
+
+def run(
+    *,
+    widths: Sequence[int] = (100, 500, 2000, 4060),
+    depth: int = 10,
+    samples: int = 2000,
+    inputs: int = 500,
+    classes: int = 20,
+    seed: int = 0,
+) -> NormPreservation:
+    """Draw one network per width and initialisation; published: He near 1 and nearer with width, Glorot far below.
+
+    He is ``fan_out`` (variance 2/width of the layer), which keeps norms. Glorot loses a factor 2^(-1/2) a layer.
+    """
+    data = torch.randn(samples, inputs, generator=torch.Generator().manual_seed(seed))
+    rows = []
+    for name, initializer in (("He", He(mode="fan_out")), ("Glorot", Glorot())):
+        for width in widths:
+            rows += layer_ratios(name, initializer, data, [width] * depth, classes=classes, seed=seed + 1)
+    return NormPreservation(tuple(rows))

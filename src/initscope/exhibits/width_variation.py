@@ -1,0 +1,93 @@
+"""Figure 3 of the over-parameterisation paper: gradient norms in networks whose layers differ in width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from initscope._results import Result
+from initscope.errors import InputError
+from initscope.exhibits._networks import LayerRatios, layer_ratios
+from initscope.initializers import He
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["WidthVariation", "run"]
+
+
+@dataclass(frozen=True)
+class WidthVariation(Result):
+    """One row per variation and layer; `spread` is the root mean square distance of the gradient ratio from 1."""
+
+    variations: tuple[int, ...]
+    spread: tuple[float, ...]
+    predicted_spread: tuple[float, ...]
+    rows: tuple[LayerRatios, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        return [row.to_dict() for row in self.rows]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Gradient ratio of every layer, mean ± sd over samples, with the predicted mean as a thin line."""
+        if ax is None:
+            from matplotlib.figure import Figure
+
+            ax = Figure(layout="constrained").add_subplot()
+        for index, variation in enumerate(self.variations):
+            rows = [row for row in self.rows if row.network == _name(variation)]
+            layers = [row.layer for row in rows]
+            ax.errorbar(
+                layers,
+                [row.gradient for row in rows],
+                yerr=[row.gradient_sd for row in rows],
+                color=f"C{index}",
+                capsize=2,
+                label=f"v = {variation}",
+            )
+            ax.plot(layers, [row.gradient_predicted for row in rows], color=f"C{index}", linewidth=0.8, linestyle=":")
+        ax.set_xlabel("layer")
+        ax.set_ylabel(r"$\|\partial W\|/(\|\delta\|\|x\|)$")
+        ax.legend()
+        return ax
+
+
+def _name(variation: int) -> str:
+    return f"±{variation}"
+
+
+def run(
+    *,
+    variations: Sequence[int] = (1, 200, 500),
+    width: int = 1000,
+    depth: int = 20,
+    samples: int = 1000,
+    inputs: int = 500,
+    classes: int = 20,
+    seed: int = 0,
+) -> WidthVariation:
+    """Widths drawn from U(width - v, width + v), He fan-out; published: the larger v, the farther from 1.
+
+    Predicted: the gradient of layer l is √(n_l/n_L) of what equal widths give, since fan-out keeps the forward pass only.
+    """
+    if max(variations) >= width:
+        raise InputError(f"variations up to {max(variations)} must stay below width = {width}: layers would vanish")
+    data = torch.randn(samples, inputs, generator=torch.Generator().manual_seed(seed))
+    rows: list[LayerRatios] = []
+    spread, predicted = [], []
+    for variation in variations:
+        widths = np.random.default_rng(seed).integers(width - variation, width + variation, depth, endpoint=True)
+        fresh = layer_ratios(
+            _name(variation), He(mode="fan_out"), data, widths.tolist(), classes=classes, seed=seed + 1
+        )
+        rows += fresh
+        spread.append(float(np.sqrt(np.mean([(row.gradient - 1) ** 2 + row.gradient_sd**2 for row in fresh]))))
+        predicted.append(
+            float(np.sqrt(np.mean([(row.gradient_predicted - 1) ** 2 + row.gradient_predicted_sd**2 for row in fresh])))
+        )
+    return WidthVariation(tuple(variations), tuple(spread), tuple(predicted), tuple(rows))

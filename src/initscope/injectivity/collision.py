@@ -1,0 +1,75 @@
+"""From a point with too few active rows to a colliding pair of inputs, and the cheap points to try first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from initscope.injectivity import exact
+from initscope.injectivity._layer import Floats
+
+__all__ = ["active_rows", "colliding_pair", "far_point", "vertex_point"]
+
+
+def active_rows(weight: Floats, bias: Floats | None, z: Floats) -> np.ndarray:
+    """Rows with w_i·z + b_i ≥ 0, decided exactly; rows of zeros never help and are left out."""
+    return np.asarray((exact.signs(weight, z, bias) >= 0) & weight.any(axis=1))
+
+
+def colliding_pair(weight: Floats, bias: Floats | None, z: Floats) -> tuple[Floats, Floats] | None:
+    """Two inputs around ``z`` with equal outputs, or None if the rows active at ``z`` span the input space.
+
+    The difference d is orthogonal to the active rows; the step keeps every other row negative.
+    """
+    n = weight.shape[1]
+    active = weight[active_rows(weight, bias, z)]
+    if len(active) >= n and exact.rank(active) == n:
+        return None
+    direction = _orthogonal(active, n)
+    value = weight @ z if bias is None else weight @ z + bias
+    inactive = ~active_rows(weight, bias, z) & weight.any(axis=1)
+    change = np.abs(weight[inactive] @ direction)
+    room = np.abs(value[inactive]) / np.maximum(change, 1e-300)
+    step = min(0.5 * float(room.min(initial=np.inf)), max(1.0, float(np.linalg.norm(z))))
+    pair = z + step * direction, z - step * direction
+    return (
+        pair
+        if np.array_equal(active_rows(weight, bias, (pair[0] + pair[1]) / 2), active_rows(weight, bias, z))
+        else None
+    )
+
+
+def _orthogonal(rows: Floats, n: int) -> Floats:
+    """Unit vector orthogonal to rows that are known not to span R^n."""
+    if not len(rows):
+        return np.asarray(np.eye(n)[0])
+    scaled = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    basis = np.linalg.svd(scaled, full_matrices=True)[2]
+    return np.asarray(basis[-1])
+
+
+def far_point(weight: Floats, bias: Floats | None, direction: Floats) -> Floats:
+    """A multiple of ``direction`` so large that the bias changes no sign of ``weight @ direction``."""
+    if bias is None:
+        return direction
+    products = weight @ direction
+    used = np.abs(products) > 0
+    ratio = np.abs(bias[used]) / np.abs(products[used])
+    return np.asarray(direction * max(1.0, 2.0 * float(ratio.max(initial=0.0))))
+
+
+def vertex_point(weight: Floats, chosen: np.ndarray) -> Floats | None:
+    """A point beside the ray orthogonal to the n - 1 ``chosen`` rows, on the side with fewer active rows.
+
+    Rows of the choice are negative there. In general position at most (m - n + 1)/2 rows stay active.
+    """
+    rows = weight[chosen]
+    ray = _orthogonal(rows, weight.shape[1])
+    products = weight @ ray
+    products[chosen] = 0.0
+    if np.sum(products > 0) > np.sum(products < 0):
+        ray, products = -ray, -products
+    push = np.linalg.lstsq(rows, -np.ones(len(rows)), rcond=None)[0] if len(rows) else np.zeros_like(ray)
+    change = np.abs(weight @ push)
+    free = np.abs(products) > 1e-12 * np.linalg.norm(weight, axis=1)
+    room = np.abs(products[free]) / np.maximum(change[free], 1e-300)
+    return np.asarray(ray + 0.5 * min(1.0, float(room.min(initial=1.0))) * push)

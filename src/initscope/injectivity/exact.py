@@ -1,0 +1,99 @@
+"""Exact arithmetic on floats: every float is an integer times a power of two, so ranks and signs need no tolerance."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from initscope.injectivity._layer import Floats
+
+__all__ = ["integers", "null_vector", "positive_circuit", "rank", "reduce", "signs"]
+
+Rows = list[list[int]]
+
+
+def integers(rows: Floats) -> Rows:
+    """Each row times the power of two that makes it integer: rank and signs of dependencies do not change."""
+    result = []
+    for row in rows.tolist():
+        ratios = [value.as_integer_ratio() for value in row]
+        scale = max(bottom for _, bottom in ratios)
+        result.append([top * (scale // bottom) for top, bottom in ratios])
+    return result
+
+
+def reduce(rows: Rows) -> tuple[Rows, list[int]]:
+    """Fraction-free Gauss–Jordan elimination (Bareiss): the reduced rows and their pivot columns."""
+    rows = [list(row) for row in rows]
+    pivots: list[int] = []
+    previous = 1
+    columns = len(rows[0]) if rows else 0
+    for column in range(columns):
+        done = len(pivots)
+        if done == len(rows):
+            break
+        found = next((i for i in range(done, len(rows)) if rows[i][column]), None)
+        if found is None:
+            continue
+        rows[done], rows[found] = rows[found], rows[done]
+        pivot_row = rows[done]
+        pivot = pivot_row[column]
+        for i, row in enumerate(rows):
+            if i != done:
+                factor = row[column]
+                rows[i] = [(pivot * a - factor * b) // previous for a, b in zip(row, pivot_row, strict=True)]
+        previous = pivot
+        pivots.append(column)
+    return rows, pivots
+
+
+def rank(rows: Floats) -> int:
+    """Exact rank.
+
+    >>> rank(np.array([[0.1, 0.2], [0.2, 0.4]])), rank(np.array([[0.1, 0.3], [0.3, 0.9]]))   # 0.3 is not 3 · 0.1
+    (1, 2)
+    """
+    return len(reduce(integers(rows))[1]) if rows.size else 0
+
+
+def null_vector(rows: Rows, columns: int) -> list[int] | None:
+    """A nonzero integer vector orthogonal to every row, or None if the rows span."""
+    reduced, pivots = reduce(rows)
+    free = next((column for column in range(columns) if column not in pivots), None)
+    if free is None:
+        return None
+    common = math.lcm(*(reduced[i][column] for i, column in enumerate(pivots))) if pivots else 1
+    vector = [0] * columns
+    vector[free] = common
+    for i, column in enumerate(pivots):
+        vector[column] = -reduced[i][free] * common // reduced[i][column]
+    return vector
+
+
+def positive_circuit(rows: Floats) -> bool:
+    """True if the rows have exactly one linear dependency (up to a factor) and all its coefficients are positive."""
+    transposed = [list(column) for column in zip(*integers(rows), strict=True)]
+    reduced, pivots = reduce(transposed)
+    size = len(rows)
+    if len(pivots) != size - 1:
+        return False
+    free = next(column for column in range(size) if column not in pivots)
+    return all(reduced[i][free] * reduced[i][column] < 0 for i, column in enumerate(pivots))
+
+
+def signs(rows: Floats, z: Floats, offsets: Floats | None = None) -> Any:
+    """Exact signs of ``rows @ z + offsets``: floating point with its error bound, integers where that is too coarse."""
+    terms = rows * z
+    value, size = terms.sum(axis=1), np.abs(terms).sum(axis=1)
+    if offsets is not None:
+        value, size = value + offsets, size + np.abs(offsets)
+    bound = (len(z) + 4) * np.finfo(np.float64).eps * size + (len(z) + 1) * 1e-300
+    result = np.sign(value).astype(int)
+    for i in np.flatnonzero(np.abs(value) <= bound):
+        row = np.append(rows[i], 0.0 if offsets is None else offsets[i])
+        (scaled,), (point,) = integers(row[None]), integers(np.append(z, 1.0)[None])
+        total = sum(a * b for a, b in zip(scaled, point, strict=True))
+        result[i] = (total > 0) - (total < 0)
+    return result

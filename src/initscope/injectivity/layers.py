@@ -1,0 +1,152 @@
+"""Weights and bias of one layer as a matrix: from a state dict or array file, or from a torch model (convolutions too)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from initscope.errors import InputError
+from initscope.injectivity._layer import Floats, as_layer
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["layer_from_file", "layer_from_model", "module_matrix"]
+
+LARGEST_MATRIX = 50_000_000
+
+
+def layer_from_file(path: str | os.PathLike[str], layer: str | None = None) -> tuple[Floats, Floats | None]:
+    """Weights and bias of ``layer`` from a torch state dict (``.pt``, ``.pth``), an ``.npz`` or an ``.npy`` matrix.
+
+    Without ``layer`` the file must hold a single matrix.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"weights file {str(path)!r} does not exist; give the path of a state dict, .npz or .npy file")
+    arrays = _read(path)
+    matrices = [name for name, value in arrays.items() if value.ndim >= 2]
+    if layer is None:
+        if len(matrices) != 1:
+            raise InputError(
+                f"{path.name} holds {len(matrices)} weights; choose one with --layer: {', '.join(_layers(matrices))}"
+            )
+        name = matrices[0]
+    else:
+        name = next((name for name in (f"{layer}.weight", layer) if name in matrices), "")
+        if not name:
+            raise InputError(
+                f"layer {layer!r} is not in {path.name}; its layers are: {', '.join(_layers(matrices)) or 'none'}"
+            )
+    weight = arrays[name]
+    if weight.ndim != 2:
+        raise InputError(
+            f"{name} has shape {weight.shape}, a convolution: stride and padding are not in the file;"
+            " give the MODEL too, with --input-shape"
+        )
+    stem = name.removesuffix("weight")
+    bias = arrays.get(f"{stem}bias") if name.endswith("weight") else arrays.get("bias")
+    return as_layer(weight, bias)
+
+
+def _layers(names: list[str]) -> list[str]:
+    return [name.removesuffix(".weight") for name in names]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        if path.suffix == ".npy":
+            return {"W": np.load(path, allow_pickle=False)}
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return dict(archive.items())
+        import torch
+
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch and numpy raise many kinds for files they cannot read
+        raise InputError(f"{path.name} cannot be read as weights: {str(error).splitlines()[0]}") from error
+    if hasattr(state, "numpy"):
+        state = {"W": state}
+    for inner in ("state_dict", "model"):  # checkpoints that wrap the state dict
+        if isinstance(state, dict) and isinstance(state.get(inner), dict):
+            state = state[inner]
+    tensors = (
+        {name: value for name, value in state.items() if hasattr(value, "ndim")} if isinstance(state, dict) else {}
+    )
+    if not tensors:
+        raise InputError(
+            f"{path.name} holds no tensors; it should be a state dict (torch.save(model.state_dict(), ...))"
+        )
+    return {
+        name: value.double().numpy() if value.is_floating_point() else value.numpy() for name, value in tensors.items()
+    }
+
+
+def layer_from_model(
+    model: torch.nn.Module, layer: str | None, input_shape: tuple[int, ...] | None = None
+) -> tuple[Floats, Floats | None]:
+    """Matrix and bias of the Linear or Conv layer called ``layer`` (the only one, if None) of a torch model.
+
+    A convolution becomes the matrix of its action on one input; ``input_shape`` is the model's input without the batch.
+    """
+    import torch
+
+    kinds = (torch.nn.Linear, torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
+    modules = {name: module for name, module in model.named_modules() if isinstance(module, kinds)}
+    if layer is None and len(modules) == 1:
+        layer = next(iter(modules))
+    if layer is None or layer not in modules:
+        raise InputError(
+            f"layer {layer!r} is not a Linear or Conv layer of the model; choose from: {', '.join(modules) or 'none'}"
+        )
+    module = modules[layer]
+    if isinstance(module, torch.nn.Linear):
+        return as_layer(module.weight, module.bias)
+    if input_shape is None:
+        raise InputError(
+            f"layer {layer!r} is a convolution: its matrix depends on the input; give --input-shape, for example 3 32 32"
+        )
+    return module_matrix(module, _shape_at(model, module, input_shape))
+
+
+def _shape_at(model: torch.nn.Module, module: torch.nn.Module, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of one input of ``module`` when the model gets zeros of ``input_shape``; the model's mode is restored."""
+    import torch
+
+    seen: list[tuple[int, ...]] = []
+    handle = module.register_forward_pre_hook(lambda _, inputs: seen.append(tuple(inputs[0].shape[1:])))
+    modes = {part: part.training for part in model.modules()}
+    try:
+        with torch.no_grad():
+            model.eval()(torch.zeros(1, *input_shape))
+    except RuntimeError as error:
+        raise InputError(
+            f"the model does not take an input of shape {input_shape}: {str(error).splitlines()[0]}"
+        ) from error
+    finally:
+        handle.remove()
+        for part, training in modes.items():
+            part.training = training
+    if not seen:
+        raise InputError("the layer is not used in the model's forward pass; nothing to decide")
+    return seen[0]
+
+
+def module_matrix(module: torch.nn.Module, shape: tuple[int, ...]) -> tuple[Floats, Floats | None]:
+    """Matrix and bias of an affine module on inputs of ``shape``: columns are the images of the unit inputs."""
+    import torch
+
+    inputs = int(np.prod(shape))
+    parameter = next(module.parameters())
+    with torch.no_grad():
+        offset = module(torch.zeros(1, *shape, dtype=parameter.dtype))
+        if inputs * offset.numel() > LARGEST_MATRIX:
+            raise InputError(
+                f"the layer's matrix would be {offset.numel()} × {inputs}, more than {LARGEST_MATRIX:,} entries; use a smaller --input-shape"
+            )
+        units = torch.eye(inputs, dtype=parameter.dtype).reshape(inputs, *shape)
+        images = torch.cat([module(part) - offset for part in units.split(256)])
+    return as_layer(images.reshape(inputs, -1).T, offset.reshape(-1))

@@ -1,0 +1,85 @@
+"""`thresholds`: where a random ReLU layer turns injective, by every method, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from initscope._results import Result
+from initscope.theory.injectivity import (
+    Estimate,
+    cover_threshold,
+    euler_threshold,
+    full_rsb_threshold,
+    k_rsb_threshold,
+    one_rsb_threshold,
+    rs_threshold,
+    union_threshold,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Thresholds", "thresholds"]
+
+
+@dataclass(frozen=True)
+class Thresholds(Result):
+    """Expansivity thresholds of a Gaussian ReLU layer; ``k_rsb`` maps the number of levels to its value."""
+
+    cover: Estimate
+    union: Estimate
+    euler: Estimate
+    rs: Estimate
+    one_rsb: Estimate
+    k_rsb: dict[int, Estimate]
+    full_rsb: Estimate
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per threshold, from the lower bound up the chain of replica values to the upper bound."""
+        named = {"cover": self.cover, "full_rsb": self.full_rsb}
+        named |= {f"{k}_rsb": value for k, value in sorted(self.k_rsb.items(), reverse=True)}
+        named |= {"one_rsb": self.one_rsb, "rs": self.rs, "euler": self.euler, "union": self.union}
+        return [
+            {"threshold": name, "alpha": f"{item.value:.7f}", "error": item.error, "method": item.method}
+            for name, item in named.items()
+        ]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the thresholds on one axis of expansivity."""
+        if ax is None:
+            from matplotlib.figure import Figure
+
+            ax = Figure(figsize=(7, 2.6), layout="constrained").add_subplot()
+        marks = {
+            "Cover": self.cover,
+            "full RSB": self.full_rsb,
+            "1-RSB": self.one_rsb,
+            "RS": self.rs,
+            "Euler": self.euler,
+            "union": self.union,
+        }
+        for height, (name, item) in enumerate(marks.items()):
+            ax.plot(item.value, height, "o")
+            ax.annotate(f"{name} {item.value:.3f}", (item.value, height), xytext=(8, -3), textcoords="offset points")
+        ax.axvspan(self.cover.value, self.union.value, alpha=0.08)
+        ax.set(xlabel="expansivity m/n", yticks=[], xlim=(2, 11), ylim=(-0.7, len(marks) - 0.3))
+        return ax
+
+
+def thresholds() -> Thresholds:
+    """Cover, union, Euler, RS, 1-RSB, k-RSB and full RSB, each with its error and the statement it rests on.
+
+    Below ``cover`` a large random layer is never injective and above ``union`` always (both rigorous); the conjectured
+    threshold in between is ``full_rsb``. Some seconds on the first call.
+    """
+    full = full_rsb_threshold()
+    return Thresholds(
+        cover_threshold(),
+        union_threshold(),
+        euler_threshold(),
+        rs_threshold(),
+        one_rsb_threshold(),
+        {k: k_rsb_threshold(k) for k in range(2, 9)},
+        full,
+    )

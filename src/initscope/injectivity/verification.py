@@ -1,0 +1,238 @@
+"""Independent check of a `Decision`: no code is shared with the search, no tolerance decides.
+
+A yes stands when its certificate is replayed: circuits and bases are proved with floating point and rigorous error bounds
+(after Rump), in integers where these are too coarse. A no stands when the exact signs at the pair's midpoint leave rows
+that do not span; `collision_residual` then refines the pair to as many digits as wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from initscope.errors import InputError, check_count
+from initscope.injectivity import exact
+from initscope.injectivity._layer import Floats, as_layer
+from initscope.injectivity.collision import active_rows
+from initscope.injectivity.records import Certificate, Decision
+
+__all__ = ["collision_residual", "verify"]
+
+EPS = float(np.finfo(np.float64).eps)
+PAIR_TOLERANCE = 1e-6
+
+
+def verify(weight: Any, bias: Any, decision: Decision) -> bool:
+    """True if the decision's proof holds for this layer; an undecided one proves nothing and gives False.
+
+    >>> from initscope.injectivity import decide
+    >>> W = [[1, 0], [0, 1], [-1, 0], [0, -1]]
+    >>> verify(W, None, decide(W)), verify(W[:3], None, decide(W))
+    (True, False)
+    """
+    weight, bias = as_layer(weight, bias)
+    if decision.injective is True and decision.certificate is not None:
+        return _verify_certificate(weight, bias, decision.certificate)
+    if decision.injective is False and decision.witness is not None:
+        return _verify_witness(weight, bias, *decision.witness)
+    return False
+
+
+def _verify_witness(weight: Floats, bias: Floats | None, first: Floats, second: Floats) -> bool:
+    n = weight.shape[1]
+    if first.shape != (n,) or second.shape != (n,) or not np.isfinite([first, second]).all():
+        return False
+    distance = float(np.linalg.norm(first - second))
+    if distance == 0:
+        return False
+    offset = 0.0 if bias is None else bias
+    gap = np.abs(np.maximum(weight @ first + offset, 0) - np.maximum(weight @ second + offset, 0))
+    if (gap > PAIR_TOLERANCE * distance * np.linalg.norm(weight, axis=1)).any():
+        return False
+    active = weight[active_rows(weight, bias, first / 2 + second / 2)]
+    return len(active) < n or exact.rank(active) < n
+
+
+def _verify_certificate(weight: Floats, bias: Floats | None, certificate: Certificate) -> bool:
+    if certificate.kind == "opposite rows":
+        return _verify_opposite(weight, bias, np.asarray(certificate.rows))
+    if certificate.kind == "tree":
+        return _verify_tree(weight, bias, np.asarray(certificate.rows))
+    return False
+
+
+def _verify_opposite(weight: Floats, bias: Floats | None, pairs: np.ndarray) -> bool:
+    m, n = weight.shape
+    if pairs.shape != (n, 2) or pairs.dtype.kind not in "iu" or pairs.min() < 0 or pairs.max() >= m:
+        return False
+    lifted = weight if bias is None else np.column_stack([weight, bias])
+    finite = np.zeros((1, lifted.shape[1]))
+    finite[0, -1] = -1.0
+    for pair in pairs:
+        rows = lifted[pair]
+        # s·w_i + w_j = 0 with s·b_i + b_j ≥ 0: then s(w_i·z + b_i) + (w_j·z + b_j) ≥ 0 at every z.
+        if not (
+            exact.positive_circuit(rows) or (bias is not None and exact.positive_circuit(np.vstack([rows, finite])))
+        ):
+            return False
+    return exact.rank(weight[pairs[:, 0]]) == n
+
+
+def _verify_tree(weight: Floats, bias: Floats | None, tree: np.ndarray) -> bool:
+    m, n = weight.shape
+    replayed = _replay(tree.tolist(), m, n, with_bias=bias is not None) if tree.dtype.kind in "iu" else None
+    if replayed is None:
+        return False
+    circuits, bases = replayed
+    lifted = weight
+    if bias is not None:
+        finite = np.zeros((1, n + 1))
+        finite[0, -1] = -1.0
+        lifted = np.vstack([np.column_stack([weight, bias]), finite])
+    return all(_circuits_hold(lifted, group) for group in circuits.values()) and _bases_hold(weight, bases)
+
+
+def _replay(
+    tree: list[int], m: int, n: int, *, with_bias: bool
+) -> tuple[dict[int, list[tuple[int, ...]]], list[tuple[int, ...]]] | None:
+    """Walk the tree: its distinct circuits by size, and the n-row sets that must span; None if it is malformed.
+
+    A node takes some rows as active (``path``) and some as inactive. Of its circuit one row is active: each row not
+    known to be inactive opens a child, which is closed when the path and the row together span the input space.
+    """
+    circuits: dict[int, set[tuple[int, ...]]] = {}
+    bases: set[tuple[int, ...]] = set()
+    inactive = [False] * m + [True]
+    path: list[int] = []
+    stack: list[tuple[list[int], int, list[int]]] = []  # rows still to branch on, next one, rows marked inactive here
+    at = 0
+    while True:
+        if at >= len(tree) or tree[at] < 1 or at + 1 + tree[at] > len(tree):
+            return None
+        circuit = tree[at + 1 : at + 1 + tree[at]]
+        at += 1 + len(circuit)
+        if min(circuit) < 0 or max(circuit) > (m if with_bias else m - 1) or len(set(circuit)) < len(circuit):
+            return None
+        circuits.setdefault(len(circuit), set()).add(tuple(sorted(circuit)))
+        children = [row for row in circuit if not inactive[row]]
+        if len(path) == n - 1:
+            bases.update(tuple(sorted((*path, row))) for row in children)
+            children = []
+        stack.append((children, 0, []))
+        while stack:
+            children, done, marked = stack.pop()
+            if done:
+                path.pop()
+                inactive[children[done - 1]] = True
+                marked.append(children[done - 1])
+            if done < len(children):
+                path.append(children[done])
+                stack.append((children, done + 1, marked))
+                break
+            for row in marked:
+                inactive[row] = False
+        else:
+            return (
+                ({size: sorted(group) for size, group in circuits.items()}, sorted(bases)) if at == len(tree) else None
+            )
+
+
+def _batches(sets: list[tuple[int, ...]]) -> list[np.ndarray]:
+    rows = np.array(sets, dtype=np.int64)
+    return [rows[start : start + 20_000] for start in range(0, len(rows), 20_000)]
+
+
+def _inverse(matrices: Floats) -> tuple[Floats, Floats]:
+    """Approximate inverses X of a batch and rigorous bounds on ‖I - X A‖; a bound below 1 proves A regular."""
+    dim = matrices.shape[-1]
+    try:
+        inverse = np.linalg.inv(matrices)
+    except np.linalg.LinAlgError:
+        return np.zeros_like(matrices), np.full(len(matrices), np.inf)
+    with np.errstate(all="ignore"):
+        defect = np.abs(np.eye(dim) - inverse @ matrices) + (dim + 3) * EPS * (
+            np.abs(inverse) @ np.abs(matrices) + np.eye(dim)
+        )
+        bound = defect.sum(axis=-1).max(axis=-1) * (1 + 2 * dim * EPS)
+    return inverse, np.where(np.isfinite(bound), bound, np.inf)
+
+
+def _bases_hold(weight: Floats, bases: list[tuple[int, ...]]) -> bool:
+    """Every set of n rows spans R^n."""
+    if not bases:
+        return True
+    for batch in _batches(bases):
+        _, bound = _inverse(weight[batch])
+        if any(exact.rank(weight[rows]) < len(rows) for rows in batch[~(bound < 1)]):
+            return False
+    return True
+
+
+def _circuits_hold(lifted: Floats, circuits: list[tuple[int, ...]]) -> bool:
+    """Every set of rows has a dependency with positive coefficients, hence cannot be negative all at once."""
+    dim = lifted.shape[1]
+    for batch in _batches(circuits):
+        proved = np.zeros(len(batch), dtype=bool)
+        if batch.shape[1] == dim + 1:
+            matrices = np.swapaxes(lifted[batch[:, :-1]], 1, 2)
+            last = lifted[batch[:, -1]]
+            inverse, bound = _inverse(matrices)
+            with np.errstate(all="ignore"):
+                weights = -(inverse @ last[..., None])
+                residual = np.abs(matrices @ weights + last[..., None])
+                residual += (dim + 3) * EPS * (np.abs(matrices) @ np.abs(weights) + np.abs(last[..., None]))
+                error = (np.abs(inverse) @ residual).max(axis=(1, 2)) / (1 - bound) * (1 + 4 * dim * EPS)
+                proved = (bound < 1) & (weights.min(axis=(1, 2)) > error)
+        if not all(exact.positive_circuit(lifted[rows]) for rows in batch[~proved]):
+            return False
+    return True
+
+
+def collision_residual(weight: Any, bias: Any, decision: Decision, digits: int = 50) -> float:
+    """Refine the difference d of the colliding pair and return the largest |w_i·d| / (|w_i||d|) over the active rows.
+
+    The pair of floats collides to rounding only. Here d gains some 15 digits per step, its products in exact integers,
+    until the outputs of the refined pair z ± d agree to ``digits`` digits; the rows that are inactive stay so.
+    """
+    weight, bias = as_layer(weight, bias)
+    digits = check_count("digits", digits, most=1000)
+    if decision.witness is None:
+        raise InputError(f"the decision ({decision.method}) carries no colliding pair; only injective = False does")
+    first, second = decision.witness
+    active = weight[active_rows(weight, bias, first / 2 + second / 2)]
+    direction = first - second
+    direction = direction / np.linalg.norm(direction)
+    if not len(active):
+        return 0.0
+    active = active / 2.0 ** np.round(np.log2(np.linalg.norm(active, axis=1, keepdims=True)))  # exact, rows near norm 1
+    bits = int(digits * 3.33) + 80
+    scaled = np.array(
+        [
+            [int(value * 2**1074) if 0 < abs(value) < 1e-200 else int(value * 2**200) for value in row]
+            for row in (active / 1.0).tolist()
+        ],
+        dtype=object,
+    )
+    fine = np.array([int(value * 2**60) << (bits - 60) for value in direction.tolist()], dtype=object)
+    solve = np.linalg.pinv(active)
+    worst = np.inf
+    for _ in range(digits // 8 + 4):
+        residual = scaled @ fine
+        size = max(abs(int(value)) for value in residual)
+        worst = _ratio(size, bits + 200)
+        if worst < 10.0**-digits:
+            break
+        shift = max(0, size.bit_length() - 60)
+        correction = solve @ np.array([float(int(value) >> shift) for value in residual])
+        exponent = shift - 200  # correction · 2^exponent, in units of the fixed point
+        for i, value in enumerate(correction.tolist()):
+            top, bottom = value.as_integer_ratio()
+            fine[i] -= (top << exponent) // bottom if exponent >= 0 else top // (bottom << -exponent)
+    return worst
+
+
+def _ratio(numerator: int, bits: int) -> float:
+    return float(
+        np.ldexp(float(numerator >> max(0, numerator.bit_length() - 60)), max(0, numerator.bit_length() - 60) - bits)
+    )

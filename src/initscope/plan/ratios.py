@@ -1,0 +1,67 @@
+"""Norms of activations and of weight gradients of a dense ReLU network, layer by layer and sample by sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from initscope.errors import InputError
+
+__all__ = ["NormRatios", "norm_ratios"]
+
+
+class NormRatios(NamedTuple):
+    """Ratios of norms (not squared), one row per layer, one column per sample."""
+
+    activations: torch.Tensor
+    gradients: torch.Tensor
+
+
+@torch.no_grad()
+def norm_ratios(
+    layers: Sequence[torch.Tensor], head: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor
+) -> NormRatios:
+    r"""Run a ReLU network with a softmax head forwards and backwards.
+
+    Parameters
+    ----------
+    layers
+        Weight matrices :math:`W^1, \dots, W^L`, (out, in) as in ``torch.nn.Linear``.
+    head
+        Weights of the linear layer before the softmax, (classes, width of the last layer).
+    inputs, labels
+        Samples as rows, and the class of each, for the cross-entropy.
+
+    Returns
+    -------
+    NormRatios
+        :math:`\|h^l\|/\|x\|`, and :math:`\|\partial\ell/\partial W^l\|_F/(\|\delta\|\|x\|)` with
+        :math:`\delta = \partial\ell/\partial a^L`. The gradient of one sample is an outer product, so its norm is
+        :math:`\|\partial\ell/\partial a^l\|\,\|h^{l-1}\|` (eq. 19 of the over-parameterisation paper): no gradient is formed.
+
+    >>> identity = torch.eye(2)
+    >>> norm_ratios([identity, identity], identity, torch.tensor([[3.0, 4.0]]), torch.tensor([0])).activations
+    tensor([[1.],
+            [1.]])
+    """
+    if inputs.ndim != 2 or not layers or layers[0].shape[1] != inputs.shape[1]:
+        raise InputError(
+            f"inputs of shape {tuple(inputs.shape)} must be (samples, features) with the features of the first layer"
+        )
+    hidden, masks, norms = inputs, [], [inputs.norm(dim=1)]
+    for weight in layers:
+        hidden = (hidden @ weight.T).relu_()
+        masks.append(hidden > 0)
+        norms.append(hidden.norm(dim=1))
+    error = torch.softmax(hidden @ head.T, dim=1)
+    error[torch.arange(len(labels)), labels] -= 1
+    error = (error @ head).mul_(masks[-1])
+    reference = error.norm(dim=1) * norms[0]
+    gradients = []
+    for layer in reversed(range(len(layers))):
+        gradients.append(error.norm(dim=1) * norms[layer] / reference)
+        if layer:
+            error = (error @ layers[layer]).mul_(masks[layer - 1])
+    return NormRatios(torch.stack(norms[1:]) / norms[0], torch.stack(gradients[::-1]))

@@ -1,0 +1,91 @@
+"""Widths that make a random ReLU network injective, layer by layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from initscope._results import Result
+from initscope.errors import InputError, check_count, check_probability
+from initscope.theory.injectivity.bounds import deep_expansivity, union_failure_bound
+from initscope.theory.injectivity.parisi import full_rsb_threshold
+
+__all__ = ["Expansivity", "LayerWidths", "expansivity"]
+
+LARGEST_INPUTS = 20_000
+
+
+@dataclass(frozen=True)
+class LayerWidths(Result):
+    """Widths of one layer with ``inputs`` inputs: what is needed, what is conjectured, what is guaranteed."""
+
+    layer: int
+    inputs: int
+    necessary: int
+    conjectured: int
+    guaranteed: int
+
+
+@dataclass(frozen=True)
+class Expansivity(Result):
+    """Plan of `expansivity`: the layers, and the constant width that suffices for a deep net (None below depth 3)."""
+
+    n: int
+    delta: float
+    depth: int
+    layers: tuple[LayerWidths, ...]
+    constant_width: int | None
+    method: str
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per layer."""
+        return [layer.to_dict() for layer in self.layers]
+
+
+def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
+    r"""Widths for which Gaussian ReLU layers are injective with probability at least 1 - δ.
+
+    Per layer with k inputs, each layer allowed δ/L of failure:
+
+    - ``necessary`` = 3k - 1: fewer rows in general position are never injective (Cover 1965);
+    - ``conjectured`` = ⌈6.698 k⌉: the full-RSB threshold, exact as k → ∞ and not rigorous;
+    - ``guaranteed``: the smallest m with :math:`\binom{m}{k-1}2^{1-m}\sum_{j<k}\binom{m-1}{j} \le \delta/L`,
+      rigorous at every size.
+
+    The inputs of a layer are the guaranteed width of the one before, so that every layer is injective on its whole
+    input space; widths then grow geometrically. Injectivity of the network as a whole needs less: equal widths of
+    ``constant_width`` = ⌈2 L log L⌉ n suffice for large depth (Paleka 2021).
+
+    >>> plan = expansivity(n=10, delta=0.01)
+    >>> plan.layers[0].necessary, plan.layers[0].conjectured
+    (29, 67)
+    """
+    n = check_count("n", n, most=LARGEST_INPUTS)
+    delta = check_probability("delta", delta)
+    depth = check_count("depth", depth)
+    threshold = full_rsb_threshold().value
+    layers: list[LayerWidths] = []
+    inputs = n
+    for layer in range(1, depth + 1):
+        if inputs > LARGEST_INPUTS:
+            raise InputError(
+                f"layer {layer} would have {inputs} inputs, more than {LARGEST_INPUTS}: widths grow about ninefold per layer;"
+                f" plan at most {layer - 1} layers this way, or use the constant width of 2 L log L times n"
+            )
+        guaranteed = _guaranteed(inputs, delta / depth)
+        layers.append(LayerWidths(layer, inputs, 3 * inputs - 1, math.ceil(threshold * inputs), guaranteed))
+        inputs = guaranteed
+    constant = math.ceil(deep_expansivity(depth) * n) if depth >= 3 else None
+    return Expansivity(n, delta, depth, tuple(layers), constant, "union over orthants, δ shared between the layers")
+
+
+def _guaranteed(inputs: int, delta: float) -> int:
+    """Smallest width whose union bound is at most ``delta``: the bound decreases beyond its peak, bisect there."""
+    low, high = 4 * inputs, 10 * inputs + 16
+    while union_failure_bound(high, inputs) > delta:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if union_failure_bound(middle, inputs) > delta else (low, middle)
+    return high

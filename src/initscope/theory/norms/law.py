@@ -1,0 +1,128 @@
+r"""The exact law of one layer: :math:`\|R(Wu)\|^2/\|u\|^2 = \frac{2}{m}\chi^2_B`, :math:`B \sim` Binomial(m, 1/2).
+
+Rows of W are i.i.d. and isotropic, so the pre-activations are i.i.d. N(0, 2‖u‖²/m); signs and magnitudes of a Gaussian are
+independent, so B units survive and contribute B squared Gaussians (proposition 1 of the over-parameterisation paper). The
+same holds for a mask of any keep probability p (lemma 4) with 1/(pm) for 2/m. Beyond the paper, which has bounds only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from initscope.errors import check_between, check_count, check_probability
+from initscope.theory._search import log_excess, smallest
+
+__all__ = [
+    "active_units",
+    "norm_ratio_cdf",
+    "norm_ratio_tail",
+    "relu_norm_eps",
+    "relu_norm_exact_width",
+    "relu_norm_failure",
+]
+
+_DEVIATIONS = 40.0
+"""Binomial terms farther than this many standard deviations from the mean weigh less than the smallest double."""
+
+
+def active_units(width: int, *, keep: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
+    r"""Proposition 1: numbers of active units and their probabilities, Binomial(width, keep).
+
+    Built from the ratio of neighbouring terms and normalised, which keeps 13 digits at any width (log-gamma would lose them).
+
+    >>> counts, probabilities = active_units(2)
+    >>> [(int(count), float(probability)) for count, probability in zip(counts, probabilities)]
+    [(0, 0.25), (1, 0.5), (2, 0.25)]
+    """
+    check_count("width", width)
+    check_between("keep", keep, 0.0, 1.0 + 1e-15)
+    if keep == 1.0:
+        return np.array([width]), np.array([1.0])
+    reach = _DEVIATIONS * math.sqrt(width * keep * (1 - keep)) + _DEVIATIONS
+    centre = math.floor((width + 1) * keep)
+    counts = np.arange(max(0, math.floor(centre - reach)), min(width, math.ceil(centre + reach)) + 1)
+    start = centre - counts[0]
+    odds = keep / (1 - keep)
+    up = np.cumprod((width - counts[start:-1]) / (counts[start:-1] + 1.0) * odds)
+    down = np.cumprod((counts[start:0:-1] / (width - counts[start:0:-1] + 1.0)) / odds)
+    weights = np.concatenate([down[::-1], [1.0], up])
+    return counts, weights / weights.sum()
+
+
+def norm_ratio_cdf(ratio: float, width: int, *, keep: float = 0.5) -> float:
+    r"""Probability that :math:`\|v\|^2/\|u\|^2 \le` ``ratio`` after one layer, the atom :math:`(1-p)^m` at 0 included.
+
+    .. math:: F(t) = (1-p)^m + \sum_{k\ge1} \binom mk p^k (1-p)^{m-k}\, P(\chi^2_k \le p m t)
+
+    >>> round(norm_ratio_cdf(0.0, 3), 6)        # all three units off
+    0.125
+    """
+    if ratio < 0:
+        return 0.0
+    from scipy.special import gammainc
+
+    return _mixture(lambda shape, x: np.where(shape > 0, gammainc(np.maximum(shape, 0.5), x), 1.0), ratio, width, keep)
+
+
+def norm_ratio_tail(ratio: float, width: int, *, keep: float = 0.5) -> float:
+    r"""Probability that :math:`\|v\|^2/\|u\|^2 >` ``ratio``: the complement of `norm_ratio_cdf` with its own digits."""
+    if ratio < 0:
+        return 1.0
+    from scipy.special import gammaincc
+
+    return _mixture(lambda shape, x: np.where(shape > 0, gammaincc(np.maximum(shape, 0.5), x), 0.0), ratio, width, keep)
+
+
+def _mixture(tail: Callable[[Any, float], Any], ratio: float, width: int, keep: float) -> float:
+    """Average of ``tail(k/2, p m t/2)`` over the number k of active units."""
+    counts, weights = active_units(width, keep=keep)
+    return float(np.sum(weights * tail(counts / 2, keep * width * ratio / 2)))
+
+
+def relu_norm_failure(width: int, eps: float) -> float:
+    r"""Exact probability that one ReLU layer distorts a squared norm by more than ``eps``.
+
+    .. math:: P\bigl(|\|R(Wu)\|^2 - \|u\|^2| > \varepsilon\|u\|^2\bigr) = F(1-\varepsilon) + 1 - F(1+\varepsilon)
+
+    for any one fixed input u, W i.i.d. N(0, 2/width) (He fan-out), F the law of `norm_ratio_cdf`. Relative error about 1e-12.
+
+    >>> relu_norm_failure(1919, 0.1) <= 0.05 < relu_norm_failure(1918, 0.1)
+    True
+    """
+    check_between("eps", eps, 0.0, 1.0)
+    return norm_ratio_cdf(1 - eps, width) + norm_ratio_tail(1 + eps, width)
+
+
+def relu_norm_exact_width(eps: float, delta: float, *, samples: int = 1) -> int:
+    """Smallest width of one ReLU layer whose exact failure, times ``samples`` by the union bound, is at most ``delta``.
+
+    >>> relu_norm_exact_width(0.1, 0.05)
+    1919
+    """
+    check_probability("delta", delta)
+    check_count("samples", samples)
+    return smallest(lambda width: log_excess(relu_norm_failure(width, eps), delta / samples))
+
+
+def relu_norm_eps(width: int, delta: float) -> float:
+    r"""Smallest ``eps`` whose exact failure at this width is ``delta``: the (1-δ)-quantile of :math:`|\|v\|^2/\|u\|^2 - 1|`.
+
+    >>> round(relu_norm_failure(1000, relu_norm_eps(1000, 0.05)), 12)
+    0.05
+    """
+    check_probability("delta", delta)
+    check_count("width", width)
+    from scipy.optimize import brentq
+
+    def excess(eps: float) -> float:
+        return norm_ratio_cdf(1 - eps, width) + norm_ratio_tail(1 + eps, width) - delta
+
+    # Beyond eps = 1 only the upper tail is left; a quantile there means the layer is hopelessly narrow.
+    top = 1.0
+    while excess(top) > 0:
+        top *= 2
+    return float(brentq(excess, 0.0, top, xtol=1e-14, rtol=1e-13))

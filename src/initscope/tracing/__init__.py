@@ -1,0 +1,10 @@
+"""A model as a list of steps: what prediction walks and what measurement runs, so that both have the same rows.
+
+`trace` is symbolic where the model allows it (`torch.fx`, nothing is run); a model that branches on its data is run
+once and recorded instead. Modules of ``torch.nn`` and modules that have a rule stay whole, all others are looked into.
+"""
+
+from initscope.tracing._inputs import Inputs, bind
+from initscope.tracing._trace import Node, Step, Trace, trace
+
+__all__ = ["Inputs", "Node", "Step", "Trace", "bind", "trace"]

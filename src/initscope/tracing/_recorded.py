@@ -1,0 +1,160 @@
+"""Steps of one run of a model, for those that branch on their data: whatever is called is recorded as it happens."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as global_hooks
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from initscope.tracing._inputs import Inputs, map_tensors, named_tensors
+from initscope.tracing._names import Names
+
+__all__ = ["Recording", "Step"]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One call of a recorded run, with the attributes of an ``fx.Node``; tensors in its arguments are their steps.
+
+    Tensors that do not come from the inputs (parameters, constants) stay in the arguments as they are.
+    """
+
+    name: str
+    op: str
+    target: Any
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    module: nn.Module | None = None
+
+    @property
+    def all_input_nodes(self) -> list[Step]:
+        """The steps whose values this one reads, each once."""
+        found: dict[Step, None] = {}
+        _find_steps((self.args, self.kwargs), found)
+        return list(found)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _find_steps(value: Any, found: dict[Step, None]) -> None:
+    if isinstance(value, Step):
+        found[value] = None
+    elif isinstance(value, dict):
+        _find_steps(list(value.values()), found)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            _find_steps(item, found)
+
+
+class Recording(TorchFunctionMode):
+    """Runs a model and sees every call: of whole modules through global hooks, of functions through torch itself.
+
+    The model gets no hook of its own. ``watch(name, args, kwargs, output)`` is called after each step, and what it
+    returns, unless None, takes the output's place.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        is_leaf: Callable[[nn.Module], bool],
+        watch: Callable[[str, Any, Any, Any], Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.model, self.is_leaf, self.watch = model, is_leaf, watch
+        self.steps: list[Step] = []
+        self._names = Names()
+        self._paths = {id(module): path for path, module in model.named_modules()}
+        self._stack: list[nn.Module] = []
+        self._inside: nn.Module | None = None  # the whole module that runs: what happens in it is its own affair
+        self._data: Any = WeakIdKeyDictionary()  # the step that made a tensor, as long as the tensor lives
+
+    def run(self, inputs: Inputs) -> Any:
+        """The model's output on ``inputs``."""
+        labels = iter(Names.inputs(inputs.names(self.model)))
+        watched = inputs.map(lambda tensor: self._made(next(labels), "placeholder", "input", (), {}, None, tensor))
+        enter = global_hooks.register_module_forward_pre_hook(self._enter)
+        leave = global_hooks.register_module_forward_hook(self._leave, with_kwargs=True)
+        try:
+            with self:
+                return self.model(*watched.args, **watched.kwargs)
+        finally:
+            enter.remove()
+            leave.remove()
+
+    def _enter(self, module: nn.Module, args: Any) -> None:
+        self._stack.append(module)
+        if self._inside is None and self.is_leaf(module):
+            self._inside = module
+
+    def _leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        while self._stack and self._stack.pop() is not module:
+            pass  # a module that raised, and was caught, never came here
+        if self._inside is not module:
+            return None
+        self._inside = None
+        path = self._paths.get(id(module), type(module).__name__)
+        return self._made(self._names.unique(path), "call_module", path, args, kwargs, module, output)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        output = func(*args, **kwargs)
+        if self._inside is not None:
+            return output
+        parents = self._parents((args, kwargs))
+        if not parents:
+            return output
+        written = args[0] if func is torch.Tensor.__setitem__ else output
+        if not _holds_values(written):
+            # Masks and indices made of data are no rows, but what they are used for is.
+            map_tensors(written, lambda tensor: self._data.__setitem__(tensor, parents[0]))
+            return output
+        op, target = _op_and_target(func)
+        path = self._paths.get(id(self._stack[-1]), "") if self._stack else ""
+        made = self._made(self._names.function(path, _name_of(func)), op, target, args, kwargs, None, written)
+        return output if output is None else made
+
+    def _made(
+        self, name: str, op: str, target: Any, args: Any, kwargs: Any, module: nn.Module | None, output: Any
+    ) -> Any:
+        """Note a step and the tensors that it made; returns its output."""
+        step = Step(name, op, target, self._symbolic(args), self._symbolic(kwargs), module)
+        self.steps.append(step)
+        if self.watch is not None:
+            replaced = self.watch(name, args, kwargs, output)
+            output = output if replaced is None else replaced
+        map_tensors(output, lambda tensor: self._data.__setitem__(tensor, step))
+        return output
+
+    def _parents(self, value: Any) -> list[Step]:
+        return [self._data[tensor] for _, tensor in named_tensors(value, "") if tensor in self._data]
+
+    def _symbolic(self, value: Any) -> Any:
+        return map_tensors(value, lambda tensor: self._data.get(tensor, tensor))
+
+
+def _holds_values(output: Any) -> bool:
+    """Whether a call made real-valued tensors; sizes, masks and indices are no rows."""
+    return any(tensor.is_floating_point() or tensor.is_complex() for _, tensor in named_tensors(output, ""))
+
+
+def _name_of(func: Any) -> str:
+    name = getattr(func, "__name__", str(func))
+    return getattr(func.__self__, "__name__", name) if name == "__get__" else name  # x.T and other attributes
+
+
+def _op_and_target(func: Any) -> tuple[str, Any]:
+    """How fx would write the call: operators and functions by themselves, methods of tensors by name."""
+    name = _name_of(func)
+    if name.startswith("__"):
+        return "call_function", getattr(operator, name.strip("_"), func)
+    if getattr(torch.Tensor, name, None) is func:
+        return "call_method", name
+    return "call_function", func

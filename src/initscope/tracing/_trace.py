@@ -1,0 +1,179 @@
+"""`Trace`: the steps of a model, their names, and one way to run them with somebody watching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from initscope._untouched import leaves_no_trace
+from initscope.errors import InputError
+from initscope.tracing._inputs import Inputs, Whole, bind
+from initscope.tracing._names import Names
+from initscope.tracing._recorded import Recording, Step
+from initscope.tracing._symbolic import Watch, carries_data, run_graph, symbolic_graph
+
+__all__ = ["Node", "Step", "Trace", "trace"]
+
+Node = fx.Node | Step
+"""A step of a model: both kinds have ``op``, ``name``, ``target``, ``args``, ``kwargs`` and ``all_input_nodes``."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The steps of a model that have a row, inputs first, in the order in which they run.
+
+    Attributes
+    ----------
+    model : nn.Module
+        The model, not a copy.
+    root : nn.Module
+        What is run: the model, or a bare layer wrapped as a model of one step.
+    steps : tuple of Node
+        The inputs (``op`` "placeholder") and calls of modules ("call_module"), functions ("call_function") and methods
+        ("call_method") that carry data: no sizes, no parameters. After an in-place step its result is read from it.
+    graph_module : fx.GraphModule or None
+        The symbolic trace with all its nodes, sizes and parameters included; None where ``fallback`` says why.
+    fallback : str
+        Why the model could not be traced symbolically, or empty. Its steps are then those of one run, with the sizes of
+        that run (``batch`` samples) among their arguments.
+    batch : int or None
+        Number of samples of the run that was recorded.
+    """
+
+    model: nn.Module
+    root: nn.Module
+    steps: tuple[Node, ...]
+    names: dict[Node, str]
+    graph_module: fx.GraphModule | None
+    fallback: str = ""
+    batch: int | None = None
+
+    def module(self, node: Node) -> nn.Module | None:
+        """The module that a step calls, if it calls one."""
+        if isinstance(node, Step):
+            return node.module
+        if node.op != "call_module" or self.graph_module is None:
+            return None
+        return self.graph_module.get_submodule(str(node.target))
+
+    def name(self, node: Node) -> str:
+        """Name of a step's row: the module's path; for functions the path of the module that calls them and their name.
+
+        A module that is called again is ``fc (2)``.
+        """
+        return self.names[node]
+
+    def kind(self, node: Node) -> str:
+        """What a step does: the module's class, the function's or the method's name."""
+        return _kind(node, self.module(node))
+
+    def run(self, inputs: Inputs, watch: Watch) -> Any:
+        """Run the model on ``inputs`` and call ``watch(step, args, kwargs, output)`` right after each step.
+
+        What ``watch`` returns takes the output's place, unless it is None. Values are seen before any later in-place
+        step overwrites them. Returns the model's output. Steps of a model that branches on its data may be missing in
+        a run, or differ from those of the trace; those that the trace does not have are not watched.
+        """
+        if self.graph_module is not None:
+            return run_graph(self.graph_module, inputs, watch)
+        by_name = {name: node for node, name in self.names.items()}
+        is_leaf = {id(node.module) for node in self.steps if isinstance(node, Step) and node.module is not None}
+
+        def pass_on(name: str, args: Any, kwargs: Any, output: Any) -> Any:
+            node = by_name.get(name)
+            return None if node is None else watch(node, args, kwargs, output)
+
+        return Recording(self.root, lambda module: id(module) in is_leaf, pass_on).run(inputs)
+
+
+def trace(
+    model: nn.Module, inputs: Any = None, *, is_leaf: Callable[[nn.Module], bool] = lambda module: False
+) -> Trace:
+    """The steps of ``model``.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Left as it is; for its present mode (training or evaluation).
+    inputs : Inputs or one batch of data, optional
+        What the model will be called with (see `bind`): says which arguments are given and which keep their defaults,
+        and what to run it on where symbolic tracing fails. Without it every argument without a default is one tensor.
+    is_leaf : callable
+        Says which modules stay whole, beside those of ``torch.nn``.
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
+    whole = _is_whole(model) or is_leaf(model)
+    root = Whole(model) if whole else model
+    bound = None if inputs is None else bind(model, inputs)
+    with leaves_no_trace(model):
+        try:
+            graph_module = symbolic_graph(root, bound, is_leaf)
+        except Exception as error:  # fx raises whatever the user's forward raises on symbolic values
+            reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+            if bound is None:
+                raise InputError(
+                    f"{type(model).__name__} cannot be traced without an input ({reason}); give one to run it on"
+                ) from error
+            return _recorded(model, root, bound, is_leaf, reason)
+    steps = tuple(node for node in graph_module.graph.nodes if carries_data(node))
+    given = None if bound is None else bound.names(root)
+    return Trace(model, root, steps, _names(steps, given), graph_module)
+
+
+def _names(steps: tuple[fx.Node, ...], inputs: list[str] | None) -> dict[Node, str]:
+    names, result = Names(), dict[Node, str]()
+    placeholders = [node for node in steps if node.op == "placeholder"]
+    result.update(zip(placeholders, Names.inputs(inputs or [str(p.target) for p in placeholders]), strict=True))
+    for node in steps[len(placeholders) :]:
+        if node.op == "call_module":
+            result[node] = names.unique(str(node.target))
+        else:
+            stack = list(node.meta.get("nn_module_stack", {}).values())
+            result[node] = names.function(stack[-1][0] if stack else "", _kind(node, None))
+    return result
+
+
+def _recorded(
+    model: nn.Module, root: nn.Module, inputs: Inputs, is_leaf: Callable[[nn.Module], bool], reason: str
+) -> Trace:
+    """Run a few samples once and keep what was called."""
+    few = _first_samples(inputs, 2)
+    recording = Recording(root, lambda module: is_leaf(module) or _is_whole(module))
+    try:
+        recording.run(few)
+    except Exception as error:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in few.tensors())
+        raise InputError(f"the model fails on inputs of shape {shapes}: {type(error).__name__}: {error}") from error
+    steps = tuple(recording.steps)
+    fallback = f"torch.fx cannot trace it ({reason}); its steps are those of one run"
+    return Trace(model, root, steps, {step: step.name for step in steps}, None, fallback, _batch(few))
+
+
+def _first_samples(inputs: Inputs, count: int) -> Inputs:
+    size = _batch(inputs)
+    return inputs.map(lambda tensor: tensor[:count] if tensor.dim() and len(tensor) == size else tensor)
+
+
+def _batch(inputs: Inputs) -> int | None:
+    return next((len(tensor) for tensor in inputs.tensors() if tensor.dim()), None)
+
+
+def _is_whole(module: nn.Module) -> bool:
+    """Layers of torch stay whole, like scripted modules, which cannot be looked into; containers do not."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return True
+    containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+    return type(module).__module__.startswith(("torch.nn", "torch.ao.nn")) and not isinstance(module, containers)
+
+
+def _kind(node: Node, module: nn.Module | None) -> str:
+    if node.op == "placeholder":
+        return "input"
+    if module is not None:
+        return type(module).__name__
+    return str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))

@@ -1,0 +1,155 @@
+"""`measure`: right numbers, honest standard errors, and no trace on the user's model."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest, t
+from torch import nn
+
+import initscope
+from initscope.errors import InputError
+from initscope.initializers import He
+
+
+def small_net():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Flatten(), nn.Dropout(0.5), nn.Linear(288, 4)
+    )
+
+
+def pairs(count=5, shape=(3, 8, 8), seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(2, count, *shape, generator=generator)
+
+
+def test_numbers_of_the_present_weights():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(288, 4))
+    x, y = pairs()
+    measured = initscope.measure(model, x, y, draws=0)
+    with torch.no_grad():
+        before_x, before_y = model[0](x), model[0](y)
+        out_x, out_y = model(x), model(y)
+    cosine = torch.cosine_similarity(before_x.flatten(1), before_y.flatten(1)).numpy()
+    assert np.allclose(measured.cosine[1], cosine, atol=1e-5)  # before the in-place write
+    assert np.allclose(measured.cosine[4], torch.cosine_similarity(out_x, out_y).numpy(), atol=1e-5)
+    ratio = (out_x.norm(dim=1) / x.flatten(1).norm(dim=1)).numpy()
+    assert np.allclose(measured.norm_ratio[4], ratio, rtol=1e-5)
+    assert np.allclose(measured.rms_ratio[4], ratio * math.sqrt(192 / 4), rtol=1e-5)
+    assert [row.kind for row in measured.rows] == ["input", "Conv2d", "ReLU", "Flatten", "Linear"]
+
+
+def test_same_seed_same_numbers_and_draws_average():
+    x, y = pairs()
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))
+    twice = [initscope.measure(model, x, y, initializer=He(), draws=2, seed=3).cosine for _ in range(2)]
+    assert np.array_equal(*twice)
+    assert not np.array_equal(twice[0], initscope.measure(model, x, y, initializer=He(), draws=2, seed=4).cosine)
+
+
+def test_jackknife_over_filters_covers():
+    """300 single draws of one layer: the true value inside ±1.96 errors 95 % of the time (binomial test).
+
+    Errors too small by 20 % would leave 12 % outside and be seen.
+    """
+    x, y = pairs(count=1)
+    model = nn.Sequential(nn.Conv2d(3, 100, 3, padding=1, padding_mode="circular"), nn.ReLU())
+    predicted = initscope.predict(model, x, y, He())
+    scores, means = [], []
+    for seed in range(300):
+        measured = initscope.measure(model, x, y, initializer=He(), seed=seed)
+        scores.append((measured.cosine[2, 0] - predicted.cosine[2, 0]) / measured.cosine_se[2, 0])
+        means.append((measured.cosine[2].mean() - predicted.cosine[2].mean()) / measured.mean_cosine_se[2])
+    inside = np.abs(scores) < 1.96
+    assert np.allclose(scores, means)  # one pair: its own mean
+    assert binomtest(int(inside.sum()), 300, 0.94).pvalue > 1e-3
+    narrow = np.abs(scores) < 1.96 * 0.8
+    assert binomtest(int(narrow.sum()), 300, 0.94).pvalue < 1e-3
+
+
+def test_spread_between_draws_covers():
+    """80 times six draws of a three-layer net, Student's t: 95 % inside; and the jackknife is not used there."""
+    x, y = pairs(count=2, shape=(20,))
+    model = nn.Sequential(nn.Linear(20, 300), nn.ReLU(), nn.Linear(300, 300), nn.ReLU(), nn.Linear(300, 300), nn.ReLU())
+    runs = [initscope.measure(model, x, y, initializer=He(), draws=6, seed=seed) for seed in range(80)]
+    truth = np.mean([run.cosine[6] for run in runs], axis=0)
+    scores = np.array([(run.cosine[6, 0] - truth[0]) / run.cosine_se[6, 0] for run in runs])
+    inside = int((np.abs(scores) < t.ppf(0.975, 5)).sum())
+    assert binomtest(inside, 80, 0.95).pvalue > 1e-3
+    shared = np.array([(run.cosine[6].mean() - truth.mean()) / run.mean_cosine_se[6] for run in runs])
+    assert binomtest(int((np.abs(shared) < t.ppf(0.975, 5)).sum()), 80, 0.95).pvalue > 1e-3
+
+
+def test_one_draw_tells_no_error_of_deep_rows():
+    x, y = pairs(shape=(20,))
+    model = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 30))
+    measured = initscope.measure(model, x, y, initializer=He(), draws=1)
+    assert np.isfinite(measured.cosine_se[:3]).all()
+    assert np.isnan(measured.cosine_se[3]).all()
+    assert initscope.report.Comparison(measurement=measured).table()[3]["cosine_se"] is None
+
+
+class Faulty(nn.Module):
+    def forward(self, x):
+        return x.no_such_method()
+
+
+def snapshot(model):
+    return copy.deepcopy(
+        {
+            "state": model.state_dict(),
+            "modes": [module.training for module in model.modules()],
+            "grads": [None if p.grad is None else p.grad.clone() for p in model.parameters()],
+            "requires": [p.requires_grad for p in model.parameters()],
+            "hooks": [
+                len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks) for m in model.modules()
+            ],
+            "random": torch.get_rng_state(),
+        }
+    )
+
+
+def same(a, b):
+    return (
+        all(torch.equal(a["state"][key], b["state"][key]) for key in a["state"])
+        and a["modes"] == b["modes"]
+        and a["hooks"] == b["hooks"]
+        and a["requires"] == b["requires"]
+        and torch.equal(a["random"], b["random"])
+        and all((p is None and q is None) or torch.equal(p, q) for p, q in zip(a["grads"], b["grads"], strict=True))
+    )
+
+
+@pytest.mark.parametrize("draws", [0, 2])
+@pytest.mark.parametrize("training", [True, False])
+def test_leaves_no_trace(draws, training):
+    model = small_net().train(training)
+    model(torch.rand(4, 3, 8, 8)).sum().backward()
+    before = snapshot(model)
+    x, y = pairs()
+    kept = x.clone(), y.clone()
+    initscope.measure(model, x, y, draws=draws)
+    initscope.predict(model, x, y)
+    assert same(before, snapshot(model))
+    assert torch.equal(x, kept[0])
+    assert torch.equal(y, kept[1])
+
+
+@pytest.mark.parametrize("draws", [0, 2])
+def test_leaves_no_trace_after_an_exception(draws):
+    model = nn.Sequential(small_net(), Faulty()).train()
+    before = snapshot(model)
+    with pytest.raises(InputError, match="no_such_method"):
+        initscope.measure(model, *pairs(), draws=draws)
+    assert same(before, snapshot(model))
+
+
+def test_bad_counts_are_refused():
+    x, y = pairs()
+    with pytest.raises(InputError, match="draws = -1"):
+        initscope.measure(small_net(), x, y, draws=-1)
+    with pytest.raises(InputError, match="no Linear or convolution"):
+        initscope.measure(nn.ReLU(), x, y, draws=1)
