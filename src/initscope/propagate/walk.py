@@ -43,16 +43,25 @@ class Walk:
         nodes: list[Node] = list(self._traced.steps) if graph is None else list(graph.graph.nodes)
         last_use = {parent: node for node in nodes for parent in node.all_input_nodes}
         steps = set(self._traced.steps)
-        for node in nodes:
+        last_average = max((k for k, node in enumerate(nodes) if self._averages(node)), default=-1)
+        for index, node in enumerate(nodes):
             if node.op == "output":
                 continue
             value = self._value(node)
-            self._values[node] = replace(value, note="") if isinstance(value, Maps) else value
+            self._values[node] = value
+            if isinstance(value, Maps):
+                # Without averages to come nobody will ask where covariances come from, and early maps are set free.
+                self._values[node] = replace(value, note="", origin=value.origin if index < last_average else None)
             if node in steps:
                 yield node, value
             for parent in node.all_input_nodes:
                 if last_use[parent] is node:
                     del self._values[parent]
+
+    def _averages(self, node: Node) -> bool:
+        """Whether a step may ask for covariances between positions or samples."""
+        kind = self._traced.kind(node).lower()
+        return any(part in kind for part in ("pool", "mean", "batchnorm", "upsample", "interpolate"))
 
     def _value(self, node: Node) -> Any:
         if node.op == "placeholder":
