@@ -57,7 +57,7 @@ def run(
 ) -> Initializations:
     """Draw ``draws`` networks per initialisation, each on a fresh input, and compare with the exact mean and spread.
 
-    With equal widths He's two modes agree, and so do Glorot and LeCun; unequal widths tell them apart (fan-in multiplies
+    Equal widths make the two modes of He agree, and Glorot and LeCun; unequal ones tell them apart (fan-in multiplies
     ‖h‖² by n_l/n_{l-1}).
     """
     rows = []
