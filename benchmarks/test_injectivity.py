@@ -1,4 +1,4 @@
-"""What issue 5 promises to be fast, timed: exact decisions, thresholds, the Euler sum. Run with one thread for ratios."""
+"""What has to be fast about injectivity, timed: exact decisions, thresholds, the Euler sum."""
 
 from __future__ import annotations
 
