@@ -17,7 +17,7 @@ from initscope.theory.injectivity import order_parameter
 
 HERE = Path(__file__).parent
 NUMBERS = HERE / "injectivity_collisions.json"
-ALPHAS = {50: (5.6, 6.0, 6.2, 6.4, 6.6, 6.8), 200: (5.8, 6.2, 6.3, 6.4, 6.5, 6.6), 1000: (5.5, 6.0, 6.2, 6.3, 6.4, 6.5)}
+ALPHAS = {50: (5.6, 6.0, 6.2, 6.4, 6.6, 6.8), 200: (5.8, 6.2, 6.3, 6.4, 6.5, 6.6), 1000: (6.0, 6.2, 6.3, 6.4, 6.5)}
 DRAWS = {50: 3, 200: 3, 1000: 2}
 SECONDS = 60
 

@@ -1,7 +1,11 @@
 """A small comparison that every test of the reports may read."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import initscope
 from initscope.initializers import He
@@ -31,9 +35,14 @@ def comparison(comparison_and_images):
 
 @pytest.fixture(scope="session")
 def partly_covered():
-    """Local response normalisation has no rule: its row and those behind it are measured only."""
-    from torch import nn
-
+    """A network whose second layer, and so all that follows, is measured but not predicted."""
     x, y = torch.rand(2, 5, 3, 8, 8, generator=torch.Generator().manual_seed(2))
-    model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.LocalResponseNorm(2), nn.Conv2d(6, 4, 3), nn.ReLU())
-    return Comparison(initscope.predict(model, x, y), initscope.measure(model, x, y, draws=2))
+    model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.Softsign(), nn.Conv2d(6, 4, 3), nn.ReLU())
+    prediction = initscope.predict(model, x, y)
+    reasons = ["LocalResponseNorm has no rule", *["a layer before it is not covered"] * 2]
+    rows = [replace(row, status="not covered", note=why) for row, why in zip(prediction.rows[2:], reasons)]
+    missing = {name: getattr(prediction, name).copy() for name in ("cosine", "norm_ratio", "rms_ratio")}
+    for values in missing.values():
+        values[2:] = np.nan
+    prediction = replace(prediction, rows=(*prediction.rows[:2], *rows), **missing)
+    return Comparison(prediction, initscope.measure(model, x, y, draws=2))

@@ -49,7 +49,7 @@ class Initializations(Rows):
 
 def run(
     *,
-    widths: Sequence[int] = (500,) * 10,
+    widths: Sequence[int] = (500, 800, 400, 700, 300, 600, 500, 900, 400, 500),
     inputs: int = 500,
     classes: int = 20,
     draws: int = 100,
@@ -57,7 +57,8 @@ def run(
 ) -> Initializations:
     """Draw ``draws`` networks per initialisation, each on a fresh input, and compare with the exact mean and spread.
 
-    With equal widths He's two modes agree; unequal widths tell them apart (fan-in multiplies ‖h‖² by n_l/n_{l-1}).
+    Equal widths make the two modes of He agree, and Glorot and LeCun; unequal ones tell them apart (fan-in multiplies
+    ‖h‖² by n_l/n_{l-1}).
     """
     rows = []
     layers = make_layers([inputs, *widths, classes])

@@ -43,7 +43,7 @@ class NormPreservation(Rows):
             ax.fill_between(layers, low, high, color=color, alpha=0.1, linewidth=0)
         ax.set_xlabel("layer")
         ax.set_ylabel(r"$\|h\|/\|x\|$" if quantity == "activation" else r"$\|\partial W\|/(\|\delta\|\|x\|)$")
-        ax.legend(ncols=2, fontsize="small", loc="center right")
+        ax.legend(ncols=2, fontsize="small", loc="upper center", bbox_to_anchor=(0.62, 0.5))
         return ax
 
     def figure(self) -> Figure:

@@ -1,4 +1,4 @@
-"""`decide`: is this ReLU layer injective? Cheap proofs first, exact branching where it fits, a witness search beyond."""
+"""`decide`: is this ReLU layer injective? Cheap proofs first, exact branching where it fits, else a witness search."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def decide(
     seed
         Fixes the random starts of the search; the same seed and enough budget give the same answer.
     method
-        ``"auto"``, or only one of ``"branching"``, ``"milp"`` (HiGHS looks for the fewest active rows) and ``"search"``.
+        ``"auto"``, or only one of ``"branching"``, ``"milp"`` (HiGHS minimises the active rows) and ``"search"``.
     progress
         Show a progress bar on stderr.
 
@@ -126,9 +126,8 @@ def _cheap(attempt: _Attempt, seed: int) -> Decision | None:
     rng = np.random.default_rng(seed)
     nonzero = np.flatnonzero(weight.any(axis=1))
     if len(nonzero) < 2 * n:
-        direction = rng.standard_normal(n)
-        for sign in (1.0, -1.0):
-            found = attempt.at(far_point(weight, bias, sign * direction), "fewer than 2n rows")
+        for towards in np.outer([1.0, -1.0], rng.standard_normal(n)):
+            found = attempt.at(far_point(weight, bias, towards), "fewer than 2n rows")
             if found is not None:
                 return found
     if len(nonzero) < 3 * n - 1:

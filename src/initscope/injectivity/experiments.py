@@ -49,7 +49,7 @@ class CollisionCurve(Result):
         return [point.to_dict() for point in self.points]
 
     def reached(self, n: int) -> float:
-        """The largest expansivity at which at least half of the layers of this size had their collision found (0: none)."""
+        """The largest expansivity at which at least half of the layers of this size had a collision found (0: none)."""
         return max(
             (point.alpha for point in self.points if point.n == n and 2 * point.found >= point.draws), default=0.0
         )
@@ -87,7 +87,7 @@ def collision_curve(
     there is nothing to find.
     """
     draws = check_count("draws", draws)
-    points = []
+    points: list[CollisionPoint] = []
     with bar("collision curve", "layers", progress) as update:
         for n in sizes:
             for alpha in alphas:
@@ -116,7 +116,7 @@ def collision_curve(
 
 @dataclass(frozen=True)
 class StabilityPoint(Result):
-    """The constant A/√n of Gaussian layers at one expansivity: quartiles over the draws, and the share of injective ones."""
+    """The constant A/√n of Gaussian layers at one expansivity: quartiles, and the share of injective layers."""
 
     n: int
     alpha: float

@@ -1,7 +1,7 @@
 r"""Stability of the inverse of an injective layer: how far apart outputs stay, per distance of the inputs.
 
-κ = inf |f(x) - f(y)| / |x - y| is the lower Lipschitz constant of f = ReLU(W· + b); 1/κ is the Lipschitz constant of its
-inverse. With A the least singular value of the active rows, over all cells, A/2 ≤ κ ≤ A.
+κ = inf |f(x) - f(y)| / |x - y| is the lower Lipschitz constant of f = ReLU(W· + b); 1/κ is the Lipschitz constant of
+its inverse. With A the least singular value of the active rows, over all cells, A/2 ≤ κ ≤ A.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ZERO = 1e-9
 
 @dataclass(frozen=True)
 class Stability(Result):
-    """Bounds on κ: ``lower`` ≤ κ ≤ ``upper``; ``frame`` is A (exact, or the least value found) and ``kappa`` the estimate.
+    """Bounds on κ: ``lower`` ≤ κ ≤ ``upper``; ``frame`` is A (exact, or the least found) and ``kappa`` the estimate.
 
     ``upper`` is attained by a pair of inputs, so that it holds in any case; ``lower`` is A/2 where A is exact, else 0.
     """
@@ -54,7 +54,7 @@ def stability(W: Any, bias: Any = None, *, seed: int = 0, starts: int = 24) -> S
     """
     weight, bias = as_layer(W, bias)
     starts = int(check_between("starts", starts, 0, 100_000))
-    m, n = weight.shape
+    n = weight.shape[1]
     dim = n if bias is None else n + 1
     rng = np.random.default_rng(seed)
     used = int(weight.any(axis=1).sum())
@@ -81,7 +81,7 @@ def minimal_cells(rows: Floats, required: int | None = None) -> Iterator[tuple[n
     rows, one dimension lower. ``required`` names a row that must be active (the homogeneous coordinate of a bias).
     Yields the mask and a point of the cell. Rows of zeros are never active.
     """
-    m, dim = rows.shape
+    dim = rows.shape[1]
     norms = np.linalg.norm(rows, axis=1)
     live = np.flatnonzero(norms > ZERO)
     units = rows / np.where(norms > ZERO, norms, 1.0)[:, None]
@@ -116,7 +116,7 @@ def minimal_cells(rows: Floats, required: int | None = None) -> Iterator[tuple[n
                 step = basis[:-1].T @ point
                 change = np.abs(units @ step)
                 room = np.abs(products[~flat]) / np.maximum(change[~flat], 1e-300)
-                yield mask, ray + 0.5 * min(1.0, float(room.min(initial=1.0))) * step
+                yield mask, np.asarray(ray + 0.5 * min(1.0, float(room.min(initial=1.0))) * step)
 
 
 def _cells_around(rows: Floats, basis: Floats, required: int | None) -> Iterator[tuple[np.ndarray, Floats]]:
@@ -125,7 +125,7 @@ def _cells_around(rows: Floats, basis: Floats, required: int | None) -> Iterator
         signs = -np.ones(len(rows))
         if required is not None:
             signs[required] = 1.0
-        yield signs > 0, np.linalg.solve(rows @ basis.T, signs)
+        yield signs > 0, np.asarray(np.linalg.solve(rows @ basis.T, signs), dtype=np.float64)
         return
     yield from minimal_cells(rows @ basis.T, required)
 
@@ -233,17 +233,11 @@ def _pairs(
 
 
 def _descend(weight: Floats, bias: Floats | None, pair: Floats) -> float:
-    """Local minimum of the ratio. Its kinks bend downwards, so that minima are smooth and quasi-Newton steps find them."""
-    from scipy.optimize import minimize
+    """Local minimum of the ratio: its kinks bend downwards, so that minima are smooth and quasi-Newton finds them."""
+    from scipy.optimize import fmin_l_bfgs_b
 
-    result = minimize(
-        lambda p: pair_ratio(weight, bias, p),
-        pair,
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": 500, "ftol": 1e-15, "gtol": 1e-10},
-    )
-    x, y = np.split(result.x, 2)
+    found, _, _ = fmin_l_bfgs_b(lambda p: pair_ratio(weight, bias, p), pair, factr=1.0, pgtol=1e-10, maxiter=500)
+    x, y = np.split(found, 2)
     if np.linalg.norm(x - y) < 1e-9 * (1 + np.linalg.norm(x)):
         return math.inf
-    return math.sqrt(max(0.0, pair_ratio(weight, bias, result.x)[0]))
+    return math.sqrt(max(0.0, pair_ratio(weight, bias, found)[0]))

@@ -1,9 +1,9 @@
 r"""Witness search for large layers: descend a smoothed count of active rows, sharpen, then sweep great circles exactly.
 
 The count #{i : w_i·x > 0} is replaced by a sum of one-sided bumps: a row above zero is pulled down with weight
-:math:`e^{-h/s}` (rows far above are given up), a row below is pushed away only within a short distance :math:`0.15 s`.
-The scale s shrinks from the spread of the products to a hundredth. Symmetric smoothings (a Gaussian, a sigmoid) get stuck
-at a third more active rows. Many starts run side by side as one matrix product.
+:math:`e^{-h/s}` (rows far above are given up), a row below is pushed away within a short distance of 0.1 s only.
+The scale s shrinks from the spread of the products to a hundredth. Symmetric smoothings (a Gaussian, a sigmoid) get
+stuck at a quarter more active rows. Many starts run side by side as one matrix product.
 """
 
 from __future__ import annotations
@@ -70,10 +70,9 @@ class _Searcher:
         self.rows = lifted / np.linalg.norm(lifted, axis=1, keepdims=True) * np.sqrt(self.dim)
         self.single = self.rows.astype(np.float32)
         self.transposed = np.ascontiguousarray(self.single.T)
-        self.batch = int(np.clip(60_000 // len(self.rows), 2, 64))
+        self.batch = int(np.clip(16_000 // len(self.rows), 2, 64))  # large layers: fewer starts, longer descents
         self.best = self._unit(self.rng.standard_normal((self.dim, 1)))[:, 0]
         self.fewest = int((self.rows @ self.best > 0).sum())
-        self.degenerate: Floats | None = None
 
     def _unit(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         x = x / np.linalg.norm(x, axis=0)
@@ -95,7 +94,7 @@ class _Searcher:
             if found or time.perf_counter() >= self.deadline:
                 seconds = time.perf_counter() - self.start
                 return Search(found, point, self.fewest, rounds, seconds)
-            steps = min(2 * steps, 20_000)
+            steps = min(3 * steps, 30_000)
 
     def _point(self) -> Floats:
         return self.best if self.bias is None else np.asarray(self.best[:-1] / self.best[-1])
@@ -120,9 +119,9 @@ class _Searcher:
         """Fresh starts, one descent: every column has its own schedule; returns the best point of every column."""
         batch, rng = self.batch, self.rng
         x: Singles = self._unit(rng.standard_normal((self.dim, batch))).astype(np.float32)
-        first = rng.uniform(1.0, 2.0, batch).astype(np.float32)
-        tail = rng.uniform(0.1, 0.2, batch).astype(np.float32)
-        rate = np.exp(rng.uniform(np.log(0.1), np.log(0.5), batch)).astype(np.float32)
+        first = rng.uniform(1.4, 3.0, batch).astype(np.float32)
+        tail = rng.uniform(0.08, 0.13, batch).astype(np.float32)
+        rate = np.exp(rng.uniform(np.log(0.06), np.log(0.3), batch)).astype(np.float32)
         momentum = rng.choice([0.9, 0.95, 0.97], batch).astype(np.float32)
         velocity = np.zeros_like(x)
         best, counts = x.copy(), np.full(batch, len(self.rows))

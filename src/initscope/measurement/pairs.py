@@ -41,4 +41,5 @@ def cosine_of(sums: Floats) -> Floats:
     """Cosines from ‖x‖², ‖y‖², ‖x-y‖², through the difference; NaN where a side is zero."""
     norm_x, norm_y = np.sqrt(sums[0]), np.sqrt(sums[1])
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(1 - (sums[2] - (norm_x - norm_y) ** 2) / (2 * norm_x * norm_y))
+        product = np.where(norm_x * norm_y > 0, norm_x * norm_y, np.nan)
+        return np.asarray(1 - (sums[2] - (norm_x - norm_y) ** 2) / (2 * product))

@@ -4,7 +4,7 @@ With C the centred covariance of the n samples, each channel divides its values 
 
 .. math:: E[\sigma\sigma^T] = n\int_0^\infty e^{-sn\epsilon}\det(I+2sC)^{-1/2}\;\hat\sigma\big(C(I+2sC)^{-1}\big)\,ds
 
-for σ homogeneous of degree 1. Convolutions would need the covariances of all samples at all positions: they are sampled.
+for σ homogeneous of degree 1. Convolutions would need the covariances of all samples at all positions, and are sampled.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +19,7 @@ from initscope.propagate.state import Given, Maps
 from initscope.propagate.walk import Missing, Walk
 from initscope.report.geometry import Prediction, Row
 from initscope.theory._compiled import fused_loops
-from initscope.tracing import Trace, trace
+from initscope.tracing import Inputs, Trace, bind, trace
 
 __all__ = ["as_pairs", "predict"]
 
@@ -45,8 +47,8 @@ def predict(
     ----------
     model : torch.nn.Module
         Any model that torch.fx can trace. Every step has its row, with the status that its numbers deserve.
-    x, y : array or tensor, ``[pairs, ...]``
-        The pairs, shaped as inputs of the model.
+    x, y : array or tensor, ``[pairs, ...]``, or tuple or dict of them
+        The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name.
     initializer : Initializer, optional
         The law of the weights. None: zero-mean Gaussian with the variance that each layer's weights have now.
     mode : {"train", "eval"}, optional
@@ -70,25 +72,43 @@ def predict(
     >>> right_angle.cosine[:, 0].round(6)      # input, Linear, ReLU: 0, 0, 1/pi
     array([0.     , 0.     , 0.31831])
     """
-    x, y = _shaped_pairs(x, y)
-    traced = trace(model, x[:2], is_leaf=lambda module: find_rule(module) is not None)
     if mode not in (None, "train", "eval"):
         raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
     draws, seed = check_count("draws", draws), check_count("seed", seed, least=0)
-    law = Present() if initializer is None else initializer
-    context = Context(law, torch.Generator().manual_seed(seed), len(x), mode)
-    size = max(1, _CHUNK // max(1, x[0].numel()))
+    whole = isinstance(model, nn.Module) and any(isinstance(module, nn.Embedding) for module in model.modules())
+    x, y = _bound_pairs(model, x, y, keep_integers=whole)
+    traced = trace(model, x, is_leaf=lambda module: find_rule(module) is not None)
+    first = x.tensors()[0]
+    pairs, law = len(first), Present() if initializer is None else initializer
+    context = Context(law, torch.Generator().manual_seed(seed), pairs, mode)
+    size = max(1, _CHUNK // max(1, first[0].numel()))
     if any(isinstance(module, _BatchNorm) and context.training(module) for module in model.modules()):
-        size = len(x)  # batch statistics are those of all samples together
+        size = pairs  # batch statistics are those of all samples together
+    if traced.batch is not None:
+        size = traced.batch  # it is written into the recorded steps
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
-    fused_loops(x, y, entries=x.numel() * len(traced.steps))
+    fused_loops(*x.tensors(), entries=first.numel() * len(traced.steps))
+
+    def cut(side: Inputs, start: int) -> Inputs:
+        return _part(side, start, size, traced.batch)
+
     with torch.no_grad():
         chunks = [
-            _walk(traced, [_checked(x[start : start + size], y[start : start + size], start)], context, draws, seed)
-            for start in range(0, len(x), size)
+            _walk(traced, cut(x, start), cut(y, start), context, draws, seed, start) for start in range(0, pairs, size)
         ]
-    arrays = [np.concatenate([chunk[1][index] for chunk in chunks], axis=1) for index in range(3)]
+    arrays = [np.concatenate([chunk[1][index] for chunk in chunks], axis=1)[:, :pairs] for index in range(3)]
     return Prediction(chunks[0][0], *arrays)
+
+
+def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
+    """Pairs ``start … start + size``, the last one repeated where a recorded model needs exactly ``batch`` of them."""
+
+    def cut(tensor: Tensor) -> Tensor:
+        part = tensor[start : start + size]
+        missing = 0 if batch is None else batch - len(part)
+        return torch.cat([part, *[part[-1:]] * missing]) if missing else part
+
+    return side.map(cut)
 
 
 def as_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
@@ -100,18 +120,52 @@ def as_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 def _shaped_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     x, y = _tensor(x), _tensor(y)
+    _check_shapes(x, y)
+    return x, y
+
+
+def _check_shapes(x: Tensor, y: Tensor) -> None:
     if x.shape != y.shape:
         raise InputError(f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; pairs need equal shapes [pairs, ...]")
     if x.dim() < 2 or len(x) == 0:
         raise InputError(f"x has shape {tuple(x.shape)}; give at least one pair, shaped [pairs, ...]")
     if x.device != y.device:
         raise InputError(f"x is on {x.device} and y on {y.device}; move them to one device")
-    return x, y
+
+
+def _bound_pairs(model: Any, x: Any, y: Any, *, keep_integers: bool) -> tuple[Inputs, Inputs]:
+    """Arguments of the model for both sides, all tensors, checked."""
+    if not isinstance(model, nn.Module):
+        raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
+    bound_x, bound_y = (bind(model, _tensors(side, keep_integers)) for side in (x, y))
+    left, right = bound_x.tensors(), bound_y.tensors()
+    if not left or len(left) != len(right):
+        raise InputError(f"x holds {len(left)} tensors and y {len(right)}; give both the same, at least one")
+    for a, b in zip(left, right, strict=True):
+        _check_shapes(a, b)
+    if len({len(tensor) for tensor in left}) > 1:
+        raise InputError(f"the inputs hold {[len(tensor) for tensor in left]} pairs; give all as many")
+    return bound_x, bound_y
+
+
+def _tensors(values: Any, keep_integers: bool) -> Any:
+    """Arrays as tensors, in the tuples, dicts and lists of arrays that hold them."""
+    if isinstance(values, Mapping):
+        return {key: _tensors(value, keep_integers) for key, value in values.items()}
+    several = isinstance(values, list) and bool(values) and all(isinstance(v, (Tensor, np.ndarray)) for v in values)
+    if isinstance(values, tuple) or several:
+        return tuple(_tensors(value, keep_integers) for value in values)
+    if keep_integers and isinstance(values, (Tensor, np.ndarray)):
+        tensor = torch.as_tensor(values)
+        return tensor if tensor.dtype == torch.long else _tensor(tensor)
+    return _tensor(values)
 
 
 def _checked(x: Tensor, y: Tensor, start: int) -> Given:
     """Pairs ``start …`` as a state; their squared norms, which are needed anyway, show NaN, infinity and zeros."""
     given = Given(x, y)
+    if not x.is_floating_point():
+        return given
     totals = given.totals()
     for name, side, square in (("x", x, totals.xx), ("y", y, totals.yy)):
         bad = ~torch.isfinite(square)
@@ -134,11 +188,12 @@ def _tensor(values: Any) -> Tensor:
 
 
 def _walk(
-    traced: Trace, inputs: list[Given], context: Context, draws: int, seed: int
+    traced: Trace, x: Inputs, y: Inputs, context: Context, draws: int, seed: int, first: int
 ) -> tuple[tuple[Row, ...], tuple[np.ndarray, ...]]:
-    """Rows and their (cosine, norm ratio, rms ratio) for one batch of pairs."""
+    """Rows and their (cosine, norm ratio, rms ratio) for one batch of pairs, the first of them number ``first``."""
+    inputs = [_checked(a, b, first) for a, b in zip(x.tensors(), y.tensors(), strict=True)]
     start = inputs[0].totals()
-    walk = Walk(traced, inputs, context, Simulation(traced, inputs, context, draws, seed))
+    walk = Walk(traced, inputs, context, Simulation(traced, x, y, context, draws, seed))
     rows: list[Row] = []
     columns: tuple[list[np.ndarray], ...] = ([], [], [])
     for node, value in walk.states():
@@ -155,4 +210,6 @@ def _walk(
         columns[0].append(totals.cosine.cpu().numpy())
         columns[1].append(ratio.cpu().numpy())
         columns[2].append((ratio * (start.units / totals.units) ** 0.5).cpu().numpy())
+    if traced.fallback:
+        rows[0] = replace(rows[0], note=traced.fallback)
     return tuple(rows), tuple(np.stack(column) for column in columns)

@@ -16,41 +16,25 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from initscope.propagate.state import Given, Maps, NotCovered
-from initscope.theory._arccos import half_gap
-from initscope.theory._compiled import as_numpy, fused_loops
+from initscope.propagate.state import Given, Maps, NotCovered, large_loops
+from initscope.theory._compiled import as_numpy
 from initscope.theory.activations import Activation
 
-__all__ = ["Activations", "Cross", "Offset", "Origin", "Products", "Scaled", "Stacked", "Summed", "base", "crosses"]
+__all__ = ["Activations", "Cross", "Gathered", "Lookup", "Offset", "Origin", "Products", "Scaled", "Stacked", "Summed"]
+__all__ += ["at_both", "crosses"]
 
 Offset = tuple[int, ...]
-LIMIT = 4 << 30
-"""Map entries that one prediction may spend on offsets: a few minutes."""
+LIMIT = 1 << 29
+"""Map entries that one prediction may spend on offsets: some ten seconds."""
+_OVERHEAD = 1 << 15  # what one map costs beside its entries
+_MEMORY = 1 << 29
 
 
-@dataclass(frozen=True)
-class Cross:
-    """E of x_p x_q, y_p y_q, x_p y_q, y_p x_q with q = p + offset, at every p for which q exists; float64."""
+Cross = Tensor
+"""E of x_p x_q, y_p y_q, x_p y_q, y_p x_q with q = p + offset, at every p for which q exists.
 
-    xx: Tensor
-    yy: Tensor
-    xy: Tensor
-    yx: Tensor
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> Cross:
-        """The same change to all four."""
-        return Cross(function(self.xx), function(self.yy), function(self.xy), function(self.yx))
-
-    def zip(self, other: Cross, function: Callable[[Tensor, Tensor], Tensor]) -> Cross:
-        """Two crosses joined entry by entry."""
-        return Cross(
-            function(self.xx, other.xx),
-            function(self.yy, other.yy),
-            function(self.xy, other.xy),
-            function(self.yx, other.yx),
-        )
-
-
+Stacked in this order, in float64: ``[4, pairs, blocks, *positions]``.
+"""
 Lookup = Callable[[Maps, Offset], Cross]
 
 
@@ -75,14 +59,19 @@ def crosses(state: Maps, offsets: Sequence[Offset], pairs: int) -> Iterator[Cros
     if entries > LIMIT:
         raise NotCovered(
             f"the covariances of {len(offsets)} offsets would take {entries:.1e} map entries (limit {LIMIT:.1e}); "
-            "predict fewer pairs, or smaller images"
+            "fewer pairs or smaller images would do without sampling"
         )
-    for offset in offsets:
-        yield _evaluate(state, offset)
-
-
-def _evaluate(state: Maps, offset: Offset) -> Cross:
+    # Offsets share what they need of earlier layers; where that does not fit the memory, each is computed alone.
+    shared = 8 * entries <= _MEMORY
     values: dict[tuple[int, Offset], Cross] = {}
+    for offset in offsets:
+        yield _evaluate(state, offset, values)
+        if not shared:
+            values.clear()
+
+
+def _evaluate(state: Maps, offset: Offset, values: dict[tuple[int, Offset], Cross]) -> Cross:
+    """One offset's recursion over the layers; ``values`` holds what is known already."""
 
     def lookup(parent: Maps, wanted: Offset) -> Cross:
         if not any(wanted):
@@ -91,11 +80,12 @@ def _evaluate(state: Maps, offset: Offset) -> Cross:
             return _nothing(parent, wanted)
         plain, swapped = _canonical(wanted)
         cross = values[parent.order, plain]
-        return Cross(cross.xx, cross.yy, cross.yx, cross.xy) if swapped else cross
+        return cross[[0, 1, 3, 2]] if swapped else cross
 
     for parent, wanted in sorted(_closure([(state, offset)]), key=lambda item: item[0].order):
         assert parent.origin is not None
-        values[parent.order, wanted] = parent.origin.cross(wanted, lookup)
+        if (parent.order, wanted) not in values:
+            values[parent.order, wanted] = parent.origin.cross(wanted, lookup)
     return lookup(state, offset)
 
 
@@ -118,7 +108,9 @@ def _closure(wanted: Iterable[tuple[Maps, Offset]]) -> list[tuple[Maps, Offset]]
 
 
 def _cost(state: Maps, offset: Offset) -> int:
-    return 4 * math.prod(state.kxx.shape[:2]) * math.prod(n - abs(d) for n, d in zip(state.positions, offset))
+    return _OVERHEAD + 4 * math.prod(state.kxx.shape[:2]) * math.prod(
+        n - abs(d) for n, d in zip(state.positions, offset)
+    )
 
 
 def _canonical(offset: Offset) -> tuple[Offset, bool]:
@@ -133,15 +125,14 @@ def _outside(state: Maps, offset: Offset) -> bool:
 
 def _nothing(state: Maps, offset: Offset) -> Cross:
     sizes = [max(0, n - abs(d)) for n, d in zip(state.positions, offset)]
-    empty = torch.zeros((*state.kxx.shape[:2], *sizes), dtype=torch.float64, device=state.kxx.device)
-    return Cross(empty, empty, empty, empty)
+    return torch.zeros((4, *state.kxx.shape[:2], *sizes), dtype=torch.float64, device=state.kxx.device)
 
 
 def aligned(state: Maps) -> Cross:
     """The covariances at offset 0."""
     kxx, kyy, d = (maps.double() for maps in (state.kxx, state.kyy, state.d))
     kxy = (kxx + kyy - d) / 2
-    return Cross(kxx, kyy, kxy, kxy)
+    return torch.stack([kxx, kyy, kxy, kxy])
 
 
 def base(maps: Tensor, offset: Offset) -> Tensor:
@@ -153,6 +144,12 @@ def base(maps: Tensor, offset: Offset) -> Tensor:
 def partner(maps: Tensor, offset: Offset) -> Tensor:
     """Entries at p + offset, in the order of `base`."""
     return base(maps, tuple(-d for d in offset))
+
+
+def at_both(x: Tensor, y: Tensor, offset: Offset) -> tuple[Tensor, Tensor]:
+    """Values of the first and of the second factor of the four products, stacked like them."""
+    xp, yp, xq, yq = base(x, offset), base(y, offset), partner(x, offset), partner(y, offset)
+    return torch.stack([xp, yp, xp, yp]), torch.stack([xq, yq, yq, xq])
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,8 +167,8 @@ class Products:
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Products of the values themselves."""
         x, y = (side.double() for side in self.given.grouped(self.axis, self.groups))
-        xp, yp, xq, yq = base(x, offset), base(y, offset), partner(x, offset), partner(y, offset)
-        return Cross(*((u * v).mean(dim=2) for u, v in ((xp, xq), (yp, yq), (xp, yq), (yp, xq))))
+        first, second = at_both(x, y, offset)
+        return (first * second).mean(dim=3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,19 +185,12 @@ class Scaled:
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Covariances times both factors."""
-        before = lookup(self.before, offset)
-        xp, xq, yp, yq = self._factors(offset)
-        return Cross(before.xx * xp * xq, before.yy * yp * yq, before.xy * xp * yq, before.yx * yp * xq)
-
-    def _factors(self, offset: Offset) -> list[float | Tensor]:
-        sides: list[float | Tensor] = []
-        for factor in (self.x, self.y):
-            if isinstance(factor, Tensor):
-                full = factor.double().expand(self.before.kxx.shape)
-                sides += [base(full, offset), partner(full, offset)]
-            else:
-                sides += [factor, factor]
-        return sides
+        x, y = (
+            torch.as_tensor(factor, dtype=torch.float64, device=self.before.kxx.device).expand(self.before.kxx.shape)
+            for factor in (self.x, self.y)
+        )
+        first, second = at_both(x, y, offset)
+        return lookup(self.before, offset) * first * second
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,30 +206,16 @@ class Activations:
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Four duals."""
-        before = lookup(self.before, offset)
-        kxx, kyy = self.before.kxx.double(), self.before.kyy.double()
-        xp, xq, yp, yq = base(kxx, offset), partner(kxx, offset), base(kyy, offset), partner(kyy, offset)
-        return Cross(
-            _dual(self.sigma, xp, xq, before.xx),
-            _dual(self.sigma, yp, yq, before.yy),
-            _dual(self.sigma, xp, yq, before.xy),
-            _dual(self.sigma, yp, xq, before.yx),
-        )
-
-
-def _dual(sigma: Activation, first: Tensor, second: Tensor, covariance: Tensor) -> Tensor:
-    gap = first + second - 2 * covariance
-    fused = fused_loops(gap, entries=0) if sigma.name == "relu" else None
-    if fused is not None:
-        a, b = first.clone(memory_format=torch.contiguous_format), second.clone(memory_format=torch.contiguous_format)
-        gap = gap.contiguous()
-        fused.relu_step(as_numpy(a), as_numpy(b), as_numpy(gap))
-        return (a + b - gap) / 2
-    # rounding must not carry a cosine beyond 1
-    product, h = half_gap(torch, first, second, gap)
-    gap = 4 * product * h.clamp(0, 1) + (first.sqrt() - second.sqrt()).square()
-    moments: tuple[Tensor, Tensor, Tensor] = sigma.transform(first, second, gap)
-    return (moments[0] + moments[1] - moments[2]) / 2
+        covariance = lookup(self.before, offset)
+        first, second = at_both(self.before.kxx.double(), self.before.kyy.double(), offset)
+        fused = large_loops(covariance) if self.sigma.name == "relu" else None
+        if fused is not None:
+            gap = (first + second - 2 * covariance).contiguous()
+            fused.relu_step(as_numpy(first), as_numpy(second), as_numpy(gap))
+            return (first + second - gap) / 2
+        limit = (first * second).sqrt()  # rounding must not carry a cosine beyond 1
+        result: Tensor = self.sigma.dual(first, second, covariance.clamp(-limit, limit))
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,9 +231,7 @@ class Summed:
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Covariances add."""
         first, *rest = (lookup(term, offset) for term in self.terms)
-        for term in rest:
-            first = first.zip(term, torch.add)
-        return first
+        return sum(rest, first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,8 +246,7 @@ class Stacked:
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Blocks side by side."""
-        found = [lookup(part, offset) for part in self.parts]
-        return Cross(*(torch.cat([getattr(c, name) for c in found], dim=1) for name in ("xx", "yy", "xy", "yx")))
+        return torch.cat([lookup(part, offset) for part in self.parts], dim=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,17 +264,15 @@ class Gathered:
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Put together from the maps of all those offsets."""
         ways = [_ways(sites, d) for sites, d in zip(self.sites, offset, strict=True)]
-        leading = self.before.kxx.shape[:2]
         size = [max(0, len(sites) - abs(d)) for sites, d in zip(self.sites, offset)]
-        out = [torch.zeros((*leading, *size), dtype=torch.float64, device=self.before.kxx.device) for _ in range(4)]
+        shape = (4, *self.before.kxx.shape[:2], *size)
+        out = torch.zeros(shape, dtype=torch.float64, device=self.before.kxx.device)
         for combination in itertools.product(*(way.items() for way in ways)):
             inner = tuple(delta for delta, _ in combination)
-            source = lookup(self.before, inner)
             read = _mesh([sites for _, (_, sites) in combination])
             write = _mesh([places for _, (places, _) in combination])
-            for target, values in zip(out, (source.xx, source.yy, source.xy, source.yx), strict=True):
-                target[(..., *write)] = values[(..., *read)]
-        return Cross(*out)
+            out[(..., *write)] = lookup(self.before, inner)[(..., *read)]
+        return out
 
 
 def _ways(sites: Tensor, d: int) -> dict[int, tuple[Tensor, Tensor]]:

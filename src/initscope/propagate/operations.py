@@ -57,16 +57,10 @@ _SAME_ARGUMENTS: dict[str, type[nn.Module]] = {
     "layer_norm": nn.LayerNorm,
 }
 _ELEMENTWISE = ("abs", "sin", "cos", "exp", "erf", "sign")
-_NOTHING = (
-    "dropout",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
-    "alpha_dropout",
-    "feature_dropout",
-    "feature_alpha_dropout",
-)
-_NOTHING += ("contiguous", "clone", "detach", "float", "double", "to", "type_as", "cpu")
+_NOTHING = {
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
+    "contiguous", "clone", "detach", "float", "double", "to", "type_as", "cpu",
+}  # fmt: skip
 _TORCH = (torch, F, torch.special, torch.Tensor, operator)
 # boolean_dispatch hides the names of the pooling functions
 _NAMES: dict[Any, str] = {getattr(F, name): name for name in _SAME_ARGUMENTS if hasattr(F, name)}

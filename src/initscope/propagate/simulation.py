@@ -11,13 +11,14 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
 from initscope.initializers._base import weight_layers
-from initscope.propagate.registry import Context
-from initscope.propagate.state import Given, Maps, NotCovered
+from initscope.propagate.registry import Context, find_rule
+from initscope.propagate.state import Maps, NotCovered
 from initscope.propagate.units import Known
-from initscope.tracing import Trace
+from initscope.tracing import Inputs, Node, Trace, trace
+from initscope.tracing._symbolic import Watch
 
 __all__ = ["Simulation"]
 
@@ -49,37 +50,39 @@ class _Record:
 class Simulation:
     """Networks drawn at random, run on one batch of pairs when first asked for."""
 
-    def __init__(self, traced: Trace, inputs: list[Given], context: Context, draws: int, seed: int) -> None:
-        self._traced, self._inputs, self._context, self._draws, self._seed = traced, inputs, context, draws, seed
+    def __init__(self, traced: Trace, x: Inputs, y: Inputs, context: Context, draws: int, seed: int) -> None:
+        self._traced, self._x, self._y, self._context, self._draws = traced, x, y, context, draws
+        self._seed = seed
 
-    def state(self, node: fx.Node, axis: int | None) -> Maps:
+    def state(self, node: Node, axis: int | None) -> Maps:
         """Second moments after ``node`` as they were sampled; ``axis`` is where its channels are, if that is known."""
-        record = self._records.get(node)
-        if record is None or not record.maps:
+        record = self._records[self._traced.name(node)]
+        if not record.maps:
             raise NotCovered("its output is not one value per unit")
         if axis not in record.maps:
             axis = self._usual_axis(record)
-        kxx, kyy, d, mx, my = (m[:, None] / self._draws for m in record.maps[axis])
-        dtype = self._inputs[0].x.dtype
+        dtype = next((t.dtype for t in self._x.tensors() if t.is_floating_point()), torch.float32)
+        kxx, kyy, d, mx, my = ((m[:, None] / self._draws).to(dtype) for m in record.maps[axis])
         error = torch.tensor(record.cosines).std() / self._draws**0.5 if self._draws > 1 else None
-        note = f"{self._draws} networks sampled" + ("" if error is None else f": cosine ± {float(error):.1g}")
         return Maps(
-            *(m.to(dtype) for m in (kxx, kyy, d)),
+            kxx,
+            kyy,
+            d,
             sizes=(record.channels[axis],),
             status="sampled",
             axis=axis,
-            unit=Known(mx.to(dtype), my.to(dtype)),
+            unit=Known(mx, my),
             weights=self._weights(node),
-            note=note,
+            note=f"{self._draws} networks sampled" + ("" if error is None else f", cosine ± {float(error):.1g}"),
         )
 
     def _usual_axis(self, record: _Record) -> int:
         last = max(record.maps)
         sequences = (nn.Conv1d, nn.ConvTranspose1d, nn.MaxPool1d, nn.AvgPool1d)
-        tokens = last == 1 and not any(isinstance(m, sequences) for m in self._traced.graph_module.modules())
+        tokens = last == 1 and not any(isinstance(module, sequences) for module in self._traced.model.modules())
         return last if tokens else 0
 
-    def _weights(self, node: fx.Node) -> frozenset[object]:
+    def _weights(self, node: Node) -> frozenset[object]:
         """All layers before a node."""
         seen, stack = {node}, [node]
         while stack:
@@ -91,13 +94,13 @@ class Simulation:
         return frozenset(id(part) for module in modules for part in module.modules())
 
     @cached_property
-    def _records(self) -> dict[fx.Node, _Record]:
-        x, y = zip(*((given.x, given.y) for given in self._inputs), strict=True)
-        records = {node: _Record() for node in self._traced.steps}
-        device = x[0].device
-        generator = torch.Generator(device=device).manual_seed(self._seed)
+    def _records(self) -> dict[str, _Record]:
+        records = {name: _Record() for name in self._traced.names.values()}
+        sides = iter(self._y.tensors())
+        both = self._x.map(lambda tensor: torch.cat([tensor, next(sides)]))
+        generator = torch.Generator(device=both.tensors()[0].device).manual_seed(self._seed)
         for _ in range(self._draws):
-            network = copy.deepcopy(self._traced.graph_module)
+            network = copy.deepcopy(self._traced.model)
             if weight_layers(network):
                 self._context.initializer.fill_(network, generator=generator)
             if self._context.mode is not None:
@@ -105,26 +108,24 @@ class Simulation:
             for module in network.modules():
                 if isinstance(module, _DROPOUT):
                     module.eval()
-            parameter = next(network.parameters(), x[0])
-            both = [torch.cat(sides).to(parameter.dtype) for sides in zip(x, y, strict=True)]
+            dtype = next((p.dtype for p in network.parameters()), None)
+            values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             try:
-                _Recorder(network, records, self._traced.graph_module).run(*both)
+                drawn = trace(network, values, is_leaf=lambda module: find_rule(module) is not None)
+                drawn.run(values, _recorder(drawn, records))
             except Exception as error:
                 raise NotCovered(f"the model fails on these inputs: {type(error).__name__}: {error}") from error
         return records
 
 
-class _Recorder(fx.Interpreter):
-    """Runs a drawn network and reduces the output of each step at once."""
+def _recorder(drawn: Trace, records: dict[str, _Record]) -> Watch:
+    """Reduces the output of each step at once."""
 
-    def __init__(self, network: fx.GraphModule, records: dict[fx.Node, _Record], original: fx.GraphModule) -> None:
-        super().__init__(network)
-        twins = zip(network.graph.nodes, original.graph.nodes, strict=True)
-        self._records = {twin: records[node] for twin, node in twins if node in records}
+    def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
+        record = records.get(drawn.name(node))
+        if record is None or not isinstance(output, Tensor) or not output.is_floating_point() or output.dim() < 2:
+            return
+        pairs = len(output) // 2
+        record.add(output[:pairs].detach(), output[pairs:].detach())
 
-    def run_node(self, n: fx.Node) -> Any:
-        output = super().run_node(n)
-        if n in self._records and isinstance(output, Tensor) and output.is_floating_point() and output.dim() >= 2:
-            pairs = len(output) // 2
-            self._records[n].add(output[:pairs], output[pairs:])
-        return output
+    return watch

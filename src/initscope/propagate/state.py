@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from initscope.propagate.offsets import Origin
     from initscope.propagate.units import Unit
 
-__all__ = ["Given", "Maps", "NotCovered", "State", "Totals"]
+__all__ = ["Given", "Maps", "NotCovered", "State", "Totals", "large_loops"]
+
+_WORTH_THREADS = 1 << 15  # map entries; below, starting threads costs more than the work
 
 
 class NotCovered(Exception):
@@ -68,7 +71,7 @@ class Given:
     @cached_property
     def _squares(self) -> Tensor:
         """Means of x², y², (x-y)² over the first axis: ``[3, pairs, *positions]``."""
-        fused = fused_loops(self.x, self.y, entries=0)
+        fused = large_loops(self.x, self.y)
         if fused is not None:
             return torch.from_numpy(fused.pair_maps(as_numpy(self.x), as_numpy(self.y))).div_(self.shape[0])
         return torch.stack([v.square().mean(dim=1) for v in (self.x, self.y, self.x - self.y)])
@@ -96,6 +99,8 @@ class Given:
 
     def totals(self) -> Totals:
         """Sums over units."""
+        if not self.x.is_floating_point():
+            return Given(self.x.double(), self.y.double()).totals()
         xx, yy, gap = _total(self._squares, kept=2) * self.shape[0]
         return Totals(xx, yy, gap, math.prod(self.shape))
 
@@ -193,10 +198,15 @@ class Maps:
 def _total(maps: Tensor, kept: int = 1) -> Tensor:
     """Sum in float64 over all axes but the first ``kept``."""
     flat = maps.reshape(*maps.shape[:kept], -1)
-    fused = fused_loops(flat, entries=0)
+    fused = large_loops(flat)
     if fused is not None and flat.is_contiguous():
         return torch.from_numpy(fused.totals(as_numpy(flat)))
     return flat.sum(dim=-1, dtype=torch.float64)
+
+
+def large_loops(*maps: Tensor) -> ModuleType | None:
+    """The compiled loops, if they are loaded and these maps are large enough for threads to pay."""
+    return fused_loops(*maps, entries=0) if maps[0].numel() >= _WORTH_THREADS else None
 
 
 State = Given | Maps

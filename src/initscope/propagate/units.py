@@ -17,7 +17,7 @@ from initscope.theory._arccos import half_gap
 from initscope.theory.activations import Activation
 
 __all__ = ["Activated", "Averaged", "Constants", "Gaussian", "Known", "Parts", "Rearranged", "Rescaled", "Sampled"]
-__all__ += ["Sum", "Unit", "draw", "rescaled", "take"]
+__all__ += ["Sum", "Symmetric", "Unit", "draw", "rescaled", "take"]
 
 Pair = tuple[Tensor, Tensor]
 
@@ -57,6 +57,15 @@ class Gaussian(Unit):
         )
         x, y = state.kxx.sqrt() * first, first.mul_(1 - 2 * h).add_(second.mul_(2 * (h * (1 - h)).sqrt()))
         return x, state.kyy.sqrt() * y
+
+
+class Symmetric(Unit):
+    """Of zero mean, and otherwise unknown: sums over few random channels."""
+
+    def means(self, state: Maps) -> Pair:
+        """Zero."""
+        zero = torch.zeros_like(state.kxx)
+        return zero, zero
 
 
 @dataclass(frozen=True, eq=False)

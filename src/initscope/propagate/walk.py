@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from initscope.propagate.operations import as_module, find_operation, name_of
 from initscope.propagate.rules import Context, NotCovered, find_rule
 from initscope.propagate.simulation import Simulation
 from initscope.propagate.state import Given, Maps
-from initscope.tracing import Trace
+from initscope.tracing import Node, Step, Trace
 
 __all__ = ["Missing", "Walk"]
 
@@ -32,32 +32,43 @@ class Missing:
 class Walk:
     """Values of all nodes of a traced model for one batch of pairs; each is dropped after its last use."""
 
-    def __init__(self, traced: Trace, inputs: list[Given], context: Context, simulation: Simulation) -> None:
+    def __init__(self, traced: Trace, inputs: list[Any], context: Context, simulation: Simulation) -> None:
         self._traced, self._context, self._simulation = traced, context, simulation
         self._inputs = iter(inputs)
-        self._values: dict[fx.Node, Any] = {}
+        self._values: dict[Node, Any] = {}
 
-    def states(self) -> Iterator[tuple[fx.Node, Any]]:
+    def states(self) -> Iterator[tuple[Node, Any]]:
         """(step, its value) in order."""
+        graph = self._traced.graph_module
+        nodes: list[Node] = list(self._traced.steps) if graph is None else list(graph.graph.nodes)
+        last_use = {parent: node for node in nodes for parent in node.all_input_nodes}
         steps = set(self._traced.steps)
-        for node in self._traced.graph_module.graph.nodes:
+        last_average = max((k for k, node in enumerate(nodes) if self._averages(node)), default=-1)
+        for index, node in enumerate(nodes):
             if node.op == "output":
                 continue
             value = self._value(node)
-            self._values[node] = replace(value, note="") if isinstance(value, Maps) else value
+            self._values[node] = value
+            if isinstance(value, Maps):
+                # Without averages to come nobody will ask where covariances come from, and early maps are set free.
+                self._values[node] = replace(value, note="", origin=value.origin if index < last_average else None)
             if node in steps:
                 yield node, value
             for parent in node.all_input_nodes:
-                if all(user in self._values for user in parent.users):
-                    self._values[parent] = None
+                if last_use[parent] is node:
+                    del self._values[parent]
 
-    def _value(self, node: fx.Node) -> Any:
+    def _averages(self, node: Node) -> bool:
+        """Whether a step may ask for covariances between positions or samples."""
+        kind = self._traced.kind(node).lower()
+        return any(part in kind for part in ("pool", "mean", "batchnorm", "upsample", "interpolate"))
+
+    def _value(self, node: Node) -> Any:
         if node.op == "placeholder":
             return next(self._inputs, Missing("it got no input"))
         if node.op == "get_attr":
             return _attribute(self._traced.graph_module, str(node.target))
-        args = fx.node.map_arg(node.args, self._values.__getitem__)
-        kwargs = fx.node.map_arg(node.kwargs, self._values.__getitem__)
+        args, kwargs = self._filled_in(node.args), self._filled_in(node.kwargs)
         found = _states((args, kwargs))
         if any(isinstance(value, Missing) for value in found):
             reason = "a layer before it is not covered"
@@ -70,19 +81,25 @@ class Walk:
                 reason = f"{type(error).__name__}: {error}"
         return self._sampled(node, found, reason)
 
-    def _call(self, node: fx.Node, args: Any, kwargs: Any, found: list[Any]) -> Any:
+    def _filled_in(self, value: Any) -> Any:
+        """Arguments with the values of the nodes that they name."""
+        if isinstance(value, (fx.Node, Step)):
+            return self._values[value]
+        if isinstance(value, slice):
+            return slice(*(self._filled_in(part) for part in (value.start, value.stop, value.step)))
+        if isinstance(value, dict):
+            return {key: self._filled_in(item) for key, item in value.items()}
+        if isinstance(value, (tuple, list)):
+            return (list if isinstance(value, list) else tuple)(self._filled_in(item) for item in value)
+        return value
+
+    def _call(self, node: Node, args: Any, kwargs: Any, found: list[Any]) -> Any:
         module = self._traced.module(node)
         if module is not None:
             return self._call_module(module, args, kwargs, found)
         target, name = node.target, name_of(node.target)
         if not found or all(isinstance(value, Given) for value in found):
-            return _run(
-                lambda *a, **k: (
-                    getattr(a[0], str(target))(*a[1:], **k) if node.op == "call_method" else target(*a, **k)
-                ),
-                args,
-                kwargs,
-            )  # type: ignore[operator]
+            return _run(_method(str(target)) if node.op == "call_method" else target, args, kwargs)
         if target is getattr:
             return _attribute_of(args[0], args[1])
         if name in _SIZES and isinstance(args[0], Maps):
@@ -106,7 +123,7 @@ class Walk:
             raise NotCovered(f"{type(module).__name__} reads {len(found)} values")
         return rule(module, args[0], self._context)
 
-    def _sampled(self, node: fx.Node, found: list[Any], reason: str) -> Any:
+    def _sampled(self, node: Node, found: list[Any], reason: str) -> Any:
         parents = [value for value in found if isinstance(value, Maps)]
         try:
             state = self._simulation.state(node, parents[0].axis if parents else None)
@@ -155,6 +172,10 @@ def _joined(x: Any, y: Any) -> Any:
     return x
 
 
+def _method(name: str) -> Callable[..., Any]:
+    return lambda value, *args, **kwargs: getattr(value, name)(*args, **kwargs)
+
+
 def _like(state: Maps) -> Tensor:
     """A tensor of the state's shape without memory."""
     return torch.empty((len(state.kxx), *state.shape), dtype=state.kxx.dtype, device="meta")
@@ -170,7 +191,7 @@ def _attribute_of(state: Any, name: str) -> Any:
     raise NotCovered(f"its attribute {name} has no rule")
 
 
-def _attribute(root: nn.Module, path: str) -> Any:
+def _attribute(root: nn.Module | None, path: str) -> Any:
     value: Any = root
     for name in path.split("."):
         value = getattr(value, name)

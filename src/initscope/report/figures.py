@@ -6,7 +6,7 @@ The colours are constants because the page exchanges them for CSS variables (`in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -127,7 +127,7 @@ def _points(ax: Axes, values: Floats, errors: Floats, places: Sequence[int]) -> 
     )
 
 
-def _finish_depth(ax: Axes, rows: Sequence[Row], legend: str = "best") -> None:
+def _finish_depth(ax: Axes, rows: Sequence[Row], legend: Literal["best", "lower left"] = "best") -> None:
     """Name some of the layers below the axis: at most nine, counted back from the last, in even steps."""
     last = len(rows) - 1
     step = -(-last // (_MOST_TICKS - 1)) or 1

@@ -80,7 +80,7 @@ def cosine_filters(
     r"""Corollary 1: filters for which the output cosine is within ``eps`` of :math:`\bar\rho_{out}`.
 
     .. math:: N > \max(K, K^2)\,\log\frac{6n^2}{\delta}, \qquad K = \frac{5 D L^2 R^2 n^2}{\varepsilon\,\nu_\sigma^2
-    r^2}
+              r^2}
 
     R = ``patch_ratio`` bounds every patch norm over its image's norm; ν_σ² = ``second_moment`` of the homogeneous
     activation (½ for ReLU; the paper prints ν²). Cyclic convolution, stride 1. The paper asks ε ≤ 1/10; its last step

@@ -31,7 +31,7 @@ def test_known_values():
 
 
 def test_it_is_the_mean_euler_characteristic_of_the_active_set():
-    """n = 2: count arcs of the circle with at most one active row, for sampled layers; detects an error of 0.06 at 4 σ."""
+    """n = 2: count arcs of the circle with at most one active row, for sampled layers; detects 0.1 at 4 σ."""
     rng = np.random.default_rng(5)
     m, arcs = 6, []
     for _ in range(4000):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -54,7 +55,7 @@ def test_free_entropy_tends_to_the_energy():
     """−Φ(β)/β → e with corrections O(log β/β): they must fall with β and extrapolate to the energy."""
     energy = replica.rs_energy(6.0)
     gaps = [-replica.rs_free_entropy(6.0, beta) / beta - energy for beta in (100, 1000, 10_000, 100_000)]
-    assert all(abs(later) < abs(earlier) / 4 for earlier, later in zip(gaps, gaps[1:], strict=False))
+    assert all(abs(later) < abs(earlier) / 4 for earlier, later in pairwise(gaps))
     assert abs(gaps[-1]) < 1e-3
     # Fit of the known form a + (b + c log β)/β recovers the limit.
     betas = np.array([3e3, 1e4, 3e4, 1e5])

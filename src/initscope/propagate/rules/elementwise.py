@@ -14,10 +14,10 @@ from initscope.propagate.offsets import Activations
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.merging import stacked
 from initscope.propagate.sampling import sampled_units
-from initscope.propagate.state import Given, Maps, NotCovered, State
+from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
 from initscope.propagate.units import Activated, Parts
 from initscope.report.geometry import weakest
-from initscope.theory._compiled import as_numpy, fused_loops
+from initscope.theory._compiled import as_numpy
 from initscope.theory.activations import Activation, activation
 
 __all__ = ["apply_activation", "elementwise"]
@@ -47,7 +47,7 @@ def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
         return stacked([apply_activation(sigma, part, context) for part in state.unit.parts])
     if not state.gaussian:
         return sampled_units(state, sigma, context)
-    fused = fused_loops(state.kxx, state.kyy, state.d, entries=0) if sigma.name == "relu" else None
+    fused = large_loops(state.kxx, state.kyy, state.d) if sigma.name == "relu" else None
     if fused is not None:
         kxx, kyy, d = (maps.clone(memory_format=torch.contiguous_format) for maps in (state.kxx, state.kyy, state.d))
         fused.relu_step(as_numpy(kxx), as_numpy(kyy), as_numpy(d))

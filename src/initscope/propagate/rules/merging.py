@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,7 +43,8 @@ def subtract(context: Context, a: Any, b: Any, alpha: float = 1) -> State:
 @operation("neg")
 def negative(context: Context, a: State) -> State:
     """Minus."""
-    return multiply(context, a, -1)
+    result: State = multiply(context, a, -1)
+    return result
 
 
 @operation("mul")
@@ -66,7 +68,8 @@ def divide(context: Context, a: Any, b: Any) -> State:
     """Quotient by a constant."""
     if isinstance(b, (Given, Maps)):
         raise NotCovered("division by a random value has no closed form")
-    return multiply(context, a, 1 / b)  # type: ignore[no-any-return]
+    result: State = multiply(context, a, 1 / b)
+    return result
 
 
 @operation("cat", "concat", "concatenate")
@@ -74,7 +77,7 @@ def concatenate(context: Context, tensors: Sequence[Any], dim: int = 0) -> State
     """Channels side by side, each with its own law."""
     if all(isinstance(part, Given) for part in tensors):
         status = weakest(*(part.status for part in tensors))
-        return Given(*(torch.cat([getattr(part, side) for part in tensors], dim) for side in ("x", "y")), status)
+        return Given(torch.cat([p.x for p in tensors], dim), torch.cat([p.y for p in tensors], dim), status)
     if not all(isinstance(part, (Given, Maps)) for part in tensors):
         raise NotCovered("it joins random values with constants")
     axis = next(part.axis for part in tensors if isinstance(part, Maps))
@@ -155,7 +158,7 @@ def _cut(state: Maps, edges: list[int]) -> Maps:
     if blocks == list(range(len(state.sizes))):
         return state
     kxx, kyy, d = (maps[:, blocks] for maps in (state.kxx, state.kyy, state.d))
-    sizes = tuple(b - a for a, b in zip(edges, edges[1:]))
+    sizes = tuple(b - a for a, b in itertools.pairwise(edges))
     return state.after(kxx=kxx, kyy=kyy, d=d, sizes=sizes, unit=state.unit if state.gaussian else None, origin=None)
 
 
@@ -181,7 +184,7 @@ def per_channel(state: Maps, factors: Tensor) -> Maps:
     if any(size != 1 for k, size in enumerate(dims) if k != state.axis + 1) or state.mixed:
         raise NotCovered("its factors differ from position to position")
     # Channels of one block now differ: their mean second moments are known, their common law is a mixture.
-    squares = [float(part.square().mean()) for part in values.split(list(state.sizes))]
+    squares = [float(part.square().mean()) for part in torch.split(values, list(state.sizes))]
     scale = torch.tensor(squares, dtype=torch.float64).sqrt().to(state.kxx).reshape(-1, *(1,) * len(state.positions))
     return state.scaled(scale).after(unit=None)
 

@@ -1,7 +1,7 @@
 """Normalisation (theory §3.7): deterministic where many channels are averaged, batch norm by its exact integral.
 
-Layer, RMS and group norm divide by averages over many channels, which have no randomness left in a wide layer. Batch norm
-in training divides by each channel's own average over the batch, which stays random: see `initscope.propagate.batch`.
+Layer, RMS and group norm divide by averages over many channels, which have no randomness left in a wide layer. Batch
+norm in training divides by each channel's own average over the batch, which stays random: see `propagate.batch`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.merging import per_channel, shifted
 from initscope.propagate.rules.weights import NARROW_GROUP
 from initscope.propagate.state import Given, Maps, NotCovered, State
+from initscope.propagate.units import Known
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
 
@@ -109,6 +110,8 @@ def _normalised_axes(shape: Any, state: Maps) -> _Axes:
 def _centred(state: Maps, over: _Axes) -> Maps:
     if state.gaussian:
         return state
+    if isinstance(state.unit, Known):
+        raise NotCovered("after a sampled step the mean over channels may itself be random")
     mx, my = (over.mean(mean, state.sizes) for mean in state.means())
     return shifted(state, mx, my)
 

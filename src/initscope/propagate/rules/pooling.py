@@ -90,10 +90,9 @@ def averaged(state: Maps, kernel: tuple[int, ...], stride: tuple[int, ...], cont
     kxx, kyy, d = (_box(m.double(), kernel, stride) for m in (state.kxx, state.kyy, state.d))
     for tau, cross in zip(inside, crosses(state, inside, context.pairs)):
         window = tuple(k - abs(t) for k, t in zip(kernel, tau))
+        xx, yy, xy, yx = _box(cross, window, stride)
         # each offset and its opposite
-        kxx = kxx + 2 * _box(cross.xx, window, stride)
-        kyy = kyy + 2 * _box(cross.yy, window, stride)
-        d = d + 2 * _box(cross.xx + cross.yy - cross.xy - cross.yx, window, stride)
+        kxx, kyy, d = kxx + 2 * xx, kyy + 2 * yy, d + 2 * (xx + yy - xy - yx)
     count = math.prod(kernel)
     kxx, kyy, d = (torch.clamp_min(m / count**2, 0).to(state.kxx.dtype) for m in (kxx, kyy, d))
     unit = state.unit
@@ -127,20 +126,17 @@ class Pooled:
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """The sum over those offsets."""
-        total: Cross | None = None
+        size = [
+            (n - k) // s + 1 - abs(d) for n, k, s, d in zip(self.before.positions, self.kernel, self.stride, offset)
+        ]
+        shape = (4, *self.before.kxx.shape[:2], *size)
+        total = torch.zeros(shape, dtype=torch.float64, device=self.before.kxx.device)
+        cut: Any = (..., *(slice(0, n) for n in size))
         for tau in self._inside():
             inner = self._inner(offset, tau)
             # first entry of the inner map that the first pair of windows reads
             start = [s * max(0, -d) + max(0, -t) - max(0, -i) for s, d, t, i in zip(self.stride, offset, tau, inner)]
             index: Any = (..., *(slice(s, None) for s in start))
             window = [k - abs(t) for k, t in zip(self.kernel, tau)]
-            part = lookup(self.before, inner).map(lambda m, i=index, w=window: _box(m[i], w, self.stride))  # type: ignore[misc]
-            size = [
-                (n - k) // s + 1 - abs(d) for n, k, s, d in zip(self.before.positions, self.kernel, self.stride, offset)
-            ]
-            cut: Any = (..., *(slice(0, n) for n in size))
-            part = part.map(lambda m, c=cut: m[c])  # type: ignore[misc]
-            total = part if total is None else total.zip(part, torch.add)
-        assert total is not None
-        count = math.prod(self.kernel)
-        return total.map(lambda m: m / count**2)
+            total += _box(lookup(self.before, inner)[index], window, self.stride)[cut]
+        return total / math.prod(self.kernel) ** 2

@@ -51,19 +51,12 @@ def upsample(module: nn.Upsample, state: State, context: Context) -> State:
     return rearranged_one(state, module, context)
 
 
-_MOVES = ("view", "reshape", "flatten", "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "t")
-_MOVES += ("unsqueeze", "squeeze", "chunk", "split", "tensor_split", "unbind", "narrow", "select", "getitem", "flip")
-_MOVES += (
-    "roll",
-    "repeat",
-    "expand",
-    "unflatten",
-    "pixel_shuffle",
-    "pixel_unshuffle",
+_MOVES = (
+    "view", "reshape", "flatten", "unflatten", "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis",
+    "t", "unsqueeze", "squeeze", "expand", "chunk", "split", "tensor_split", "unbind", "narrow", "select", "getitem",
+    "index_select", "flip", "roll", "repeat", "tile", "repeat_interleave", "pad", "pixel_shuffle", "pixel_unshuffle",
     "channel_shuffle",
-    "index_select",
-)
-_MOVES += ("repeat_interleave", "tile", "pad")
+)  # fmt: skip
 
 
 def _move(name: str) -> Callable[..., Any]:

@@ -14,13 +14,13 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from initscope.errors import InputError
 from initscope.initializers import WeightLaw
-from initscope.propagate.offsets import Cross, Gathered, Lookup, Offset, base, partner
+from initscope.propagate.offsets import Cross, Gathered, Lookup, Offset, at_both
 from initscope.propagate.registry import Context, rule
-from initscope.propagate.state import Given, Maps, NotCovered, State
-from initscope.propagate.units import Gaussian
+from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
+from initscope.propagate.units import Gaussian, Symmetric
 from initscope.report.geometry import weakest
 from initscope.theory._boxes import box_sum
-from initscope.theory._compiled import as_numpy, fused_loops
+from initscope.theory._compiled import as_numpy
 
 __all__ = ["convolution", "linear"]
 
@@ -47,7 +47,7 @@ class Windows:
 
     def sum(self, maps: Tensor) -> Tensor:
         """Sums over the taps, compiled where that is possible."""
-        fused = fused_loops(maps, entries=0) if len(self.kernel_size) == 2 else None
+        fused = large_loops(maps) if len(self.kernel_size) == 2 else None
         options = vars(self)
         if fused is not None:
             return torch.from_numpy(fused.box_sums(as_numpy(maps), **options))
@@ -95,17 +95,17 @@ class Weighted:
         """n v (⟨k⟩ - λ⟨m⟩⟨m⟩) + v_b at this offset."""
         gathered, windows = self._gathered(), self.windows
         if gathered is None or windows is None:
-            inner = lookup(self.before, offset).map(lambda k: self.scale * regroup(k, self.before.sizes, self.groups))
+            inner, taps = lookup(self.before, offset), 1
         else:
-            inner = gathered.cross(self._inner(offset), lookup)
-            inner = inner.map(
-                lambda k: self.scale / windows.taps * windows.sum_padded(regroup(k, self.before.sizes, self.groups))
-            )
+            inner, taps = gathered.cross(self._inner(offset), lookup), windows.taps
+        blocks = regroup(inner.flatten(0, 1), self.before.sizes, self.groups)
+        sums = blocks if windows is None else windows.sum_padded(blocks)
+        cross = self.scale / taps * sums.reshape(4, -1, *sums.shape[1:])
         if self.means is not None:
-            mx, my = (self.scale**0.5 * self.law.strength**0.5 * m.double() for m in self.means)
-            xp, yp, xq, yq = base(mx, offset), base(my, offset), partner(mx, offset), partner(my, offset)
-            inner = Cross(inner.xx - xp * xq, inner.yy - yp * yq, inner.xy - xp * yq, inner.yx - yp * xq)
-        return inner.map(lambda k: k + self.law.bias_variance)
+            mx, my = self.means
+            first, second = at_both(mx.double(), my.double(), offset)
+            cross = cross - self.scale * self.law.strength * first * second
+        return cross + self.law.bias_variance
 
 
 def regroup(maps: Tensor, sizes: tuple[int, ...], groups: int) -> Tensor:
@@ -150,10 +150,12 @@ def transposed_convolution(module: _ConvTransposeNd, state: State, context: Cont
         raise NotCovered("it mixes positions, with the same weights for every channel")
     spread = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[spatial - 1]
 
+    pads = [pad for pad, _ in paddings(module)]
+
     def sums(maps: Tensor) -> Tensor:
         ones = torch.ones(1, 1, *module.kernel_size, dtype=maps.dtype, device=maps.device)
         out: Tensor = spread(
-            maps.flatten(0, 1)[:, None], ones, None, module.stride, module.padding, module.output_padding, 1,
+            maps.flatten(0, 1)[:, None], ones, None, module.stride, pads, module.output_padding, 1,
             module.dilation,
         )  # fmt: skip
         return out.reshape(*maps.shape[:2], *out.shape[2:])
@@ -184,7 +186,7 @@ def _honest_groups(module: _ConvNd, state: State, after: Maps) -> Maps:
     if isinstance(state, Given) or module.groups == 1 or width >= WIDE_GROUP:
         return after
     if width < NARROW_GROUP:
-        return after.after(unit=None, note=after.note)
+        return after.after(unit=Symmetric(), note=after.note)
     note = f"only {width} channels in a group: their sums are not quite Gaussian"
     return after.after(status=weakest(after.status, "approximate"), note=note)
 

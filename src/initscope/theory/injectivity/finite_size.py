@@ -79,15 +79,13 @@ def asymptotic(m: int, n: int) -> Estimate:
 
     value = transition(shift, width)
     changed = [transition(shift * a, width * b) for a in (0.9, 1.1) for b in (0.9, 1.1)]
-    return Estimate(
-        value, max(abs(other - value) for other in changed), "asymptotic (full RSB, fitted finite-size shift)"
-    )
+    return Estimate(value, max(abs(other - value) for other in changed), "asymptotic (full RSB, fitted shift)")
 
 
 def meets_cone(basis: npt.NDArray[np.float64]) -> bool:
     """Does the column span of ``basis`` (m×n) contain a nonzero vector with fewer than n positive entries?
 
-    One linear programme per choice of the n - 1 entries that may be positive; for small m and n. An independent route to
+    One linear programme per choice of the n - 1 entries that may be positive; for small m and n. An independent way to
     injectivity: W is injective exactly when its range meets the cone at 0 only.
 
     >>> meets_cone(np.array([[1.0], [-1.0]])), meets_cone(np.array([[1.0], [2.0]]))

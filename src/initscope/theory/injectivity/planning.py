@@ -69,7 +69,7 @@ def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
     for layer in range(1, depth + 1):
         if inputs > LARGEST_INPUTS:
             raise InputError(
-                f"layer {layer} would have {inputs} inputs, more than {LARGEST_INPUTS}: widths grow about ninefold per layer;"
+                f"layer {layer} would have {inputs} inputs, more than {LARGEST_INPUTS}: widths grow ninefold per layer;"
                 f" plan at most {layer - 1} layers this way, or use the constant width of 2 L log L times n"
             )
         guaranteed = _guaranteed(inputs, delta / depth)

@@ -1,4 +1,4 @@
-r"""Replica-symmetric and one-step thresholds: e(α) = 1, with e the ground-state energy per input of E(x) = #{μ : (Wx)_μ > 0}.
+r"""Replica-symmetric and one-step thresholds: e(α) = 1, e the least number of active rows of Wx per input.
 
 RS is one scalar equation, 1-RSB three parameters with quadrature. Both lie above the full-RSB value of `parisi`.
 """
