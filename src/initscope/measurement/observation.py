@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from initscope._results import Result, plain
 from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError, check_count
+from initscope.measurement.pairs import pairs_at_once
 from initscope.measurement.recorder import Recorder
 from initscope.measurement.steps import traced_like_predict
 from initscope.measurement.stream import Batch, batches, gather_pairs
@@ -29,7 +30,6 @@ __all__ = ["Mode", "Observation", "observe"]
 
 Mode = Literal["train", "eval"]
 
-_BATCH_VALUES = 1 << 22  # input values of one batch: bounds the memory of the activations
 _DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
 _COUPLED = "batch norm in train mode couples the samples: a sample's share in the gradient of the summed loss"
 
@@ -246,7 +246,7 @@ def _pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
     """Parts of the pool that fit into memory, x in the first half of each, y in the second."""
     half = len(pool) // 2
     values = sum(tensor[0].numel() for tensor in pool.inputs.tensors() if tensor.dim())
-    size = half if whole else max(1, _BATCH_VALUES // max(1, 2 * values))
+    size = half if whole else pairs_at_once(values)
     for start in range(0, half, size):
         x = torch.arange(start, min(half, start + size))
         yield pool.pick(torch.cat([x, half + x]))
@@ -255,11 +255,8 @@ def _pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
 def _run(step: Callable[[Batch], None], batch: Batch) -> None:
     try:
         step(batch)
-    except InputError:
-        raise
     except Exception as error:
-        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in batch.inputs.tensors())
-        raise InputError(f"the model fails on inputs of shape {shapes}: {type(error).__name__}: {error}") from error
+        raise batch.inputs.refused(error) from error
 
 
 def _single(inputs: Inputs) -> Any:
