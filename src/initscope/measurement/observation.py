@@ -137,6 +137,7 @@ def observe(
     mode: Mode | None = None,
     dropout: bool = False,
     seed: int = 0,
+    shuffle: bool = True,
     loss: Callable[[Any, Any], Tensor] | None = None,
     targets: Any = None,
 ) -> Observation:
@@ -162,6 +163,9 @@ def observe(
         Keep dropout as the mode has it. Off by default: it would hide the geometry.
     seed : int
         Of the order of samples, of the pairs, and of v.
+    shuffle : bool
+        Random order and random pairs. False: samples as they come, the x of the pairs first, then the y, for example
+        ``torch.cat([x, y])``.
     loss : callable, optional
         ``loss(output, targets)``. Default: ℓ = ⟨f(x), v⟩ with a fixed Gaussian v, of the first tensor of the output.
     targets : array, optional
@@ -185,8 +189,8 @@ def observe(
     seed = check_count("seed", seed, least=0)
     with leaves_no_trace(model):
         _set_mode(model, mode, dropout)
-        stream = batches(model, data, targets, seed=seed)
-        pool, rest = gather_pairs(stream, pairs, seed)
+        stream = batches(model, data, targets, seed=seed, shuffle=shuffle)
+        pool, rest = gather_pairs(stream, pairs, seed, shuffle=shuffle)
         if loss is not None and pool.targets is None:
             raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
         coupled = any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
