@@ -18,7 +18,7 @@ from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.merging import per_channel, shifted
 from initscope.propagate.rules.weights import NARROW_GROUP
 from initscope.propagate.state import Given, Maps, NotCovered, State
-from initscope.propagate.units import Known
+from initscope.propagate.units import Known, Unit
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
 
@@ -110,7 +110,7 @@ def _normalised_axes(shape: Any, state: Maps) -> _Axes:
 def _centred(state: Maps, over: _Axes) -> Maps:
     if state.gaussian:
         return state
-    if isinstance(state.unit, Known):
+    if type(state.unit) in (Unit, Known):
         raise NotCovered("after a sampled step the mean over channels may itself be random")
     mx, my = (over.mean(mean, state.sizes) for mean in state.means())
     return shifted(state, mx, my)
