@@ -12,9 +12,11 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from initscope.embed import AGH, ITQ, KSH, SSH, DiffHash, LearnedHash, ReLUFeatures, SignHash
+from initscope.embed import AGH, ITQ, KSH, SSH, ConvFeatures, DiffHash, LearnedHash, ReLUFeatures, SignHash
 
 ESTIMATORS = [
+    ConvFeatures(filters=6),
+    ConvFeatures(filters=20, pool=1),
     ReLUFeatures(width=30),
     ReLUFeatures(width=20, depth=3),
     SignHash(bits=20),

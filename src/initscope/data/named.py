@@ -19,6 +19,7 @@ LOADERS = {
     "fashion-mnist": "published:fashion_mnist",
     "cifar10": "published:cifar10",
     "imagenet-sample": "published:imagenet_sample",
+    "cifar10-gist": "gist_descriptor:cifar10_gist",
     "gaussian": "synthetic:gaussian",
     "shapes": "synthetic:shapes",
 }

@@ -18,7 +18,7 @@ from initscope.errors import InputError, check_count
 
 __all__ = ["Embedding", "Hasher", "SupervisedHasher", "random_generator"]
 
-ROWS = 4096  # per block: the scores of 256 bits stay in the cache, where packing them costs next to nothing
+_BLOCK_VALUES = 1 << 20  # of a block's output: the scores stay in the cache, where packing them costs next to nothing
 
 
 def random_generator(random_state: Any, purpose: str) -> np.random.Generator:
@@ -45,14 +45,19 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return validate_data(self, X, y, **options)
 
     def _blocks(self, X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        for start in range(0, len(X), ROWS):
-            rows = slice(start, min(start + ROWS, len(X)))
+        size = max(_BLOCK_VALUES // self._block_width(), 1)
+        for start in range(0, len(X), size):
+            rows = slice(start, min(start + size, len(X)))
             block = X[rows]
             with np.errstate(over="ignore", invalid="ignore"):
                 total = block.sum()
             if not np.isfinite(total):
                 assert_all_finite(block, estimator_name=type(self).__name__, input_name="X")
             yield rows, block
+
+    def _block_width(self) -> int:
+        """Values computed for a row, which bound the rows of a block."""
+        return self._n_features_out
 
     def _rows_to_output(self, block: np.ndarray) -> np.ndarray:
         raise NotImplementedError
@@ -61,7 +66,7 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return np.empty((len(X), self._n_features_out), dtype=X.dtype)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Embed the rows of ``X``, `ROWS` at a time: beside input and output it needs a few megabytes."""
+        """Embed the rows of ``X`` block by block: beside input and output it needs a few megabytes."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         output = self._empty_output(X)
@@ -80,7 +85,6 @@ class Hasher(Embedding):
 
     bits: int
     packed: bool
-    packed_output = True
 
     def _start(self) -> int:
         """Check ``bits`` and set what the output looks like; called by every ``fit``."""
@@ -95,6 +99,9 @@ class Hasher(Embedding):
     def _rows_to_output(self, block: np.ndarray) -> np.ndarray:
         scores = self._scores(block)
         return pack_bits(scores) if self.packed else (scores > 0).view(np.uint8)
+
+    def _block_width(self) -> int:
+        return self.bits
 
     def _empty_output(self, X: np.ndarray) -> np.ndarray:
         return np.empty((len(X), self._n_features_out), dtype=np.uint8)

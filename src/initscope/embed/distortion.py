@@ -16,6 +16,7 @@ from initscope._random import generator
 from initscope._results import Result
 from initscope.embed._layer import Shape, kernel_shape, patch_sums, to_images
 from initscope.errors import InputError, check_count, check_probability
+from initscope.theory.concentration import sign_failure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,27 +107,18 @@ def hamming_bound(bits: int, *, delta: float = 0.05, pairs: int = 1) -> float:
 
     .. math:: \text{pairs}\cdot\max_p P\bigl(|B/m - p| > \varepsilon\bigr) \le \delta,\quad B\sim\mathrm{Binomial}(m, p)
 
-    Exact binomial tails on a grid of p (the maximum lies within half a step 1/m of p = 1/2).
+    The planner `initscope.plan.bits` read the other way; the tails are those of `theory.concentration.sign_failure`.
+    1 if no ε below 1 is enough.
 
     >>> round(hamming_bound(256), 3)      # 0.061 in the normal approximation
     0.062
     """
-    from scipy.stats import binom
-
     bits, pairs = check_count("bits", bits), check_count("pairs", pairs)
     allowed = check_probability("delta", delta) / pairs
-    p = 0.5 + np.linspace(-1, 1, 41) / bits
-
-    def exceeds(eps: float) -> bool:
-        # Counts k with k/m > p + eps or k/m < p - eps; the small slack keeps lattice points on their own side.
-        high = np.floor(bits * (p + eps) + 1e-9)
-        low = np.ceil(bits * (p - eps) - 1e-9)
-        return bool(np.max(binom.sf(high, bits, p) + binom.cdf(low - 1, bits, p)) > allowed)
-
     low, high = 0.0, 1.0
     while high - low > 1e-6:
         middle = (low + high) / 2
-        low, high = (middle, high) if exceeds(middle) else (low, middle)
+        low, high = (middle, high) if sign_failure(bits, middle) > allowed else (low, middle)
     return high
 
 

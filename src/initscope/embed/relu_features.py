@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from initscope.embed._base import Embedding, random_generator
 from initscope.embed._layer import linear
 from initscope.errors import check_count
+
+if TYPE_CHECKING:
+    from initscope.embed.cosine_distortion import CosineDistortion
 
 __all__ = ["ReLUFeatures"]
 
@@ -20,7 +24,7 @@ class ReLUFeatures(Embedding):
     .. math:: u \mapsto \sqrt{2/m}\,\max(Au, 0),\quad a_{ij}\sim N(0, 1),\qquad
               E\|\cdot\|^2 = \|u\|^2,\quad \cos \mapsto \frac{\sin\theta + (\pi-\theta)\cos\theta}{\pi}
 
-    [ChoSaul2009]_, [BronsteinTalk2016]_ (who scale by 1/√m, which halves the squared norm).
+    [ChoSaul2009]_, [Bronstein2016]_ (who scale by 1/√m, which halves the squared norm).
 
     Parameters
     ----------
@@ -64,6 +68,21 @@ class ReLUFeatures(Embedding):
             block = linear(block, weights, None, self.device)
             np.maximum(block, 0, out=block)
         return block
+
+    def distortion_report(self, X: Any, *, pairs: int = 10_000, random_state: Any = 0) -> CosineDistortion:
+        """Compare cosines of random pairs before and after with the predicted map and its spread at this width."""
+        from initscope.embed.cosine_distortion import cosine_distortion, dense_spread, row_cosines
+        from initscope.embed.distortion import random_pairs
+
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        left, right = random_pairs(len(X), pairs, random_generator(random_state, "pairs"))
+        before = row_cosines(X, left, right)
+        predicted, spread = dense_spread(before, self.width, self.depth)
+        observed = row_cosines(self.transform(X), left, right)
+        return cosine_distortion(
+            before, predicted, observed, spread, "mean cosine map of ReLU and its spread at this width"
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

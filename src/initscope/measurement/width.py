@@ -20,7 +20,7 @@ from initscope.errors import InputError, check_count
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.mean_width import WidthSet, gaussian_norm_mean
 
-__all__ = ["MeanWidth", "mean_width"]
+__all__ = ["MeanWidth", "mean_width", "random_directions"]
 
 _PRODUCT_ELEMENTS = 2_000_000  # of the block of inner products held at once: 8 MB in float32
 
@@ -66,7 +66,7 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
 
     .. math:: \omega(K) = E\sup_{u,v\in K}\langle u-v, g\rangle,\qquad g\sim N(0, I)
 
-    [BronsteinTalk2016]_; two-sided, translation invariant, in the units of the data: scale is part of the value.
+    [Bronstein2016]_; two-sided, translation invariant, in the units of the data: scale is part of the value.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     dimension = int(first.shape[1])
     xp, first = namespace(_real(first))
     directions = xp.asarray(
-        _directions(dimension, draws, seed).T, dtype=first.dtype, device=array_api_compat.device(first)
+        random_directions(dimension, draws, seed).T, dtype=first.dtype, device=array_api_compat.device(first)
     )
     tally = _Tally(xp, directions, xp.mean(first, axis=0))
     tally.add(first)
@@ -167,7 +167,7 @@ def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
     if exact is not None:
         value, error, draws, method = exact, 0.0, 0, "closed form"
     else:
-        g = _directions(members.ambient, draws, seed)
+        g = random_directions(members.ambient, draws, seed)
         widths = _float64(members.support(g)) + _float64(members.support(-g))
         if not np.isfinite(widths).all():
             raise InputError("the support function is not finite: an unbounded set has no mean width; cut it by a ball")
@@ -189,7 +189,8 @@ def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
     )
 
 
-def _directions(dimension: int, draws: int, seed: int) -> np.ndarray:
+def random_directions(dimension: int, draws: int, seed: int) -> np.ndarray:
+    """Unit vectors ``[draws, dimension]``, uniform on the sphere."""
     g = generator(seed, "mean width").standard_normal((draws, dimension))
     return np.asarray(g / np.linalg.norm(g, axis=1, keepdims=True))
 

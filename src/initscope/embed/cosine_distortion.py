@@ -1,0 +1,112 @@
+"""Cosines of pairs after random features, observed beside what theory predicts for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from initscope._results import Result
+from initscope.errors import InputError
+from initscope.theory.angles import relu_cosine
+from initscope.theory.norms import relu_cosine_sd
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["CosineDistortion", "cosine_distortion", "dense_spread", "row_cosines"]
+
+
+@dataclass(frozen=True)
+class CosineDistortion(Result):
+    """Cosines of pairs before and after an embedding, and as predicted.
+
+    Attributes
+    ----------
+    pairs : int
+    mean_input, mean_predicted, mean_observed : float
+        Means over the pairs.
+    rms_observed : float
+        Root mean square of observed minus predicted cosine.
+    rms_predicted : float
+        The same from the spread that this number of features should have.
+    largest : float
+        Largest absolute deviation from the prediction.
+    statement : str
+        What the prediction rests on.
+    input, predicted, observed : array
+        Each pair's cosines.
+    """
+
+    pairs: int
+    mean_input: float
+    mean_predicted: float
+    mean_observed: float
+    rms_observed: float
+    rms_predicted: float
+    largest: float
+    statement: str
+    input: np.ndarray = field(repr=False)
+    predicted: np.ndarray = field(repr=False)
+    observed: np.ndarray = field(repr=False)
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row, without the pairs."""
+        hidden = ("input", "predicted", "observed")
+        return [{name: value for name, value in self.to_dict().items() if name not in hidden}]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Cosines after against cosines before: pairs as dots, predictions as crosses."""
+        if ax is None:
+            from matplotlib.figure import Figure
+
+            ax = Figure(layout="constrained").add_subplot()
+        ax.plot(self.input, self.observed, ".", markersize=2, label="observed")
+        ax.plot(self.input, self.predicted, "x", markersize=3, label="predicted")
+        ax.set(xlabel="cosine before", ylabel="cosine after")
+        ax.legend()
+        return ax
+
+
+def cosine_distortion(
+    before: np.ndarray, predicted: np.ndarray, observed: np.ndarray, spread: np.ndarray, statement: str
+) -> CosineDistortion:
+    """Summarise cosines of pairs; ``spread`` is the predicted standard deviation of each."""
+    deviation = observed - predicted
+    return CosineDistortion(
+        pairs=len(before),
+        mean_input=float(before.mean()),
+        mean_predicted=float(predicted.mean()),
+        mean_observed=float(observed.mean()),
+        rms_observed=float(np.sqrt((deviation**2).mean())),
+        rms_predicted=float(np.sqrt((spread**2).mean())),
+        largest=float(np.abs(deviation).max()),
+        statement=statement,
+        input=before,
+        predicted=predicted,
+        observed=observed,
+    )
+
+
+def row_cosines(rows: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Cosines of pairs of rows; a zero row has no angle and is refused."""
+    norms = np.linalg.norm(rows.astype(np.float64), axis=1)
+    if (norms[left] * norms[right] == 0).any():
+        raise InputError("a row is zero and has no angle with another; leave zero rows out of the report")
+    products = np.einsum("ij,ij->i", rows[left], rows[right], dtype=np.float64)
+    return np.asarray(np.clip(products / (norms[left] * norms[right]), -1, 1))
+
+
+def dense_spread(cosine: np.ndarray, width: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    r"""Predicted cosine after ``depth`` random ReLU layers, and its standard deviation.
+
+    A layer adds its own fluctuation (`theory.norms.relu_cosine_sd`) and passes on what came in times the slope of the
+    cosine map, :math:`\hat R'(\rho) = (\pi-\theta)/\pi`.
+    """
+    variance = np.zeros_like(cosine)
+    for _ in range(depth):
+        slope = 1 - np.arccos(cosine) / np.pi
+        variance = slope**2 * variance + np.asarray(relu_cosine_sd(cosine, width)) ** 2
+        cosine = np.clip(np.asarray(relu_cosine(cosine)), -1, 1)
+    return cosine, np.sqrt(variance)
