@@ -4,5 +4,5 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submod_attrs={"run": ["measure"], "width": ["MeanWidth", "mean_width"]},
+    submod_attrs={"by_layer": ["LayerWidths", "layer_widths"], "run": ["measure"], "width": ["MeanWidth", "mean_width"]},
 )
