@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope._results import Result
-from initscope.errors import check_count
+from initscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,6 +53,8 @@ class Tessellation(Result):
             from matplotlib.figure import Figure
 
             ax = Figure(layout="constrained").add_subplot()
+        if not self.pictures:
+            raise InputError("only cells on the plane can be drawn; run without points")
         numbers = self.pictures[picture]
         colours = np.random.default_rng(0).permutation(int(numbers.max()) + 1)
         ax.imshow(colours[numbers], cmap="tab20", origin="lower", extent=(-1, 1, -1, 1), interpolation="nearest")
@@ -99,6 +101,7 @@ def folding_network(depth: int) -> Network:
 
 
 def run(
+    points: np.ndarray | None = None,
     *,
     depths: Sequence[int] = (1, 2, 4, 8),
     parameters: int = 1000,
@@ -107,25 +110,27 @@ def run(
     folds: Sequence[int] = (1, 2, 4, 8, 12),
     seed: int = 0,
 ) -> Tessellation:
-    """Count cells on the square [-1, 1]² for random networks of about ``parameters`` parameters, and for folding ones.
+    """Count cells of random networks of about ``parameters`` parameters, and of folding ones.
 
-    The grid has ``resolution``² points, so cells smaller than its step are missed. Folding networks (one input, cells
-    on a fine line) stand beside a shallow network with as many units, whose cells are at most units + 1.
+    Cells are those met by the rows of ``points``, by default a grid of ``resolution``² points of the square [-1, 1]²,
+    which misses cells smaller than its step. Folding networks (one input, cells on a fine line) stand beside a shallow
+    network with as many units, whose cells are at most units + 1.
     """
     axis = np.linspace(-1, 1, resolution)
-    plane = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    cloud = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2) if points is None else np.asarray(points)
     rng = np.random.default_rng(seed)
     rows, pictures, titles = [], [], []
     for depth in depths:
-        width = _width_for(parameters, depth)
+        width = _width_for(parameters, depth, cloud.shape[1])
         counts = []
         for _ in range(draws):
-            numbers = cells(random_network(2, width, depth, rng), plane)
+            numbers = cells(random_network(cloud.shape[1], width, depth, rng), cloud)
             counts.append(int(numbers.max()) + 1)
-        size = _parameters(width, depth)
+        size = _parameters(width, depth, cloud.shape[1])
         rows.append(TessellationRow("random", depth, width, size, float(np.mean(counts)), _error(counts)))
-        pictures.append(numbers.reshape(resolution, resolution))
-        titles.append(f"random, {depth} layers of {width}: {counts[-1]} cells")
+        if points is None:
+            pictures.append(numbers.reshape(resolution, resolution))
+            titles.append(f"random, {depth} layers of {width}: {counts[-1]} cells")
     for depth in folds:
         line = (np.arange(2 ** (depth + 4)) + 0.5)[:, None] / 2 ** (depth + 4)
         found = int(cells(folding_network(depth), line).max()) + 1
@@ -137,13 +142,13 @@ def run(
     return Tessellation(tuple(rows), tuple(pictures), tuple(titles))
 
 
-def _parameters(width: int, depth: int) -> int:
-    return 3 * width + (depth - 1) * width * (width + 1)
+def _parameters(width: int, depth: int, inputs: int) -> int:
+    return (inputs + 1) * width + (depth - 1) * width * (width + 1)
 
 
-def _width_for(parameters: int, depth: int) -> int:
+def _width_for(parameters: int, depth: int, inputs: int) -> int:
     width = 1
-    while _parameters(width + 1, depth) <= parameters:
+    while _parameters(width + 1, depth, inputs) <= parameters:
         width += 1
     return width
 
