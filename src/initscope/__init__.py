@@ -12,6 +12,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=["data", "embed", "errors", "initializers", "injectivity", "models", "plan", "theory"],
     submod_attrs={
         "measurement": ["mean_width", "measure"],
-        "propagate": ["predict"],
+        "propagate": ["predict", "rule"],
     },
 )

@@ -12,6 +12,8 @@ from torch import nn
 
 __all__ = ["leaves_no_trace"]
 
+_guarded: set[int] = set()  # models inside the context: to guard them again would only cost time
+
 
 @contextmanager
 def _attributes_kept(model: nn.Module) -> Iterator[None]:
@@ -49,14 +51,20 @@ def leaves_no_trace(model: nn.Module) -> Iterator[None]:
     random states of torch, NumPy and Python. Values of parameters are not copied: what runs inside must not write them
     (weights are drawn in a copy).
     """
+    if id(model) in _guarded:
+        with torch.no_grad():
+            yield
+        return
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     parameters = [(parameter, parameter.requires_grad, parameter.grad) for parameter in model.parameters()]
     devices = sorted({tensor.device.index or 0 for tensor in model.parameters() if tensor.is_cuda})
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002  (the state users may rely on)
     with torch.random.fork_rng(devices=devices), torch.no_grad(), _attributes_kept(model):
+        _guarded.add(id(model))
         try:
             yield
         finally:
+            _guarded.remove(id(model))
             random.setstate(python_state)
             np.random.set_state(numpy_state)  # noqa: NPY002
             for buffer, values in buffers:

@@ -12,6 +12,7 @@ from torch import nn
 import initscope
 from initscope.errors import InputError
 from initscope.initializers import He
+from initscope.models import load_model
 
 
 def small_net():
@@ -153,3 +154,59 @@ def test_bad_counts_are_refused():
         initscope.measure(small_net(), x, y, draws=-1)
     with pytest.raises(InputError, match="no Linear or convolution"):
         initscope.measure(nn.ReLU(), x, y, draws=1)
+
+
+def test_norms_are_root_mean_squares_over_draws_as_they_are_predicted():
+    """Twelve narrow layers: the mean of norms is far below √E‖h‖²; the root mean square is not.
+
+    40 single draws give the mean of norms, which misses the prediction by more than the error of 400 draws.
+    """
+    x, y = torch.rand(2, 3, 12, generator=torch.Generator().manual_seed(0))
+    model = load_model("dense24-relu*12", input_shape=(12,))
+    predicted = initscope.predict(model, x, y, He())
+    measured = initscope.measure(model, x, y, initializer=He(), draws=400)
+    means = np.mean([initscope.measure(model, x, y, initializer=He(), seed=s).norm_ratio[-1].mean() for s in range(40)])
+    expected = predicted.norm_ratio[-1].mean()
+    error = measured.mean_norm_ratio_se[-1]
+    assert abs(measured.norm_ratio[-1].mean() - expected) < 4 * error
+    assert expected - means > 2 * error
+
+
+def test_units_that_all_die_leave_no_angle_and_no_warning():
+    x, y = torch.rand(2, 3, 5, generator=torch.Generator().manual_seed(0))
+    model = nn.Sequential(nn.Linear(5, 4), nn.ReLU())
+    with torch.no_grad():
+        model[0].weight.fill_(-1)
+        model[0].bias.zero_()
+    measured = initscope.measure(model, x, y, draws=0)
+    assert np.isnan(measured.cosine[2]).all()
+    assert (measured.norm_ratio[2] == 0).all()
+
+
+def test_an_input_of_several_pairs_is_run_once_and_gives_the_same_numbers():
+    images = torch.rand(4, 3, 9, 9, generator=torch.Generator().manual_seed(3))
+    model = load_model("conv3x3x6-relu*2", input_shape=(3, 9, 9))
+    rows = []
+    model.relu1.register_forward_hook(lambda module, inputs, output: rows.append(len(output)))
+    first, second = [0, 0, 0, 1, 1, 2, 2], [1, 2, 3, 2, 3, 3, 2]
+    together = initscope.measure(model, images[first], images[second], draws=0)
+    assert rows == [4]
+    for pair, (i, j) in enumerate(zip(first, second)):
+        alone = initscope.measure(model, images[[i]], images[[j]], draws=0)
+        assert np.allclose(together.cosine[:, pair], alone.cosine[:, 0], atol=1e-6)
+        assert np.allclose(together.norm_ratio[:, pair], alone.norm_ratio[:, 0], rtol=1e-5)
+
+
+def test_progress_wraps_the_draws():
+    seen = []
+
+    def progress(runs):
+        for run in runs:
+            seen.append(run)
+            yield run
+
+    x, y = torch.rand(2, 3, 5, generator=torch.Generator().manual_seed(0))
+    model = load_model("dense4-relu", input_shape=(5,))
+    with_progress = initscope.measure(model, x, y, draws=3, progress=progress)
+    assert len(seen) == 3
+    assert np.array_equal(with_progress.cosine, initscope.measure(model, x, y, draws=3).cosine)

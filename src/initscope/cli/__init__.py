@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
-from cyclopts import App
+from cyclopts import App, CycloptsError
 
 from initscope import __version__
 from initscope.errors import InputError, MissingDependencyError
@@ -22,6 +23,7 @@ app = App(
     version=__version__,
     help_format="plaintext",
     version_flags=["--version"],
+    suppress_keyboard_interrupt=False,
 )
 
 app.command("initscope.cli.hash:app", name="hash")
@@ -33,22 +35,39 @@ app.command("initscope.cli.search:app", name="search")
 app.command("initscope.cli.plan:app", name="plan")
 
 
+app.command("initscope.cli.demo:demo", name="demo")
+app.command("initscope.cli.geometry:predict", name="predict")
+app.command("initscope.cli.geometry:measure", name="measure")
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point of the ``initscope`` command."""
+    """Entry point of the ``initscope`` command; ``--debug`` anywhere lets errors through with their traceback."""
     tokens = sys.argv[1:] if arguments is None else list(arguments)
     debug = "--debug" in tokens
-    if debug:
-        tokens.remove("--debug")
+    tokens = [token for token in tokens if token != "--debug"]
     try:
-        app(tokens)
-    except (InputError, MissingDependencyError) as error:
-        if debug:
-            raise
-        print(f"initscope: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
+        app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+    except KeyboardInterrupt:
+        _leave("interrupted", 1)
     except BrokenPipeError:
+        # The reader has gone (`| head`): nothing more to say, and the interpreter must not try to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("initscope: interrupted", file=sys.stderr)
-        sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        if isinstance(error, CycloptsError):
+            _leave(f"{error} See: {_help_command(tokens)}", 2)
+        if isinstance(error, (InputError, MissingDependencyError)):
+            _leave(str(error), 2)
+        _leave(f"{type(error).__name__}: {error} (unexpected; --debug shows where)", 1)
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    print(f"initscope: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _help_command(tokens: list[str]) -> str:
+    """The command line that helps with ``tokens``: that of the deepest command they name."""
+    return " ".join(["initscope", *app.parse_commands(tokens)[0], "--help"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
 from typing import Any, Literal
 
 from initscope._results import Result, format_number, plain
 
-__all__ = ["Format", "emit", "say"]
+__all__ = ["Format", "csv_text", "emit", "json_text", "say"]
 
 Format = Literal["table", "json", "csv"]
 
@@ -22,15 +23,27 @@ def say(message: str) -> None:
 def emit(result: Result, format: Format = "table", *, title: str = "") -> None:
     """Print ``result``: its `to_dict` as JSON, its `table` as CSV or as a rich table."""
     if format == "json":
-        print(json.dumps(result.to_dict(), indent=2, ensure_ascii=False))
+        print(json_text(result.to_dict()), end="")
         return
     rows = [plain(row) for row in result.table()]
     if format == "csv":
-        writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        print(csv_text(rows), end="")
         return
     print_table(rows, title=title)
+
+
+def json_text(value: Any) -> str:
+    """Readable JSON of plain values, with a newline at its end."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def csv_text(rows: list[dict[str, Any]]) -> str:
+    """CSV of dicts that share their keys, with a header."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def print_table(rows: list[dict[str, Any]], *, title: str = "") -> None:

@@ -94,6 +94,7 @@ def decide(
         table, json or csv.
     """
     import sys
+    from dataclasses import replace
 
     from initscope.injectivity import decide as run
     from initscope.injectivity import stability as bound_inverse
@@ -112,6 +113,6 @@ def decide(
     decision = run(weight, bias, budget=budget, seed=seed, progress=sys.stderr.isatty())
     if decision.injective is not None:
         say(f"proof verified: {'yes' if verify(weight, bias, decision) else 'NO'}")
-    emit(decision, format)
     if stability:
-        emit(bound_inverse(weight, bias), format)
+        decision = replace(decision, stability=bound_inverse(weight, bias))
+    emit(decision, format)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any  # noqa: F401 (the inherited options are read in this module's names)
+from typing import Any
 
 from cyclopts import App, Parameter
 
-from initscope import plan
 from initscope.cli._output import Format, emit, say
 from initscope.cli._sources import DataSource, load_pairs
+from initscope.plan import planners, simulation
 from initscope.plan.planners import Event, Quantity
 from initscope.plan.results import Plan
 
@@ -62,7 +62,7 @@ class WidthOptions(Aim):
 
     def plan(self) -> Plan:
         """Run the planner."""
-        return plan.width(**vars(self))
+        return planners.width(**vars(self))
 
 
 @Parameter(name="*")
@@ -79,7 +79,7 @@ class DepthOptions(Aim):
 
     def plan(self) -> Plan:
         """Run the planner."""
-        return plan.depth(**vars(self))
+        return planners.depth(**vars(self))
 
 
 @Parameter(name="*")
@@ -98,7 +98,7 @@ class SubspaceOptions(Aim):
 
     def plan(self) -> Plan:
         """Run the planner."""
-        return plan.subspace(**vars(self))
+        return planners.subspace(**vars(self))
 
 
 @Parameter(name="*")
@@ -115,7 +115,7 @@ class BitsOptions(Aim):
 
     def plan(self) -> Plan:
         """Run the planner."""
-        return plan.bits(**vars(self))
+        return planners.bits(**vars(self))
 
 
 @Parameter(name="*")
@@ -128,7 +128,7 @@ class ProjectionOptions(Aim):
 
     def plan(self) -> Plan:
         """Run the planner."""
-        return plan.projection(**vars(self))
+        return planners.projection(**vars(self))
 
 
 @Parameter(name="*")
@@ -140,15 +140,6 @@ class FiltersOptions(Aim):
     """Side of the filters."""
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Images(DataSource):
-    """Options that say which images to plan for."""
-
-    pairs: int = 1
-    """Number of pairs of images that must all be kept."""
-
-
 def _show(result: Plan, format: Format) -> None:
     emit(result, format, title=f"plan {result.planner}: eps = {result.eps:g}, delta = {result.delta:g}")
     if format == "table":
@@ -158,7 +149,9 @@ def _show(result: Plan, format: Format) -> None:
 
 def _check(result: Plan, options: Trials | None, format: Format, images: tuple[Any, Any] | None = None) -> None:
     options = options or Trials()
-    found = plan.check(result, answer=options.answer, trials=options.trials, seed=options.check_seed, images=images)
+    found = simulation.check(
+        result, answer=options.answer, trials=options.trials, seed=options.check_seed, images=images
+    )
     emit(found, format, title=f"plan check {found.planner}: the answer {found.answer!r}")
 
 
@@ -193,16 +186,18 @@ def projection(options: ProjectionOptions, *, format: Format = "table") -> None:
 
 
 @app.command
-def filters(options: FiltersOptions | None = None, source: Images | None = None, *, format: Format = "table") -> None:
+def filters(
+    options: FiltersOptions | None = None, source: DataSource | None = None, *, format: Format = "table"
+) -> None:
     """Filters of a convolutional ReLU layer whose output cosines are near their expectation, on your images."""
     result, _ = _plan_filters(options, source)
     _show(result, format)
 
 
-def _plan_filters(options: FiltersOptions | None, source: Images | None) -> tuple[Plan, tuple[Any, Any]]:
-    source = source or Images()
+def _plan_filters(options: FiltersOptions | None, source: DataSource | None) -> tuple[Plan, tuple[Any, Any]]:
+    source = source or DataSource()
     images = load_pairs(source)
-    return plan.filters(*images, seed=source.seed, **vars(options or FiltersOptions())), images
+    return planners.filters(*images, seed=source.seed, **vars(options or FiltersOptions())), images
 
 
 @checks.command(name="width")
@@ -238,7 +233,7 @@ def check_projection(options: ProjectionOptions, trials: Trials | None = None, *
 @checks.command(name="filters")
 def check_filters(
     options: FiltersOptions | None = None,
-    source: Images | None = None,
+    source: DataSource | None = None,
     trials: Trials | None = None,
     *,
     format: Format = "table",

@@ -24,6 +24,10 @@ def load_folder(
 ) -> ImageSet:
     """Images of a folder, sorted by path; each subfolder is a class (its own subfolders belong to it).
 
+    Files that are no images by their suffix, and hidden ones, are passed over. Grey images stay grey if all are grey,
+    else everything becomes RGB; transparency is dropped; the orientation a camera noted (EXIF) is applied; 8-bit values
+    are divided by 255, 16-bit ones by 65535.
+
     Parameters
     ----------
     path
@@ -33,10 +37,6 @@ def load_folder(
         (Lanczos). Without it all images must have one size already.
     limit
         At most so many images, evenly spaced over the sorted list so that every class stays represented.
-
-    Files that are no images by their suffix, and hidden ones, are passed over. Grey images stay grey if all are grey,
-    else everything becomes RGB; transparency is dropped; the orientation a camera noted (EXIF) is applied; 8-bit values
-    are divided by 255, 16-bit ones by 65535.
     """
     folder = Path(path)
     files = image_files(folder)

@@ -24,7 +24,7 @@ class ReLUFeatures(Embedding):
     .. math:: u \mapsto \sqrt{2/m}\,\max(Au, 0),\quad a_{ij}\sim N(0, 1),\qquad
               E\|\cdot\|^2 = \|u\|^2,\quad \cos \mapsto \frac{\sin\theta + (\pi-\theta)\cos\theta}{\pi}
 
-    [ChoSaul2009]_, [BronsteinTalk2016]_ (who scale by 1/√m, which halves the squared norm).
+    [ChoSaul2009]_, [Bronstein2016]_ (who scale by 1/√m, which halves the squared norm).
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class SignHash(Hasher):
     .. math:: h(u) = \mathrm{sign}(\rho(Au)),\quad a_{ij}\sim N(0, 1),\qquad
               m\,d_H(h(u), h(v)) \sim \mathrm{Binomial}(m, \angle(u,v)/\pi)
 
-    [BronsteinTalk2016]_, [Charikar2002]_. With ``kernel_size`` the layer is convolutional: each bit reads a filter of
+    [Bronstein2016]_, [Charikar2002]_. With ``kernel_size`` the layer is convolutional: each bit reads a filter of
     its own at a random position of the image (cyclic), and the law is Binomial(m, mean angle of the patches / π).
 
     Parameters

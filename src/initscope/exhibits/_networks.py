@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -39,15 +40,17 @@ class LayerRatios(Result):
 
 def make_layers(sizes: Sequence[int]) -> list[torch.nn.Linear]:
     """Linear layers from each size to the next, without biases, their weights still to be drawn."""
+    # Made on the meta device nothing is drawn, neither here nor from the user's random state.
     return [
-        torch.nn.utils.skip_init(torch.nn.Linear, before, after, bias=False) for before, after in zip(sizes, sizes[1:])
+        torch.nn.Linear(before, after, bias=False, device="meta").to_empty(device="cpu")
+        for before, after in pairwise(sizes)
     ]
 
 
 def draw_ratios(
     initializer: Initializer, layers: Sequence[torch.nn.Linear], inputs: torch.Tensor, *, seed: int
 ) -> NormRatios:
-    """Draw the weights anew and run the samples forwards and backwards, with random labels; the last layer is the head."""
+    """Draw the weights anew, run the samples forwards and backwards with random labels; the last layer is the head."""
     generator = torch.Generator().manual_seed(seed)
     weights = [initializer.fill_(layer, generator=generator).weight.detach() for layer in layers]
     labels = torch.randint(layers[-1].out_features, (len(inputs),), generator=generator)
@@ -59,7 +62,8 @@ def predict_ratios(
 ) -> list[tuple[tuple[float, float], tuple[float, float]]]:
     """Mean and standard deviation, over networks, of the activation and the gradient ratio of every layer.
 
-    The exact law of He fan-out, rescaled by each layer's variance; gradients under the independence assumption of theorem 3.
+    The exact law of He fan-out, rescaled by each layer's variance; gradients under the independence assumption of
+    theorem 3.
     """
     variances = [initializer.law(layer).variance for layer in make_layers([inputs, *widths])]
     forward = [variance * width / 2 for variance, width in zip(variances, widths)]

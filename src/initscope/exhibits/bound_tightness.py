@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from initscope._results import Result
+from initscope.exhibits._figures import make_axes, panels
+from initscope.exhibits._networks import make_layers
 from initscope.initializers import He
 from initscope.theory.norms import relu_norm_bound_eps, relu_norm_eps
 
@@ -23,8 +25,8 @@ __all__ = ["BoundTightness", "run"]
 class BoundTightness(Result):
     """Distortions by width, forward (lemma 2) and backward (lemma 5).
 
-    ``*_mean`` is what the paper plots, the mean of |1 - ratio of norms|; ``*_quantile`` is what the lemmas bound, the 1-δ quantile of
-    |1 - squared ratio|; ``lemma`` and ``exact`` are its bound and its exact value.
+    ``*_mean`` is what the paper plots, the mean of |1 - ratio of norms|; ``*_quantile`` is what the lemmas bound, the
+    1-δ quantile of |1 - squared ratio|; ``lemma`` and ``exact`` are its bound and its exact value.
     """
 
     delta: float
@@ -43,10 +45,7 @@ class BoundTightness(Result):
 
     def plot(self, ax: Axes | None = None, *, direction: Literal["forward", "backward"] = "forward") -> Axes:
         """The four curves of one direction."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         mean, quantile = (getattr(self, f"{direction}_{name}") for name in ("mean", "quantile"))
         percent = f"{100 * (1 - self.delta):g} %"
         ax.plot(self.widths, self.lemma, label=f"lemma {2 if direction == 'forward' else 5}", color="C3")
@@ -63,13 +62,7 @@ class BoundTightness(Result):
 
     def figure(self) -> Figure:
         """Both panels of the published figure."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(11, 4), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        self.plot(left, direction="forward")
-        self.plot(right, direction="backward")
-        return figure
+        return panels(lambda ax: self.plot(ax, direction="forward"), lambda ax: self.plot(ax, direction="backward"))
 
 
 def run(
@@ -83,7 +76,8 @@ def run(
 ) -> BoundTightness:
     """One hidden layer per width; published: the bound is loose and tightens as the distortion falls.
 
-    The backward pass takes the error at the softmax through weights of variance 2/width and the layer's mask, as lemma 5 does.
+    The backward pass takes the error at the softmax through weights of variance 2/width and the layer's mask, as lemma
+    5 does.
     """
     generator = torch.Generator().manual_seed(seed)
     data = torch.randn(samples, inputs, generator=generator)
@@ -92,8 +86,7 @@ def run(
         name: [] for name in ("forward_mean", "forward_quantile", "backward_mean", "backward_quantile")
     }
     for width in widths:
-        layer = torch.nn.utils.skip_init(torch.nn.Linear, inputs, width, bias=False)
-        head = torch.nn.utils.skip_init(torch.nn.Linear, width, classes, bias=False)
+        layer, head = make_layers([inputs, width, classes])
         He(mode="fan_out").fill_(layer, generator=generator)
         He(mode="fan_in").fill_(head, generator=generator)
         forward, backward = _one_layer(layer.weight, head.weight, data, labels)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from initscope._results import Result
+from initscope.exhibits._figures import Rows, make_axes
 from initscope.exhibits._networks import draw_ratios, make_layers
 from initscope.initializers import He
 from initscope.theory.norms import gradient_norm_failure, log_norm_moment
@@ -36,7 +37,7 @@ class IndependenceRow(Result):
 
 
 @dataclass(frozen=True)
-class Independence(Result):
+class Independence(Rows):
     """One row per width."""
 
     depth: int
@@ -44,16 +45,9 @@ class Independence(Result):
     draws: int
     rows: tuple[IndependenceRow, ...]
 
-    def table(self) -> list[dict[str, Any]]:
-        """The rows as dicts."""
-        return [row.to_dict() for row in self.rows]
-
     def plot(self, ax: Axes | None = None) -> Axes:
         """Observed and predicted failure against width."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         widths = [row.width for row in self.rows]
         ax.plot(widths, [row.predicted_failure for row in self.rows], label="if independent (exact law)")
         ax.errorbar(
@@ -82,8 +76,8 @@ def run(
 ) -> Independence:
     """Draw networks with a softmax head and compare the law of a gradient's norm with the one independence gives.
 
-    The error that comes back at layer l has met the weights already on the way forward, along one direction: :math:`h^{l-1}`.
-    So the assumption fails by an amount of order 1/width a layer; the rows show it.
+    The error that comes back at layer l has met the weights already on the way forward, along one direction:
+    :math:`h^{l-1}`. So the assumption fails by an amount of order 1/width a layer; the rows show it.
     """
     rows = []
     low, high = (1 - eps) ** depth, (1 + eps) ** depth

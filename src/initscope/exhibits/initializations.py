@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 
-from initscope._results import Result
+from initscope.exhibits._figures import Rows, make_axes
 from initscope.exhibits._networks import LayerRatios, draw_ratios, make_layers, predict_ratios
 from initscope.initializers import Glorot, He, LeCun
 
@@ -20,22 +20,15 @@ __all__ = ["Initializations", "run"]
 
 
 @dataclass(frozen=True)
-class Initializations(Result):
+class Initializations(Rows):
     """One row per initialisation and layer; here the measured spread is over networks, as the predicted one is."""
 
     draws: int
     rows: tuple[LayerRatios, ...]
 
-    def table(self) -> list[dict[str, Any]]:
-        """The rows as dicts."""
-        return [row.to_dict() for row in self.rows]
-
     def plot(self, ax: Axes | None = None, *, quantity: Literal["activation", "gradient"] = "activation") -> Axes:
         """Measured mean ± sd over networks (points) on the predicted mean and band, logarithmic."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         for index, network in enumerate(dict.fromkeys(row.network for row in self.rows)):
             rows = [row for row in self.rows if row.network == network]
             layers = [row.layer for row in rows]
@@ -56,7 +49,7 @@ class Initializations(Result):
 
 def run(
     *,
-    widths: Sequence[int] = (500,) * 10,
+    widths: Sequence[int] = (500, 800, 400, 700, 300, 600, 500, 900, 400, 500),
     inputs: int = 500,
     classes: int = 20,
     draws: int = 100,
@@ -64,7 +57,8 @@ def run(
 ) -> Initializations:
     """Draw ``draws`` networks per initialisation, each on a fresh input, and compare with the exact mean and spread.
 
-    With equal widths He's two modes agree; unequal widths tell them apart (fan-in multiplies ‖h‖² by n_l/n_{l-1}).
+    Equal widths make the two modes of He agree, and Glorot and LeCun; unequal ones tell them apart (fan-in multiplies
+    ‖h‖² by n_l/n_{l-1}).
     """
     rows = []
     layers = make_layers([inputs, *widths, classes])

@@ -1,14 +1,14 @@
-"""Figure 1 of the over-parameterisation paper: norms of activations and gradients under He and Glorot initialisation."""
+"""Figure 1 of the over-parameterisation paper: norms of activations and gradients under He and Glorot."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from initscope._results import Result
+from initscope.exhibits._figures import Rows, make_axes, panels
 from initscope.exhibits._networks import LayerRatios, layer_ratios
 from initscope.initializers import Glorot, He
 
@@ -20,21 +20,14 @@ __all__ = ["NormPreservation", "run"]
 
 
 @dataclass(frozen=True)
-class NormPreservation(Result):
+class NormPreservation(Rows):
     """One row per initialisation, width and layer."""
 
     rows: tuple[LayerRatios, ...]
 
-    def table(self) -> list[dict[str, Any]]:
-        """The rows as dicts."""
-        return [row.to_dict() for row in self.rows]
-
     def plot(self, ax: Axes | None = None, *, quantity: Literal["activation", "gradient"] = "activation") -> Axes:
         """Measured mean ± sd over samples against the layer, one line per network; bands are predicted."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         networks = list(dict.fromkeys((row.network, row.width) for row in self.rows))
         widths = sorted({width for _, width in networks})
         for network, width in networks:
@@ -50,18 +43,12 @@ class NormPreservation(Result):
             ax.fill_between(layers, low, high, color=color, alpha=0.1, linewidth=0)
         ax.set_xlabel("layer")
         ax.set_ylabel(r"$\|h\|/\|x\|$" if quantity == "activation" else r"$\|\partial W\|/(\|\delta\|\|x\|)$")
-        ax.legend(ncols=2, fontsize="small", loc="center right")
+        ax.legend(ncols=2, fontsize="small", loc="upper center", bbox_to_anchor=(0.62, 0.5))
         return ax
 
     def figure(self) -> Figure:
         """Both panels of the published figure."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(11, 4), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        self.plot(left, quantity="activation")
-        self.plot(right, quantity="gradient")
-        return figure
+        return panels(lambda ax: self.plot(ax, quantity="activation"), lambda ax: self.plot(ax, quantity="gradient"))
 
 
 def run(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from initscope._results import Result
 from initscope.errors import InputError
+from initscope.exhibits._figures import Rows, make_axes
 from initscope.exhibits._networks import LayerRatios, layer_ratios
 from initscope.initializers import He
 
@@ -21,7 +21,7 @@ __all__ = ["WidthVariation", "run"]
 
 
 @dataclass(frozen=True)
-class WidthVariation(Result):
+class WidthVariation(Rows):
     """One row per variation and layer; `spread` is the root mean square distance of the gradient ratio from 1."""
 
     variations: tuple[int, ...]
@@ -29,16 +29,9 @@ class WidthVariation(Result):
     predicted_spread: tuple[float, ...]
     rows: tuple[LayerRatios, ...]
 
-    def table(self) -> list[dict[str, Any]]:
-        """The rows as dicts."""
-        return [row.to_dict() for row in self.rows]
-
     def plot(self, ax: Axes | None = None) -> Axes:
         """Gradient ratio of every layer, mean ± sd over samples, with the predicted mean as a thin line."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         for index, variation in enumerate(self.variations):
             rows = [row for row in self.rows if row.network == _name(variation)]
             layers = [row.layer for row in rows]
@@ -73,7 +66,8 @@ def run(
 ) -> WidthVariation:
     """Widths drawn from U(width - v, width + v), He fan-out; published: the larger v, the farther from 1.
 
-    Predicted: the gradient of layer l is √(n_l/n_L) of what equal widths give, since fan-out keeps the forward pass only.
+    Predicted: the gradient of layer l is √(n_l/n_L) of what equal widths give, since fan-out keeps the forward pass
+    only.
     """
     if max(variations) >= width:
         raise InputError(f"variations up to {max(variations)} must stay below width = {width}: layers would vanish")

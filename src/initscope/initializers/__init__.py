@@ -7,8 +7,30 @@ True
 """
 
 from initscope.initializers._base import Initializer, WeightLaw
+from initscope.initializers._believability import Believability, believability
+from initscope.initializers._functions import delta_orthogonal_, glorot_, he_, lecun_, orthogonal_, zero_sum_
+from initscope.initializers._orthogonal import DeltaOrthogonal, Orthogonal
 from initscope.initializers._present import Present
 from initscope.initializers._scaled import Gaussian, Glorot, He, LeCun
 from initscope.initializers._zero_sum import ZeroSum
 
-__all__ = ["Gaussian", "Glorot", "He", "Initializer", "LeCun", "Present", "WeightLaw", "ZeroSum"]
+__all__ = [
+    "Believability",
+    "DeltaOrthogonal",
+    "Gaussian",
+    "Glorot",
+    "He",
+    "Initializer",
+    "LeCun",
+    "Orthogonal",
+    "Present",
+    "WeightLaw",
+    "ZeroSum",
+    "believability",
+    "delta_orthogonal_",
+    "glorot_",
+    "he_",
+    "lecun_",
+    "orthogonal_",
+    "zero_sum_",
+]

@@ -27,12 +27,14 @@ class WeightLaw:
     .. math:: k'_{xy} = n\,v\,(\langle k_{xy}\rangle - \lambda\,\langle m_x\rangle\langle m_y\rangle) + v_b
 
     with n the fan-in, ⟨·⟩ the average over a filter's taps and channels, v = ``variance`` of a weight, λ = ``strength``
-    of the mean removal, v_b = ``bias_variance``. ``note`` says what the law cannot express.
+    of the mean removal, v_b = ``bias_variance``. With ``centre`` only the centre tap, number (k-1)//2 of each axis, has
+    weights: ⟨·⟩ is the average over channels there, n their number. ``note`` says what the law cannot express.
     """
 
     variance: float
     bias_variance: float = 0.0
     strength: float = 0.0
+    centre: bool = False
     note: str = ""
 
 
@@ -91,8 +93,17 @@ def weight_layers(model: nn.Module) -> list[WeightLayer]:
     return layers
 
 
-def fans(module: WeightLayer) -> tuple[int, int]:
-    """Fan-in and fan-out as PyTorch counts them: all taps, input channels of one group, all output channels."""
+def fans(module: WeightLayer) -> tuple[float, float]:
+    """Fan-in and fan-out as PyTorch counts them: all taps, input channels of one group, all output channels.
+
+    Transposed convolutions store inputs first, and with stride s an output sees only one in s taps of each axis: their
+    fan-in is the mean number of values that an output sums. (PyTorch takes their outputs for inputs there.)
+    """
+    from torch.nn.modules.conv import _ConvTransposeNd
+
     weight = module.weight
     taps = math.prod(weight.shape[2:])
+    if isinstance(module, _ConvTransposeNd):
+        inputs, outputs = weight.shape[0] // module.groups, weight.shape[1] * module.groups
+        return inputs * taps / math.prod(module.stride), outputs * taps
     return int(weight.shape[1] * taps), int(weight.shape[0] * taps)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from initscope.errors import InputError
 from initscope.initializers._base import Initializer, WeightLaw
+from initscope.initializers._orthogonal import DeltaOrthogonal
 from initscope.initializers._scaled import He
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class ZeroSum(Initializer):
             raise InputError(
                 f"strength = {self.strength} must lie in [0, 1]: 0 is the base law, 1 sums of exactly zero"
             )
+        if isinstance(self.base, DeltaOrthogonal):
+            raise InputError(
+                "base = DeltaOrthogonal has one tap alone, which cannot sum to zero over taps; use Orthogonal"
+            )
 
     @property
     def _factor(self) -> float:
@@ -59,17 +64,29 @@ class ZeroSum(Initializer):
             base,
             variance=base.variance * self._factor,
             strength=self.strength,
-            bias_variance=base.bias_variance + self.bias_variance,
+            bias_variance=self.bias_variance or base.bias_variance,
         )
 
     def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
         """Draw from the base law, then take (part of) each filter's mean away."""
         self.base.draw_(module, generator)
-        weight = module.weight
-        mean = weight.mean(dim=tuple(range(1, weight.dim())), keepdim=True)
-        weight.sub_((1 - math.sqrt(1 - self.strength)) * mean).mul_(math.sqrt(self._factor))
+        filters = _filters(module)
+        mean = filters.mean(dim=(1, 3), keepdim=True)
+        filters.sub_((1 - math.sqrt(1 - self.strength)) * mean).mul_(math.sqrt(self._factor))
 
     def draw_bias_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
-        """Biases of the base law, or of this one's own variance."""
-        law = self if self.bias_variance else self.base
-        Initializer.draw_bias_(law, module, generator)
+        """Biases of this law's own variance or, if that is zero, those of the base law."""
+        if self.bias_variance:
+            super().draw_bias_(module, generator)
+        else:
+            self.base.draw_bias_(module, generator)
+
+
+def _filters(module: WeightLayer) -> torch.Tensor:
+    """A view ``[groups, inputs, outputs, taps]`` of the weights; a filter is what one output sees of its group."""
+    from torch.nn.modules.conv import _ConvTransposeNd
+
+    groups, weight = getattr(module, "groups", 1), module.weight.detach()
+    if isinstance(module, _ConvTransposeNd):  # stored inputs first
+        return weight.view(groups, weight.shape[0] // groups, weight.shape[1], -1)
+    return weight.view(groups, weight.shape[0] // groups, weight.shape[1], -1).transpose(1, 2)

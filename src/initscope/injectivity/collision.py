@@ -21,21 +21,17 @@ def colliding_pair(weight: Floats, bias: Floats | None, z: Floats) -> tuple[Floa
     The difference d is orthogonal to the active rows; the step keeps every other row negative.
     """
     n = weight.shape[1]
-    active = weight[active_rows(weight, bias, z)]
+    mask = active_rows(weight, bias, z)
+    active = weight[mask]
     if len(active) >= n and exact.rank(active) == n:
         return None
     direction = _orthogonal(active, n)
     value = weight @ z if bias is None else weight @ z + bias
-    inactive = ~active_rows(weight, bias, z) & weight.any(axis=1)
+    inactive = ~mask & weight.any(axis=1)
     change = np.abs(weight[inactive] @ direction)
     room = np.abs(value[inactive]) / np.maximum(change, 1e-300)
     step = min(0.5 * float(room.min(initial=np.inf)), max(1.0, float(np.linalg.norm(z))))
-    pair = z + step * direction, z - step * direction
-    return (
-        pair
-        if np.array_equal(active_rows(weight, bias, (pair[0] + pair[1]) / 2), active_rows(weight, bias, z))
-        else None
-    )
+    return z + step * direction, z - step * direction
 
 
 def _orthogonal(rows: Floats, n: int) -> Floats:
@@ -52,12 +48,12 @@ def far_point(weight: Floats, bias: Floats | None, direction: Floats) -> Floats:
     if bias is None:
         return direction
     products = weight @ direction
-    used = np.abs(products) > 0
+    used = np.abs(products) > 1e-12 * np.linalg.norm(weight, axis=1) * np.linalg.norm(direction)
     ratio = np.abs(bias[used]) / np.abs(products[used])
     return np.asarray(direction * max(1.0, 2.0 * float(ratio.max(initial=0.0))))
 
 
-def vertex_point(weight: Floats, chosen: np.ndarray) -> Floats | None:
+def vertex_point(weight: Floats, chosen: np.ndarray) -> Floats:
     """A point beside the ray orthogonal to the n - 1 ``chosen`` rows, on the side with fewer active rows.
 
     Rows of the choice are negative there. In general position at most (m - n + 1)/2 rows stay active.

@@ -1,4 +1,4 @@
-"""`decide`: is this ReLU layer injective? Cheap proofs first, exact branching where it fits, a witness search beyond."""
+"""`decide`: is this ReLU layer injective? Cheap proofs first, exact branching where it fits, else a witness search."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from initscope.errors import InputError, check_between
 from initscope.injectivity import exact
 from initscope.injectivity._layer import Floats, as_layer
+from initscope.injectivity._progress import bar
 from initscope.injectivity.collision import active_rows, colliding_pair, far_point, vertex_point
 from initscope.injectivity.records import Certificate, Decision
+from initscope.injectivity.verification import verify
 
 __all__ = ["Method", "decide"]
 
 Method = Literal["auto", "branching", "milp", "search"]
 BRANCHING_INPUTS = 14
 """The tree grows fourfold with every input: 240,000 nodes and 2 s at 10 inputs, about a minute at 12."""
-EXACT_INPUTS = 5
-EXACT_OUTPUTS = 40
 
 
 class _Attempt:
@@ -41,13 +41,17 @@ class _Attempt:
         return Decision(injective, method, n, m, fewest_active=self.fewest, nodes=self.nodes, seconds=seconds, **proof)
 
     def at(self, z: Floats, method: str) -> Decision | None:
-        """The decision "not injective" if ``z`` is a witness."""
+        """The decision "not injective" if ``z`` is a witness whose pair stands up to `verify`."""
         pair = colliding_pair(self.weight, self.bias, z)
         if pair is None:
             return None
         count = int(active_rows(self.weight, self.bias, z).sum())
         self.fewest = count if self.fewest is None else min(self.fewest, count)
-        return self.decision(False, method, witness=pair)
+        return self.proved(self.decision(False, method, witness=pair))
+
+    def proved(self, decision: Decision) -> Decision | None:
+        """The decision if its proof holds: nothing unproved is handed out."""
+        return decision if verify(self.weight, self.bias, decision) else None
 
 
 def decide(
@@ -75,7 +79,7 @@ def decide(
     seed
         Fixes the random starts of the search; the same seed and enough budget give the same answer.
     method
-        ``"auto"``, or only one of ``"branching"``, ``"milp"`` (HiGHS looks for the fewest active rows) and ``"search"``.
+        ``"auto"``, or only one of ``"branching"``, ``"milp"`` (HiGHS minimises the active rows) and ``"search"``.
     progress
         Show a progress bar on stderr.
 
@@ -116,19 +120,20 @@ def _cheap(attempt: _Attempt, seed: int) -> Decision | None:
         return attempt.at(np.zeros(n), "rank of W below n")
     certificate = _opposite_rows(weight, bias)
     if certificate is not None:
-        return attempt.decision(True, "rows in opposite pairs", certificate=certificate)
+        found = attempt.proved(attempt.decision(True, "rows in opposite pairs", certificate=certificate))
+        if found is not None:
+            return found
     rng = np.random.default_rng(seed)
     nonzero = np.flatnonzero(weight.any(axis=1))
     if len(nonzero) < 2 * n:
-        direction = rng.standard_normal(n)
-        for sign in (1.0, -1.0):
-            found = attempt.at(far_point(weight, bias, sign * direction), "fewer than 2n rows")
+        for towards in np.outer([1.0, -1.0], rng.standard_normal(n)):
+            found = attempt.at(far_point(weight, bias, towards), "fewer than 2n rows")
             if found is not None:
                 return found
     if len(nonzero) < 3 * n - 1:
         for _ in range(3):
             ray = vertex_point(weight, rng.choice(nonzero, n - 1, replace=False))
-            found = None if ray is None else attempt.at(far_point(weight, bias, ray), "fewer than 3n - 1 rows")
+            found = attempt.at(far_point(weight, bias, ray), "fewer than 3n - 1 rows")
             if found is not None:
                 return found
     return None
@@ -162,10 +167,7 @@ def _opposite_rows(weight: Floats, bias: Floats | None) -> Certificate | None:
     chosen = _independent(weight[[row for row, _ in pairs]])
     if len(chosen) < n:
         return None
-    certificate = Certificate("opposite rows", np.array([pairs[i] for i in chosen]))
-    from initscope.injectivity.verification import verify
-
-    return certificate if verify(weight, bias, Decision(True, "", n, len(weight), certificate=certificate)) else None
+    return Certificate.of("opposite rows", np.array([pairs[i] for i in chosen]))
 
 
 def _independent(rows: Floats) -> list[int]:
@@ -178,9 +180,7 @@ def _independent(rows: Floats) -> list[int]:
 
 
 def _branch(attempt: _Attempt, progress: bool) -> Decision:
-    from initscope.injectivity.verification import verify
     from initscope.theory.injectivity.branching import branch
-    from initscope.injectivity._progress import bar
 
     with bar("branching", "nodes", progress) as update:
 
@@ -190,10 +190,11 @@ def _branch(attempt: _Attempt, progress: bool) -> Decision:
 
         outcome = branch(attempt.weight, attempt.bias, go_on=go_on)
     attempt.nodes = outcome.nodes
-    if outcome.injective:
-        yes = attempt.decision(True, "branching on Gordan certificates", certificate=Certificate("tree", outcome.tree))
-        if verify(attempt.weight, attempt.bias, yes):
-            return yes
+    if outcome.tree is not None:
+        tree = Certificate.of("tree", outcome.tree)
+        found = attempt.proved(attempt.decision(True, "branching on Gordan certificates", certificate=tree))
+        if found is not None:
+            return found
     elif outcome.z is not None:
         z = outcome.z if attempt.bias is None else outcome.z[:-1] / outcome.z[-1]
         found = attempt.at(z, "branching on Gordan certificates")
@@ -209,13 +210,13 @@ def _branch_exactly(attempt: _Attempt) -> Decision:
     from initscope.injectivity.rational import branch_exactly
 
     outcome = branch_exactly(attempt.weight, attempt.bias, lambda: attempt.left() > 0)
+    method = "branching in rational arithmetic"
+    found = None
     if isinstance(outcome, Certificate):
-        return attempt.decision(True, "branching in rational arithmetic", certificate=outcome)
-    if outcome is not None:
-        found = attempt.at(outcome, "branching in rational arithmetic")
-        if found is not None:
-            return found
-    return attempt.decision(None, "branching: unclear in floating point, budget spent in rational arithmetic")
+        found = attempt.proved(attempt.decision(True, method, certificate=outcome))
+    elif outcome is not None:
+        found = attempt.at(outcome, method)
+    return found or attempt.decision(None, "branching: unclear in floating point, budget spent in rational arithmetic")
 
 
 def _milp(attempt: _Attempt) -> Decision:

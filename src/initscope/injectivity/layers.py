@@ -1,4 +1,4 @@
-"""Weights and bias of one layer as a matrix: from a state dict or array file, or from a torch model (convolutions too)."""
+"""Weights and bias of one layer as a matrix: from a state dict or array file, or from a torch model."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def layer_from_model(
         return as_layer(module.weight, module.bias)
     if input_shape is None:
         raise InputError(
-            f"layer {layer!r} is a convolution: its matrix depends on the input; give --input-shape, for example 3 32 32"
+            f"layer {layer!r} is a convolution, its matrix depends on the input: give --input-shape, such as 3 32 32"
         )
     return module_matrix(module, _shape_at(model, module, input_shape))
 
@@ -145,8 +145,9 @@ def module_matrix(module: torch.nn.Module, shape: tuple[int, ...]) -> tuple[Floa
         offset = module(torch.zeros(1, *shape, dtype=parameter.dtype))
         if inputs * offset.numel() > LARGEST_MATRIX:
             raise InputError(
-                f"the layer's matrix would be {offset.numel()} × {inputs}, more than {LARGEST_MATRIX:,} entries; use a smaller --input-shape"
+                f"the layer's matrix would be {offset.numel()} × {inputs}, more than {LARGEST_MATRIX:,} entries;"
+                " use a smaller --input-shape"
             )
         units = torch.eye(inputs, dtype=parameter.dtype).reshape(inputs, *shape)
-        images = torch.cat([module(part) - offset for part in units.split(256)])
+        images = torch.cat([module(units[at : at + 256]) - offset for at in range(0, inputs, 256)])
     return as_layer(images.reshape(inputs, -1).T, offset.reshape(-1))

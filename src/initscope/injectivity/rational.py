@@ -87,7 +87,7 @@ def branch_exactly(weight: Floats, bias: Floats | None, go_on: Callable[[], bool
         return True
 
     if closed([]):
-        return Certificate("tree", np.array(tree, dtype=np.int32))
+        return Certificate.of("tree", np.array(tree, dtype=np.int32))
     if not witness:
         return None
     if bias is not None:

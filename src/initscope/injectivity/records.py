@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from initscope._results import Result
 from initscope.injectivity._layer import Floats
+
+if TYPE_CHECKING:
+    from initscope.injectivity.frames import Stability
 
 __all__ = ["Certificate", "Decision"]
 
@@ -25,18 +29,36 @@ class Certificate(Result):
 
     kind: str
     rows: npt.NDArray[np.integer[Any]]
+    checksum: str
+
+    @classmethod
+    def of(cls, kind: str, rows: npt.ArrayLike) -> Certificate:
+        """A certificate with the checksum of its content."""
+        rows = np.asarray(rows)
+        return cls(kind, rows, _checksum(kind, rows))
+
+    @property
+    def intact(self) -> bool:
+        """Does the content still match the checksum? A damaged proof is rejected even if it is a proof by chance."""
+        return self.checksum == _checksum(self.kind, np.asarray(self.rows))
 
     def to_dict(self) -> dict[str, Any]:
-        """Kind and rows."""
-        return {"kind": self.kind, "rows": self.rows.tolist()}
+        """Kind, rows and checksum."""
+        return {"kind": self.kind, "rows": self.rows.tolist(), "checksum": self.checksum}
+
+
+def _checksum(kind: str, rows: npt.NDArray[Any]) -> str:
+    numbers = rows.astype(np.int64, casting="unsafe").tobytes() if rows.dtype.kind in "iu" else b"not integers"
+    return hashlib.sha256(f"{kind} {rows.shape} ".encode() + numbers).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Decision(Result):
     """Verdict on one layer: ``injective`` True (with ``certificate``), False (with ``witness``) or None (undecided).
 
-    ``witness`` is a pair of different inputs with equal outputs (to rounding; `verify` proves that an exact pair is there).
-    ``fewest_active`` is the smallest number of active rows met at any input, an upper bound on the true minimum.
+    ``witness`` is a pair of different inputs with equal outputs, to rounding (`verify` proves an exact one).
+    ``fewest_active`` is the smallest number of active rows met at any input, an upper bound on the true minimum;
+    ``stability`` is filled by the command line on request.
     """
 
     injective: bool | None
@@ -48,6 +70,7 @@ class Decision(Result):
     fewest_active: int | None = None
     nodes: int = 0
     seconds: float = 0.0
+    stability: Stability | None = None
 
     @property
     def expansivity(self) -> float:
@@ -58,15 +81,14 @@ class Decision(Result):
         """One row: the verdict without the arrays."""
         verdict = {True: "injective", False: "not injective", None: "undecided"}[self.injective]
         proof = self.certificate.kind if self.certificate else "colliding pair" if self.witness else None
-        return [
-            {
-                "verdict": verdict,
-                "inputs": self.inputs,
-                "outputs": self.outputs,
-                "expansivity": self.expansivity,
-                "fewest_active": self.fewest_active,
-                "proof": proof,
-                "method": self.method,
-                "seconds": round(self.seconds, 3),
-            }
-        ]
+        row = {
+            "verdict": verdict,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "expansivity": self.expansivity,
+            "proof": proof,
+            "method": self.method,
+        }
+        if self.stability is not None:
+            row |= {"stability_lower": self.stability.lower, "stability_upper": self.stability.upper}
+        return [row]

@@ -1,12 +1,14 @@
 """Independent check of a `Decision`: no code is shared with the search, no tolerance decides.
 
-A yes stands when its certificate is replayed: circuits and bases are proved with floating point and rigorous error bounds
-(after Rump), in integers where these are too coarse. A no stands when the exact signs at the pair's midpoint leave rows
-that do not span; `collision_residual` then refines the pair to as many digits as wanted.
+A yes stands when its certificate is replayed: circuits and bases are proved with floating point and rigorous error
+bounds (after Rump), in integers where these are too coarse. A no stands when the exact signs at the pair's midpoint
+leave rows that do not span; `collision_residual` then refines the pair to as many digits as wanted.
 """
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -51,10 +53,12 @@ def _verify_witness(weight: Floats, bias: Floats | None, first: Floats, second: 
     if (gap > PAIR_TOLERANCE * distance * np.linalg.norm(weight, axis=1)).any():
         return False
     active = weight[active_rows(weight, bias, first / 2 + second / 2)]
-    return len(active) < n or exact.rank(active) < n
+    return bool(len(active) < n or exact.rank(active) < n)
 
 
 def _verify_certificate(weight: Floats, bias: Floats | None, certificate: Certificate) -> bool:
+    if not certificate.intact:
+        return False
     if certificate.kind == "opposite rows":
         return _verify_opposite(weight, bias, np.asarray(certificate.rows))
     if certificate.kind == "tree":
@@ -76,7 +80,7 @@ def _verify_opposite(weight: Floats, bias: Floats | None, pairs: np.ndarray) -> 
             exact.positive_circuit(rows) or (bias is not None and exact.positive_circuit(np.vstack([rows, finite])))
         ):
             return False
-    return exact.rank(weight[pairs[:, 0]]) == n
+    return bool(exact.rank(weight[pairs[:, 0]]) == n)
 
 
 def _verify_tree(weight: Floats, bias: Floats | None, tree: np.ndarray) -> bool:
@@ -155,7 +159,7 @@ def _inverse(matrices: Floats) -> tuple[Floats, Floats]:
             np.abs(inverse) @ np.abs(matrices) + np.eye(dim)
         )
         bound = defect.sum(axis=-1).max(axis=-1) * (1 + 2 * dim * EPS)
-    return inverse, np.where(np.isfinite(bound), bound, np.inf)
+    return np.asarray(inverse, dtype=np.float64), np.where(np.isfinite(bound), bound, np.inf)
 
 
 def _bases_hold(weight: Floats, bases: list[tuple[int, ...]]) -> bool:
@@ -201,38 +205,26 @@ def collision_residual(weight: Any, bias: Any, decision: Decision, digits: int =
         raise InputError(f"the decision ({decision.method}) carries no colliding pair; only injective = False does")
     first, second = decision.witness
     active = weight[active_rows(weight, bias, first / 2 + second / 2)]
-    direction = first - second
-    direction = direction / np.linalg.norm(direction)
     if not len(active):
         return 0.0
-    active = active / 2.0 ** np.round(np.log2(np.linalg.norm(active, axis=1, keepdims=True)))  # exact, rows near norm 1
-    bits = int(digits * 3.33) + 80
-    scaled = np.array(
-        [
-            [int(value * 2**1074) if 0 < abs(value) < 1e-200 else int(value * 2**200) for value in row]
-            for row in (active / 1.0).tolist()
-        ],
-        dtype=object,
-    )
-    fine = np.array([int(value * 2**60) << (bits - 60) for value in direction.tolist()], dtype=object)
-    solve = np.linalg.pinv(active)
-    worst = np.inf
+    rows = np.array(exact.integers(active), dtype=object)
+    norms = [math.isqrt(sum(value * value for value in row)) for row in rows.tolist()]
+    solve = np.linalg.pinv(active / np.linalg.norm(active, axis=1, keepdims=True))
+    bits = int(digits * 3.33) + 80  # d in fixed point, units of 2^-bits
+    direction = (first - second) / np.linalg.norm(first - second)
+    fine = np.array([int(value * 2.0**60) << (bits - 60) for value in direction.tolist()], dtype=object)
+    worst = math.inf
     for _ in range(digits // 8 + 4):
-        residual = scaled @ fine
-        size = max(abs(int(value)) for value in residual)
-        worst = _ratio(size, bits + 200)
+        products = [(value << 64) // norm for value, norm in zip((rows @ fine).tolist(), norms, strict=True)]
+        size = max(abs(value) for value in products)
+        worst = float(Fraction(size, 1 << (bits + 64)))
         if worst < 10.0**-digits:
             break
         shift = max(0, size.bit_length() - 60)
-        correction = solve @ np.array([float(int(value) >> shift) for value in residual])
-        exponent = shift - 200  # correction · 2^exponent, in units of the fixed point
-        for i, value in enumerate(correction.tolist()):
-            top, bottom = value.as_integer_ratio()
-            fine[i] -= (top << exponent) // bottom if exponent >= 0 else top // (bottom << -exponent)
+        correction = solve @ np.array([float(value >> shift) for value in products])
+        fine -= np.array([_shifted(int(value * 2.0**20), shift - 84) for value in correction.tolist()], dtype=object)
     return worst
 
 
-def _ratio(numerator: int, bits: int) -> float:
-    return float(
-        np.ldexp(float(numerator >> max(0, numerator.bit_length() - 60)), max(0, numerator.bit_length() - 60) - bits)
-    )
+def _shifted(value: int, bits: int) -> int:
+    return value << bits if bits >= 0 else value >> -bits

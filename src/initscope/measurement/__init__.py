@@ -1,8 +1,13 @@
-"""Measure: run it and record. `measure` for pairs through a model, `mean_width` of data; all with standard errors."""
+"""Measure: run it and record. `observe` a model on data, `measure` pairs over drawn weights, `mean_width` of data."""
 
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submod_attrs={"by_layer": ["LayerWidths", "layer_widths"], "run": ["measure"], "width": ["MeanWidth", "mean_width"]},
+    submod_attrs={
+        "by_layer": ["LayerWidths", "layer_widths"],
+        "observation": ["Observation", "observe"],
+        "run": ["measure"],
+        "width": ["MeanWidth", "mean_width"],
+    },
 )

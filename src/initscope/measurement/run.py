@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -17,11 +17,11 @@ from torch.nn.modules.conv import _ConvNd
 from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError, check_count
 from initscope.initializers import Initializer, Present
-from initscope.propagate.elementwise import ACTIVATION_MODULES
+from initscope.measurement.pairs import cosine_of
+from initscope.measurement.steps import is_activation, traced_like_predict
 from initscope.propagate.graph import as_pairs
-from initscope.propagate.rules import find_rule
 from initscope.report.geometry import Floats, Measurement, Row
-from initscope.tracing import Node, Trace, bind, trace
+from initscope.tracing import Node, Trace, bind
 
 __all__ = ["measure"]
 
@@ -29,7 +29,14 @@ _BATCH_VALUES = 1 << 22  # input values of one batch: bounds the memory of the a
 
 
 def measure(
-    model: nn.Module, x: Any, y: Any, *, initializer: Initializer | None = None, draws: int = 1, seed: int = 0
+    model: nn.Module,
+    x: Any,
+    y: Any,
+    *,
+    initializer: Initializer | None = None,
+    draws: int = 1,
+    seed: int = 0,
+    progress: Callable[[Iterator[Any]], Iterable[Any]] | None = None,
 ) -> Measurement:
     """Run ``model`` on pairs and record their geometry after every layer.
 
@@ -45,6 +52,8 @@ def measure(
         0 runs the weights the model has; n ≥ 1 draws them n times anew and averages.
     seed : int
         Of the draws.
+    progress : callable, optional
+        Wraps the iterator over draws, as tqdm does: ``progress=lambda draws: tqdm(draws, total=8)``.
 
     Returns
     -------
@@ -60,14 +69,15 @@ def measure(
     parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     if parameter is not None:
         x, y = x.to(parameter), y.to(parameter)
-    traced = trace(model, x[:2], is_leaf=_has_rule)
+    traced = traced_like_predict(model, x[:2])
     with leaves_no_trace(model):
         if draws == 0:
             runs = [_record(traced, x, y)]
         else:
             device = "cpu" if parameter is None else parameter.device
             generator = torch.Generator(device=device).manual_seed(seed)
-            runs = list(_redrawn_runs(model, law, x, y, draws, generator))
+            redrawn = _redrawn_runs(model, law, x, y, draws, generator)
+            runs = list(redrawn if progress is None else progress(redrawn))
     return _summary(traced, runs, draws, seed)
 
 
@@ -76,7 +86,7 @@ def _redrawn_runs(
 ) -> Iterator[_Run]:
     """One run per draw, all in one copy of the model, which is set back to the original before each."""
     redrawn = copy.deepcopy(model)
-    traced = trace(redrawn, x[:2], is_leaf=_has_rule)
+    traced = traced_like_predict(redrawn, x[:2])
     for _ in range(draws):
         for ours, theirs in zip(
             chain(redrawn.parameters(), redrawn.buffers()), chain(model.parameters(), model.buffers())
@@ -84,10 +94,6 @@ def _redrawn_runs(
             ours.copy_(theirs)
         law.fill_(redrawn, generator=generator)
         yield _record(traced, x, y)
-
-
-def _has_rule(module: nn.Module) -> bool:
-    return find_rule(module) is not None
 
 
 @dataclass
@@ -104,7 +110,7 @@ def _record(traced: Trace, x: Tensor, y: Tensor) -> _Run:
     batched = [module for module in traced.model.modules() if isinstance(module, _BatchNorm) and module.training]
     size = len(x) if batched else max(1, _BATCH_VALUES // max(1, 2 * x[0].numel()))
     groups = _filter_rows(traced)
-    recorder = _Recorder(traced, groups)
+    recorder = _Recorder(traced, groups, whole_batch=bool(batched))
     for start in range(0, len(x), size):
         part = slice(start, start + size)
         try:
@@ -130,40 +136,48 @@ def _filter_rows(traced: Trace) -> dict[Node, int]:
             depth[node] += 1
             if depth[node] == 1:
                 found[node] = getattr(module, "groups", 1)
-        elif isinstance(module, ACTIVATION_MODULES) and len(parents) == 1 and parents[0] in found:
+        elif is_activation(traced, node) and len(parents) == 1 and parents[0] in found:
             found[node] = found[parents[0]]
     return found
 
 
 class _Recorder:
-    """Runs the model and reduces each node's output to sums over units at once, before anything overwrites it."""
+    """Runs the model and reduces each node's output to sums over units at once, before anything overwrites it.
 
-    def __init__(self, traced: Trace, filters: dict[Node, int]) -> None:
+    An input that is part of several pairs is run once, unless the model looks at its whole batch.
+    """
+
+    def __init__(self, traced: Trace, filters: dict[Node, int], *, whole_batch: bool) -> None:
         self._traced, self._steps, self._filters = traced, traced.steps, filters
+        self._whole_batch = whole_batch
         self._sums: dict[Node, list[Tensor]] = {node: [] for node in traced.steps}
         self._shapes: dict[Node, tuple[int, ...]] = {}
 
     def run_pairs(self, x: Tensor, y: Tensor) -> None:
-        self._pairs = len(x)
-        self._traced.run(bind(self._traced.model, torch.cat([x, y])), self._watch)
+        inputs = torch.cat([x, y])
+        place = torch.arange(len(inputs), device=x.device)
+        if not self._whole_batch:
+            inputs, place = torch.unique(inputs, dim=0, return_inverse=True)
+        self._inputs, self._x, self._y = len(inputs), place[: len(x)], place[len(x) :]
+        self._traced.run(bind(self._traced.model, inputs), self._watch)
 
     def _watch(self, node: Node, args: Any, kwargs: Any, output: Any) -> None:
         self._sums[node].append(self._reduce(node, output))
 
     def _reduce(self, node: Node, output: Any) -> Tensor:
         """Sums of x², y², (x-y)²: ``[3, pairs, filters]`` where filters are independent, else ``[3, pairs, 1]``."""
-        pairs = self._pairs
         if (
             not isinstance(output, Tensor)
             or output.dim() < 2
-            or len(output) != 2 * pairs
+            or len(output) != self._inputs
             or not output.is_floating_point()
         ):
-            return torch.full((3, pairs, 1), torch.nan, dtype=torch.float64)
+            return torch.full((3, len(self._x), 1), torch.nan, dtype=torch.float64)
         self._shapes[node] = tuple(output.shape[1:])
-        units = output.detach().reshape(2 * pairs, output.shape[1] if node in self._filters else 1, -1)
-        x, y = units[:pairs], units[pairs:]
-        return torch.stack([v.square().sum(dim=2, dtype=torch.float64) for v in (x, y, x - y)]).cpu()
+        units = output.detach().reshape(len(output), output.shape[1] if node in self._filters else 1, -1)
+        squares = units.square().sum(dim=2, dtype=torch.float64)
+        apart = (units[self._x] - units[self._y]).square().sum(dim=2, dtype=torch.float64)
+        return torch.stack([squares[self._x], squares[self._y], apart]).cpu()
 
     def result(self) -> _Run:
         run = _Run()
@@ -173,10 +187,9 @@ class _Recorder:
             shape = self._shapes.get(node, ())
             units = int(np.prod(shape)) if shape else 0
             total = sums.sum(axis=2)
-            norm_x, norm_y = np.sqrt(total[0]), np.sqrt(total[1])
+            norm_x, cosine = np.sqrt(total[0]), cosine_of(total)
             start = (norm_x, units) if start is None else start
             with np.errstate(invalid="ignore", divide="ignore"):
-                cosine = 1 - (total[2] - (norm_x - norm_y) ** 2) / (2 * norm_x * norm_y)
                 ratio = norm_x / start[0]
                 rms = ratio * np.sqrt(start[1] / units) if units else np.full_like(ratio, np.nan)
                 errors, mean_errors = _jackknife(sums, cosine, ratio, self._filters.get(node))
@@ -214,8 +227,20 @@ def _spread(influence: Floats, groups: int) -> Floats:
     return np.asarray((centred**2).sum(axis=(-2, -1)) * count / (count - 1))
 
 
+def _linearised_squares(ratios: Floats) -> Floats:
+    """Numbers whose mean over draws is the root mean square s of ``ratios``, and whose spread is that of its error.
+
+    Prediction is √E‖h‖², and deep in a narrow network the mean of norms is far below it. s = √⟨r²⟩ moves by
+    (r² - s²)/2s with each draw (delta method).
+    """
+    root = np.sqrt(np.square(ratios).mean(axis=0))
+    moved = np.square(ratios) + root**2
+    return np.asarray(np.divide(moved, 2 * root, out=np.zeros_like(ratios), where=root != 0))
+
+
 def _summary(traced: Trace, runs: list[_Run], draws: int, seed: int) -> Measurement:
     values = np.stack([np.stack(run.values) for run in runs])  # [draws, rows, 3, pairs]
+    values[:, :, 1:] = _linearised_squares(values[:, :, 1:])
     mean = values.mean(axis=0)
     count = len(runs)
     errors = np.sqrt(np.stack([np.stack(run.errors) for run in runs]).mean(axis=0) / count)  # [rows, 2, pairs]

@@ -20,7 +20,7 @@ from initscope.errors import InputError, check_count
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.mean_width import WidthSet, gaussian_norm_mean
 
-__all__ = ["MeanWidth", "WidthTally", "mean_width"]
+__all__ = ["MeanWidth", "WidthTally", "mean_width", "random_directions"]
 
 _CENTRE_POINTS = 1000  # whose mean the radius is measured from
 _PRODUCT_ELEMENTS = 2_000_000  # of the block of inner products held at once: 8 MB in float32
@@ -81,7 +81,7 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
 
     .. math:: \omega(K) = E\sup_{u,v\in K}\langle u-v, g\rangle,\qquad g\sim N(0, I)
 
-    [BronsteinTalk2016]_; two-sided, translation invariant, in the units of the data: scale is part of the value.
+    [Bronstein2016]_; two-sided, translation invariant, in the units of the data: scale is part of the value.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class WidthTally:
         if batch.shape[1] != self.dimension:
             raise InputError(f"a batch has points of dimension {batch.shape[1]}, the first had {self.dimension}")
         if self.directions is None:
-            chosen = _directions(self.dimension, self.draws, self.seed).T
+            chosen = random_directions(self.dimension, self.draws, self.seed).T
             self.directions = xp.asarray(chosen, dtype=self.centre.dtype, device=array_api_compat.device(self.centre))
         rows = max(_PRODUCT_ELEMENTS // self.directions.shape[1], 2)
         for start in range(0, batch.shape[0], rows):
@@ -196,7 +196,7 @@ def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
     if exact is not None:
         value, error, draws, method = exact, 0.0, 0, "closed form"
     else:
-        g = _directions(members.ambient, draws, seed)
+        g = random_directions(members.ambient, draws, seed)
         widths = _float64(members.support(g)) + _float64(members.support(-g))
         if not np.isfinite(widths).all():
             raise InputError("the support function is not finite: an unbounded set has no mean width; cut it by a ball")
@@ -218,7 +218,8 @@ def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
     )
 
 
-def _directions(dimension: int, draws: int, seed: int) -> np.ndarray:
+def random_directions(dimension: int, draws: int, seed: int) -> np.ndarray:
+    """Unit vectors ``[draws, dimension]``, uniform on the sphere."""
     g = generator(seed, "mean width").standard_normal((draws, dimension))
     return np.asarray(g / np.linalg.norm(g, axis=1, keepdims=True))
 

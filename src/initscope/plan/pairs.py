@@ -20,7 +20,7 @@ _CHUNK_VALUES = 1 << 24
 def image_pairs(x: Any, y: Any, kernel_size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Both images, or batches of them, as checked (pairs, channels, height, width) tensors of float32."""
     first, second = (
-        torch.as_tensor(image if isinstance(image, torch.Tensor) else np.asarray(image)) for image in (x, y)
+        torch.as_tensor(image if isinstance(image, torch.Tensor) else np.ascontiguousarray(image)) for image in (x, y)
     )
     first, second = (image.detach().reshape((1,) * (4 - image.ndim) + tuple(image.shape)) for image in (first, second))
     check_pairs(first, second, ndim=4)

@@ -39,7 +39,8 @@ def norm_ratios(
     NormRatios
         :math:`\|h^l\|/\|x\|`, and :math:`\|\partial\ell/\partial W^l\|_F/(\|\delta\|\|x\|)` with
         :math:`\delta = \partial\ell/\partial a^L`. The gradient of one sample is an outer product, so its norm is
-        :math:`\|\partial\ell/\partial a^l\|\,\|h^{l-1}\|` (eq. 19 of the over-parameterisation paper): no gradient is formed.
+        :math:`\|\partial\ell/\partial a^l\|\,\|h^{l-1}\|` (eq. 19 of the over-parameterisation paper): no gradient is
+        formed.
 
     >>> identity = torch.eye(2)
     >>> norm_ratios([identity, identity], identity, torch.tensor([[3.0, 4.0]]), torch.tensor([0])).activations

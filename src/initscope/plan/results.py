@@ -1,6 +1,7 @@
 """What a planner returns: a frozen `Plan` that says which statement each of its numbers rests on.
 
-`answers` are the numbers in the order of the table, from the source's bound to the exact answer; `best` is the one to use.
+`answers` are the numbers in the order of the table, from the source's bound to the exact answer; `best` is the one to
+use.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["BitsPlan", "Check", "DepthPlan", "FiltersPlan", "Plan", "ProjectionP
 
 @dataclass(frozen=True)
 class Plan(Result):
-    """Base of all plans: the distortion ``eps``, the probability of failure ``delta``, and the answers of the subclass."""
+    """Base of all plans: the distortion ``eps``, the probability of failure ``delta``, the answers of the subclass."""
 
     planner: ClassVar[str] = ""
     unit: ClassVar[str] = ""
@@ -27,6 +28,7 @@ class Plan(Result):
 
     eps: float
     delta: float
+    assumptions: tuple[str, ...]
 
     @property
     def answers(self) -> dict[str, int]:
@@ -65,8 +67,8 @@ class WidthPlan(Plan):
 
     planner = "width"
     unit = "width"
-    statements = {
-        "paper": "lemma 2 (depth 1), theorem 1 or, for gradients, theorem 3 of the over-parameterisation paper, as printed",
+    statements: ClassVar[dict[str, str]] = {
+        "paper": "lemma 2 (depth 1), theorem 1 or (gradients) theorem 3 of the over-parameterisation paper, as printed",
         "chernoff": "the best two-sided Chernoff bound of a layer, summed over layers and samples",
         "exact": "the exact law for one input, summed over samples",
     }
@@ -80,7 +82,6 @@ class WidthPlan(Plan):
     chernoff: int
     exact: int
     failure: float
-    assumptions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class DepthPlan(Plan):
 
     planner = "depth"
     unit = "depth"
-    statements = {
+    statements: ClassVar[dict[str, str]] = {
         "paper": "theorem 1 of the over-parameterisation paper with its best split of eps over the layers",
         "chernoff": "the best two-sided Chernoff bound of a layer, summed over layers and samples",
         "exact": "the exact law for one input, summed over samples",
@@ -102,7 +103,6 @@ class DepthPlan(Plan):
     chernoff: int
     exact: int
     failure: float
-    assumptions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class SubspacePlan(Plan):
     planner = "subspace"
     unit = "width"
     best = "gordon"
-    statements = {
+    statements: ClassVar[dict[str, str]] = {
         "paper": "lemma 3 (depth 1) or theorem 2 of the over-parameterisation paper, as printed",
         "repaired": "theorem 2 with the union over the cones that its proof overlooks (depth 1: lemma 3)",
         "gordon": "Gordon's comparison with the exact mean norm and Gaussian concentration",
@@ -124,7 +124,6 @@ class SubspacePlan(Plan):
     paper: int
     repaired: int
     gordon: int
-    assumptions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -134,10 +133,10 @@ class FiltersPlan(Plan):
     planner = "filters"
     unit = "filters"
     best = "sharp"
-    statements = {
+    statements: ClassVar[dict[str, str]] = {
         "paper": "corollary 1 of the JL-for-CNNs paper, constant 5 × 26.06",
         "no_union": "corollary 1 without the union over pixels",
-        "sharp": "delta method on a pilot sample of filters",
+        "sharp": "a pilot sample of filters: resampled, or the delta method for many filters",
     }
 
     kernel_size: int
@@ -150,7 +149,6 @@ class FiltersPlan(Plan):
     sharp: int
     sharp_low: int
     sharp_high: int
-    assumptions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,7 @@ class BitsPlan(Plan):
 
     planner = "bits"
     unit = "bits"
-    statements = {
+    statements: ClassVar[dict[str, str]] = {
         "paper": "the stable-embedding theorem of the talk with its unspecified constant set to 1",
         "hoeffding": "Hoeffding's inequality, union over pairs",
         "exact": "the exact binomial law, union over pairs",
@@ -172,7 +170,6 @@ class BitsPlan(Plan):
     hoeffding: int
     exact: int
     failure: float
-    assumptions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -181,8 +178,8 @@ class ProjectionPlan(Plan):
 
     planner = "projection"
     unit = "width"
-    statements = {
-        "textbook": "Dasgupta–Gupta, as in scikit-learn's johnson_lindenstrauss_min_dim (success probability only 1/samples)",
+    statements: ClassVar[dict[str, str]] = {
+        "textbook": "Dasgupta–Gupta, as in scikit-learn's johnson_lindenstrauss_min_dim (success only 1 in samples)",
         "exact": "the exact chi-square law, union over all pairs",
     }
 
@@ -190,15 +187,15 @@ class ProjectionPlan(Plan):
     textbook: int
     exact: int
     failure: float
-    assumptions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Check(Result):
     """`initscope.plan.check`: failures observed in simulation, with their 95 % interval, beside the promise.
 
-    ``predicted`` is the exact probability at the drawn size where the plan knows it: whole numbers keep a little more than
-    they promise. ``kept``: the promise is not refuted. ``sharp``: the prediction (or promise) lies in the interval.
+    ``predicted`` is the exact probability at the drawn size where the plan knows it: whole numbers keep a little more
+    than they promise. ``kept``: the promise is not refuted. ``sharp``: the prediction (or promise) lies in the
+    interval.
     """
 
     planner: str

@@ -1,7 +1,8 @@
 """`check`: draw what was planned, many times, and count the failures.
 
-The draws know nothing of the laws in `initscope.theory`: Gaussian weights, ReLU, norms. What makes them cheap is only that
-Gaussian weights look alike from every direction: a layer needs to be drawn on the span of its inputs, not on the whole space.
+The draws know nothing of the laws in `initscope.theory`: Gaussian weights, ReLU, norms. What makes them cheap is only
+that Gaussian weights look alike from every direction: a layer needs to be drawn on the span of its inputs, not on the
+whole space.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def check(
     images
         The images ``(x, y)`` of a plan for filters, which does not keep them.
 
-    The inputs are random directions; for several samples the promise is a union bound, so far fewer failures are normal.
+    The inputs are random directions; for several samples the promise is a union bound, so far fewer failures are
+    normal.
     """
     check_count("trials", trials, least=10)
     answer = plan.best if answer is None else answer
@@ -105,7 +107,7 @@ def _simulate(
 
 
 def _count(trials: int, values: int, failed: Callable[[int], Any]) -> int:
-    """Sum of ``failed(chunk)`` over chunks of trials that hold about _CHUNK_VALUES numbers; one trial each if values is 1."""
+    """Sum of ``failed(chunk)`` over chunks of about _CHUNK_VALUES numbers; one trial at a time if values is 1."""
     chunk = 1 if values == 1 else max(1, min(trials, _CHUNK_VALUES // values))
     return sum(int(np.sum(failed(min(chunk, trials - start)))) for start in range(0, trials, chunk))
 
@@ -127,15 +129,15 @@ def _count_norms(
     def failed(chunk: int) -> np.ndarray:
         hidden = generator.standard_normal((chunk, max(samples, 2), samples))
         start = (hidden**2).sum(axis=1)
-        bad = np.zeros((chunk, samples), dtype=bool)
+        bad: Any = np.zeros((chunk, samples), dtype=bool)
         for low, high in zip(lows, highs):
             # W h for all samples at once: W on the orthonormal basis of their span is Gaussian again.
-            basis = np.linalg.qr(hidden, mode="r")
+            basis: np.ndarray = np.linalg.qr(hidden, mode="r")  # type: ignore[assignment]
             weights = generator.standard_normal((chunk, size, basis.shape[1])) * math.sqrt(2 / size)
             hidden = np.maximum(weights @ basis, 0.0)
-            ratio = (hidden**2).sum(axis=1) / start
-            outside = (ratio < low) | (ratio > high)
-            bad = outside if last else bad | outside
+            ratio: np.ndarray = (hidden**2).sum(axis=1) / start
+            outside = np.logical_or(ratio < low, ratio > high)
+            bad = outside if last else np.logical_or(bad, outside)
         result: np.ndarray = bad.any(axis=1)
         return result
 
@@ -164,8 +166,9 @@ def _gradients(size: int, plan: WidthPlan, low: float, high: float, last: bool, 
 def subspace_extremes(weights: np.ndarray, *, starts: int = 32, steps: int = 200, seed: int = 0) -> tuple[float, float]:
     r"""Smallest and largest :math:`\|R(Wu)\|` found over unit vectors u, by ascent from many starts.
 
-    The squared norm is convex in u: :math:`u \leftarrow W^T R(Wu)`, normalised, never falls, and :math:`u \leftarrow cu - W^T R(Wu)`
-    with c at least the largest squared singular value never rises. Local optima: the true extremes may lie further out.
+    The squared norm is convex in u: :math:`u \leftarrow W^T R(Wu)`, normalised, never falls, and
+    :math:`u \leftarrow cu - W^T R(Wu)` with c at least the largest squared singular value never rises. Local optima:
+    the true extremes may lie further out.
     """
     generator = np.random.default_rng(seed)
     top = float(np.linalg.norm(weights, 2)) ** 2
@@ -190,7 +193,8 @@ def subspace_extremes(weights: np.ndarray, *, starts: int = 32, steps: int = 200
 def _subspace(size: int, plan: SubspacePlan, generator: np.random.Generator) -> bool:
     """Whether the extremes found over the subspace leave the band, in the first layer that does.
 
-    Deeper layers are followed on the two extreme directions and random ones: extremes of the composition are not searched.
+    Deeper layers are followed on the two extreme directions and random ones: extremes of the composition are not
+    searched.
     """
     power = 1.0 if plan.squared else 2.0
     weights = generator.standard_normal((size, plan.dim)) * math.sqrt(2 / size)
@@ -202,7 +206,7 @@ def _subspace(size: int, plan: SubspacePlan, generator: np.random.Generator) -> 
     directions = generator.standard_normal((plan.dim, 4 * plan.dim))
     hidden = np.maximum(weights @ (directions / np.linalg.norm(directions, axis=0)), 0.0)
     for layer in range(2, plan.depth + 1):
-        basis = np.linalg.qr(hidden, mode="r")
+        basis: np.ndarray = np.linalg.qr(hidden, mode="r")  # type: ignore[assignment]
         hidden = np.maximum(generator.standard_normal((size, basis.shape[0])) * math.sqrt(2 / size) @ basis, 0.0)
         ratio = (hidden**2).sum(axis=0)
         if ratio.min() < (1 - plan.eps) ** (layer * power) or ratio.max() > (1 + plan.eps) ** (layer * power):
@@ -231,6 +235,7 @@ def _projection(size: int, plan: ProjectionPlan, generator: np.random.Generator)
 
 def _filters(size: int, plan: FiltersPlan, trials: int, generator: np.random.Generator, images: tuple[Any, Any]) -> int:
     from initscope.plan.pairs import filter_statistics, image_pairs
+    from initscope.theory.concentration import layer_cosines
     from initscope.theory.images import expected_cosine
 
     first, second = image_pairs(*images, plan.kernel_size)
@@ -240,6 +245,6 @@ def _filters(size: int, plan: FiltersPlan, trials: int, generator: np.random.Gen
     for x, y, cosine in zip(first, second, expected):
         # One seed: all pairs see the same layers.
         statistics = filter_statistics(x, y, plan.kernel_size, trials * size, seed=seed)
-        inner, norm_x, norm_y = (values.reshape(trials, size).sum(axis=1) for values in statistics)
-        failed |= np.abs(inner / np.sqrt(norm_x * norm_y) - cosine) > plan.eps
+        sums = (values.reshape(trials, size).sum(axis=1) for values in statistics)
+        failed |= np.abs(layer_cosines(*sums) - cosine) > plan.eps
     return int(failed.sum())

@@ -2,4 +2,11 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"graph": ["predict"]})
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "graph": ["predict"],
+        "registry": ["Context", "rule"],
+        "state": ["Given", "Maps", "NotCovered"],
+    },
+)

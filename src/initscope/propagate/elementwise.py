@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from initscope._modules import ActivationLayer
 from initscope.theory import activations as catalogue
 from initscope.theory.activations import Activation
 
@@ -41,6 +42,8 @@ def activation_of(module: nn.Module) -> Activation | None:
     """The activation that ``module`` applies to every unit alike, or None (PReLU with different slopes)."""
     if type(module) in _BY_CLASS:
         return _BY_CLASS[type(module)](module)
+    if isinstance(module, ActivationLayer):
+        return module.activation
     if isinstance(module, nn.PReLU):
         slopes = module.weight.detach().flatten().tolist()
         return catalogue.leaky_relu(slopes[0]) if len(set(slopes)) == 1 else None

@@ -2,40 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from initscope.errors import InputError
+from initscope.errors import InputError, check_count
 from initscope.initializers import Initializer, Present
-from initscope.propagate.rules import Context, NotCovered, find_rule
-from initscope.propagate.state import Given, State
+from initscope.propagate.rules import Context, find_rule
+from initscope.propagate.simulation import Simulation
+from initscope.propagate.state import Given, Maps
+from initscope.propagate.walk import Missing, Walk
 from initscope.report.geometry import Prediction, Row
-from initscope.tracing import Node, Trace, trace
+from initscope.theory._compiled import fused_loops
+from initscope.tracing import Inputs, Trace, bind, trace
 
 __all__ = ["as_pairs", "predict"]
 
 _CHUNK = 1 << 20  # input values of one batch of pairs: their maps stay near the caches, whatever the number of pairs
 
 
-def predict(model: nn.Module, x: Any, y: Any, initializer: Initializer | None = None) -> Prediction:
+def predict(
+    model: nn.Module,
+    x: Any,
+    y: Any,
+    initializer: Initializer | None = None,
+    *,
+    mode: Literal["train", "eval"] | None = None,
+    draws: int = 4,
+    seed: int = 0,
+) -> Prediction:
     """Expected geometry of pairs after every layer of ``model`` with random weights.
 
     The covariance of each pair is carried from layer to layer (theory §3.1): an average over the taps of the filters at
     weights, the dual at activations. Exact in expectation for the first layer, and for deep ones as the width grows.
-    The model is not run, and its weights matter only through ``initializer=None``.
+    Where there is no closed form, units or whole networks are sampled, and the row says so in its status and gives its
+    standard error. The weights of the model matter only through ``initializer=None``, and the model is left as it is.
 
     Parameters
     ----------
     model : torch.nn.Module
-        A stack of Linear, Conv1d/2d/3d, Flatten, Dropout and any activation, nested as you like. Layers without a rule
-        keep their row, marked ``not covered``.
-    x, y : array or tensor, ``[pairs, ...]``
-        The pairs, shaped as inputs of the model.
+        Any model that torch.fx can trace. Every step has its row, with the status that its numbers deserve.
+    x, y : array or tensor, ``[pairs, ...]``, or tuple or dict of them
+        The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name.
     initializer : Initializer, optional
         The law of the weights. None: zero-mean Gaussian with the variance that each layer's weights have now.
+    mode : {"train", "eval"}, optional
+        What batch norm does: statistics of the batch of all x and y together, or its running statistics. None: as the
+        model is. Dropout is off in both.
+    draws : int
+        Networks to draw for steps without a rule.
+    seed : int
+        Of all sampling.
 
     Returns
     -------
@@ -47,41 +69,115 @@ def predict(model: nn.Module, x: Any, y: Any, initializer: Initializer | None = 
     >>> import torch, initscope
     >>> layer = torch.nn.Sequential(torch.nn.Linear(2, 100, bias=False), torch.nn.ReLU())
     >>> right_angle = initscope.predict(layer, [[1.0, 0.0]], [[0.0, 1.0]])
-    >>> (right_angle.cosine[:, 0] * np.pi).round(6)      # input, Linear, ReLU: cosines 0, 0, 1/pi
-    array([0., 0., 1.])
+    >>> right_angle.cosine[:, 0].round(6)      # input, Linear, ReLU: 0, 0, 1/pi
+    array([0.     , 0.     , 0.31831])
     """
-    x, y = as_pairs(x, y)
-    traced = trace(model, is_leaf=lambda module: find_rule(module) is not None)
-    context = Context(Present() if initializer is None else initializer)
-    per_pair = max(1, x[0].numel())
-    size = max(1, _CHUNK // per_pair)
+    if mode not in (None, "train", "eval"):
+        raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
+    draws, seed = check_count("draws", draws), check_count("seed", seed, least=0)
+    whole = isinstance(model, nn.Module) and any(isinstance(module, nn.Embedding) for module in model.modules())
+    x, y = _bound_pairs(model, x, y, keep_integers=whole)
+    traced = trace(model, x, is_leaf=lambda module: find_rule(module) is not None)
+    first = x.tensors()[0]
+    pairs, law = len(first), Present() if initializer is None else initializer
+    context = Context(law, torch.Generator().manual_seed(seed), pairs, mode)
+    size = max(1, _CHUNK // max(1, first[0].numel()))
+    if any(isinstance(module, _BatchNorm) and context.training(module) for module in model.modules()):
+        size = pairs  # batch statistics are those of all samples together
+    if traced.batch is not None:
+        size = traced.batch  # it is written into the recorded steps
+    # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
+    fused_loops(*x.tensors(), entries=first.numel() * len(traced.steps))
+
+    def cut(side: Inputs, start: int) -> Inputs:
+        return _part(side, start, size, traced.batch)
+
     with torch.no_grad():
         chunks = [
-            _walk(traced, Given(x[start : start + size], y[start : start + size]), context)
-            for start in range(0, len(x), size)
+            _walk(traced, cut(x, start), cut(y, start), context, draws, seed, start) for start in range(0, pairs, size)
         ]
-    arrays = [np.concatenate([chunk[1][index] for chunk in chunks], axis=1) for index in range(3)]
+    arrays = [np.concatenate([chunk[1][index] for chunk in chunks], axis=1)[:, :pairs] for index in range(3)]
     return Prediction(chunks[0][0], *arrays)
+
+
+def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
+    """Pairs ``start … start + size``, the last one repeated where a recorded model needs exactly ``batch`` of them."""
+
+    def cut(tensor: Tensor) -> Tensor:
+        part = tensor[start : start + size]
+        missing = 0 if batch is None else batch - len(part)
+        return torch.cat([part, *[part[-1:]] * missing]) if missing else part
+
+    return side.map(cut)
 
 
 def as_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     """Both sides of the pairs as floating tensors, checked."""
+    x, y = _shaped_pairs(x, y)
+    _checked(x, y, 0)
+    return x, y
+
+
+def _shaped_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     x, y = _tensor(x), _tensor(y)
+    _check_shapes(x, y)
+    return x, y
+
+
+def _check_shapes(x: Tensor, y: Tensor) -> None:
     if x.shape != y.shape:
         raise InputError(f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; pairs need equal shapes [pairs, ...]")
     if x.dim() < 2 or len(x) == 0:
         raise InputError(f"x has shape {tuple(x.shape)}; give at least one pair, shaped [pairs, ...]")
     if x.device != y.device:
         raise InputError(f"x is on {x.device} and y on {y.device}; move them to one device")
-    for name, side in (("x", x), ("y", y)):
-        flat = side.detach().flatten(1)
-        if not bool(torch.isfinite(flat).all()):
-            bad = int((~torch.isfinite(flat)).any(dim=1).nonzero()[0])
-            raise InputError(f"{name}[{bad}] holds NaN or infinity; clean the data first")
-        zero = (flat == 0).all(dim=1)
+
+
+def _bound_pairs(model: Any, x: Any, y: Any, *, keep_integers: bool) -> tuple[Inputs, Inputs]:
+    """Arguments of the model for both sides, all tensors, checked."""
+    if not isinstance(model, nn.Module):
+        raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
+    bound_x, bound_y = (bind(model, _tensors(side, keep_integers)) for side in (x, y))
+    left, right = bound_x.tensors(), bound_y.tensors()
+    if not left or len(left) != len(right):
+        raise InputError(f"x holds {len(left)} tensors and y {len(right)}; give both the same, at least one")
+    for a, b in zip(left, right, strict=True):
+        _check_shapes(a, b)
+    if len({len(tensor) for tensor in left}) > 1:
+        raise InputError(f"the inputs hold {[len(tensor) for tensor in left]} pairs; give all as many")
+    return bound_x, bound_y
+
+
+def _tensors(values: Any, keep_integers: bool) -> Any:
+    """Arrays as tensors, in the tuples, dicts and lists of arrays that hold them."""
+    if isinstance(values, Mapping):
+        return {key: _tensors(value, keep_integers) for key, value in values.items()}
+    several = isinstance(values, list) and bool(values) and all(isinstance(v, (Tensor, np.ndarray)) for v in values)
+    if isinstance(values, tuple) or several:
+        return tuple(_tensors(value, keep_integers) for value in values)
+    if keep_integers and isinstance(values, (Tensor, np.ndarray)):
+        tensor = torch.as_tensor(values)
+        return tensor if tensor.dtype == torch.long else _tensor(tensor)
+    return _tensor(values)
+
+
+def _checked(x: Tensor, y: Tensor, start: int) -> Given:
+    """Pairs ``start …`` as a state; their squared norms, which are needed anyway, show NaN, infinity and zeros."""
+    given = Given(x, y)
+    if not x.is_floating_point():
+        return given
+    totals = given.totals()
+    for name, side, square in (("x", x, totals.xx), ("y", y, totals.yy)):
+        bad = ~torch.isfinite(square)
+        if bool(bad.any()):
+            index = int(bad.nonzero()[0])
+            if bool(torch.isfinite(side[index]).all()):
+                raise InputError(f"{name}[{start + index}]: its squares overflow {side.dtype}; rescale the data")
+            raise InputError(f"{name}[{start + index}] holds NaN or infinity; clean the data first")
+        zero = square == 0
         if bool(zero.any()):
-            raise InputError(f"{name}[{int(zero.nonzero()[0])}] is all zero, so it has no angle; leave it out")
-    return x, y
+            raise InputError(f"{name}[{start + int(zero.nonzero()[0])}] is all zero, so it has no angle; leave it out")
+    return given
 
 
 def _tensor(values: Any) -> Tensor:
@@ -91,55 +187,29 @@ def _tensor(values: Any) -> Tensor:
     return tensor.detach() if tensor.is_floating_point() else tensor.float()
 
 
-def _walk(traced: Trace, given: Given, context: Context) -> tuple[tuple[Row, ...], tuple[np.ndarray, ...]]:
-    """Rows and their (cosine, norm ratio, rms ratio) for one batch of pairs."""
-    start = given.totals()
-    states: dict[Node, State | str] = {}
+def _walk(
+    traced: Trace, x: Inputs, y: Inputs, context: Context, draws: int, seed: int, first: int
+) -> tuple[tuple[Row, ...], tuple[np.ndarray, ...]]:
+    """Rows and their (cosine, norm ratio, rms ratio) for one batch of pairs, the first of them number ``first``."""
+    inputs = [_checked(a, b, first) for a, b in zip(x.tensors(), y.tensors(), strict=True)]
+    start = inputs[0].totals()
+    walk = Walk(traced, inputs, context, Simulation(traced, x, y, context, draws, seed))
     rows: list[Row] = []
     columns: tuple[list[np.ndarray], ...] = ([], [], [])
-    for node in traced.steps:
-        outcome, note = _step(traced, node, states, given, context)
-        states[node] = outcome
-        covered = not isinstance(outcome, str)
+    for node, value in walk.states():
         name, kind = traced.name(node), traced.kind(node)
-        if not covered:
-            rows.append(Row(name, kind, "not covered", note=str(outcome)))
+        if not isinstance(value, (Given, Maps)):
+            reason = value.reason if isinstance(value, Missing) else "its output is not one value per unit"
+            rows.append(Row(name, kind, "not covered", note=reason))
             for column in columns:
-                column.append(np.full(len(given.x), np.nan))
+                column.append(np.full(len(start.xx), np.nan))
             continue
-        assert not isinstance(outcome, str)
-        totals = outcome.totals()
-        rows.append(Row(name, kind, outcome.status, outcome.shape, note))
+        totals = value.totals()
+        rows.append(Row(name, kind, value.status, value.shape, value.note))
         ratio = (totals.xx / start.xx).sqrt()
         columns[0].append(totals.cosine.cpu().numpy())
         columns[1].append(ratio.cpu().numpy())
         columns[2].append((ratio * (start.units / totals.units) ** 0.5).cpu().numpy())
+    if traced.fallback:
+        rows[0] = replace(rows[0], note=traced.fallback)
     return tuple(rows), tuple(np.stack(column) for column in columns)
-
-
-def _step(
-    traced: Trace, node: Node, states: dict[Node, State | str], given: Given, context: Context
-) -> tuple[State | str, str]:
-    """The state after a node, or the reason why there is none; and a remark for the row."""
-    if node.op == "placeholder":
-        return given, ""
-    module = traced.module(node)
-    found = None if module is None else find_rule(module)
-    if module is None or found is None:
-        return f"{traced.kind(node)} has no rule", ""
-    before = [states[parent] for parent in node.all_input_nodes if parent in states]
-    if len(before) != 1:
-        return f"{traced.kind(node)} reads {len(before)} values", ""
-    if isinstance(before[0], str):
-        return "a layer before it is not covered", ""
-    try:
-        after = found(module, before[0], context)
-    except NotCovered as reason:
-        return str(reason), ""
-    return after, _law_note(module, context)
-
-
-def _law_note(module: nn.Module, context: Context) -> str:
-    from initscope.initializers._base import weight_layers
-
-    return "; ".join(note for layer in weight_layers(module) if (note := context.initializer.law(layer).note))

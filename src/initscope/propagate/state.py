@@ -2,21 +2,36 @@ r"""The state of a batch of pairs between two layers: what a wide random network
 
 For each pair and position: the second moments of a unit, ``kxx`` and ``kyy``, and the mean squared difference
 ``d = kxx + kyy - 2 kxy``, which keeps the digits that kxy loses near cosine 1. Before the first weights nothing is
-random and the state is the pair of tensors itself.
+random and the state is the pair of tensors itself. What is known of a unit beyond its second moments is its `Unit`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from initscope.report.geometry import Status
-from initscope.theory.activations import Activation
+from initscope.theory._compiled import as_numpy, fused_loops
 
-__all__ = ["Given", "Maps", "State", "Totals", "from_tensors", "regroup"]
+if TYPE_CHECKING:
+    from initscope.propagate.offsets import Origin
+    from initscope.propagate.units import Unit
+
+__all__ = ["Given", "Maps", "NotCovered", "State", "Totals", "large_loops"]
+
+_WORTH_THREADS = 1 << 15  # map entries; below, starting threads costs more than the work
+
+
+class NotCovered(Exception):
+    """Raised by a rule that cannot predict; the message becomes the row's reason."""
 
 
 @dataclass(frozen=True)
@@ -35,86 +50,163 @@ class Totals:
         return 1 - (self.gap - (self.xx.sqrt() - self.yy.sqrt()).square()) / (2 * product)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Given:
-    """Values that no weights have touched yet: the inputs, or a fixed function of them. ``[pairs, channels, ...]``."""
+    """Values that no weights have touched yet: the inputs, or a fixed function of them. ``[pairs, ...]``."""
 
     x: Tensor
     y: Tensor
     status: Status = "closed form"
+    note: str = ""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one input."""
         return tuple(self.x.shape[1:])
 
+    def run(self, function: Callable[[Tensor], Tensor]) -> Given:
+        """A fixed function of the values, which an in-place function must not overwrite."""
+        return replace(self, x=function(self.x.clone()), y=function(self.y.clone()))
+
+    @cached_property
+    def _squares(self) -> Tensor:
+        """Means of x², y², (x-y)² over the first axis: ``[3, pairs, *positions]``."""
+        fused = large_loops(self.x, self.y)
+        if fused is not None:
+            return torch.from_numpy(fused.pair_maps(as_numpy(self.x), as_numpy(self.y))).div_(self.shape[0])
+        return torch.stack([v.square().mean(dim=1) for v in (self.x, self.y, self.x - self.y)])
+
+    def as_maps(self, axis: int, groups: int = 1) -> Maps:
+        """Mean squares over the channels (``axis`` of a sample) of each group, as if channels were random draws."""
+        from initscope.propagate.offsets import Products
+        from initscope.propagate.units import Constants
+
+        channels = self.shape[axis]
+        if axis == 0 and groups == 1:
+            kxx, kyy, d = self._squares[:, :, None]
+        else:
+            x, y = self.grouped(axis, groups)
+            kxx, kyy, d = (v.square().mean(dim=2) for v in (x, y, x - y))
+        sizes = (channels // groups,) * groups
+        unit, origin = Constants(self, axis, groups), Products(self, axis, groups)
+        return Maps(kxx, kyy, d, sizes, self.status, axis, unit=unit, origin=origin)
+
+    def grouped(self, axis: int, groups: int) -> tuple[Tensor, Tensor]:
+        """Both sides as ``[pairs, groups, channels of a group, *positions]``."""
+        x, y = (side.movedim(axis + 1, 1) for side in (self.x, self.y))
+        shape = (len(x), groups, self.shape[axis] // groups, *x.shape[2:])
+        return x.reshape(shape), y.reshape(shape)
+
     def totals(self) -> Totals:
         """Sums over units."""
-        axes = tuple(range(1, self.x.dim()))
-        xx, yy, gap = (v.double().square().sum(dim=axes) for v in (self.x, self.y, self.x - self.y))
+        if not self.x.is_floating_point():
+            return Given(self.x.double(), self.y.double()).totals()
+        xx, yy, gap = _total(self._squares, kept=2) * self.shape[0]
         return Totals(xx, yy, gap, math.prod(self.shape))
 
 
-@dataclass(frozen=True)
+_ORDER = itertools.count()
+
+
+@dataclass(frozen=True, eq=False)
 class Maps:
     """Second moments ``[pairs, blocks, *positions]`` of random units.
 
-    Channels come in ``blocks`` of equal law, ``multiplicity`` channels each; a convolution with groups makes as many
-    blocks as it has groups, every other layer one. ``mx, my`` are the means of the units (None: zero).
-    ``gaussian`` says whether the units are Gaussian, as after weights; after an activation ``before`` and ``sigma``
-    remember the Gaussian it was applied to.
+    Channels come in blocks of equal law, ``sizes`` says how many each: a convolution with groups makes as many blocks
+    as it has groups, a concatenation puts blocks side by side. ``axis`` is where channels stand in a sample's shape.
+
+    Attributes
+    ----------
+    unit : Unit or None
+        The law of a unit where it is known: Gaussian, an activation of a Gaussian, a sum … None: second moments only.
+        A dual may be applied to a Gaussian unit alone.
+    weights : frozenset
+        The weight layers that the units depend on.
+    fresh : frozenset
+        Those whose zero-mean weights every unit is linear in, not empty only if so: what depends on none of them is
+        uncorrelated with the units.
+    mixed : bool
+        Whether blocks are no longer runs of neighbouring channels, as after flattening.
+    origin : Origin or None
+        How covariances between different positions come from the states before; None where that is not known.
     """
 
     kxx: Tensor
     kyy: Tensor
     d: Tensor
-    multiplicity: int
+    sizes: tuple[int, ...]
     status: Status
-    mx: Tensor | None = None
-    my: Tensor | None = None
-    gaussian: bool = True
-    before: Maps | None = None
-    sigma: Activation | None = None
+    axis: int = 0
+    unit: Unit | None = None
+    weights: frozenset[object] = frozenset()
+    fresh: frozenset[object] = frozenset()
+    origin: Origin | None = None
+    mixed: bool = False
+    note: str = ""
+    order: int = field(default_factory=lambda: next(_ORDER))
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the units are zero-mean Gaussian."""
+        return self.unit is not None and self.unit.gaussian
 
     @property
     def channels(self) -> int:
         """Number of channels of the layer."""
-        return self.multiplicity * self.kxx.shape[1]
+        return sum(self.sizes)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Sizes of the axes that are not channels."""
+        return tuple(self.kxx.shape[2:])
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the layer's output for one input."""
-        return (self.channels, *self.kxx.shape[2:])
+        return (*self.positions[: self.axis], self.channels, *self.positions[self.axis :])
+
+    def means(self) -> tuple[Tensor, Tensor]:
+        """E x and E y of a unit, like the maps."""
+        if self.unit is None:
+            raise NotCovered("the mean of its input is not known")
+        return self.unit.means(self)
 
     def totals(self) -> Totals:
         """Sums over units."""
-        axes = tuple(range(1, self.kxx.dim()))
-        maps = (self.kxx, self.kyy, self.d)
-        xx, yy, gap = (self.multiplicity * m.sum(dim=axes, dtype=torch.float64) for m in maps)
+        sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self.kxx.device)
+        xx, yy, gap = ((_total(m, kept=2) * sizes).sum(dim=1) for m in (self.kxx, self.kyy, self.d))
         return Totals(xx, yy, gap, math.prod(self.shape))
+
+    def after(self, **changes: Any) -> Maps:
+        """A later state, equal to this one but for ``changes``."""
+        new: dict[str, Any] = {"note": "", "order": next(_ORDER)} | changes
+        return replace(self, **new)
+
+    def scaled(self, x: float | Tensor, y: float | Tensor | None = None) -> Maps:
+        """The state of units multiplied by ``x`` (for the second inputs by ``y``, if that differs)."""
+        from initscope.propagate.offsets import Scaled
+        from initscope.propagate.units import rescaled
+
+        a, b = x, x if y is None else y
+        # E(aX - bY)² = ab d + (a - b)(a kxx - b kyy): nothing cancels where a = b
+        d = a * b * self.d if a is b else a * b * self.d + (a - b) * (a * self.kxx - b * self.kyy)
+        return self.after(
+            kxx=a * a * self.kxx, kyy=b * b * self.kyy, d=d, unit=rescaled(self, a, b), origin=Scaled(self, a, b)
+        )
+
+
+def _total(maps: Tensor, kept: int = 1) -> Tensor:
+    """Sum in float64 over all axes but the first ``kept``."""
+    flat = maps.reshape(*maps.shape[:kept], -1)
+    fused = large_loops(flat)
+    if fused is not None and flat.is_contiguous():
+        return torch.from_numpy(fused.totals(as_numpy(flat)))
+    return flat.sum(dim=-1, dtype=torch.float64)
+
+
+def large_loops(*maps: Tensor) -> ModuleType | None:
+    """The compiled loops, if they are loaded and these maps are large enough for threads to pay."""
+    return fused_loops(*maps, entries=0) if maps[0].numel() >= _WORTH_THREADS else None
 
 
 State = Given | Maps
-
-
-def from_tensors(
-    given: Given, groups: int, *, means: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Mean over the channels of each group of x², y², (x-y)² and, if asked for, of x and y themselves."""
-    pairs, channels = given.x.shape[:2]
-    size = (pairs, groups, channels // groups, *given.x.shape[2:])
-    x, y = given.x.reshape(size), given.y.reshape(size)
-    second = [v.square().mean(dim=2) for v in (x, y)]
-    gap = (x - y).square().mean(dim=2)
-    first = [v.mean(dim=2) if means else None for v in (x, y)]
-    return second[0], second[1], gap, first[0], first[1]
-
-
-def regroup(maps: Tensor, groups: int) -> Tensor:
-    """Average of the blocks that each of ``groups`` groups of channels reads; fewer blocks than groups stay."""
-    blocks = maps.shape[1]
-    if groups % blocks == 0:
-        return maps
-    common = math.lcm(blocks, groups)
-    spread = maps.repeat_interleave(common // blocks, dim=1)
-    return spread.reshape(maps.shape[0], groups, common // groups, *maps.shape[2:]).mean(dim=2)

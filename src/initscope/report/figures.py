@@ -1,38 +1,152 @@
-"""Pictures of results: plain matplotlib, no pyplot, so that nothing global is touched."""
+"""Pictures of results: plain matplotlib, no pyplot, so that nothing global is touched.
+
+The colours are constants because the page exchanges them for CSS variables (`initscope.report.svg`).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from initscope.report.geometry import Comparison
+    from initscope.report.geometry import Comparison, Floats, Row
 
-__all__ = ["angle_figure", "new_axes"]
+__all__ = ["GREY", "MEASURED", "PREDICTED", "THIRD", "angle_figure", "new_axes", "norm_figure", "pairs_figure"]
+
+PREDICTED = "#2563c9"
+MEASURED = "#c2410c"
+THIRD = "#0f766e"
+GREY = "#8a8f98"
+_MOST_TICKS = 9
+_BAND = (10, 90)  # percentiles over pairs
 
 
-def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
-    """Axes of a figure of their own."""
+def new_axes(width: float = 5.8, height: float = 3.6) -> Axes:
+    """Axes of a figure of their own, drawn lightly: two spines and a faint grid."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained").add_subplot()
+    ax = Figure(figsize=(width, height), layout="constrained").add_subplot()
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color=GREY, alpha=0.25, linewidth=0.7)
+    ax.set_axisbelow(True)
+    return ax
 
 
 def angle_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
-    """Mean angle after each layer: predicted as a line, measured as points with two standard errors."""
+    """Mean angle after each layer with the middle 80 % of the pairs; measured means with two standard errors."""
     ax = new_axes() if ax is None else ax
-    if comparison.prediction is not None:
-        ax.plot(comparison.prediction.angle.mean(axis=1), label="predicted")
-    if comparison.measurement is not None:
-        angle = comparison.measurement.angle.mean(axis=1)
-        slope = np.sin(np.radians(angle))
-        error = np.degrees(comparison.measurement.mean_cosine_se / np.where(slope > 0, slope, np.nan))
-        ax.errorbar(np.arange(len(angle)), angle, yerr=2 * np.nan_to_num(error), fmt="o", label="measured")
-    ax.set_xlabel("layer")
-    ax.set_ylabel("mean angle of pairs (degrees)")
+    predicted, measured = comparison.prediction, comparison.measurement
+    if predicted is not None:
+        _band(ax, predicted.angle, PREDICTED)
+        ax.plot(predicted.angle.mean(axis=1), color=PREDICTED, label="predicted")
+    if measured is not None:
+        if predicted is None:
+            _band(ax, measured.angle, MEASURED)
+        _points(ax, measured.angle.mean(axis=1), measured.mean_angle_se, range(len(measured.rows)))
+    ax.set_ylabel("angle between pairs (degrees)")
     ax.set_ylim(bottom=0)
-    ax.legend()
+    _finish_depth(ax, comparison.rows)
     return ax
+
+
+def norm_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
+    """Size per unit relative to the input's (``rms_ratio``), measured with two standard errors.
+
+    Drawn behind activations, where the size returns to what it was; between them weights scale it up and down.
+    Logarithmic if it changes twentyfold.
+    """
+    ax = new_axes() if ax is None else ax
+    predicted, measured = comparison.prediction, comparison.measurement
+    shown = [0, *_behind_activations(comparison.rows, range(1, len(comparison.rows)))]
+    drawn, highest = [], 0.0
+    if predicted is not None:
+        drawn.append(predicted.rms_ratio.mean(axis=1)[shown])
+        ax.plot(shown, drawn[-1], color=PREDICTED, label="predicted")
+    if measured is not None:
+        drawn.append(measured.rms_ratio.mean(axis=1)[shown])
+        relative = measured.mean_norm_ratio_se / measured.norm_ratio.mean(axis=1)
+        errors = relative[shown] * drawn[-1]
+        _points(ax, drawn[-1], errors, shown)
+        highest = float(np.nanmax(drawn[-1] + 2 * np.nan_to_num(errors)))
+    values = np.concatenate(drawn)
+    values = values[np.isfinite(values)]
+    if values.min() > 0 and values.max() > 20 * values.min():
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(0, 1.1 * max(highest, values.max()))
+    ax.set_ylabel("size per unit, relative to the input's")
+    _finish_depth(ax, comparison.rows, legend="best" if ax.get_yscale() == "log" else "lower left")
+    return ax
+
+
+def pairs_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
+    """Cosine of every pair after the first, the middle and the last activation: measured against predicted.
+
+    Where only one of the two is there, it is drawn against the cosine of the inputs.
+    """
+    ax = new_axes(height=4.4) if ax is None else ax
+    predicted, measured = comparison.prediction, comparison.measurement
+    shown: Any = measured if measured is not None else predicted
+    against = (
+        predicted.cosine if predicted is not None and measured is not None else shown.cosine[[0] * len(shown.rows)]
+    )
+    chosen = _first_middle_last(comparison.rows, against + shown.cosine)
+    for row, color, marker in zip(chosen, (PREDICTED, THIRD, MEASURED), "os^", strict=False):
+        label = f"after {comparison.rows[row].layer}"
+        ax.plot(against[row], shown.cosine[row], marker, color=color, markersize=4.5, alpha=0.75, label=label)
+    points = np.concatenate([against[chosen], shown.cosine[chosen]], axis=None) if chosen else np.array([0.0, 1.0])
+    low, high = max(-1.0, points.min() - 0.03), min(1.0, points.max() + 0.03)
+    ax.plot([low, high], [low, high], color=GREY, linewidth=1.2, linestyle="--", zorder=1)
+    both = predicted is not None and measured is not None
+    ax.set_xlabel("predicted cosine" if both else "cosine of the inputs")
+    ax.set_ylabel(f"{'measured' if measured is not None else 'predicted'} cosine")
+    if chosen:
+        ax.legend(frameon=False)
+    return ax
+
+
+def _band(ax: Axes, values: Floats, color: str) -> None:
+    low, high = np.percentile(values, _BAND, axis=1)
+    ax.fill_between(np.arange(len(values)), low, high, color=color, alpha=0.15, linewidth=0, label="80 % of the pairs")
+
+
+def _points(ax: Axes, values: Floats, errors: Floats, places: Sequence[int]) -> None:
+    ax.errorbar(
+        places,
+        values,
+        yerr=2 * np.nan_to_num(errors),
+        fmt="o",
+        color=MEASURED,
+        markersize=4,
+        elinewidth=1.2,
+        label="measured, ± 2 standard errors" if np.isfinite(errors[1:]).any() else "measured",
+    )
+
+
+def _finish_depth(ax: Axes, rows: Sequence[Row], legend: Literal["best", "lower left"] = "best") -> None:
+    """Name some of the layers below the axis: at most nine, counted back from the last, in even steps."""
+    last = len(rows) - 1
+    step = -(-last // (_MOST_TICKS - 1)) or 1
+    step += step % 2 if step > 1 else 0
+    ticks = list(range(last, -1, -step))
+    names = [rows[tick].layer for tick in ticks]
+    names = [name if len(name) <= 14 else f"…{name[-13:]}" for name in names]
+    crowded = sum(map(len, names)) > 60
+    ax.set_xticks(ticks, names, rotation=35 if crowded else 0, ha="right" if crowded else "center")
+    ax.legend(frameon=False, loc=legend)
+
+
+def _first_middle_last(rows: Sequence[Row], values: Floats) -> list[int]:
+    covered = [index for index in range(1, len(rows)) if not np.isnan(values[index]).any()]
+    behind = _behind_activations(rows, covered)
+    return sorted({behind[0], behind[(len(behind) - 1) // 2], behind[-1]}) if behind else []
+
+
+def _behind_activations(rows: Sequence[Row], places: Sequence[int]) -> list[int]:
+    """Those of ``places`` where something else than weights or a rearrangement acts; all of them if there are none."""
+    linear = ("Linear", "Conv", "Flatten", "Dropout", "Identity")
+    return [place for place in places if not rows[place].kind.startswith(linear)] or list(places)

@@ -6,12 +6,14 @@ holds NaN there and says why in its row.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from initscope._files import write_text
 from initscope._results import Result, plain
 from initscope.errors import InputError
 
@@ -72,6 +74,29 @@ class _Geometry(Result):
         """Angles in degrees, ``[rows, pairs]``."""
         return angle_degrees(self.cosine)
 
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The one-file page of `Comparison.to_html`, with this side only."""
+        return self._alone().to_html(path)
+
+    def _repr_html_(self) -> str:
+        return self._alone()._repr_html_()
+
+    def _alone(self) -> Comparison:
+        """This side alone in a `Comparison`, which knows how to show it."""
+        raise InputError(f"{type(self).__name__} has no comparison of its own")
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per layer, means over pairs."""
+        return self._alone().table()
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"rows": [...]}`` with means over pairs."""
+        return self._alone().to_dict()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Mean angle against depth."""
+        return self._alone().plot(ax)
+
     def __repr__(self) -> str:
         rows, pairs = self.cosine.shape
         return f"{type(self).__name__}({rows - 1} layers, {pairs} pairs)"
@@ -85,23 +110,15 @@ class Prediction(_Geometry):
     ``rms_ratio`` the same per unit, which is what verdicts use.
     """
 
-    def table(self) -> list[dict[str, Any]]:
-        """One dict per layer, means over pairs."""
-        return Comparison(prediction=self).table()
-
-    def to_dict(self) -> dict[str, Any]:
-        """``{"rows": [...]}`` with means over pairs."""
-        return Comparison(prediction=self).to_dict()
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Mean angle against depth."""
-        return Comparison(prediction=self).plot(ax)
+    def _alone(self) -> Comparison:
+        return Comparison(prediction=self)
 
 
 @dataclass(frozen=True, repr=False)
 class Measurement(_Geometry):
-    """Measured geometry of pairs after every layer (see `initscope.measure`), means over ``draws`` of the weights.
+    """Measured geometry of pairs after every layer (see `initscope.measure`), over ``draws`` of the weights.
 
+    ``cosine`` is the mean over draws, ``norm_ratio`` and ``rms_ratio`` the root mean square, as they are predicted.
     ``cosine_se`` and ``norm_ratio_se`` are standard errors over the randomness of the weights, per pair;
     ``mean_cosine_se`` and ``mean_norm_ratio_se`` those of the mean over pairs, which share their weights. NaN where one
     draw cannot tell.
@@ -114,17 +131,14 @@ class Measurement(_Geometry):
     draws: int
     seed: int
 
-    def table(self) -> list[dict[str, Any]]:
-        """One dict per layer, means over pairs."""
-        return Comparison(measurement=self).table()
+    @property
+    def mean_angle_se(self) -> Floats:
+        """Standard error of the mean angle in degrees: that of the mean cosine over the mean sine (delta method)."""
+        sine = np.sqrt(1 - np.clip(self.cosine, -1, 1) ** 2).mean(axis=1)
+        return np.asarray(np.degrees(self.mean_cosine_se / np.where(sine > 0, sine, np.nan)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """``{"rows": [...]}`` with means over pairs."""
-        return Comparison(measurement=self).to_dict()
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Mean angle against depth."""
-        return Comparison(measurement=self).plot(ax)
+    def _alone(self) -> Comparison:
+        return Comparison(measurement=self)
 
 
 @dataclass(frozen=True, repr=False)
@@ -219,3 +233,17 @@ class Comparison(Result):
         from initscope.report.figures import angle_figure
 
         return angle_figure(self, ax)
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """One self-contained HTML page: what happened, the table, the pictures; written to ``path`` too if given."""
+        from initscope.report.page import render_page
+
+        text = render_page(self)
+        if path is not None:
+            write_text(path, text)
+        return text
+
+    def _repr_html_(self) -> str:
+        from initscope.report.page import render_fragment
+
+        return render_fragment(self)

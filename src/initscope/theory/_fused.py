@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from initscope.theory._boxes import box_sum, output_size
 
-__all__ = ["box_sums", "pair_maps", "relu_layer_sums", "relu_step"]
+__all__ = ["box_sums", "pair_maps", "relu_layer_sums", "relu_step", "totals"]
 
 Floats = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -196,9 +196,9 @@ def _sum_columns(sums: Floats, out: Floats, rows: Any, taps: int, spread: int, s
 @_compile
 def _totals(maps: Floats, totals: Floats) -> None:
     for index in range(maps.shape[0]):
-        total = 0.0
-        for value in maps[index]:
-            total += value
+        entries, total = maps[index], 0.0
+        for j in range(entries.shape[0]):
+            total += entries[j]
         totals[index] = total
 
 
@@ -306,6 +306,18 @@ def box_sums(maps: Floats, **layer: Any) -> Floats:
 
     _in_threads(work, len(images))
     return out.reshape(*leading, *boxes.out_size)
+
+
+def totals(maps: Floats) -> Floats:
+    """float64 sums over the last axis of C-contiguous maps [..., entries]."""
+    flat = maps.reshape(-1, maps.shape[-1])
+    sums = np.empty(len(flat))
+
+    def work(share: slice) -> None:
+        _totals(flat[share], sums[share])
+
+    _in_threads(work, len(flat))
+    return sums.reshape(maps.shape[:-1])
 
 
 def relu_layer_sums(x: Floats, y: Floats, **layer: Any) -> Floats:

@@ -9,7 +9,7 @@ __all__ = ["log_excess", "smallest"]
 
 
 def log_excess(failure: float, aim: float) -> float:
-    """How far a probability of failure exceeds its aim, in logarithms: nearly linear in the size, as `smallest` likes it."""
+    """How far a probability of failure exceeds its aim, in logarithms: nearly linear in size, as `smallest` likes."""
     return math.log(failure / aim) if failure > 0 else -math.inf
 
 

@@ -95,13 +95,17 @@ class Recording(TorchFunctionMode):
             self._inside = module
 
     def _leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-        while self._stack and self._stack.pop() is not module:
-            pass  # a module that raised, and was caught, never came here
+        entered = len(self._stack) - 1 - self._stack[::-1].index(module)
+        abandoned = self._stack[entered + 1 :]  # modules that raised, and were caught, never leave
+        del self._stack[entered:]
+        if self._inside in abandoned:
+            self._inside = None
         if self._inside is not module:
             return None
-        self._inside = None
         path = self._paths.get(id(module), type(module).__name__)
-        return self._made(self._names.unique(path), "call_module", path, args, kwargs, module, output)
+        made = self._made(self._names.unique(path), "call_module", path, args, kwargs, module, output)
+        self._inside = None  # only now: what the watch computes is no step either
+        return made
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -48,17 +48,14 @@ class Trace:
     root: nn.Module
     steps: tuple[Node, ...]
     names: dict[Node, str]
+    modules: dict[Node, nn.Module]
     graph_module: fx.GraphModule | None
     fallback: str = ""
     batch: int | None = None
 
     def module(self, node: Node) -> nn.Module | None:
         """The module that a step calls, if it calls one."""
-        if isinstance(node, Step):
-            return node.module
-        if node.op != "call_module" or self.graph_module is None:
-            return None
-        return self.graph_module.get_submodule(str(node.target))
+        return self.modules.get(node)
 
     def name(self, node: Node) -> str:
         """Name of a step's row: the module's path; for functions the path of the module that calls them and their name.
@@ -81,7 +78,7 @@ class Trace:
         if self.graph_module is not None:
             return run_graph(self.graph_module, inputs, watch)
         by_name = {name: node for node, name in self.names.items()}
-        is_leaf = {id(node.module) for node in self.steps if isinstance(node, Step) and node.module is not None}
+        is_leaf = {id(module) for module in self.modules.values()}
 
         def pass_on(name: str, args: Any, kwargs: Any, output: Any) -> Any:
             node = by_name.get(name)
@@ -122,7 +119,8 @@ def trace(
             return _recorded(model, root, bound, is_leaf, reason)
     steps = tuple(node for node in graph_module.graph.nodes if carries_data(node))
     given = None if bound is None else bound.names(root)
-    return Trace(model, root, steps, _names(steps, given), graph_module)
+    modules = {step: graph_module.get_submodule(str(step.target)) for step in steps if step.op == "call_module"}
+    return Trace(model, root, steps, _names(steps, given), modules, graph_module)
 
 
 def _names(steps: tuple[fx.Node, ...], inputs: list[str] | None) -> dict[Node, str]:
@@ -151,7 +149,9 @@ def _recorded(
         raise InputError(f"the model fails on inputs of shape {shapes}: {type(error).__name__}: {error}") from error
     steps = tuple(recording.steps)
     fallback = f"torch.fx cannot trace it ({reason}); its steps are those of one run"
-    return Trace(model, root, steps, {step: step.name for step in steps}, None, fallback, _batch(few))
+    names: dict[Node, str] = {step: step.name for step in steps}
+    modules: dict[Node, nn.Module] = {step: step.module for step in steps if step.module is not None}
+    return Trace(model, root, steps, names, modules, None, fallback, _batch(few))
 
 
 def _first_samples(inputs: Inputs, count: int) -> Inputs:

@@ -1,18 +1,18 @@
-"""`compiled`: numba's ``njit`` with a disk cache when numba is installed (extra ``fast``), the plain function otherwise."""
+"""`compiled`: numba's ``njit`` with a disk cache if numba is installed (extra ``fast``), else the plain function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 __all__ = ["COMPILED", "compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-try:
+njit: Any = None
+with suppress(ImportError):
     from numba import njit
-except ImportError:
-    njit = None
 
 COMPILED: bool = njit is not None
 

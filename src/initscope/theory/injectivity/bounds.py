@@ -6,6 +6,7 @@ Cover's count of the cells of a random arrangement bounds p(m, n) from above, a 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import cache
 
 from initscope.errors import InputError, check_count
@@ -75,7 +76,7 @@ def cover_probability_bound(m: int, n: int) -> float:
     free = m - n + 1
     if free < 2 * n:
         return 0.0
-    return sum(math.comb(free, j) for j in range(n, free - n + 1)) / 2**free
+    return float(Fraction(sum(math.comb(free, j) for j in range(n, free - n + 1)), 2**free))
 
 
 def union_failure_bound(m: int, n: int) -> float:
@@ -92,17 +93,7 @@ def union_failure_bound(m: int, n: int) -> float:
     m, n = check_count("m", m), check_count("n", n)
     if m < n:
         return 1.0
-    bound = math.comb(m, n - 1) * cells(m, n)
-    return 1.0 if bound >> m else min(1.0, _ratio(bound, m))
-
-
-def _ratio(numerator: int, bits: int) -> float:
-    """``numerator / 2**bits`` without overflow of either."""
-    excess = max(0, numerator.bit_length() - 1000)
-    try:
-        return math.ldexp(float(numerator >> excess), excess - bits)
-    except OverflowError:
-        return math.inf
+    return float(min(Fraction(1), Fraction(math.comb(m, n - 1) * cells(m, n), 2**m)))
 
 
 def union_threshold() -> Estimate:

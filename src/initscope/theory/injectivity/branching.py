@@ -1,16 +1,18 @@
-r"""Exact search for a point with too few active rows: branching on Gordan certificates (after Froese, Grillo, Skutella 2024).
+r"""Exact search for a point with too few active rows: branching on Gordan certificates.
 
-A layer is not injective ⇔ some z leaves the rows {i : w_i·z + b_i ≥ 0} short of spanning R^n. A node of the tree holds a
-set U of rows taken as active and a set N taken as inactive. Either all rows outside span(U), and N, can be negative at
-once (then z is a witness), or Gordan's theorem names at most n + 1 of them (n + 2 with a bias), a *circuit*
-Σ λ_i (w_i, b_i) = 0 with λ > 0, that cannot: one of them is active. Child j takes the j-th as active, the earlier ones as
-inactive; U grows by one dimension each time, so no path is longer than n. The tree of circuits is the certificate.
+A layer is not injective ⇔ some z leaves the rows {i : w_i·z + b_i ≥ 0} short of spanning R^n. A node of the tree holds
+rows U taken as active and rows N taken as inactive. Either all rows outside span(U), and N, can be negative at once
+(then z is a witness), or Gordan's theorem names at most n + 1 of them (n + 2 with a bias), a *circuit*
+Σ λ_i (w_i, b_i) = 0 with λ > 0, that cannot: one is active. Child j takes the j-th as active, the earlier ones as
+inactive; U grows by a dimension each time, so no path is longer than n. The tree of circuits is the certificate.
+(Branching as in Froese, Grillo, Skutella 2024; the sets N, which make the children disjoint, keep the tree small.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +30,8 @@ CHUNK = 20_000 if COMPILED else 200
 
 
 @compiled
-def _solve_affine(points, chosen, count, weights):  # type: ignore[no-untyped-def]
-    """Weights (sum 1) of the point of least norm in the affine hull of the chosen points; False if they are dependent."""
+def _solve_affine(points: Any, chosen: Any, count: int, weights: Any) -> bool:
+    """Weights (sum 1) of the least-norm point in the affine hull of the chosen points; False if they are dependent."""
     factor = np.empty((count, count))
     for i in range(count):
         for j in range(i + 1):
@@ -62,7 +64,7 @@ def _solve_affine(points, chosen, count, weights):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _separate(points, live, forced, chosen, lam, count, z):  # type: ignore[no-untyped-def]
+def _separate(points: Any, live: Any, forced: Any, chosen: Any, lam: Any, count: int, z: Any) -> tuple[int, int]:
     """Wolfe's least-norm point of the live points' hull: (status, size), a strict separator in ``z`` or a circuit.
 
     Starts from the ``count`` points in ``chosen`` with weights ``lam``. Forced points enter first: a circuit of points
@@ -134,13 +136,15 @@ def _separate(points, live, forced, chosen, lam, count, z):  # type: ignore[no-u
 
 
 @compiled
-def _search(points, directions, memory, forced, limit, tree, state, z):  # type: ignore[no-untyped-def]
+def _search(
+    points: Any, directions: Any, memory: Any, forced: Any, limit: int, tree: Any, state: Any, z: Any
+) -> tuple[int, Any]:
     """Depth-first search up to ``limit`` nodes; can be called again to go on. Returns (status, tree).
 
     ``state`` = [nodes, ints in the tree, depth, 1 if the node at this depth is still to be solved].
     """
     residual, live, circuit, lam, size, position, marked = memory
-    total, dim = points.shape
+    total = len(points)
     rows, n = directions.shape
     depth = state[2]
     while True:
@@ -213,7 +217,7 @@ def _search(points, directions, memory, forced, limit, tree, state, z):  # type:
 
 @dataclass(frozen=True)
 class Branching:
-    """Outcome of `branch`: ``injective`` with its ``tree``, or not with the point ``z``; None when stopped or unclear."""
+    """Outcome of `branch`: ``injective`` with its ``tree``, or not with the point ``z``; None if stopped or unclear."""
 
     injective: bool | None
     tree: npt.NDArray[np.int32] | None
@@ -229,9 +233,9 @@ def branch(
     nodes: int = 100_000_000,
     go_on: Callable[[int], bool] | None = None,
 ) -> Branching:
-    """Run the branching on a layer of finite weights. The outcome is numerical: `initscope.injectivity.verify` proves it.
+    """Run the branching on a layer of finite weights; the outcome is numerical and proved by `initscope.injectivity`.
 
-    Stops after this many nodes, or when ``go_on`` (called with the nodes so far, every few tenths of a second) is false.
+    Stops after this many nodes, or when ``go_on`` (called with the nodes so far, a few times a second) is false.
     ``z`` is homogeneous with a bias (its last entry, positive, scales the point). The tree lists, in preorder, the size
     and the rows of each node's circuit; the row number m stands for "z is finite" when there is a bias.
 

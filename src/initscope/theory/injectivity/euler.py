@@ -123,8 +123,8 @@ def euler_threshold() -> Estimate:
 
     The saddle point z of the last coefficient is real for α > 4 + 2√2 (Paleka 2021, Clum 2022; the talk: 8.34).
 
-    >>> round(euler_threshold().value, 3)
-    8.344
+    >>> round(euler_threshold().value, 4)
+    8.3446
     """
     from scipy.optimize import brentq
 

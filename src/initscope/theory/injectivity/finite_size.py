@@ -14,6 +14,7 @@ import numpy.typing as npt
 from initscope.errors import check_count
 from initscope.theory.injectivity._estimate import Estimate
 from initscope.theory.injectivity.bounds import union_failure_bound
+from initscope.theory.injectivity.replica import FULL_RSB
 
 __all__ = ["meets_cone", "probability", "simulate_probability"]
 
@@ -70,25 +71,21 @@ def asymptotic(m: int, n: int) -> Estimate:
     The limit is the full-RSB threshold (a conjecture); the corrections and the width are fitted to simulations at
     n = 3 … 8 and extrapolated, so that the error quoted is what a tenth of the shift and of the width would change.
     """
-    from initscope.theory.injectivity.parisi import full_rsb_threshold
-
     shift, width = 3.1 * n ** (1 / 3) + 2.1, 1.6 * math.sqrt(n)
-    centre = full_rsb_threshold().value * n
+    centre = FULL_RSB * n
 
     def transition(shift: float, width: float) -> float:
         return 0.5 * math.erfc(-(m - centre + shift) / (width * math.sqrt(2)))
 
     value = transition(shift, width)
     changed = [transition(shift * a, width * b) for a in (0.9, 1.1) for b in (0.9, 1.1)]
-    return Estimate(
-        value, max(abs(other - value) for other in changed), "asymptotic (full RSB, fitted finite-size shift)"
-    )
+    return Estimate(value, max(abs(other - value) for other in changed), "asymptotic (full RSB, fitted shift)")
 
 
 def meets_cone(basis: npt.NDArray[np.float64]) -> bool:
     """Does the column span of ``basis`` (m×n) contain a nonzero vector with fewer than n positive entries?
 
-    One linear programme per choice of the n - 1 entries that may be positive; for small m and n. An independent route to
+    One linear programme per choice of the n - 1 entries that may be positive; for small m and n. An independent way to
     injectivity: W is injective exactly when its range meets the cone at 0 only.
 
     >>> meets_cone(np.array([[1.0], [-1.0]])), meets_cone(np.array([[1.0], [2.0]]))

@@ -200,7 +200,7 @@ def ground_state_energy(alpha: float, levels: int | None = None) -> Estimate:
         return Estimate(one_rsb_energy(alpha), 1e-9, "one-step replica symmetry breaking; quadrature")
     if alpha < SMALLEST_ALPHA:
         raise InputError(
-            f"alpha = {alpha:g} must be at most 2 or at least {SMALLEST_ALPHA:g} beyond one level: the levels diverge at α = 2;"
+            f"alpha = {alpha:g} must be at most 2 or at least {SMALLEST_ALPHA:g} beyond one level: they diverge at 2;"
             " use levels=1, which is accurate to 1e-6 there"
         )
     if levels is not None:
@@ -208,7 +208,8 @@ def ground_state_energy(alpha: float, levels: int | None = None) -> Estimate:
         points = _sequence(alpha, levels)
         if len(points) < levels:
             raise InputError(
-                f"levels = {levels} must be at most {len(points)} at alpha = {alpha:g}: c exceeds {LARGEST_LEVEL:g}; use levels=None"
+                f"levels = {levels} must be at most {len(points)} at alpha = {alpha:g}, c exceeds {LARGEST_LEVEL:g};"
+                " use levels=None"
             )
         return Estimate(points[-1].energy(alpha), NUMERICAL, f"{levels}-RSB, all parameters free")
     points = _sequence(alpha, DEEPEST - 1)

@@ -2,11 +2,12 @@ r"""The zero-temperature k-RSB functional of the ground-state energy, its gradie
 
 Levels 0 < c_1 < … < c_k, overlaps q_0 < … < q_{k-1} < q_k = 1, response χ (1 - q_k = χ/β):
 
-.. math:: e = \sup\; -\alpha\int\gamma_{q_0}f_0 - \tfrac12\Big[\frac{q_0}{\Lambda_0} + \sum_i \frac1{c_i}\log\frac{\Lambda_{i-1}}{\Lambda_i}\Big],
+.. math:: e = \sup\; -\alpha\int\gamma_{q_0}f_0
+   - \tfrac12\Big[\frac{q_0}{\Lambda_0} + \sum_i \frac1{c_i}\log\frac{\Lambda_{i-1}}{\Lambda_i}\Big],
    \quad \Lambda_k = \chi,\; \Lambda_{i-1} = \Lambda_i + c_i(q_i - q_{i-1}),\quad
    f_{i-1} = \frac1{c_i}\log\,\gamma_{q_i-q_{i-1}}\star e^{c_if_i},\; f_k = -\min(1, h_+^2/2\chi)
 
-Maillard et al. 2022. Gaussian convolutions are exact for the even (DCT-II) extension; the first, with its kink, is closed.
+Maillard et al. 2022. Convolutions are exact for the even (DCT-II) extension; the first, with its kink, is closed.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class Grid:
 
     def __init__(self, points: int = 2048, width: float = 9.0) -> None:
         self.spacing = 2 * width / points
-        self.h: Floats = -width + self.spacing * (np.arange(points) + 0.5)
-        self.frequency: Floats = np.pi * np.arange(points) / (2 * width)
+        self.h: Floats = np.asarray(-width + self.spacing * (np.arange(points) + 0.5), dtype=np.float64)
+        self.frequency: Floats = np.asarray(np.pi * np.arange(points) / (2 * width), dtype=np.float64)
 
     def smooth(self, values: Floats, variance: float) -> Floats:
         """Convolve with the centred Gaussian of this variance."""
@@ -85,8 +86,10 @@ class FirstStep(NamedTuple):
 def first_step(h: Floats, chi: float, variance: float, c: float) -> FirstStep:
     r"""The step that starts from the kinked boundary, in closed form.
 
-    .. math:: u = \gamma_\Delta\star e^{-c\min(1,h_+^2/2\chi)} = \Phi(-h/\sqrt\Delta) + e^{-c}\Phi((h-\sqrt{2\chi})/\sqrt\Delta)
-       + \sqrt{\tfrac{\chi}{\chi+c\Delta}}\,e^{-ch^2/2(\chi+c\Delta)}\,\big[\Phi(t_1) - \Phi(t_0)\big],\qquad f = \tfrac1c\log u
+    .. math:: u = \gamma_\Delta\star e^{-c\min(1,h_+^2/2\chi)}
+       = \Phi(-h/\sqrt\Delta) + e^{-c}\Phi((h-\sqrt{2\chi})/\sqrt\Delta)
+       + \sqrt{\tfrac{\chi}{\chi+c\Delta}}\,e^{-ch^2/2(\chi+c\Delta)}\,\big[\Phi(t_1) - \Phi(t_0)\big],\quad
+       f = \tfrac1c\log u
     """
     scale, edge, wide = math.sqrt(variance), math.sqrt(2 * chi), chi + c * variance
     mean, deviation = h * chi / wide, math.sqrt(variance * chi / wide)

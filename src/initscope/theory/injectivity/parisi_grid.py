@@ -1,7 +1,8 @@
-r"""The talk's way to full RSB: a fixed grid of levels c and a fixed-point iteration for the overlaps, as a check of `parisi`.
+r"""The talk's way to full RSB, a check of `parisi`: a fixed grid of levels c and an iteration for the overlaps.
 
 .. math:: D_i = \alpha\int P_i f_i'^2,\quad \Lambda_0 = \sqrt{q_0/D_0},\quad
-   \frac1{\Lambda_i} = \frac1{\Lambda_{i-1}} + c_i(D_i - D_{i-1}),\quad q_{i-1} = q_i - \frac{\Lambda_{i-1}-\Lambda_i}{c_i}
+   \frac1{\Lambda_i} = \frac1{\Lambda_{i-1}} + c_i(D_i - D_{i-1}),\quad
+   q_{i-1} = q_i - \frac{\Lambda_{i-1}-\Lambda_i}{c_i}
 
 Maillard et al. 2022 (five minutes with 200 levels on a desktop GPU).
 """
@@ -48,7 +49,8 @@ def solve_grid(alpha: float, levels: int = 200, largest: float = 15.0, tolerance
             mixing = np.linalg.lstsq(by_move, moves[-1], rcond=1e-8)[0]
             state = np.minimum.accumulate(target - (by_state + by_move) @ mixing)  # Λ decreases with the level
     raise InputError(
-        f"alpha = {alpha:g} with {levels} levels up to {largest:g} did not settle in 1000 iterations; use ground_state_energy"
+        f"alpha = {alpha:g} with {levels} levels up to {largest:g} did not settle in 1000 iterations;"
+        " use ground_state_energy"
     )
 
 
@@ -58,7 +60,7 @@ def grid_energy(alpha: float, levels: int = 200, largest: float = 15.0) -> Estim
     The value is a lower bound on the full-RSB energy; the error adds what half the levels and two thirds of the range
     change, which covers the discretisation and the cut at ``largest``.
     """
-    alpha = check_between("alpha", alpha, 2.1, 100.0)
+    alpha = check_between("alpha", alpha, 2.9, 30.0, hint="ground_state_energy reaches further")
     levels = check_count("levels", levels, least=10, most=1000)
     largest = check_between("largest", largest, 3.0, 30.0, hint="transforms lose levels beyond 30")
     value = solve_grid(alpha, levels, largest).energy(alpha)

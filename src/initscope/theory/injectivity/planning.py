@@ -9,7 +9,7 @@ from typing import Any
 from initscope._results import Result
 from initscope.errors import InputError, check_count, check_probability
 from initscope.theory.injectivity.bounds import deep_expansivity, union_failure_bound
-from initscope.theory.injectivity.parisi import full_rsb_threshold
+from initscope.theory.injectivity.replica import FULL_RSB
 
 __all__ = ["Expansivity", "LayerWidths", "expansivity"]
 
@@ -64,17 +64,16 @@ def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
     n = check_count("n", n, most=LARGEST_INPUTS)
     delta = check_probability("delta", delta)
     depth = check_count("depth", depth)
-    threshold = full_rsb_threshold().value
     layers: list[LayerWidths] = []
     inputs = n
     for layer in range(1, depth + 1):
         if inputs > LARGEST_INPUTS:
             raise InputError(
-                f"layer {layer} would have {inputs} inputs, more than {LARGEST_INPUTS}: widths grow about ninefold per layer;"
+                f"layer {layer} would have {inputs} inputs, more than {LARGEST_INPUTS}: widths grow ninefold per layer;"
                 f" plan at most {layer - 1} layers this way, or use the constant width of 2 L log L times n"
             )
         guaranteed = _guaranteed(inputs, delta / depth)
-        layers.append(LayerWidths(layer, inputs, 3 * inputs - 1, math.ceil(threshold * inputs), guaranteed))
+        layers.append(LayerWidths(layer, inputs, 3 * inputs - 1, math.ceil(FULL_RSB * inputs), guaranteed))
         inputs = guaranteed
     constant = math.ceil(deep_expansivity(depth) * n) if depth >= 3 else None
     return Expansivity(n, delta, depth, tuple(layers), constant, "union over orthants, δ shared between the layers")

@@ -1,4 +1,4 @@
-r"""Replica-symmetric and one-step thresholds: e(α) = 1, with e the ground-state energy per input of E(x) = #{μ : (Wx)_μ > 0}.
+r"""Replica-symmetric and one-step thresholds: e(α) = 1, e the least number of active rows of Wx per input.
 
 RS is one scalar equation, 1-RSB three parameters with quadrature. Both lie above the full-RSB value of `parisi`.
 """
@@ -13,8 +13,10 @@ import numpy as np
 from initscope.errors import check_between
 from initscope.theory.injectivity._estimate import Estimate
 
-__all__ = ["one_rsb_energy", "one_rsb_threshold", "rs_energy", "rs_free_entropy", "rs_threshold"]
+__all__ = ["FULL_RSB", "one_rsb_energy", "one_rsb_threshold", "rs_energy", "rs_free_entropy", "rs_threshold"]
 
+FULL_RSB = 6.69805
+"""The value of `parisi.full_rsb_threshold` to the digits shown, for those who need no more and cannot wait (tested)."""
 SATISFIABLE = 2.0
 """Below α = 2 some x has no active row at all (Cover 1965): the ground-state energy is 0."""
 

@@ -1,8 +1,9 @@
 r"""Bounds on norms as the over-parameterisation paper prints them, and the best that the same technique can give.
 
-Setting: :math:`v = R(Wu)` or :math:`v = z \odot Wu`, W of size m × n with i.i.d. :math:`N(0, 1/(pm))` entries and z i.i.d.
-Bernoulli(p); ReLU is p = 1/2 (He fan-out, variance 2/m). Every function returns a bound on the probability of *failure*,
-which may exceed 1. The exact laws are in `initscope.theory.norms.law` and `deep`, the subspace statements in `uniform`.
+Setting: :math:`v = R(Wu)` or :math:`v = z \odot Wu`, W of size m × n with i.i.d. :math:`N(0, 1/(pm))` entries and z
+i.i.d. Bernoulli(p); ReLU is p = 1/2 (He fan-out, variance 2/m). Every function returns a bound on the probability of
+*failure*, which may exceed 1. The exact laws are in `initscope.theory.norms.law` and `deep`, the subspace statements in
+`uniform`.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def relu_norm_bound(width: int, eps: float, *, samples: int = 1) -> float:
 
     .. math:: P\bigl(|\|v\|^2 - \|u\|^2| > \varepsilon\|u\|^2\bigr) \le 2N e^{-m c(\varepsilon)}
 
-    for one fixed input, N of them by the union bound. Eqs. 120, 121, 134 and 135 of the proof misplace a factor 1/2; the
-    lemma is unaffected.
+    for one fixed input, N of them by the union bound. Eqs. 120, 121, 134 and 135 of the proof misplace a factor 1/2;
+    the lemma is unaffected.
 
     >>> round(relu_norm_bound(4152, 0.1), 4)
     0.05
@@ -72,7 +73,7 @@ def relu_norm_width(eps: float, delta: float, *, depth: int = 1, samples: int = 
 
 
 def relu_norm_bound_eps(width: int, delta: float) -> float:
-    """Distortion that lemmas 2 and 5 promise at this width and probability of failure: `relu_norm_bound` solved for eps.
+    """Distortion that lemmas 2 and 5 promise at this width and delta: `relu_norm_bound` solved for eps.
 
     NaN where the layer is too narrow for any eps below 1.
 
@@ -106,8 +107,8 @@ def gradient_bound(width: int, depth: int, eps: float, *, samples: int = 1) -> f
     .. math:: P\Bigl(\exists x, l:\ \|\partial\ell/\partial W^l\|_F^2 \notin [(1-\varepsilon)^L, (1+\varepsilon)^L]\,
               \|\delta\|^2\|x\|^2\Bigr) \le 4NL\,e^{-n c(\varepsilon)}
 
-    Assumes (footnote 1) that the error at layer l+1 is independent of the mask of layer l and of :math:`W^{l+1}`, which is
-    not true of a network: `initscope.exhibits.independence` tests what it costs.
+    Assumes (footnote 1) that the error at layer l+1 is independent of the mask of layer l and of :math:`W^{l+1}`, which
+    is not true of a network: `initscope.exhibits.independence` tests what it costs.
     """
     check_count("depth", depth)
     return 2 * depth * relu_norm_bound(width, eps, samples=samples)
@@ -125,11 +126,13 @@ def inner_product_bound(width: int, eps: float) -> float:
 
 
 def masked_inner_product_bound(width: int, eps: float) -> float:
-    r"""Lemma 7: failure of the inner product under one *shared* random mask, N(0, 2/m) entries, :math:`\|u\|, \|v\| \le 1`.
+    r"""Lemma 7: failure of the inner product under one *shared* random mask, N(0, 2/m) entries,
+    :math:`\|u\|, \|v\| \le 1`.
 
     .. math:: P(|\langle z\odot Wu, z\odot Wv\rangle - \langle u, v\rangle| > \varepsilon) \le 4 e^{-m c(\varepsilon)}
 
-    It says nothing about :math:`\langle R(Wu), R(Wv)\rangle`, whose two masks differ: that inner product has another mean.
+    It says nothing about :math:`\langle R(Wu), R(Wv)\rangle`, whose two masks differ: that inner product has another
+    mean.
     """
     return 2 * relu_norm_bound(width, eps)
 
@@ -154,7 +157,9 @@ def _rate(mean: float, keep: float) -> float:
 
     from scipy.optimize import brentq
 
-    s = brentq(residual, 0.0, 2.0, xtol=1e-15, rtol=1e-14)
+    # The root lies between 1 and √mean, which is the root for keep = 1.
+    ends = sorted((1.0, math.sqrt(mean)))
+    s = brentq(residual, ends[0] * (1 - 1e-9), ends[1] * (1 + 1e-9), xtol=1e-15, rtol=1e-14)
     tilt = keep / 2 * (1 - 1 / s**2)
     return float(tilt * mean - math.log1p(keep * (s - 1)))
 
@@ -173,7 +178,7 @@ def chernoff_bound(width: int, eps: float, *, keep: float = 0.5, samples: int = 
 
 
 def chernoff_width(eps: float, delta: float, *, depth: int = 1, samples: int = 1) -> int:
-    """Smallest equal width for which the best Chernoff bound of a layer, summed over layers and samples, is ``delta``."""
+    """Smallest equal width at which the best Chernoff bound, summed over layers and samples, is at most ``delta``."""
     check_probability("delta", delta)
     check_count("depth", depth)
     check_count("samples", samples)

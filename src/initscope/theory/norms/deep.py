@@ -1,8 +1,8 @@
 r"""The exact law of the norm after many ReLU layers, by its Mellin transform.
 
-The layer ratios are independent (rotation invariance), so :math:`\log\|h^L\|^2/\|x\|^2` is a sum of independent terms with a
-closed transform. Tails are read off its inverse on a vertical line through the saddle point, which keeps *relative*
-accuracy down to the tiny probabilities that a union over many samples asks for. Beyond the sources.
+The layer ratios are independent (rotation invariance), so :math:`\log\|h^L\|^2/\|x\|^2` is a sum of independent terms
+with a closed transform. Tails are read off its inverse on a vertical line through the saddle point, which keeps
+*relative* accuracy down to the tiny probabilities that a union over many samples asks for. Beyond the sources.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -52,14 +53,24 @@ class _Layer:
 
     def log_terms(self, real: float, t: np.ndarray) -> np.ndarray:
         r"""Logarithms of :math:`w_k\,(4/m)^s\,\Gamma(k/2+s)/\Gamma(k/2)`, s = real + it; shape (t, k)."""
-        return self.log_weights + _log_gamma_ratio(self.halves[None, :], real, t[:, None], 4.0 / self.width)
+        terms: np.ndarray = self.log_weights + _log_gamma_ratio(self.halves, real, t[:, None], 4.0 / self.width)
+        return terms
 
     def log_moment(self, power: float) -> float:
         """Logarithm of the transform of one layer at a real point, to the accuracy a saddle point needs."""
-        from scipy.special import gammaln, logsumexp
+        from scipy.special import gammaln
 
-        terms = self.log_weights + gammaln(self.halves + power) - gammaln(self.halves)
-        return float(logsumexp(terms)) + power * math.log(4.0 / self.width)
+        terms = self.log_ratios + gammaln(self.halves + power)
+        top = float(terms.max())
+        return top + math.log(float(np.exp(terms - top).sum())) + power * math.log(4.0 / self.width)
+
+    @cached_property
+    def log_ratios(self) -> np.ndarray:
+        """Logarithms of the weights over Γ(k/2)."""
+        from scipy.special import gammaln
+
+        ratios: np.ndarray = self.log_weights - gammaln(self.halves)
+        return ratios
 
     def near(self, power: float) -> _Layer:
         """The terms that matter on the line through ``power``: the others are below e^-46 of the largest there."""
@@ -102,14 +113,14 @@ def _stirling(z: np.ndarray) -> np.ndarray:
 
 
 def _log_gamma_ratio(a: np.ndarray, real: float, t: np.ndarray, scale: float) -> np.ndarray:
-    r"""Return :math:`\log \mathrm{scale}^s\,\Gamma(a+s)/\Gamma(a)` for s = real + it without the cancellation of large a."""
+    r"""Return :math:`\log c^s\,\Gamma(a+s)/\Gamma(a)`, c = scale, s = real + it, without cancellation at large a."""
     from scipy.special import gammaln, loggamma
 
     s = real + 1j * t
     a = np.broadcast_to(a, np.broadcast_shapes(a.shape, t.shape))
     # log(1 + s/a), each part with its own digits
     ratio = 0.5 * np.log1p((2 * real + (real * real + t * t) / a) / a) + 1j * np.arctan2(t, a + real)
-    result = s * np.log(scale * a) + (a - 0.5 + s) * ratio - s + _stirling(a + s) - _stirling(a)
+    result: np.ndarray = s * np.log(scale * a) + (a - 0.5 + s) * ratio - s + _stirling(a + s) - _stirling(a)
     small = np.minimum(a, a + real) < 15
     if np.any(small):
         few = a[small]
@@ -160,16 +171,17 @@ def norm_ratio_mean_sd(widths: Sequence[int]) -> tuple[float, float]:
 
 
 def deep_norm_failure(widths: Sequence[int], low: float, high: float) -> Probability:
-    r"""Exact probability that :math:`\|h^L\|^2/\|x\|^2` lies outside [``low``, ``high``] after ReLU layers of these widths.
+    r"""Exact probability that :math:`\|h^L\|^2/\|x\|^2` lies outside [``low``, ``high``] after ReLU layers of these
+    widths.
 
     He fan-out (variance 2/n_l), no biases, one fixed input; widths may differ. With M(s) the transform of
     `log_norm_moment`,
 
     .. math:: P(r > b) = \frac{1}{2\pi i}\int_{c-i\infty}^{c+i\infty} M(s)\,b^{-s}\,\frac{ds}{s}, \quad c > 0,
 
-    and with c < 0 and a sign for P(0 < r < a); the atom P(r = 0) is closed. The trapezoidal rule on the line through the
-    saddle point converges exponentially; its aliasing (Chernoff's bound at a second point), its truncation and the rounding
-    make up ``error``. ``low = 0`` or ``high = inf`` leave that side out.
+    and with c < 0 and a sign for P(0 < r < a); the atom P(r = 0) is closed. The trapezoidal rule on the line through
+    the saddle point converges exponentially; its aliasing (Chernoff's bound at a second point), its truncation and the
+    rounding make up ``error``. ``low = 0`` or ``high = inf`` leave that side out.
 
     >>> probability = deep_norm_failure([1000] * 50, 0.5, 2.0)
     >>> round(probability.value, 9), probability.error < 1e-12
@@ -206,7 +218,7 @@ def _lower_tail(widths: Sequence[int], y: float) -> tuple[Probability, float]:
 
 
 def _tail(layers: Sequence[_Layer], y: float, side: int) -> Probability:
-    """Probability of log r beyond y on ``side`` (+1 above, -1 below), given by the transform through its saddle point."""
+    """Probability of log r beyond y on ``side`` (+1 above, -1 below), by the transform through its saddle point."""
     from scipy.optimize import minimize_scalar
 
     spread = math.sqrt(sum(layer.count * 5 / layer.width for layer in layers))
@@ -215,12 +227,15 @@ def _tail(layers: Sequence[_Layer], y: float, side: int) -> Probability:
     if side < 0:
         most = min(most, *(float(layer.halves[0]) for layer in layers))
 
+    # Far inside the bulk the factor 1/s keeps the saddle about one distance away from 0.
+    least = min(0.05 / (abs(y) + 10 * spread + spread**2), most / 4)
+
     def height(log_c: float) -> float:
         c = side * math.exp(log_c)
         return _log_moment(layers, c) - c * y - log_c
 
     found = minimize_scalar(
-        height, bounds=(math.log(most * 1e-9), math.log(most / 2)), method="bounded", options={"xatol": 1e-3}
+        height, bounds=(math.log(least), math.log(most / 2)), method="bounded", options={"xatol": 1e-3}
     )
     c = math.exp(float(found.x))
     log_scale = float(found.fun)
@@ -254,22 +269,25 @@ def _tail(layers: Sequence[_Layer], y: float, side: int) -> Probability:
 
 
 def backward_norm_failure(widths: Sequence[int], low: float, high: float) -> Probability:
-    r"""Probability that :math:`\|\partial\ell/\partial a^1\|^2/\|\delta\|^2` lies outside [``low``, ``high``], He fan-out.
+    r"""Probability that :math:`\|\partial\ell/\partial a^1\|^2/\|\delta\|^2` lies outside [``low``, ``high``], He
+    fan-out.
 
-    ``widths`` are :math:`n_1, \dots, n_L` and :math:`\delta = \partial\ell/\partial a^L`. Each step back multiplies by a mask
-    and by :math:`(W^{l+1})^T` with variance :math:`2/n_{l+1}`, so the ratio is that of a forward pass through
-    :math:`n_1, \dots, n_{L-1}` times :math:`n_1/n_L`. Exact if the error is independent of masks and weights (footnote 1 of
-    the over-parameterisation paper); in a network it is so up to one direction per layer, an effect of order 1/n.
+    ``widths`` are :math:`n_1, \dots, n_L` and :math:`\delta = \partial\ell/\partial a^L`. Each step back multiplies by
+    a mask and by :math:`(W^{l+1})^T` with variance :math:`2/n_{l+1}`, so the ratio is that of a forward pass through
+    :math:`n_1, \dots, n_{L-1}` times :math:`n_1/n_L`. Exact if the error is independent of masks and weights (footnote
+    1 of the over-parameterisation paper); in a network it is so up to one direction per layer, an effect of order 1/n.
     """
     return gradient_norm_failure(widths, 1, low, high)
 
 
 def gradient_norm_failure(widths: Sequence[int], layer: int, low: float, high: float) -> Probability:
-    r"""Probability that :math:`\|\partial\ell/\partial W^l\|_F^2/(\|\delta\|^2\|x\|^2)` lies outside [``low``, ``high``].
+    r"""Probability that :math:`\|\partial\ell/\partial W^l\|_F^2/(\|\delta\|^2\|x\|^2)` lies outside [``low``,
+    ``high``].
 
     The gradient norm is :math:`\|\partial\ell/\partial a^l\|\,\|h^{l-1}\|`: a forward pass through
-    :math:`n_1,\dots,n_{l-1}` and a backward pass through :math:`n_{L-1},\dots,n_l`, together L-1 independent ratios, times
-    :math:`n_l/n_L` (He fan-out). Assumptions as in `backward_norm_failure`; sharpens theorem 3, for unequal widths too.
+    :math:`n_1,\dots,n_{l-1}` and a backward pass through :math:`n_{L-1},\dots,n_l`, together L-1 independent ratios,
+    times :math:`n_l/n_L` (He fan-out). Assumptions as in `backward_norm_failure`; sharpens theorem 3, for unequal
+    widths too.
     """
     widths = _widths(widths)
     check_count("layer", layer, most=len(widths), hint=f"the network has {len(widths)} layers")

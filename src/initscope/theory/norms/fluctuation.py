@@ -25,10 +25,14 @@ def relu_cosine_sd(rho: Array, width: int) -> Array:
 
     .. math:: \mathrm{sd} = \frac{s}{\sqrt m}, \qquad s^2 = 4J - 8\bar\rho T + \bar\rho^2 (3 + 2J)
 
-    with :math:`\bar\rho = \hat R(\rho)`, :math:`J = E[R(X)^2R(Y)^2] = [3\sin\theta\cos\theta +
-    (\pi-\theta)(1+2\cos^2\theta)]/(2\pi)` and :math:`T = \frac4\pi\{\cos\theta[\frac38(\pi-\theta) + \frac14\sin2\theta -
-    \frac1{32}\sin4\theta] + \frac14\sin^5\theta\}`. Delta method for a ratio of means over i.i.d. units: first order in
-    1/width, any scale of the weights. Near ρ = 1 it is √2 θ²/√m. Beyond the sources.
+    with :math:`\bar\rho = \hat R(\rho)` and, for standard Gaussians X, Y of correlation ρ = cos θ,
+
+    .. math:: J = E[R(X)^2 R(Y)^2] = \frac{3\sin\theta\cos\theta + (\pi-\theta)(1+2\cos^2\theta)}{2\pi}, \qquad
+              T = E[R(X)^3 R(Y)] = \frac4\pi\Bigl\{\cos\theta\Bigl[\tfrac38(\pi-\theta) + \tfrac14\sin2\theta -
+              \tfrac1{32}\sin4\theta\Bigr] + \tfrac14\sin^5\theta\Bigr\} .
+
+    Delta method for a ratio of means over i.i.d. units: first order in 1/width, any scale of the weights. Near ρ = 1 it
+    is √2 θ²/√m. Beyond the sources.
 
     >>> round(float(relu_cosine_sd(math.cos(1.0), 400)), 5)
     0.03466

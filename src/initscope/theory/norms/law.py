@@ -1,8 +1,9 @@
 r"""The exact law of one layer: :math:`\|R(Wu)\|^2/\|u\|^2 = \frac{2}{m}\chi^2_B`, :math:`B \sim` Binomial(m, 1/2).
 
-Rows of W are i.i.d. and isotropic, so the pre-activations are i.i.d. N(0, 2‖u‖²/m); signs and magnitudes of a Gaussian are
-independent, so B units survive and contribute B squared Gaussians (proposition 1 of the over-parameterisation paper). The
-same holds for a mask of any keep probability p (lemma 4) with 1/(pm) for 2/m. Beyond the paper, which has bounds only.
+Rows of W are i.i.d. and isotropic, so the pre-activations are i.i.d. N(0, 2‖u‖²/m); signs and magnitudes of a Gaussian
+are independent, so B units survive and contribute B squared Gaussians (proposition 1 of the over-parameterisation
+paper). The same holds for a mask of any keep probability p (lemma 4) with 1/(pm) for 2/m. Beyond the paper, which has
+bounds only.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _DEVIATIONS = 40.0
 def active_units(width: int, *, keep: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
     r"""Proposition 1: numbers of active units and their probabilities, Binomial(width, keep).
 
-    Built from the ratio of neighbouring terms and normalised, which keeps 13 digits at any width (log-gamma would lose them).
+    Built from the ratio of neighbouring terms and normalised, which keeps 13 digits at any width (log-gamma would lose
+    them).
 
     >>> counts, probabilities = active_units(2)
     >>> [(int(count), float(probability)) for count, probability in zip(counts, probabilities)]
@@ -88,7 +90,8 @@ def relu_norm_failure(width: int, eps: float) -> float:
 
     .. math:: P\bigl(|\|R(Wu)\|^2 - \|u\|^2| > \varepsilon\|u\|^2\bigr) = F(1-\varepsilon) + 1 - F(1+\varepsilon)
 
-    for any one fixed input u, W i.i.d. N(0, 2/width) (He fan-out), F the law of `norm_ratio_cdf`. Relative error about 1e-12.
+    for any one fixed input u, W i.i.d. N(0, 2/width) (He fan-out), F the law of `norm_ratio_cdf`. Relative error about
+    1e-12.
 
     >>> relu_norm_failure(1919, 0.1) <= 0.05 < relu_norm_failure(1918, 0.1)
     True
@@ -109,7 +112,8 @@ def relu_norm_exact_width(eps: float, delta: float, *, samples: int = 1) -> int:
 
 
 def relu_norm_eps(width: int, delta: float) -> float:
-    r"""Smallest ``eps`` whose exact failure at this width is ``delta``: the (1-δ)-quantile of :math:`|\|v\|^2/\|u\|^2 - 1|`.
+    r"""Smallest ``eps`` whose exact failure at this width is ``delta``: the (1-δ)-quantile of
+    :math:`|\|v\|^2/\|u\|^2 - 1|`.
 
     >>> round(relu_norm_failure(1000, relu_norm_eps(1000, 0.05)), 12)
     0.05

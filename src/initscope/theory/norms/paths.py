@@ -27,14 +27,14 @@ _TINY = -50.0
 def path_norm_failure(widths: Sequence[int], lows: Sequence[float], highs: Sequence[float]) -> Probability:
     r"""Exact probability that some layer l has :math:`\|h^l\|^2/\|x\|^2` outside [``lows[l]``, ``highs[l]``].
 
-    He fan-out, one fixed input. With f_l the density of the log ratio on the event that all layers up to l are inside and
-    g_l the density of one layer's step,
+    He fan-out, one fixed input. With f_l the density of the log ratio on the event that all layers up to l are inside
+    and g_l the density of one layer's step,
 
     .. math:: f_l(y) = \int f_{l-1}(x)\,g_l(y-x)\,dx, \qquad
               P = \sum_l \int f_{l-1}(x)\,P(\text{step } l \text{ leaves} \mid x)\,dx .
 
-    Gauss–Legendre nodes on each band: g is analytic, so the rule converges exponentially; ``error`` is the change when the
-    number of nodes grows by half. One layer is `relu_norm_failure`.
+    Gauss–Legendre nodes on each band: g is analytic, so the rule converges exponentially; ``error`` is the change when
+    the number of nodes grows by half. One layer is `relu_norm_failure`.
 
     >>> probability = path_norm_failure([200] * 3, [0.8, 0.7, 0.6], [1.2, 1.4, 1.7])
     >>> 0 < probability.value < 0.5 and probability.error < 1e-11

@@ -1,7 +1,7 @@
 r"""Norm preservation for *all* inputs of a set at once: the covering bounds of the paper, and Gordon's, far narrower.
 
-Setting: one layer :math:`R(Wu)`, W of size m × n with i.i.d. N(0, 2/m) entries, u in a set T of unit vectors (a subspace's
-sphere, a cloud of points). `lemma3_width` and `theorem2_width` are the paper's, `gordon_*` go beyond it.
+Setting: one layer :math:`R(Wu)`, W of size m × n with i.i.d. N(0, 2/m) entries, u in a set T of unit vectors (a
+subspace's sphere, a cloud of points). `lemma3_width` and `theorem2_width` are the paper's, `gordon_*` go beyond it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ __all__ = [
 
 
 def expected_relu_norm(width: int) -> float:
-    r"""Exact :math:`e_m = \sqrt{2/m}\;E\|g_+\|` of a standard Gaussian g in m dimensions: the mean norm a unit input gets.
+    r"""Exact :math:`e_m = \sqrt{2/m}\;E\|g_+\|` of a standard Gaussian g in m dimensions: the mean norm a unit input
+    gets.
 
     .. math:: E\|g_+\| = \sum_{k\ge1}\binom mk 2^{-m}\,\sqrt2\,\frac{\Gamma((k+1)/2)}{\Gamma(k/2)},
               \qquad e_m = 1 - \frac{5}{8m} + O(m^{-2})
@@ -43,14 +44,15 @@ def expected_relu_norm(width: int) -> float:
 
 
 def gordon_band(width: int, one_sided_width: float, delta: float) -> tuple[float, float]:
-    r"""Band that holds :math:`\|R(Wu)\|` for all unit vectors u of a set at once, with probability at least 1 - ``delta``.
+    r"""Band that holds :math:`\|R(Wu)\|` for all unit vectors u of a set at once, with probability at least 1 -
+    ``delta``.
 
     .. math:: e_m \pm \sqrt{2/m}\,(w + t), \qquad t = \sqrt{2\log(2/\delta)}
 
-    ``one_sided_width`` is :math:`w = E\sup_{u\in T}\langle g, u\rangle`: at most √d for a d-dimensional subspace, at most
-    :math:`\sqrt{2\log N}` for N points. Gordon's comparison of :math:`\max_v\langle Wu, v\rangle` over v ≥ 0 gives both means,
-    Gaussian concentration (the norm is √(2/m)-Lipschitz in the Gaussians) the deviation t, half of ``delta`` on each side.
-    A width measured from samples certifies those samples only. Norms, not squared norms.
+    ``one_sided_width`` is :math:`w = E\sup_{u\in T}\langle g, u\rangle`: at most √d for a d-dimensional subspace, at
+    most :math:`\sqrt{2\log N}` for N points. Gordon's comparison of :math:`\max_v\langle Wu, v\rangle` over v ≥ 0 gives
+    both means, Gaussian concentration (the norm is √(2/m)-Lipschitz in the Gaussians) the deviation t, half of
+    ``delta`` on each side. A width measured from samples certifies those samples only. Norms, not squared norms.
     """
     check_probability("delta", delta)
     if not 0 <= one_sided_width < math.inf:
@@ -114,8 +116,8 @@ def lemma3_width(dim: int, eps: float, delta: float, *, squared: bool = True) ->
     .. math:: m \ge \frac{d\log(2/\Delta) + \log(4/\delta)}{c(\varepsilon/3)},
               \qquad \Delta = \min\Bigl\{\frac{\varepsilon}{3\sqrt d}, \frac{\sqrt\varepsilon}{\sqrt3\,d}\Bigr\}
 
-    The lemma prints squared norms (eq. 10), its proof gives norms (eqs. 74, 98). ``squared=False`` is the formula at ``eps``;
-    ``squared=True`` takes it at √(1+eps) - 1, which is what squared norms within 1 ± eps need.
+    The lemma prints squared norms (eq. 10), its proof gives norms (eqs. 74, 98). ``squared=False`` is the formula at
+    ``eps``; ``squared=True`` takes it at √(1+eps) - 1, which is what squared norms within 1 ± eps need.
 
     >>> round(lemma3_width(10, 0.1, 0.05, squared=False), -4), round(lemma3_width(10, 0.1, 0.05), -5)
     (560000, 2600000)
@@ -128,9 +130,10 @@ def theorem2_width(
 ) -> int:
     r"""Theorem 2: equal width at which ``depth`` ReLU layers preserve the norms of a subspace, within (1 ± eps)^l.
 
-    Lemma 3 with log(4L/δ). Its proof claims that a layer maps the subspace into a subspace of the same dimension; the image is
-    a union of up to :math:`2\sum_{i<d}\binom{m-1}{i}` cones instead (`cone_count_log`), so as printed it is proven for the
-    first layer only. ``repaired=True`` pays for the cones of all layers before the last, and is a theorem.
+    Lemma 3 with log(4L/δ). Its proof claims that a layer maps the subspace into a subspace of the same dimension; the
+    image is a union of up to :math:`2\sum_{i<d}\binom{m-1}{i}` cones instead (`cone_count_log`), so as printed it is
+    proven for the first layer only. ``repaired=True`` pays for the cones of all layers before the last, and is a
+    theorem.
     """
     check_count("dim", dim)
     check_count("depth", depth)
@@ -147,7 +150,8 @@ def theorem2_width(
 
 
 def cone_count_log(width: int, dim: int) -> float:
-    r"""Logarithm of :math:`2\sum_{i<d}\binom{m-1}{i}`: linear pieces of a ReLU layer on a d-dimensional subspace (Cover).
+    r"""Logarithm of :math:`2\sum_{i<d}\binom{m-1}{i}`: linear pieces of a ReLU layer on a d-dimensional subspace
+    (Cover).
 
     >>> round(math.exp(cone_count_log(3, 2)))         # three lines through the origin of a plane
     6

@@ -1,0 +1,83 @@
+"""Prediction against running the network: ratios within one run, one thread each, the slow side on a few images."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import initscope
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def seconds(function, repeats=3):
+    function()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+@pytest.fixture(scope="module")
+def images():
+    generator = torch.Generator().manual_seed(0)
+    return [torch.rand(200, 3, 224, 224, generator=generator) for _ in range(2)]
+
+
+def layer(size):
+    return nn.Sequential(nn.Conv2d(3, 100, size, padding=size // 2), nn.ReLU())
+
+
+def test_one_layer_is_100_times_faster_than_running_it(images):
+    model = layer(11)
+    few = images[0][:4]
+    with torch.no_grad():
+        run = seconds(lambda: F.relu(F.conv2d(few, model[0].weight, padding=5)), 2) * 400 / len(few)
+    ours = seconds(lambda: initscope.predict(model, *images))
+    print(f"400 images run in {run:.2f} s, 200 pairs predicted in {ours:.3f} s: {run / ours:.0f} times")
+    assert run > 100 * ours
+
+
+def test_peak_memory_is_below_four_times_the_input(images):
+    import resource
+
+    initscope.predict(layer(11), *images)
+    tracemalloc.start()
+    initscope.predict(layer(11), *images)
+    python_peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    size = 2 * images[0].numel() * 4
+    print(f"NumPy and Python hold {python_peak / size:.3f} of the input at most, resident peak "
+          f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")  # fmt: skip
+    assert python_peak < 4 * size
+
+
+def test_time_does_not_depend_on_the_filter_size(images):
+    pairs = [side[:60] for side in images]
+    small, large = (seconds(lambda size=size: initscope.predict(layer(size), *pairs), 5) for size in (3, 31))
+    print(f"31 × 31 against 3 × 3: {large / small:.2f}")
+    assert large < 1.5 * small
+
+
+def test_fifty_layers_cost_at_most_fifty_times_one(images):
+    pairs = [side[:20] for side in images]
+    deep = [nn.Conv2d(3, 16, 3, padding=1), nn.ReLU()]
+    for _ in range(49):
+        deep += [nn.Conv2d(16, 16, 3, padding=1), nn.ReLU()]
+    many = seconds(lambda: initscope.predict(nn.Sequential(*deep), *pairs), 2)
+    one = seconds(lambda: initscope.predict(nn.Sequential(*deep[:2]), *pairs), 5)
+    print(f"50 layers against 1: {many / one:.1f}")
+    assert many < 50 * one

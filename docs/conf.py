@@ -1,0 +1,71 @@
+"""How the documentation is built: ``./run docs``."""
+
+import re
+
+from sphinx_gallery.sorting import FileNameSortKey
+
+import initscope
+
+project = "initscope"
+author = "The initscope developers"
+copyright = "The initscope developers"
+version = release = initscope.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py"]
+templates_path = ["_templates"]
+# `name` in single backticks is Python's name where the documentation has one, and plain code elsewhere.
+default_role = "py:obj"
+
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autodoc_typehints = "none"  # signatures say the types; the text says what they mean
+autodoc_member_order = "bysource"
+napoleon_numpy_docstring = True
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+# The list of references is complete whether or not a page cites each of them.
+suppress_warnings = ["ref.citation", "config.cache", "toc.empty_glob"]
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "within_subsection_order": FileNameSortKey,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "min_reported_time": 1e9,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_title = f"initscope {version}"
+html_show_sourcelink = False
+html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": False}
+
+# Where |x| is no absolute value: code, roles, formulas set apart, doctests.
+_SET_APART = re.compile(
+    r"(``.*?``|`[^`]*`|^( *)\.\. math::.*(?:\n(?:\2 +.*|[ ]*$))*|^ *(?:>>>|\.\.\.) .*$)", re.MULTILINE
+)
+
+
+def keep_absolute_values(app, what, name, thing, options, lines):
+    """Let docstrings write |x|, which reStructuredText would take for a substitution."""
+    text, place, parts = "\n".join(lines), 0, []
+    for match in _SET_APART.finditer(text):
+        parts += [_escaped(text[place : match.start()]), match.group()]
+        place = match.end()
+    lines[:] = "".join([*parts, _escaped(text[place:])]).split("\n")
+
+
+def _escaped(text):
+    return re.sub(r"\|(\S[^|]*?)(?<=\S)\|", r"\\|\1\\|", text)
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", keep_absolute_values)

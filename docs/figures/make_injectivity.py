@@ -1,0 +1,56 @@
+"""Make the figures of docs/injectivity.rst.
+
+``python docs/figures/make_injectivity.py collisions 50`` (then 200, 1000) runs the witness search for one size, a few
+minutes each, and keeps the numbers in injectivity_collisions.json; without arguments the figures are drawn from there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from initscope._files import atomic_path, write_text
+from initscope.injectivity import collision_curve, stability_curve, thresholds
+from initscope.injectivity.experiments import CollisionCurve, CollisionPoint
+from initscope.theory.injectivity import order_parameter
+
+HERE = Path(__file__).parent
+NUMBERS = HERE / "injectivity_collisions.json"
+ALPHAS = {50: (5.6, 6.0, 6.2, 6.4, 6.6, 6.8), 200: (5.8, 6.2, 6.3, 6.4, 6.5, 6.6), 1000: (6.0, 6.2, 6.3, 6.4, 6.5)}
+DRAWS = {50: 3, 200: 3, 1000: 2}
+SECONDS = 60
+
+
+def known() -> CollisionCurve:
+    points = json.loads(NUMBERS.read_text())["points"] if NUMBERS.exists() else []
+    return CollisionCurve(SECONDS, tuple(CollisionPoint(**point) for point in points))
+
+
+def collisions(n: int) -> None:
+    kept = tuple(point for point in known().points if point.n != n)
+    found: tuple[CollisionPoint, ...] = ()
+    for alpha in ALPHAS[n]:
+        found += collision_curve([n], [alpha], draws=DRAWS[n], seconds=SECONDS).points
+        print(found[-1], file=sys.stderr, flush=True)
+        curve = CollisionCurve(SECONDS, tuple(sorted((*kept, *found), key=lambda point: (point.n, point.alpha))))
+        write_text(NUMBERS, json.dumps(curve.to_dict(), indent=1) + "\n")
+
+
+def figures() -> None:
+    pictures = {
+        "thresholds": thresholds(),
+        "order_parameter": order_parameter(6.0),
+        "stability": stability_curve(draws=50),
+        "collisions": known(),
+    }
+    for name, result in pictures.items():
+        with atomic_path(HERE / f"injectivity_{name}.svg") as path:
+            result.plot().figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["collisions"]:
+        collisions(int(sys.argv[2]))
+    else:
+        figures()

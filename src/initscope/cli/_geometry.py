@@ -1,0 +1,73 @@
+"""What `demo`, `predict` and `measure` share: showing a `Comparison`, and progress on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from initscope.cli._output import Format, emit, say
+from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    from initscope.report import Comparison
+
+__all__ = ["check_suffix", "progress_bar", "show", "write_pairs"]
+
+
+def show(
+    comparison: Comparison,
+    format: Format,
+    *,
+    out: Path | None,
+    facts: Mapping[str, object],
+    images: tuple[Any, Any] | None = None,
+    advice: str = "",
+) -> None:
+    """Print the comparison; for people also its meaning; and write the page if one is asked for."""
+    from initscope.report.summary import headline, suggestion
+
+    if format == "table":
+        from rich.console import Console
+
+        from initscope.report.table import terminal_table
+
+        console = Console()
+        # A file or a pipe has no width of its own.
+        width = console.width if console.is_terminal else 100
+        console.print(terminal_table(comparison, title=comparison.title), width=width)
+        for sentence in (headline(comparison), advice or suggestion(comparison)):
+            console.print(sentence, width=width, highlight=False)
+    else:
+        emit(comparison, format)
+    if out is not None:
+        from initscope.report import write_page
+
+        write_page(out, comparison, facts=facts, images=images, advice=advice)
+        say(f"page: {out}")
+
+
+def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> None:
+    """Refuse a file name that says another format, before any work is done."""
+    if path is not None and path.suffix.lower() not in suffixes:
+        raise InputError(f"{option} {path}: the name must end in {' or '.join(suffixes)}")
+
+
+def write_pairs(path: Path, comparison: Comparison) -> None:
+    """Every pair after every layer, as JSON or CSV by the suffix."""
+    from initscope._files import write_text
+    from initscope.cli._output import csv_text, json_text
+
+    rows = comparison.pairs_table()
+    write_text(path, csv_text(rows) if path.suffix.lower() == ".csv" else json_text({"rows": rows}))
+    say(f"pairs: {path}")
+
+
+def progress_bar(draws: int) -> Callable[[Iterator[Any]], Iterable[Any]] | None:
+    """A bar over the draws on stderr, if a person is looking at it."""
+    if draws < 2 or not sys.stderr.isatty():
+        return None
+    from tqdm import tqdm
+
+    return lambda runs: tqdm(runs, total=draws, desc="measuring", unit="draw", file=sys.stderr, leave=False)

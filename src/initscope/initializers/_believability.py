@@ -1,0 +1,125 @@
+"""Are these weights believable as independent draws, as before training? By mean, tails, spectrum, correlations."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from initscope._results import Result
+from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+    from initscope.initializers._base import WeightLayer
+
+__all__ = ["Believability", "believability"]
+
+_LIMIT = 4.0  # standard errors beyond which a deviation counts
+_EDGE_LIMIT = 6.0  # in units of the Tracy–Widom law, whose upper tail beyond this is below 1e-4
+_ROWS, _COLUMNS = 256, 2048  # of the part of a large matrix that is looked at
+
+
+@dataclass(frozen=True)
+class Believability(Result):
+    """Whether weights look like independent zero-mean draws.
+
+    Attributes
+    ----------
+    believable : bool
+        No test objects: neither mean, nor spectrum, nor correlations.
+    distribution : str
+        ``Gaussian``, ``uniform`` or ``other``, by the tails.
+    mean_z : float
+        Mean in standard errors.
+    excess_kurtosis : float
+        0 for Gaussian, -1.2 for uniform weights.
+    edge : float
+        Largest eigenvalue of the Gram matrix, centred and scaled so that independent weights follow the Tracy–Widom law
+        (mean -1.2, standard deviation 1.3) [Johnstone2001]_: above the Marchenko–Pastur edge, something is aligned.
+    correlation_z : float
+        Squared inner products of filters against what independent ones have, in standard errors; strongly negative for
+        orthogonal weights.
+    verdict : str
+        All this in words.
+    """
+
+    believable: bool
+    distribution: str
+    mean_z: float
+    excess_kurtosis: float
+    edge: float
+    correlation_z: float
+    verdict: str
+
+
+def believability(module: WeightLayer) -> Believability:
+    r"""Test whether the present weights of a Linear or convolution could be independent zero-mean draws.
+
+    With the n × p matrix of weights scaled to unit variance, the largest squared singular value of independent entries
+    lies near :math:`\mu = (\sqrt{n-1}+\sqrt p)^2` with spread
+    :math:`(\sqrt{n-1}+\sqrt p)(1/\sqrt{n-1}+1/\sqrt p)^{1/3}`, and squared inner products of rows have mean p and
+    variance 2p². Training aligns filters and raises both; orthogonal weights lower both. Of large matrices a part is
+    looked at.
+
+    >>> import torch
+    >>> layer = torch.nn.Linear(300, 200)
+    >>> _ = torch.nn.init.normal_(layer.weight, generator=torch.Generator().manual_seed(0))
+    >>> believability(layer).verdict
+    'independent Gaussian weights are believable'
+    """
+    import torch
+
+    weight = module.weight.detach().double()
+    if not bool(torch.isfinite(weight).all()):
+        raise InputError("the weights hold NaN or infinite values")
+    count, mean, variance = weight.numel(), float(weight.mean()), float(weight.var(correction=0))
+    if count < 8 or variance == 0:
+        return Believability(False, "other", math.nan, math.nan, math.nan, math.nan, "too few or constant weights")
+    mean_z = mean / math.sqrt(variance / count)
+    kurtosis = float(((weight - mean) / math.sqrt(variance)).pow(4).mean()) - 3
+    error = math.sqrt(24 / count)
+    distribution = "other"
+    if abs(kurtosis) < _LIMIT * error:
+        distribution = "Gaussian"
+    elif abs(kurtosis + 1.2) < _LIMIT * error:
+        distribution = "uniform"
+    edge, correlation = _spectrum(weight.flatten(1) / math.sqrt(variance))
+    objections = []
+    if abs(mean_z) > _LIMIT:
+        objections.append(f"their mean is {abs(mean_z):.0f} standard errors from 0")
+    if edge > _EDGE_LIMIT:
+        objections.append("the largest singular value is beyond what chance gives, as after training")
+    elif correlation > _LIMIT:
+        objections.append("filters are correlated, as after training")
+    elif correlation < -_LIMIT:
+        objections.append("filters are closer to orthogonal than chance gives, as by an orthogonal law")
+    if objections:
+        verdict = "independent zero-mean weights are not believable: " + "; ".join(objections)
+    elif distribution == "other":
+        kind = "heavy-tailed" if kurtosis > 0 else "light-tailed"
+        verdict = f"independent weights are believable, but {kind}: neither Gaussian nor uniform"
+    else:
+        verdict = f"independent {distribution} weights are believable"
+    return Believability(not objections, distribution, mean_z, kurtosis, edge, correlation, verdict)
+
+
+def _spectrum(matrix: torch.Tensor) -> tuple[float, float]:
+    """Scaled largest eigenvalue, and squared inner products of rows in standard errors."""
+    import torch
+
+    if matrix.shape[0] > matrix.shape[1]:
+        matrix = matrix.T
+    rows, columns = matrix.shape
+    matrix = matrix[:: max(1, -(-rows // _ROWS)), :: max(1, -(-columns // _COLUMNS))]
+    rows, columns = matrix.shape
+    if rows < 4:
+        return math.nan, math.nan
+    gram = matrix @ matrix.T
+    first, second = math.sqrt(columns - 1), math.sqrt(rows)
+    centre, spread = (first + second) ** 2, (first + second) * (1 / first + 1 / second) ** (1 / 3)
+    edge = (float(torch.linalg.eigvalsh(gram)[-1]) - centre) / spread
+    pairs = rows * (rows - 1) / 2
+    total = float(gram.square().sum() - gram.diagonal().square().sum()) / 2
+    return edge, (total - pairs * columns) / (columns * math.sqrt(2 * pairs))

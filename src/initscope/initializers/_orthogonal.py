@@ -1,0 +1,93 @@
+"""Weights that are orthogonal matrices: drawn uniformly (Haar), in all taps or in the centre tap alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from initscope.errors import InputError
+from initscope.initializers._base import Initializer, WeightLaw
+
+if TYPE_CHECKING:
+    import torch
+
+    from initscope.initializers._base import WeightLayer
+
+__all__ = ["DeltaOrthogonal", "Orthogonal"]
+
+
+@dataclass(frozen=True)
+class Orthogonal(Initializer):
+    """Haar orthogonal weights times ``gain`` [Saxe2014]_: rows or columns, whichever are fewer, are orthonormal.
+
+    Each group's weights, flattened to (outputs) × (inputs · taps), are one such matrix; without groups this is the law
+    of ``torch.nn.init.orthogonal_``. Entries have variance gain²/max(outputs, inputs · taps), not gain²/fan-in, and are
+    uncorrelated; wide layers map angles as Gaussian weights do (theory §3.5).
+    """
+
+    gain: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.gain < math.inf:
+            raise InputError(f"gain = {self.gain} must be positive and finite; √2 suits ReLU, 1 linear layers")
+
+    def law(self, module: WeightLayer) -> WeightLaw:
+        """Uncorrelated weights of equal variance."""
+        rows, columns = _matrix_size(module)
+        note = "orthogonal weights: the map of Gaussian ones, for large width"
+        return WeightLaw(self.gain**2 / max(rows, columns), self.bias_variance, note=note)
+
+    def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+        """One matrix for each group."""
+        weight = module.weight
+        rows, columns = _matrix_size(module)
+        for part in weight.view(-1, rows, *weight.shape[1:]):
+            part.copy_(self.gain * _haar(rows, columns, weight, generator).view_as(part))
+
+
+@dataclass(frozen=True)
+class DeltaOrthogonal(Orthogonal):
+    """Convolutions whose centre tap is a Haar orthogonal matrix times ``gain``, all other taps zero [Xiao2018]_.
+
+    Positions are not mixed: k_out(p) = k_in(s·p) · gain² · inputs/max(outputs, inputs) with stride s (theory §3.5). The
+    centre tap of an axis of size k is number (k-1)//2. Linear layers are `Orthogonal`.
+    """
+
+    def law(self, module: WeightLayer) -> WeightLaw:
+        """Variance of the centre tap's weights; ``centre`` says that there are no others."""
+        rows, channels = _centre_size(module)
+        note = "orthogonal weights: the map of Gaussian ones, for large width"
+        return WeightLaw(self.gain**2 / max(rows, channels), self.bias_variance, centre=True, note=note)
+
+    def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+        """One matrix for each group, in the centre."""
+        weight = module.weight
+        rows, channels = _centre_size(module)
+        weight.zero_()
+        centre = tuple((size - 1) // 2 for size in weight.shape[2:])
+        for part in weight.view(-1, rows, *weight.shape[1:]):
+            part[(slice(None), slice(None), *centre)] = self.gain * _haar(rows, channels, weight, generator)
+
+
+def _matrix_size(module: WeightLayer) -> tuple[int, int]:
+    """Size of one group's weights as a matrix, as they are stored."""
+    weight = module.weight
+    return weight.shape[0] // getattr(module, "groups", 1), math.prod(weight.shape[1:])
+
+
+def _centre_size(module: WeightLayer) -> tuple[int, int]:
+    return module.weight.shape[0] // getattr(module, "groups", 1), int(module.weight.shape[1])
+
+
+def _haar(rows: int, columns: int, like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+    """A uniformly random matrix with orthonormal rows or columns: Q of a Gaussian's QR, with the signs of R undone."""
+    import torch
+
+    long, short = max(rows, columns), min(rows, columns)
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    gaussian = torch.empty(long, short, dtype=dtype, device=like.device).normal_(generator=generator)
+    q, r = torch.linalg.qr(gaussian)
+    q = q * torch.sign(r.diagonal())
+    return (q if rows >= columns else q.T).contiguous()

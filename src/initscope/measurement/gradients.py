@@ -1,0 +1,126 @@
+r"""Norms of each sample's weight gradient, without ever holding the gradients of all samples.
+
+A weight layer multiplies patches u_t of its input (one t per position; a single one for a dense layer) and gets the
+gradients δ_t back, so the gradient of one sample is :math:`G = \sum_t \delta_t u_t^T`. For two samples
+
+.. math:: \langle G, G'\rangle = \sum_{t,t'} \langle\delta_t, \delta'_{t'}\rangle\langle u_t, u'_{t'}\rangle
+
+With T positions, D values in a patch and O outputs, this Gram form costs 3T²(D+O) for the three products of a pair, the
+gradients themselves 2TDO: `weight_gradient_products` takes the cheaper, a few pairs at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+__all__ = ["has_weight_gradient", "patches", "weight_gradient_products"]
+
+_CHUNK_VALUES = 1 << 21  # values of patches or gradients that are held at once
+
+
+def has_weight_gradient(module: nn.Module | None) -> bool:
+    """Whether `weight_gradient_products` knows the layer: Linear and convolutions, transposed ones too."""
+    return isinstance(module, (nn.Linear, _ConvNd))
+
+
+def weight_gradient_products(module: Any, inputs: Tensor, delta: Tensor) -> Tensor:
+    """‖G_x‖², ‖G_y‖² and ‖G_x - G_y‖² of every pair, ``[3, pairs]`` in float64.
+
+    Parameters
+    ----------
+    module : Linear or convolution
+        The layer.
+    inputs, delta : Tensor
+        Its input and the gradient of the loss with respect to its output; the first half of the samples are the x, the
+        second half the y of the pairs.
+    """
+    pairs = len(inputs) // 2
+    positions, patch, outputs, groups = _sizes(module, inputs, delta)
+    gram = 3 * positions * (patch + outputs) < 2 * patch * outputs
+    held = (
+        positions * (patch + outputs) * groups + (2 * positions**2 if gram else patch * outputs) * groups
+    )  # of one sample
+    step = max(1, _CHUNK_VALUES // (2 * held))
+    result = []
+    for start in range(0, pairs, step):
+        x, y = slice(start, min(pairs, start + step)), slice(pairs + start, min(2 * pairs, pairs + start + step))
+        both = [
+            _factors(module, inputs[side], delta[side]) for side in (x, y)
+        ]  # (values [n, g, O, T], patches [n, g, D, T])
+        result.append(_by_gram(both) if gram else _by_gradients(both))
+    return torch.cat(result, dim=1)
+
+
+def _sizes(module: Any, inputs: Tensor, delta: Tensor) -> tuple[int, int, int, int]:
+    """Positions, values of a patch, outputs (the latter two per group), groups."""
+    if isinstance(module, nn.Linear):
+        return math.prod(inputs.shape[1:-1]), module.in_features, module.out_features, 1
+    taps, groups = math.prod(module.kernel_size), module.groups
+    seen, other = (delta, inputs) if isinstance(module, _ConvTransposeNd) else (inputs, delta)
+    return math.prod(other.shape[2:]), seen.shape[1] // groups * taps, other.shape[1] // groups, groups
+
+
+def _factors(module: Any, inputs: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+    """``[n, groups, outputs, positions]`` and ``[n, groups, patch, positions]``, whose product is the gradient."""
+    if isinstance(module, nn.Linear):
+        tokens = [values.reshape(len(values), -1, values.shape[-1]).mT[:, None] for values in (delta, inputs)]
+        return tokens[0], tokens[1]
+    seen, other = (delta, inputs) if isinstance(module, _ConvTransposeNd) else (inputs, delta)
+    return _grouped(other.flatten(2), module.groups), _grouped(patches(module, seen, other.shape[2:]), module.groups)
+
+
+def _grouped(values: Tensor, groups: int) -> Tensor:
+    return values.reshape(len(values), groups, -1, values.shape[-1])
+
+
+def patches(module: Any, values: Tensor, positions: tuple[int, ...]) -> Tensor:
+    """What each of ``positions`` of a convolution sees, ``[n, channels · taps, positions]``; any number of axes."""
+    axes = len(module.kernel_size)
+    transposed = isinstance(module, _ConvTransposeNd)
+    padded = _padded(module, values, transposed)
+    for axis, (size, stride, dilation) in enumerate(
+        zip(module.kernel_size, module.stride, module.dilation, strict=True)
+    ):
+        windows = padded.unfold(2 + axis, dilation * (size - 1) + 1, stride)[..., ::dilation]
+        padded = windows.narrow(2 + axis, 0, positions[axis])
+    # now [n, channels, *positions, *taps]
+    order = [0, 1, *range(2 + axes, 2 + 2 * axes), *range(2, 2 + axes)]
+    return padded.permute(order).reshape(len(values), -1, math.prod(positions))
+
+
+def _padded(module: Any, values: Tensor, transposed: bool) -> Tensor:
+    if not transposed and module.padding_mode != "zeros":
+        return F.pad(values, module._reversed_padding_repeated_twice, mode=module.padding_mode)
+    if isinstance(module.padding, str):
+        widths = list(module._reversed_padding_repeated_twice)
+    else:
+        widths = [width for size in reversed(module.padding) for width in (size, size)]
+    return F.pad(values, widths) if any(widths) else values
+
+
+def _by_gradients(both: list[tuple[Tensor, Tensor]]) -> Tensor:
+    x, y = (torch.matmul(values, seen.mT).flatten(1) for values, seen in both)
+    return _squares(x, y)
+
+
+def _squares(x: Tensor, y: Tensor) -> Tensor:
+    norms = [torch.linalg.vector_norm(values, dim=1).double().square() for values in (x, y, x - y)]
+    return torch.stack(norms)
+
+
+def _by_gram(both: list[tuple[Tensor, Tensor]]) -> Tensor:
+    (values_x, seen_x), (values_y, seen_y) = both
+
+    def product(values: Tensor, others: Tensor, seen: Tensor, seen_others: Tensor) -> Tensor:
+        return ((values.mT @ others) * (seen.mT @ seen_others)).flatten(1).sum(dim=1, dtype=torch.float64)
+
+    xx = product(values_x, values_x, seen_x, seen_x)
+    yy = product(values_y, values_y, seen_y, seen_y)
+    xy = product(values_x, values_y, seen_x, seen_y)
+    return torch.stack([xx, yy, (xx + yy - 2 * xy).clamp_min(0)])

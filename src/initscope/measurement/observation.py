@@ -1,0 +1,264 @@
+"""`observe`: one pass over a user's data that records, at every step of a model, what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.overrides import TorchFunctionMode
+
+from initscope._results import Result, plain
+from initscope._untouched import leaves_no_trace
+from initscope.errors import InputError, check_count
+from initscope.measurement.recorder import Recorder
+from initscope.measurement.steps import traced_like_predict
+from initscope.measurement.stream import Batch, batches, gather_pairs
+from initscope.report.geometry import Floats, Row, angle_degrees
+from initscope.tracing import Inputs, Trace
+
+__all__ = ["Mode", "Observation", "observe"]
+
+Mode = Literal["train", "eval"]
+
+_BATCH_VALUES = 1 << 22  # input values of one batch: bounds the memory of the activations
+_DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
+_COUPLED = "batch norm in train mode couples the samples: a sample's share in the gradient of the summed loss"
+
+
+@dataclass(frozen=True, repr=False)
+class Observation(Result):
+    """What `observe` saw: the rows of `initscope.predict`, row 0 the input; NaN where a column does not apply.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        One per step, with shape and remarks.
+    cosine, norm_ratio, rms_ratio : array ``[rows, pairs]``
+        Cosine of the two outputs of a pair; norm of x's output over the norm of x; the same per unit.
+    gradient_ratio, gradient_cosine : array ``[rows, pairs]``
+        ‖∂ℓ/∂W‖_F/(‖∂ℓ/∂a‖‖x‖) of x alone, with W the layer's weights and a the model's output; cosine of the weight
+        gradients of x and y. For Linear and convolution layers.
+    dead_fraction, always_on_fraction : array ``[rows]``
+        Fraction of the units of an activation's output that are zero, or positive, for all samples and positions.
+    dead_element_fraction, always_on_element_fraction : array ``[rows]``
+        The same for single elements: a unit at one position.
+    effective_rank : array ``[rows]``
+        Participation ratio (tr C)²/tr C² of the outputs' covariance over the samples, at most samples - 1.
+    mean_width : array ``[rows]``
+        Two-sided Gaussian mean width of the outputs, in their own units.
+    x, y : Tensor or Inputs
+        The pairs, as inputs of the model.
+    samples : int
+        Number of samples seen; dead units, rank and width rest on all of them.
+    mode : str
+        ``train`` or ``eval``, or ``mixed`` where the model's modules differ.
+    fallback : str
+        Why the model could not be traced symbolically, or empty.
+    """
+
+    rows: tuple[Row, ...]
+    cosine: Floats
+    norm_ratio: Floats
+    rms_ratio: Floats
+    gradient_ratio: Floats
+    gradient_cosine: Floats
+    dead_fraction: Floats
+    always_on_fraction: Floats
+    dead_element_fraction: Floats
+    always_on_element_fraction: Floats
+    effective_rank: Floats
+    mean_width: Floats
+    x: Any = field(compare=False)
+    y: Any = field(compare=False)
+    samples: int
+    mode: str
+    fallback: str = ""
+
+    @property
+    def angle(self) -> Floats:
+        """Angles in degrees, ``[rows, pairs]``."""
+        return angle_degrees(self.cosine)
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return int(self.cosine.shape[1])
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per row; means over pairs, None where a column does not apply."""
+        paired = ("cosine", "angle", "norm_ratio", "rms_ratio", "gradient_ratio", "gradient_cosine")
+        single = ("dead_fraction", "always_on_fraction", "effective_rank", "mean_width")
+        columns = {name: _means(getattr(self, name)) for name in paired}
+        columns |= {name: plain(getattr(self, name)) for name in single}
+        return [
+            {"layer": row.layer, "kind": row.kind}
+            | {name: plain(values[index]) for name, values in columns.items()}
+            | {"note": row.note}
+            for index, row in enumerate(self.rows)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"rows": [...], "pairs": …, "samples": …, "mode": …, "fallback": …}``."""
+        return {
+            "rows": self.table(),
+            "pairs": self.pairs,
+            "samples": self.samples,
+            "mode": self.mode,
+            "fallback": self.fallback,
+        }
+
+    def __repr__(self) -> str:
+        return f"Observation({len(self.rows)} rows, {self.pairs} pairs, {self.samples} samples, {self.mode})"
+
+
+def _means(values: Floats) -> list[float | None]:
+    """Mean of each row over the pairs that have a value."""
+    counts = np.isfinite(values).sum(axis=1)
+    sums = np.where(np.isfinite(values), values, 0.0).sum(axis=1)
+    return [float(total / count) if count else None for total, count in zip(sums, counts, strict=True)]
+
+
+def observe(
+    model: nn.Module,
+    data: Any,
+    *,
+    pairs: int = 256,
+    gradients: bool = True,
+    mode: Mode | None = None,
+    dropout: bool = False,
+    seed: int = 0,
+    loss: Callable[[Any, Any], Tensor] | None = None,
+    targets: Any = None,
+) -> Observation:
+    r"""Run ``model`` on ``data`` once and record geometry, gradients and units at every step.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Left as found, also after an exception: weights, buffers, modes, hooks, gradients, random states.
+    data
+        Array, tensor, `initscope.data` set, ``Dataset``, ``DataLoader``, any iterable of batches; tuples of several
+        inputs or (inputs, labels), dicts of inputs. Read once; memory does not grow with its length.
+    pairs : int
+        Pairs whose geometry and gradients are recorded: of the first 2·pairs samples, in random order. Samples after
+        these count for dead units, effective rank and mean width only.
+    gradients : bool
+        Record per-sample gradients of the weights, which takes a backward pass.
+    mode : "train", "eval" or None
+        What batch norm does; None: as the model is. In train mode the samples of all pairs are one batch.
+    dropout : bool
+        Keep dropout as the mode has it. Off by default: it would hide the geometry.
+    seed : int
+        Of the order of samples, of the pairs, and of v.
+    loss : callable, optional
+        ``loss(output, targets)``. Default: ℓ = ⟨f(x), v⟩ with a fixed Gaussian v, of the first tensor of the output.
+    targets : array, optional
+        For ``loss``; default: what the data holds beside the inputs.
+
+    Examples
+    --------
+    >>> import torch
+    >>> layers = [torch.nn.Linear(64, 64), torch.nn.ReLU()] * 3
+    >>> seen = observe(torch.nn.Sequential(*layers), torch.randn(100, 64), pairs=50)
+    >>> seen.cosine.shape, seen.gradient_ratio.shape
+    ((7, 50), (7, 50))
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
+    if mode not in (None, "train", "eval"):
+        raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
+    if targets is not None and loss is None:
+        raise InputError("targets are given without a loss; give loss=, for example torch.nn.functional.cross_entropy")
+    pairs = check_count("pairs", pairs)
+    seed = check_count("seed", seed, least=0)
+    with leaves_no_trace(model):
+        _set_mode(model, mode, dropout)
+        stream = batches(model, data, targets, seed=seed)
+        pool, rest = gather_pairs(stream, pairs, seed)
+        if loss is not None and pool.targets is None:
+            raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
+        coupled = any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
+        traced = traced_like_predict(model, pool.pick(slice(0, 2)).inputs)
+        recorder = Recorder(traced, seed=seed, gradients=gradients, loss=loss)
+        with nullcontext() if dropout or not _drops(traced) else _NoDropout():
+            for part in _pair_batches(pool, whole=coupled):
+                _run(recorder.run_pairs, part)
+            for batch in chain(rest, stream):
+                _run(recorder.run_samples, batch)
+        modes = {module.training for module in model.modules() if not isinstance(module, _DropoutNd)}
+    half = len(pool) // 2
+    columns = recorder.result(_COUPLED if coupled and gradients else "")
+    return Observation(
+        **columns,
+        x=_single(pool.pick(slice(0, half)).inputs),
+        y=_single(pool.pick(slice(half, None)).inputs),
+        mode="mixed" if len(modes) > 1 else "train" if True in modes else "eval",
+        fallback=traced.fallback,
+    )
+
+
+def _set_mode(model: nn.Module, mode: Mode | None, dropout: bool) -> None:
+    """Modes of the modules as asked for; `leaves_no_trace` puts them back."""
+    if mode is not None:
+        model.train(mode == "train")
+    if not dropout:
+        for module in model.modules():
+            if isinstance(module, (_DropoutNd, nn.MultiheadAttention, nn.RNNBase)):
+                module.training = False
+
+
+def _drops(traced: Trace) -> bool:
+    """Whether dropout may be called as a function, which no module's mode turns off."""
+    return any(
+        "drop" in traced.kind(step) or traced.kind(step) == "scaled_dot_product_attention"
+        for step in traced.steps
+        if traced.module(step) is None
+    )
+
+
+class _NoDropout(TorchFunctionMode):
+    """Calls of dropout as a function return their input."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _DROPOUTS:
+            return args[0] if args else kwargs["input"]
+        if func is F.scaled_dot_product_attention:
+            args, kwargs = (
+                args[:4],
+                {**dict(zip(("dropout_p", "is_causal"), args[4:])), **(kwargs or {}), "dropout_p": 0.0},
+            )
+        return func(*args, **(kwargs or {}))
+
+
+def _pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
+    """Parts of the pool that fit into memory, x in the first half of each, y in the second."""
+    half = len(pool) // 2
+    values = sum(tensor[0].numel() for tensor in pool.inputs.tensors() if tensor.dim())
+    size = half if whole else max(1, _BATCH_VALUES // max(1, 2 * values))
+    for start in range(0, half, size):
+        x = torch.arange(start, min(half, start + size))
+        yield pool.pick(torch.cat([x, half + x]))
+
+
+def _run(step: Callable[[Batch], None], batch: Batch) -> None:
+    try:
+        step(batch)
+    except InputError:
+        raise
+    except Exception as error:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in batch.inputs.tensors())
+        raise InputError(f"the model fails on inputs of shape {shapes}: {type(error).__name__}: {error}") from error
+
+
+def _single(inputs: Inputs) -> Any:
+    tensors = inputs.tensors()
+    return tensors[0] if len(tensors) == 1 else inputs

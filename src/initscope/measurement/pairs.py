@@ -1,0 +1,39 @@
+"""Sums over units of pairs of outputs, and what follows from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from initscope.report.geometry import Floats
+
+__all__ = ["cosine_of", "pair_sums"]
+
+_CACHED_VALUES = 1 << 17  # of the differences held at once, which so stay in the cache
+
+
+def pair_sums(flat: Tensor) -> Tensor:
+    """‖x‖², ‖y‖², ‖x-y‖² of every pair, ``[3, pairs]`` in float64; x the first half of the rows, y the second.
+
+    The difference is taken before it is squared, so that nearly parallel outputs keep their digits.
+    """
+    pairs = len(flat) // 2
+    step = max(1, _CACHED_VALUES // max(1, flat.shape[1]))
+    norms = torch.empty(3, pairs, device=flat.device, dtype=flat.dtype)
+    torch.linalg.vector_norm(flat, dim=1, out=norms[:2].view(-1))
+    difference = torch.empty(min(step, pairs), flat.shape[1], device=flat.device, dtype=flat.dtype)
+    for start in range(0, pairs, step):
+        stop = min(pairs, start + step)
+        part = difference[: stop - start]
+        torch.sub(flat[start:stop], flat[pairs + start : pairs + stop], out=part)
+        torch.linalg.vector_norm(part, dim=1, out=norms[2, start:stop])
+    return norms.double().square().cpu()
+
+
+def cosine_of(sums: Floats) -> Floats:
+    """Cosines from ‖x‖², ‖y‖², ‖x-y‖², through the difference; NaN where a side is zero."""
+    norm_x, norm_y = np.sqrt(sums[0]), np.sqrt(sums[1])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        product = np.where(norm_x * norm_y > 0, norm_x * norm_y, np.nan)
+        return np.asarray(1 - (sums[2] - (norm_x - norm_y) ** 2) / (2 * product))

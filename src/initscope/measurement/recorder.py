@@ -1,0 +1,209 @@
+"""Runs a traced model and reduces each step's output at once to the few numbers that `observe` reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from initscope.errors import InputError
+from initscope.measurement.gradients import has_weight_gradient, weight_gradient_products
+from initscope.measurement.pairs import cosine_of, pair_sums
+from initscope.measurement.steps import is_activation, output_tensor, unit_axes
+from initscope.measurement.stream import Batch
+from initscope.measurement.units import ActivityTally, SpreadTally, UnitSample
+from initscope.report.geometry import Floats, Row
+from initscope.tracing import Node, Trace
+
+__all__ = ["Recorder"]
+
+_FRACTIONS = ("dead_fraction", "always_on_fraction", "dead_element_fraction", "always_on_element_fraction")
+
+
+@dataclass
+class _Record:
+    """What is known of one step so far."""
+
+    shape: tuple[int, ...] = ()
+    note: str = ""
+    sums: list[Tensor] = field(default_factory=list)  # [3, pairs of a batch]
+    gradient_sums: list[Tensor] = field(default_factory=list)
+    spread: SpreadTally | None = None
+    activity: ActivityTally | None = None
+
+
+class Recorder:
+    """Sees every step of every batch; `run_pairs` for geometry and gradients, `run_samples` for units alone."""
+
+    def __init__(
+        self, traced: Trace, *, seed: int, gradients: bool, loss: Callable[[Any, Any], Tensor] | None = None
+    ) -> None:
+        self.traced, self.seed, self.gradients, self.loss = traced, seed, gradients, loss
+        axes = unit_axes(traced)
+        self.records = {
+            node: _Record(activity=ActivityTally(axes[node]) if is_activation(traced, node) else None)
+            for node in traced.steps
+        }
+        self.scale: list[Tensor] = []  # ‖∂ℓ/∂a‖ of x, per batch
+        self.samples = 0
+        self._batch = 0  # samples of the batch that runs
+        self._samples: dict[int, UnitSample] = {}
+        self._sources: list[Tensor] = []  # what the backward pass runs to
+
+    def run_samples(self, batch: Batch) -> None:
+        """Add a batch to what is known of the units."""
+        self._batch = len(batch)
+        self.samples += len(batch)
+        self.traced.run(batch.inputs, partial(self._watch, paired=False))
+
+    def run_pairs(self, batch: Batch) -> None:
+        """Add a batch of pairs, x in its first half."""
+        self._batch = len(batch)
+        self.samples += len(batch)
+        for record in self.records.values():
+            record.sums.append(torch.full((3, self._batch // 2), torch.nan, dtype=torch.float64))
+            record.gradient_sums.append(torch.full((3, self._batch // 2), torch.nan, dtype=torch.float64))
+        if not self.gradients:
+            self.traced.run(batch.inputs, partial(self._watch, paired=True))
+            return
+        for parameter in self.traced.model.parameters():
+            parameter.requires_grad_(False)  # only gradients of outputs are needed; `leaves_no_trace` puts it back
+        self._sources = []
+        with torch.enable_grad():
+            output = self.traced.run(batch.inputs, partial(self._watch, paired=True))
+            self._backward(output, batch)
+
+    def _watch(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, *, paired: bool) -> Any:
+        record = self.records[node]
+        tensor = output_tensor(output, self._batch)
+        if tensor is None:
+            record.note = "its output holds no real values, one set for each sample"
+            return None
+        values = tensor.detach()
+        flat = values.reshape(self._batch, -1)
+        record.shape = tuple(values.shape[1:])
+        if record.spread is None:
+            record.spread = SpreadTally(self._sample(flat))
+        if flat.shape[1] == record.spread.sample.dimension:
+            record.spread.add(flat)
+            if record.activity is not None:
+                record.activity.add(values)
+        if not paired:
+            return None
+        record.sums[-1] = pair_sums(flat)
+        return self._follow(node, record, args, output, tensor) if self.gradients else None
+
+    def _sample(self, flat: Tensor) -> UnitSample:
+        """The choice of units for layers of this size, made once."""
+        size = flat.shape[1]
+        if size not in self._samples:
+            self._samples[size] = UnitSample(size, self.seed, flat.device)
+        return self._samples[size]
+
+    def _follow(self, node: Node, record: _Record, args: tuple[Any, ...], output: Any, tensor: Tensor) -> Any:
+        """Let the backward pass reach this step, and take the weight gradients when it comes by."""
+        replaced = None
+        if not tensor.requires_grad and output is tensor and torch.is_grad_enabled():
+            # The inputs, or the first values that indices led to. A copy, because steps may write into it.
+            source = tensor.detach().requires_grad_()
+            self._sources.append(source)
+            replaced = tensor = source.clone()
+        module = self.traced.module(node)
+        if has_weight_gradient(module) and args and isinstance(args[0], Tensor) and tensor.requires_grad:
+            seen = args[0].detach()
+            tensor.register_hook(partial(self._take, record, module, seen, args[0]._version))  # type: ignore[no-untyped-call]
+        return replaced
+
+    def _take(self, record: _Record, module: Any, seen: Tensor, version: int, delta: Tensor) -> None:
+        if seen._version != version:
+            record.note = "its input is overwritten in place, so its gradient is lost"
+            return
+        with torch.no_grad():
+            record.gradient_sums[-1] = weight_gradient_products(module, seen, delta).cpu()
+
+    def _backward(self, output: Any, batch: Batch) -> None:
+        if self.loss is not None:
+            tensor = output_tensor(output, self._batch)
+            value = self.loss(output, batch.targets)
+            if not isinstance(value, Tensor) or not value.requires_grad:
+                raise InputError("loss(output, targets) must return a tensor that depends on the output")
+            value = value.sum()
+        else:
+            tensor = output_tensor(output, self._batch)
+            if tensor is None:
+                raise InputError(
+                    "the model's output holds no tensor with one entry per sample; give a loss, or gradients=False"
+                )
+            v = torch.randn(tensor.shape[1:], generator=torch.Generator().manual_seed(self.seed)).to(tensor)
+            value = (tensor * v).sum()
+        if not self._sources or not value.requires_grad:
+            self.scale.append(torch.full((self._batch // 2,), torch.nan, dtype=torch.float64))
+            return
+        wanted = self._sources if tensor is None else [*self._sources, tensor]
+        found = torch.autograd.grad(value, wanted, allow_unused=True)
+        top = None if tensor is None else found[-1]
+        if top is None:
+            self.scale.append(torch.full((self._batch // 2,), torch.nan, dtype=torch.float64))
+        else:
+            norms = torch.linalg.vector_norm(top.reshape(self._batch, -1), dim=1)
+            self.scale.append(norms[: self._batch // 2].double().cpu())
+
+    def result(self, gradient_note: str) -> dict[str, Any]:
+        """The columns of an `Observation`."""
+        steps = self.traced.steps
+        sums = np.stack([torch.cat(self.records[node].sums, dim=1).numpy() for node in steps])
+        gradient_sums = np.stack([torch.cat(self.records[node].gradient_sums, dim=1).numpy() for node in steps])
+        units = np.array([math.prod(self.records[node].shape) for node in steps], dtype=np.float64)
+        norm, size = self._start(sums[:, 0], units)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = np.sqrt(sums[:, 0]) / norm
+            gradient_ratio = np.sqrt(gradient_sums[:, 0]) / norm
+            if self.scale:
+                gradient_ratio = gradient_ratio / torch.cat(self.scale).numpy()
+            return {
+                "rows": tuple(self._row(node, gradient_note) for node in steps),
+                "cosine": np.stack([cosine_of(row) for row in sums]),
+                "norm_ratio": ratio,
+                "rms_ratio": ratio * np.sqrt(size / units)[:, None],
+                "gradient_ratio": gradient_ratio,
+                "gradient_cosine": np.stack([cosine_of(row) for row in gradient_sums]),
+                **self._activity(),
+                "effective_rank": self._spread(SpreadTally.effective_rank),
+                "mean_width": self._spread(SpreadTally.mean_width),
+                "samples": self.samples,
+            }
+
+    def _start(self, squares: Floats, units: Floats) -> tuple[Floats, float]:
+        """Norms of the x and their number of values: of all real-valued inputs, or of the first values made of them."""
+        inputs = [index for index, node in enumerate(self.traced.steps) if node.op == "placeholder"]
+        real = [index for index in inputs if np.isfinite(squares[index]).all()]
+        if not real:
+            real = [int(np.argmax(np.isfinite(squares).all(axis=1)))]
+        return np.sqrt(squares[real].sum(axis=0)), float(units[real].sum())
+
+    def _row(self, node: Node, gradient_note: str) -> Row:
+        record, notes = self.records[node], []
+        if record.note:
+            notes.append(record.note)
+        if gradient_note and has_weight_gradient(self.traced.module(node)):
+            notes.append(gradient_note)
+        return Row(self.traced.name(node), self.traced.kind(node), "measured", record.shape, "; ".join(notes))
+
+    def _activity(self) -> dict[str, Floats]:
+        columns = {name: np.full(len(self.records), np.nan) for name in _FRACTIONS}
+        for index, record in enumerate(self.records.values()):
+            if record.activity is not None and record.activity.highest is not None:
+                for name, value in record.activity.fractions().items():
+                    columns[name][index] = value
+        return columns
+
+    def _spread(self, quantity: Callable[[SpreadTally], float]) -> Floats:
+        return np.array(
+            [math.nan if record.spread is None else quantity(record.spread) for record in self.records.values()]
+        )

@@ -1,0 +1,178 @@
+"""Batches of inputs from whatever holds a user's data; one pass, memory of one batch and of the pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from initscope._random import generator
+from initscope.errors import InputError
+from initscope.tracing import Inputs, bind
+
+__all__ = ["Batch", "batches", "gather_pairs", "size_of"]
+
+_BATCH = 64  # samples of one batch where the data does not come in batches
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs of some samples and, where the data has them, their targets."""
+
+    inputs: Inputs
+    targets: Any = None
+
+    def __len__(self) -> int:
+        return size_of(self.inputs)
+
+    def pick(self, index: Tensor | slice) -> Batch:
+        """The samples at ``index``."""
+        size = len(self)
+
+        def choose(tensor: Tensor) -> Tensor:
+            return tensor[index] if tensor.dim() and len(tensor) == size else tensor
+
+        targets = self.targets
+        return Batch(self.inputs.map(choose), choose(targets) if isinstance(targets, Tensor) else targets)
+
+
+def size_of(inputs: Inputs) -> int:
+    """Number of samples: length of the first tensor that has one."""
+    size = next((len(tensor) for tensor in inputs.tensors() if tensor.dim()), None)
+    if size is None:
+        raise InputError("the data holds no tensors; give arrays, tensors, a Dataset or a DataLoader")
+    return size
+
+
+def batches(model: nn.Module, data: Any, targets: Any = None, *, seed: int = 0) -> Iterator[Batch]:
+    """Batches of ``data`` as inputs of ``model``, on its device.
+
+    Arrays, tensors, tuples and dicts of them, and a ``Dataset`` with a length are read in random order; a
+    ``DataLoader`` and any other iterable of batches in their own.
+    """
+    for item, wanted in _items(data, targets, seed):
+        inputs = bind(model, _as_tensors(item))
+        if wanted is None and isinstance(item, (tuple, list)) and len(item) > len(inputs.args):
+            wanted = item[len(inputs.args)]
+        elif wanted is None and isinstance(item, Mapping):
+            wanted = next((item[key] for key in ("labels", "label", "targets", "target") if key in item), None)
+        batch = Batch(inputs.map(_placed(model)), None if wanted is None else _placed_target(wanted, model))
+        if len(batch):
+            yield batch
+
+
+def _items(data: Any, targets: Any, seed: int) -> Iterator[tuple[Any, Any]]:
+    """(item, targets) for each batch, before binding."""
+    data = getattr(data, "images", data)
+    if isinstance(data, (str, bytes)):
+        raise InputError(f"data = {data!r} is a word; load it first: initscope.data.load_any({data!r})")
+    if isinstance(data, list) and data and not isinstance(data[0], (Tensor, np.ndarray, list, tuple, Mapping)):
+        raise InputError(f"a list of {type(data[0]).__name__} is not data; give a list of batches or an array")
+    if isinstance(data, list) and data and isinstance(data[0], list):
+        data = torch.as_tensor(np.asarray(data))
+    if isinstance(data, (Tensor, np.ndarray, tuple, Mapping)):
+        yield from _columns(data, targets, seed)
+        return
+    if targets is not None:
+        raise InputError("targets= goes with arrays; let the Dataset or DataLoader yield (inputs, targets) instead")
+    if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
+        length = len(data)  # type: ignore[arg-type]
+        order = generator(seed, "order of samples").permutation(length).tolist()
+        data = DataLoader(data, batch_size=_BATCH, sampler=order)
+    elif isinstance(data, IterableDataset):
+        data = DataLoader(data, batch_size=_BATCH)
+    elif not isinstance(data, Iterable):
+        raise InputError(
+            f"{type(data).__name__} is not data; give arrays, tensors, a Dataset, a DataLoader, or batches of these"
+        )
+    for item in data:
+        yield item, None
+
+
+def _columns(data: Any, targets: Any, seed: int) -> Iterator[tuple[Any, Any]]:
+    """Rows of arrays in random order."""
+    columns = _as_tensors(data)
+    everything = Batch(Inputs((columns,)), None if targets is None else torch.as_tensor(targets))
+    length = len(everything)
+    lengths = {len(tensor) for tensor in everything.inputs.tensors() if tensor.dim()}
+    if everything.targets is not None:
+        lengths.add(len(everything.targets))
+    if len(lengths) > 1:
+        raise InputError(f"the arrays have different lengths {sorted(lengths)}; every sample needs all of them")
+    order = torch.as_tensor(generator(seed, "order of samples").permutation(length))
+    for start in range(0, length, _BATCH):
+        part = everything.pick(order[start : start + _BATCH])
+        yield part.inputs.args[0], part.targets
+
+
+def _as_tensors(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(value) if value.flags.writeable else torch.from_numpy(value.copy())
+    if isinstance(value, Mapping):
+        return {key: _as_tensors(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(_as_tensors(item) for item in value)
+    return value
+
+
+def _placed(model: nn.Module) -> Any:
+    """Moves tensors to the model's device and makes numbers its floating type; indices of embeddings stay."""
+    parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
+    device = None if parameter is None else parameter.device
+    dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
+    indices = any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules())
+
+    def place(tensor: Tensor) -> Tensor:
+        keep = not tensor.is_floating_point() and (indices or tensor.dtype == torch.bool)
+        if tensor.is_complex():
+            raise InputError("complex inputs are not supported; give real tensors")
+        placed = tensor.detach().to(device) if keep else tensor.detach().to(device, dtype)
+        if not keep and not bool(torch.isfinite(placed.sum())) and not bool(torch.isfinite(placed).all()):
+            raise InputError("the data holds NaN or infinite values; clean it first")
+        return placed
+
+    return place
+
+
+def _placed_target(target: Any, model: nn.Module) -> Any:
+    parameter = next(model.parameters(), None)
+    if isinstance(target, np.ndarray):
+        target = torch.as_tensor(target)
+    return target.to(parameter.device) if isinstance(target, Tensor) and parameter is not None else target
+
+
+def gather_pairs(stream: Iterator[Batch], pairs: int, seed: int) -> tuple[Batch, list[Batch]]:
+    """The first 2·``pairs`` samples of the stream in random order, and what their last batch has left over.
+
+    The first half of the result are the x, the second half the y of the pairs.
+    """
+    parts: list[Batch] = []
+    count = 0
+    while count < 2 * pairs and (batch := next(stream, None)) is not None:
+        parts.append(batch)
+        count += len(batch)
+    if count < 2:
+        raise InputError(f"the data has {count} sample(s); pairs need at least two")
+    pool = _joined(parts)
+    size = min(2 * pairs, count - count % 2)
+    order = torch.as_tensor(generator(seed, "pairs of samples").permutation(size))
+    return pool.pick(order), [pool.pick(slice(size, None))] if size < count else []
+
+
+def _joined(parts: list[Batch]) -> Batch:
+    if len(parts) == 1:
+        return parts[0]
+    columns = [part.inputs.tensors() for part in parts]
+    shapes = {tuple(tuple(tensor.shape[1:]) for tensor in tensors) for tensors in columns}
+    if len(shapes) > 1:
+        raise InputError(f"samples have different shapes {sorted(shapes)}; resize or pad them to one")
+    joined = iter([torch.cat(group) if group[0].dim() else group[0] for group in zip(*columns, strict=True)])
+    targets = None
+    if all(isinstance(part.targets, Tensor) for part in parts):
+        targets = torch.cat([part.targets for part in parts])
+    return Batch(parts[0].inputs.map(lambda tensor: next(joined)), targets)

@@ -1,0 +1,290 @@
+r"""Covariances between different positions, one offset at a time (theory §3.2).
+
+Whatever averages positions after the weights needs E[x_p y_{p+δ}] for δ ≠ 0. Convolutions do not mix offsets, so each
+is its own recursion over maps of one image's size: `crosses` finds the offsets that every earlier layer must supply,
+tells the cost before it is spent, and runs the recursion offset by offset.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from initscope.propagate.state import Given, Maps, NotCovered, large_loops
+from initscope.theory._compiled import as_numpy
+from initscope.theory.activations import Activation
+
+__all__ = ["Activations", "Cross", "Gathered", "Lookup", "Offset", "Origin", "Products", "Scaled", "Stacked", "Summed"]
+__all__ += ["at_both", "crosses"]
+
+Offset = tuple[int, ...]
+LIMIT = 1 << 29
+"""Map entries that one prediction may spend on offsets: some ten seconds."""
+_OVERHEAD = 1 << 15  # what one map costs beside its entries
+_MEMORY = 1 << 29
+
+
+Cross = Tensor
+"""E of x_p x_q, y_p y_q, x_p y_q, y_p x_q with q = p + offset, at every p for which q exists.
+
+Stacked in this order, in float64: ``[4, pairs, blocks, *positions]``.
+"""
+Lookup = Callable[[Maps, Offset], Cross]
+
+
+class Origin(Protocol):
+    """How a state's covariances at an offset come from earlier states."""
+
+    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+        """What `cross` will look up."""
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """The covariances at ``offset``."""
+
+
+def crosses(state: Maps, offsets: Sequence[Offset], pairs: int) -> Iterator[Cross]:
+    """The covariances of ``state`` at each of ``offsets``, computed one after the other.
+
+    ``pairs`` is the number of pairs of the whole prediction, of which ``state`` may hold a part: the cost counts them
+    all.
+    """
+    entries = sum(_cost(parent, offset) for parent, offset in _closure([(state, offset) for offset in offsets]))
+    entries = entries * pairs // max(1, state.kxx.shape[0])
+    if entries > LIMIT:
+        raise NotCovered(
+            f"the covariances of {len(offsets)} offsets would take {entries:.1e} map entries (limit {LIMIT:.1e}); "
+            "fewer pairs or smaller images would do without sampling"
+        )
+    # Offsets share what they need of earlier layers; where that does not fit the memory, each is computed alone.
+    shared = 8 * entries <= _MEMORY
+    values: dict[tuple[int, Offset], Cross] = {}
+    for offset in offsets:
+        yield _evaluate(state, offset, values)
+        if not shared:
+            values.clear()
+
+
+def _evaluate(state: Maps, offset: Offset, values: dict[tuple[int, Offset], Cross]) -> Cross:
+    """One offset's recursion over the layers; ``values`` holds what is known already."""
+
+    def lookup(parent: Maps, wanted: Offset) -> Cross:
+        if not any(wanted):
+            return aligned(parent)
+        if _outside(parent, wanted):
+            return _nothing(parent, wanted)
+        plain, swapped = _canonical(wanted)
+        cross = values[parent.order, plain]
+        return cross[[0, 1, 3, 2]] if swapped else cross
+
+    for parent, wanted in sorted(_closure([(state, offset)]), key=lambda item: item[0].order):
+        assert parent.origin is not None
+        if (parent.order, wanted) not in values:
+            values[parent.order, wanted] = parent.origin.cross(wanted, lookup)
+    return lookup(state, offset)
+
+
+def _closure(wanted: Iterable[tuple[Maps, Offset]]) -> list[tuple[Maps, Offset]]:
+    """Everything that has to be computed for ``wanted``, each once, offsets in their canonical direction."""
+    found: dict[tuple[int, Offset], tuple[Maps, Offset]] = {}
+    stack = list(wanted)
+    while stack:
+        state, offset = stack.pop()
+        if not any(offset) or _outside(state, offset):
+            continue
+        offset, _ = _canonical(offset)
+        if (state.order, offset) in found:
+            continue
+        if state.origin is None:
+            raise NotCovered("it averages positions, whose covariances are not known after a sampled step")
+        found[state.order, offset] = (state, offset)
+        stack.extend(state.origin.sources(offset))
+    return list(found.values())
+
+
+def _cost(state: Maps, offset: Offset) -> int:
+    return _OVERHEAD + 4 * math.prod(state.kxx.shape[:2]) * math.prod(
+        n - abs(d) for n, d in zip(state.positions, offset)
+    )
+
+
+def _canonical(offset: Offset) -> tuple[Offset, bool]:
+    """One of ±offset, and whether that is the other direction."""
+    swapped = next((d for d in offset if d), 0) < 0
+    return (tuple(-d for d in offset), True) if swapped else (offset, False)
+
+
+def _outside(state: Maps, offset: Offset) -> bool:
+    return any(abs(d) >= n for n, d in zip(state.positions, offset, strict=True))
+
+
+def _nothing(state: Maps, offset: Offset) -> Cross:
+    sizes = [max(0, n - abs(d)) for n, d in zip(state.positions, offset)]
+    return torch.zeros((4, *state.kxx.shape[:2], *sizes), dtype=torch.float64, device=state.kxx.device)
+
+
+def aligned(state: Maps) -> Cross:
+    """The covariances at offset 0."""
+    kxx, kyy, d = (maps.double() for maps in (state.kxx, state.kyy, state.d))
+    kxy = (kxx + kyy - d) / 2
+    return torch.stack([kxx, kyy, kxy, kxy])
+
+
+def base(maps: Tensor, offset: Offset) -> Tensor:
+    """Entries at those positions p of the trailing axes for which p + offset exists."""
+    index: Any = tuple(slice(max(0, -d), n - max(0, d)) for n, d in zip(maps.shape[maps.dim() - len(offset) :], offset))
+    return maps[(..., *index)]
+
+
+def partner(maps: Tensor, offset: Offset) -> Tensor:
+    """Entries at p + offset, in the order of `base`."""
+    return base(maps, tuple(-d for d in offset))
+
+
+def at_both(x: Tensor, y: Tensor, offset: Offset) -> tuple[Tensor, Tensor]:
+    """Values of the first and of the second factor of the four products, stacked like them."""
+    xp, yp, xq, yq = base(x, offset), base(y, offset), partner(x, offset), partner(y, offset)
+    return torch.stack([xp, yp, xp, yp]), torch.stack([xq, yq, yq, xq])
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Of given values: products, averaged over the channels of each group."""
+
+    given: Given
+    axis: int
+    groups: int
+
+    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+        """Nothing: the values are known."""
+        return ()
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Products of the values themselves."""
+        x, y = (side.double() for side in self.given.grouped(self.axis, self.groups))
+        first, second = at_both(x, y, offset)
+        return (first * second).mean(dim=3)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """Of units times a number, each side its own; numbers may differ from position to position."""
+
+    before: Maps
+    x: float | Tensor
+    y: float | Tensor
+
+    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+        """The same offset."""
+        return ((self.before, offset),)
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Covariances times both factors."""
+        x, y = (
+            torch.as_tensor(factor, dtype=torch.float64, device=self.before.kxx.device).expand(self.before.kxx.shape)
+            for factor in (self.x, self.y)
+        )
+        first, second = at_both(x, y, offset)
+        return lookup(self.before, offset) * first * second
+
+
+@dataclass(frozen=True, eq=False)
+class Activations:
+    """Of an activation of Gaussian units: the dual, with the variances at both positions."""
+
+    before: Maps
+    sigma: Activation
+
+    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+        """The same offset."""
+        return ((self.before, offset),)
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Four duals."""
+        covariance = lookup(self.before, offset)
+        first, second = at_both(self.before.kxx.double(), self.before.kyy.double(), offset)
+        fused = large_loops(covariance) if self.sigma.name == "relu" else None
+        if fused is not None:
+            gap = (first + second - 2 * covariance).contiguous()
+            fused.relu_step(as_numpy(first), as_numpy(second), as_numpy(gap))
+            return (first + second - gap) / 2
+        limit = (first * second).sqrt()  # rounding must not carry a cosine beyond 1
+        result: Tensor = self.sigma.dual(first, second, covariance.clamp(-limit, limit))
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Of a sum of uncorrelated units."""
+
+    terms: tuple[Maps, ...]
+
+    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+        """The same offset of every term."""
+        return ((term, offset) for term in self.terms)
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Covariances add."""
+        first, *rest = (lookup(term, offset) for term in self.terms)
+        return sum(rest, first)
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked:
+    """Of channels put side by side."""
+
+    parts: tuple[Maps, ...]
+
+    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+        """The same offset of every part."""
+        return ((part, offset) for part in self.parts)
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Blocks side by side."""
+        return torch.cat([lookup(part, offset) for part in self.parts], dim=2)
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """Of units read from other positions, axis by axis: ``sites[a][p]`` is where output p reads, -1 for a zero."""
+
+    before: Maps
+    sites: tuple[Tensor, ...]
+
+    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+        """Every difference of the sites read by p and p + offset."""
+        ways = [_ways(sites, d) for sites, d in zip(self.sites, offset, strict=True)]
+        return ((self.before, tuple(combination)) for combination in itertools.product(*ways))
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Put together from the maps of all those offsets."""
+        ways = [_ways(sites, d) for sites, d in zip(self.sites, offset, strict=True)]
+        size = [max(0, len(sites) - abs(d)) for sites, d in zip(self.sites, offset)]
+        shape = (4, *self.before.kxx.shape[:2], *size)
+        out = torch.zeros(shape, dtype=torch.float64, device=self.before.kxx.device)
+        for combination in itertools.product(*(way.items() for way in ways)):
+            inner = tuple(delta for delta, _ in combination)
+            read = _mesh([sites for _, (_, sites) in combination])
+            write = _mesh([places for _, (places, _) in combination])
+            out[(..., *write)] = lookup(self.before, inner)[(..., *read)]
+        return out
+
+
+def _ways(sites: Tensor, d: int) -> dict[int, tuple[Tensor, Tensor]]:
+    """Along one axis: difference of sites → (places among the outputs, indices into that difference's map)."""
+    first, second = base(sites, (d,)), partner(sites, (d,))
+    valid = (first >= 0) & (second >= 0)
+    result = {}
+    for delta in torch.unique((second - first)[valid]).tolist():
+        places = (valid & (second - first == delta)).nonzero()[:, 0]
+        result[int(delta)] = (places, first[places] - max(0, -int(delta)))
+    return result
+
+
+def _mesh(axes: list[Tensor]) -> Any:
+    return tuple(index.reshape([-1 if k == axis else 1 for k in range(len(axes))]) for axis, index in enumerate(axes))

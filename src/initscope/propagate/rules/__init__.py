@@ -1,0 +1,17 @@
+"""The rules, by concept. Importing this package registers all of them."""
+
+from initscope.propagate.registry import Context, NotCovered, find_rule, rule
+from initscope.propagate.rules import elementwise, merging, norms, pooling, shapes, weights
+
+__all__ = [
+    "Context",
+    "NotCovered",
+    "elementwise",
+    "find_rule",
+    "merging",
+    "norms",
+    "pooling",
+    "rule",
+    "shapes",
+    "weights",
+]

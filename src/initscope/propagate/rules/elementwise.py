@@ -1,0 +1,71 @@
+"""Activations: the dual of a Gaussian (theory §3.1), samples of one unit where the input is not Gaussian (§3.4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from initscope._modules import ActivationLayer
+from initscope.propagate.batch import normalised_activation
+from initscope.propagate.elementwise import ACTIVATION_MODULES, activation_of
+from initscope.propagate.offsets import Activations
+from initscope.propagate.registry import Context, rule
+from initscope.propagate.rules.merging import stacked
+from initscope.propagate.sampling import sampled_units
+from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
+from initscope.propagate.units import Activated, Parts
+from initscope.report.geometry import weakest
+from initscope.theory._compiled import as_numpy
+from initscope.theory.activations import Activation, activation
+
+__all__ = ["apply_activation", "elementwise"]
+
+
+@rule(*ACTIVATION_MODULES, ActivationLayer)
+def elementwise(module: nn.Module, state: State, context: Context) -> State:
+    """σ on every unit (theory §3.1): the dual of the Gaussian before it."""
+    if isinstance(state, Given):
+        return state.run(module)
+    sigma = activation_of(module)
+    if sigma is None:
+        raise NotCovered("its slopes differ from channel to channel")
+    return apply_activation(sigma, state, context)
+
+
+def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
+    """The dual, allowed on a Gaussian state only; other laws are sampled, unit by unit."""
+    if sigma.name == "identity":
+        return state
+    if isinstance(state.unit, Activated) and state.unit.before.gaussian:
+        return apply_activation(_composed(sigma, state.unit.sigma), state.unit.before, context)
+    exact = normalised_activation(state, sigma)
+    if exact is not None:
+        return exact
+    if isinstance(state.unit, Parts):
+        return stacked([apply_activation(sigma, part, context) for part in state.unit.parts])
+    if not state.gaussian:
+        return sampled_units(state, sigma, context)
+    fused = large_loops(state.kxx, state.kyy, state.d) if sigma.name == "relu" else None
+    if fused is not None:
+        kxx, kyy, d = (maps.clone(memory_format=torch.contiguous_format) for maps in (state.kxx, state.kyy, state.d))
+        fused.relu_step(as_numpy(kxx), as_numpy(kyy), as_numpy(d))
+    else:
+        kxx, kyy, d = sigma.transform(state.kxx, state.kyy, state.d)
+    return state.after(
+        kxx=kxx,
+        kyy=kyy,
+        d=d,
+        unit=Activated(sigma, state),
+        fresh=frozenset(),
+        origin=Activations(state, sigma),
+        status=weakest(state.status, sigma.method),
+    )
+
+
+def _composed(outer: Activation, inner: Activation) -> Activation:
+    """An activation of an activation is one activation of the Gaussian."""
+    if outer.name == inner.name == "relu":
+        return outer
+    return replace(activation(lambda x: outer(inner(x))), name=f"{outer.name}({inner.name})")

@@ -1,0 +1,131 @@
+"""Normalisation (theory §3.7): deterministic where many channels are averaged, batch norm by its exact integral.
+
+Layer, RMS and group norm divide by averages over many channels, which have no randomness left in a wide layer. Batch
+norm in training divides by each channel's own average over the batch, which stays random: see `propagate.batch`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from initscope.propagate.batch import batch_normalised
+from initscope.propagate.registry import Context, rule
+from initscope.propagate.rules.merging import per_channel, shifted
+from initscope.propagate.rules.weights import NARROW_GROUP
+from initscope.propagate.state import Given, Maps, NotCovered, State
+from initscope.propagate.units import Known
+
+__all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
+
+
+@rule(nn.LayerNorm)
+def layer_norm(module: nn.LayerNorm, state: State, context: Context) -> State:
+    """Each sample (or each position of it) less its mean, over its standard deviation."""
+    if isinstance(state, Given):
+        return state.run(module)
+    over = _normalised_axes(module.normalized_shape, state)
+    return affine(_divided(_centred(state, over), over, module.eps), module.weight, module.bias)
+
+
+@rule(nn.RMSNorm)
+def rms_norm(module: nn.RMSNorm, state: State, context: Context) -> State:
+    """Each sample (or each position of it) over its root mean square."""
+    if isinstance(state, Given):
+        return state.run(module)
+    over = _normalised_axes(module.normalized_shape, state)
+    eps = torch.finfo(state.kxx.dtype).eps if module.eps is None else module.eps
+    return affine(_divided(state, over, eps), module.weight, None)
+
+
+@rule(nn.GroupNorm)
+def group_norm(module: nn.GroupNorm, state: State, context: Context) -> State:
+    """Each group of channels of a sample less its mean, over its standard deviation."""
+    if isinstance(state, Given):
+        return state.run(module)
+    groups = module.num_groups
+    if state.channels // groups < NARROW_GROUP:
+        raise NotCovered(f"only {state.channels // groups} channels in a group: what it divides by stays random")
+    if groups > 1 and (len(state.sizes) not in (1, groups) or len(set(state.sizes)) > 1 or state.mixed):
+        raise NotCovered("its groups mix channels of different laws")
+    over = _Axes(blocks=groups == 1, positions=True)
+    return affine(_divided(_centred(state, over), over, module.eps), module.weight, module.bias)
+
+
+@rule(_BatchNorm)
+def batch_norm(module: Any, state: State, context: Context) -> State:
+    """In evaluation an affine map; in training each channel over its own deviation in the batch of all x and y."""
+    if isinstance(module, _InstanceNorm):
+        raise NotCovered("each channel is divided by its own deviation, which stays random")
+    training = context.training(module) or module.running_mean is None
+    if isinstance(state, Given):
+        both = torch.cat([state.x, state.y])
+        mean, variance = (None, None) if training else (module.running_mean, module.running_var)
+        values = nn.functional.batch_norm(both, mean, variance, module.weight, module.bias, training, 0.0, module.eps)
+        return Given(values[: len(state.x)], values[len(state.x) :], state.status)
+    if training:
+        return affine(batch_normalised(state, module.eps), module.weight, module.bias)
+    scale = (module.running_var + module.eps).rsqrt()
+    weight = scale if module.weight is None else scale * module.weight
+    shift = -module.running_mean * weight
+    return affine(state, weight, shift if module.bias is None else shift + module.bias)
+
+
+@rule(_InstanceNorm)
+def instance_norm(module: Any, state: State, context: Context) -> State:
+    """Each channel of a sample has a deviation of its own, which stays random."""
+    if isinstance(state, Given):
+        return state.run(module)
+    raise NotCovered("each channel is divided by its own deviation, which stays random")
+
+
+class _Axes:
+    """What a statistic averages over: blocks of channels, positions, or both."""
+
+    def __init__(self, *, blocks: bool, positions: bool) -> None:
+        self.blocks, self.positions = blocks, positions
+
+    def mean(self, maps: Tensor, sizes: tuple[int, ...]) -> Tensor:
+        """Average, with the axes kept."""
+        if self.blocks and maps.shape[1] > 1:
+            share = torch.tensor(sizes, dtype=maps.dtype, device=maps.device) / sum(sizes)
+            maps = (maps * share.reshape(-1, *(1,) * (maps.dim() - 2))).sum(dim=1, keepdim=True)
+        if self.positions and maps.dim() > 2:
+            maps = maps.mean(dim=tuple(range(2, maps.dim())), keepdim=True)
+        return maps
+
+
+def _normalised_axes(shape: Any, state: Maps) -> _Axes:
+    if tuple(shape) == state.shape:
+        return _Axes(blocks=True, positions=True)
+    if len(shape) == 1 and state.axis == len(state.shape) - 1 and shape[0] == state.channels:
+        return _Axes(blocks=True, positions=False)
+    raise NotCovered(f"it normalises over {tuple(shape)} of units {state.shape}, which are not all of its channels")
+
+
+def _centred(state: Maps, over: _Axes) -> Maps:
+    if state.gaussian:
+        return state
+    if isinstance(state.unit, Known):
+        raise NotCovered("after a sampled step the mean over channels may itself be random")
+    mx, my = (over.mean(mean, state.sizes) for mean in state.means())
+    return shifted(state, mx, my)
+
+
+def _divided(state: Maps, over: _Axes, eps: float) -> Maps:
+    x, y = ((over.mean(k, state.sizes) + eps).rsqrt() for k in (state.kxx, state.kyy))
+    return state.scaled(x, y)
+
+
+def affine(state: Maps, weight: Tensor | None, bias: Tensor | None) -> Maps:
+    """The learned scale and shift of a normalisation, at initialisation 1 and 0."""
+    if bias is not None and bool((bias != 0).any()):
+        raise NotCovered("its bias is not zero: channels have means of their own")
+    if weight is None or bool((weight == 1).all()):
+        return state
+    shape = (-1, *(1,) * (len(state.shape) - 1 - state.axis)) if weight.dim() == 1 else tuple(weight.shape)
+    return per_channel(state, weight.reshape(shape))

@@ -1,0 +1,142 @@
+"""Averages over positions, through the covariances between positions (theory §3.2)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from initscope.propagate.offsets import Cross, Lookup, Offset, crosses
+from initscope.propagate.operations import operation
+from initscope.propagate.registry import Context, rule
+from initscope.propagate.rules.shapes import rearranged_one
+from initscope.propagate.rules.weights import Windows
+from initscope.propagate.state import Given, Maps, NotCovered, State
+from initscope.propagate.units import Averaged
+
+__all__ = ["adaptive_average", "average", "mean"]
+
+
+@rule(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+def average(module: Any, state: State, context: Context) -> State:
+    """Average pooling."""
+    if isinstance(state, Given):
+        return state.run(module)
+    axes = len(state.positions)
+    kernel, stride, padding = (_each(v, axes) for v in (module.kernel_size, module.stride, module.padding))
+    if state.axis != 0 or getattr(module, "divisor_override", None) is not None:
+        raise NotCovered("only plain averages over the positions after the channels are covered")
+    if any(padding):
+        if not module.count_include_pad:
+            raise NotCovered("windows at the border average fewer positions")
+        pad = [p for size in reversed(padding) for p in (size, size)]
+        state = rearranged_one(state, lambda numbers: F.pad(numbers, pad), context)
+        assert isinstance(state, Maps)
+    if module.ceil_mode and any((n - k) % s for n, k, s in zip(state.positions, kernel, stride)):
+        raise NotCovered("ceil_mode makes windows of different sizes")
+    return averaged(state, kernel, stride, context)
+
+
+@rule(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
+def adaptive_average(module: Any, state: State, context: Context) -> State:
+    """Average pooling to a given size, where that divides the input's."""
+    if isinstance(state, Given):
+        return state.run(module)
+    wanted = [n if o is None else o for o, n in zip(_each(module.output_size, len(state.positions)), state.positions)]
+    if state.axis != 0 or any(n % o for n, o in zip(state.positions, wanted)):
+        raise NotCovered(f"{state.positions} positions do not divide into {tuple(wanted)}")
+    kernel = tuple(n // o for n, o in zip(state.positions, wanted))
+    return averaged(state, kernel, kernel, context)
+
+
+@operation("mean")
+def mean(context: Context, state: State, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> State:
+    """Mean over whole axes of positions."""
+    if isinstance(state, Given):
+        return state.run(lambda values: values.mean(dim=dim, keepdim=keepdim))
+    rank = len(state.shape) + 1
+    dims = sorted({d % rank for d in ([dim] if isinstance(dim, int) else dim or range(rank))})
+    if 0 in dims or state.axis + 1 in dims:
+        raise NotCovered("it averages over samples or channels")
+    axes = [d - 1 if d - 1 < state.axis else d - 2 for d in dims]
+    kernel = tuple(n if a in axes else 1 for a, n in enumerate(state.positions))
+    pooled = averaged(state, kernel, kernel, context)
+    if keepdim:
+        return pooled
+
+    def drop(numbers: Tensor) -> Tensor:
+        for d in reversed(dims):
+            numbers = numbers.squeeze(d)
+        return numbers
+
+    return rearranged_one(pooled, drop, context)
+
+
+def _each(value: Any, axes: int) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
+
+
+def averaged(state: Maps, kernel: tuple[int, ...], stride: tuple[int, ...], context: Context) -> Maps:
+    r"""Means over windows: :math:`k^{-2}\sum_\tau\sum_t K(sp+t, sp+t+\tau)` over all offsets inside a window."""
+    if all(k == 1 for k in kernel) and all(s == 1 for s in stride):
+        return state
+    inside = [tau for tau in itertools.product(*(range(1 - k, k) for k in kernel)) if tau > (0,) * len(kernel)]
+    kxx, kyy, d = (_box(m.double(), kernel, stride) for m in (state.kxx, state.kyy, state.d))
+    for tau, cross in zip(inside, crosses(state, inside, context.pairs)):
+        window = tuple(k - abs(t) for k, t in zip(kernel, tau))
+        xx, yy, xy, yx = _box(cross, window, stride)
+        # each offset and its opposite
+        kxx, kyy, d = kxx + 2 * xx, kyy + 2 * yy, d + 2 * (xx + yy - xy - yx)
+    count = math.prod(kernel)
+    kxx, kyy, d = (torch.clamp_min(m / count**2, 0).to(state.kxx.dtype) for m in (kxx, kyy, d))
+    unit = state.unit
+    if unit is not None and not state.gaussian:
+        unit = Averaged(state, lambda means: _box(means, kernel, stride) / count)
+    return state.after(kxx=kxx, kyy=kyy, d=d, unit=unit, origin=Pooled(state, kernel, stride))
+
+
+def _box(maps: Tensor, kernel: Sequence[int], stride: Sequence[int]) -> Tensor:
+    axes = len(kernel)
+    return Windows(tuple(kernel), tuple(stride), (1,) * axes, ((0, 0),) * axes).sum(maps)
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """Covariances between windows: sums over all pairs of their positions."""
+
+    before: Maps
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    def _inside(self) -> Iterable[Offset]:
+        return itertools.product(*(range(1 - k, k) for k in self.kernel))
+
+    def _inner(self, offset: Offset, tau: Offset) -> Offset:
+        return tuple(s * d + t for s, d, t in zip(self.stride, offset, tau))
+
+    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+        """Every offset between a position of one window and one of the other."""
+        return ((self.before, self._inner(offset, tau)) for tau in self._inside())
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """The sum over those offsets."""
+        size = [
+            (n - k) // s + 1 - abs(d) for n, k, s, d in zip(self.before.positions, self.kernel, self.stride, offset)
+        ]
+        shape = (4, *self.before.kxx.shape[:2], *size)
+        total = torch.zeros(shape, dtype=torch.float64, device=self.before.kxx.device)
+        cut: Any = (..., *(slice(0, n) for n in size))
+        for tau in self._inside():
+            inner = self._inner(offset, tau)
+            # first entry of the inner map that the first pair of windows reads
+            start = [s * max(0, -d) + max(0, -t) - max(0, -i) for s, d, t, i in zip(self.stride, offset, tau, inner)]
+            index: Any = (..., *(slice(s, None) for s in start))
+            window = [k - abs(t) for k, t in zip(self.kernel, tau)]
+            total += _box(lookup(self.before, inner)[index], window, self.stride)[cut]
+        return total / math.prod(self.kernel) ** 2

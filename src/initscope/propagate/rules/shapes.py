@@ -1,0 +1,184 @@
+"""What moves units without changing them: flatten, reshape, permute, slices, padding, nearest upsampling, dropout.
+
+All of these are one rule: the operation itself, run on a tensor of unit numbers, tells where every output comes from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import padding
+
+from initscope.propagate.offsets import Gathered, Origin
+from initscope.propagate.operations import operation
+from initscope.propagate.registry import Context, rule
+from initscope.propagate.state import Given, Maps, NotCovered, State
+from initscope.propagate.units import Rearranged, take
+
+__all__ = ["moves_units", "rearranged"]
+
+
+@rule(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+def dropout(module: nn.Module, state: State, context: Context) -> State:
+    """Off, as in evaluation."""
+    return state
+
+
+@rule(nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle, nn.UpsamplingNearest2d)
+@rule(padding._ReflectionPadNd, padding._ReplicationPadNd, padding._CircularPadNd)
+def moves_units(module: nn.Module, state: State, context: Context) -> State:
+    """The units at their new places."""
+    return rearranged_one(state, module, context)
+
+
+@rule(padding._ConstantPadNd)
+def constant_padding(module: Any, state: State, context: Context) -> State:
+    """Zeros around; other constants have no place in zero-mean maps."""
+    if isinstance(state, Maps) and module.value != 0:
+        raise NotCovered(f"it pads with {module.value}, which is not random")
+    return rearranged_one(state, module, context)
+
+
+@rule(nn.Upsample)
+def upsample(module: nn.Upsample, state: State, context: Context) -> State:
+    """Nearest neighbours are copies; interpolation averages positions."""
+    if isinstance(state, Maps) and not module.mode.startswith("nearest"):
+        raise NotCovered(f"{module.mode} interpolation averages positions")
+    return rearranged_one(state, module, context)
+
+
+_MOVES = (
+    "view", "reshape", "flatten", "unflatten", "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis",
+    "t", "unsqueeze", "squeeze", "expand", "chunk", "split", "tensor_split", "unbind", "narrow", "select", "getitem",
+    "index_select", "flip", "roll", "repeat", "tile", "repeat_interleave", "pad", "pixel_shuffle", "pixel_unshuffle",
+    "channel_shuffle",
+)  # fmt: skip
+
+
+def _move(name: str) -> Callable[..., Any]:
+    """The rule of a function or method of that name."""
+
+    def moved(context: Context, state: Any, *args: Any, **kwargs: Any) -> Any:
+        if name == "getitem" and not isinstance(state, (Given, Maps)):
+            return state[args[0]]
+        if name == "pad" and isinstance(state, Maps) and _pad_value(*args, **kwargs) != 0:
+            raise NotCovered("it pads with a constant, which is not random")
+
+        def call(values: Tensor) -> Any:
+            if name == "getitem":
+                return values[args[0]]
+            if hasattr(values, name):
+                return getattr(values, name)(*args, **kwargs)
+            return getattr(nn.functional, name)(values, *args, **kwargs)
+
+        return rearranged(state, call, context)
+
+    return moved
+
+
+for _name in _MOVES:
+    operation(_name)(_move(_name))
+
+
+def _pad_value(pad: Any, mode: str = "constant", value: float | None = None) -> float:
+    return 0.0 if value is None or mode != "constant" else value
+
+
+def rearranged_one(state: State, operation: Callable[[Tensor], Tensor], context: Context) -> State:
+    """`rearranged` for an operation with one result."""
+    result: State = rearranged(state, operation, context)
+    return result
+
+
+def rearranged(state: State, operation: Callable[[Tensor], Any], context: Context) -> Any:
+    """The state after an operation that only moves, copies or drops units, or fills in zeros.
+
+    Operations with several results give a tuple of states.
+    """
+    if isinstance(state, Given):
+        x, y = operation(state.x.clone()), operation(state.y.clone())
+        if isinstance(x, Tensor):
+            return Given(x, y, state.status)
+        return tuple(Given(a, b, state.status) for a, b in zip(x, y, strict=True))
+    batch = len(state.kxx)
+    # Numbered from 1, so that zeros that are filled in come out as -1; in float64, which every operation accepts.
+    numbers = torch.arange(1, math.prod(state.shape) + 1, dtype=torch.float64).reshape(state.shape)
+    moved = operation(numbers.expand(batch, *state.shape))
+    if isinstance(moved, Tensor):
+        return _moved(state, moved, batch)
+    return tuple(_moved(state, part, batch) for part in moved)
+
+
+def _moved(state: Maps, moved: Tensor, batch: int) -> Maps:
+    if moved.dim() < 2 or len(moved) != batch or not bool((moved == moved[:1]).all()):
+        raise NotCovered("it mixes samples with other axes")
+    source = moved[0].round().long() - 1
+    zero = source < 0
+    place = list(torch.unravel_index(source.clamp_min(0), state.shape))
+    channel = place.pop(state.axis)
+    position = torch.zeros_like(source)
+    for index, size in zip(place, state.positions, strict=True):
+        position = position * size + index
+    position = torch.where(zero, torch.tensor(-1), position)
+    edges = torch.tensor(state.sizes).cumsum(0)
+    block = torch.bucketize(channel.contiguous(), edges, right=True)
+    if source.dim() == 1 and len(state.shape) > 1:
+        return _flattened(state, position, block)
+    if state.mixed:
+        raise NotCovered("the units it moves have lost their order")
+    for axis in _channel_axes(source, position, channel, state.channels):
+        where, channels = position.select(axis, 0), block.movedim(axis, 0).reshape(source.shape[axis], -1)
+        if len(state.sizes) == 1:
+            return _at(state, where, axis, (0,), (source.shape[axis],), place)
+        if bool((channels == channels[:, :1]).all()):
+            chosen, sizes = torch.unique_consecutive(channels[:, 0], return_counts=True)
+            return _at(state, where, axis, tuple(chosen.tolist()), tuple(sizes.tolist()), place)
+    raise NotCovered("no axis of its output holds the channels of one position")
+
+
+def _channel_axes(source: Tensor, position: Tensor, channel: Tensor, channels: int) -> list[int]:
+    """Axes along which the position does not change; those along which the channel does come first."""
+    fixed = [a for a in range(source.dim()) if bool((position == position.narrow(a, 0, 1)).all())]
+    return sorted(fixed, key=lambda a: source.shape[a] == 1 and channels > 1)
+
+
+def _flattened(state: Maps, position: Tensor, block: Tensor) -> Maps:
+    """Every (block, position) becomes a block of its own; their order is given up, which no Linear layer sees."""
+    count = math.prod(state.positions)
+    keys, sizes = torch.unique(torch.where(position < 0, -1, block * count + position), return_counts=True)
+    flat = tuple(torch.where(keys < 0, 0, m.flatten(1)[:, keys.clamp_min(0)]) for m in (state.kxx, state.kyy, state.d))
+    unit = state.unit if state.unit is None or state.gaussian else Rearranged(state, keys, flat=True)
+    return state.after(
+        kxx=flat[0], kyy=flat[1], d=flat[2], sizes=tuple(sizes.tolist()), axis=0, unit=unit, origin=None, mixed=True
+    )
+
+
+def _at(
+    state: Maps, where: Tensor, axis: int, blocks: tuple[int, ...], sizes: tuple[int, ...], place: list[Tensor]
+) -> Maps:
+    every = blocks == tuple(range(len(state.sizes)))
+    origin = _sites(state, where, place, axis) if every else None
+    kxx, kyy, d = (take(maps[:, list(blocks)], where) for maps in (state.kxx, state.kyy, state.d))
+    unit = state.unit
+    if unit is not None and not state.gaussian:
+        unit = Rearranged(state, where, None if every else blocks)
+    return state.after(kxx=kxx, kyy=kyy, d=d, sizes=sizes, axis=axis, unit=unit, origin=origin)
+
+
+def _sites(state: Maps, where: Tensor, place: list[Tensor], axis: int) -> Origin | None:
+    """How offsets move along, where every output axis reads along one input axis alone."""
+    inside = where >= 0
+    sites = []
+    if where.dim() != len(state.positions) or not bool(inside.any()):
+        return None
+    for a, index in enumerate(place):
+        lines = torch.where(inside, index.select(axis, 0), -1).movedim(a, 0).reshape(where.shape[a], -1)
+        line = lines.max(dim=1).values
+        if not bool(((lines == line[:, None]) | (lines < 0)).all()):
+            return None
+        sites.append(line)
+    return Gathered(state, tuple(sites))

@@ -1,0 +1,257 @@
+"""Layers with random weights: Linear and convolutions average the second moments over the taps of a filter (§3.1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from initscope.errors import InputError
+from initscope.initializers import WeightLaw
+from initscope.propagate.offsets import Cross, Gathered, Lookup, Offset, at_both
+from initscope.propagate.registry import Context, rule
+from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
+from initscope.propagate.units import Gaussian, Symmetric
+from initscope.report.geometry import weakest
+from initscope.theory._boxes import box_sum
+from initscope.theory._compiled import as_numpy
+
+__all__ = ["convolution", "linear"]
+
+NARROW_GROUP = 8
+"""Fewer random channels than this in a group are far from Gaussian sums: only their second moments are known."""
+WIDE_GROUP = 32
+"""From here on a group's sums pass for Gaussian; between the two the row is approximate."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Which input positions a filter reads: padding, then taps, stride and dilation along each axis."""
+
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    padding_mode: str = "zeros"
+
+    @property
+    def taps(self) -> int:
+        """Taps of a filter, all axes together."""
+        return math.prod(self.kernel_size)
+
+    def sum(self, maps: Tensor) -> Tensor:
+        """Sums over the taps, compiled where that is possible."""
+        fused = large_loops(maps) if len(self.kernel_size) == 2 else None
+        options = vars(self)
+        if fused is not None:
+            return torch.from_numpy(fused.box_sums(as_numpy(maps), **options))
+        return box_sum(maps, **options)  # type: ignore[no-any-return]
+
+    def sites(self, positions: tuple[int, ...]) -> tuple[Tensor, ...]:
+        """For each axis the input position that each padded position stands for, -1 for a zero."""
+        one: dict[str, Any] = {"kernel_size": (1,), "stride": (1,), "dilation": (1,), "padding_mode": self.padding_mode}
+        return tuple(
+            box_sum(torch.arange(1, size + 1), padding=(pad,), **one) - 1
+            for size, pad in zip(positions, self.padding, strict=True)
+        )
+
+    def sum_padded(self, maps: Tensor) -> Tensor:
+        """Sums over the taps of maps that are padded already."""
+        inside = Windows(self.kernel_size, self.stride, self.dilation, ((0, 0),) * len(self.kernel_size))
+        return inside.sum(maps)
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Covariances between positions after weights: the same average, at an offset times the stride (§3.2)."""
+
+    before: Maps
+    law: WeightLaw
+    groups: int
+    windows: Windows | None
+    scale: float
+    means: tuple[Tensor, Tensor] | None
+
+    def _gathered(self) -> Gathered | None:
+        return None if self.windows is None else Gathered(self.before, self.windows.sites(self.before.positions))
+
+    def _inner(self, offset: Offset) -> Offset:
+        if self.windows is None:
+            return offset
+        return tuple(s * d for s, d in zip(self.windows.stride, offset, strict=True))
+
+    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+        """The offset times the stride, where padding lets it be."""
+        gathered = self._gathered()
+        return ((self.before, offset),) if gathered is None else gathered.sources(self._inner(offset))
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """n v (⟨k⟩ - λ⟨m⟩⟨m⟩) + v_b at this offset."""
+        gathered, windows = self._gathered(), self.windows
+        if gathered is None or windows is None:
+            inner, taps = lookup(self.before, offset), 1
+        else:
+            inner, taps = gathered.cross(self._inner(offset), lookup), windows.taps
+        blocks = regroup(inner.flatten(0, 1), self.before.sizes, self.groups)
+        sums = blocks if windows is None else windows.sum_padded(blocks)
+        cross = self.scale / taps * sums.reshape(4, -1, *sums.shape[1:])
+        if self.means is not None:
+            mx, my = self.means
+            first, second = at_both(mx.double(), my.double(), offset)
+            cross = cross - self.scale * self.law.strength * first * second
+        return cross + self.law.bias_variance
+
+
+def regroup(maps: Tensor, sizes: tuple[int, ...], groups: int) -> Tensor:
+    """Average of the blocks that each of ``groups`` groups of channels reads; equal blocks that tile groups stay."""
+    blocks = len(sizes)
+    if blocks == 1 or (groups % blocks == 0 and len(set(sizes)) == 1):
+        return maps
+    width = sum(sizes) // groups
+    edges = [sum(sizes[:k]) for k in range(blocks + 1)]
+    share = [
+        [max(0, min(edges[b + 1], (g + 1) * width) - max(edges[b], g * width)) / width for b in range(blocks)]
+        for g in range(groups)
+    ]
+    mixed = torch.tensor(share, dtype=maps.dtype, device=maps.device)
+    return torch.einsum("gb,pb...->pg...", mixed, maps)
+
+
+@rule(nn.Linear)
+def linear(module: nn.Linear, state: State, context: Context) -> State:
+    """Every unit reads all features at its position: the average over channels (theory §3.1)."""
+    shape = state.shape
+    if not shape or shape[-1] != module.in_features:
+        raise NotCovered(f"it expects {module.in_features} features and gets an input of shape {shape}; flatten first")
+    before = state.as_maps(len(shape) - 1) if isinstance(state, Given) else state
+    if before.axis != len(shape) - 1:
+        raise NotCovered("it mixes positions, with the same weights for every channel")
+    return weighted(module, before, context, channels=module.out_features)
+
+
+@rule(_ConvTransposeNd)
+def transposed_convolution(module: _ConvTransposeNd, state: State, context: Context) -> State:
+    """Every output reads the inputs whose taps fall on it: the transposed box sum."""
+    spatial = len(module.kernel_size)
+    if len(state.shape) != spatial + 1 or state.shape[0] != module.in_channels:
+        raise NotCovered(
+            f"it expects {module.in_channels} channels and {spatial} spatial axes, not an input of shape {state.shape}"
+        )
+    if context.law(module).strength > 0:
+        raise NotCovered("the filters of a transposed convolution are not zero-sum as seen from its output")
+    before = state.as_maps(0, module.groups) if isinstance(state, Given) else state
+    if before.axis != 0:
+        raise NotCovered("it mixes positions, with the same weights for every channel")
+    spread = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[spatial - 1]
+
+    pads = [pad for pad, _ in paddings(module)]
+
+    def sums(maps: Tensor) -> Tensor:
+        ones = torch.ones(1, 1, *module.kernel_size, dtype=maps.dtype, device=maps.device)
+        out: Tensor = spread(
+            maps.flatten(0, 1)[:, None], ones, None, module.stride, pads, module.output_padding, 1,
+            module.dilation,
+        )  # fmt: skip
+        return out.reshape(*maps.shape[:2], *out.shape[2:])
+
+    after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, average=sums)
+    return _honest_groups(module, state, after)
+
+
+@rule(_ConvNd)
+def convolution(module: _ConvNd, state: State, context: Context) -> State:
+    """Average of the maps over each filter's taps (theory §2.1, §3.1): box sums, never patches."""
+    spatial = len(module.kernel_size)
+    if len(state.shape) != spatial + 1 or state.shape[0] != module.in_channels:
+        raise NotCovered(
+            f"it expects {module.in_channels} channels and {spatial} spatial axes, not an input of shape {state.shape}"
+        )
+    windows = Windows(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
+    before = state.as_maps(0, module.groups) if isinstance(state, Given) else state
+    if before.axis != 0:
+        raise NotCovered("it mixes positions, with the same weights for every channel")
+    after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, windows=windows)
+    return _honest_groups(module, state, after)
+
+
+def _honest_groups(module: _ConvNd, state: State, after: Maps) -> Maps:
+    """Sums over few random channels are not Gaussian: say so."""
+    width = module.in_channels // module.groups
+    if isinstance(state, Given) or module.groups == 1 or width >= WIDE_GROUP:
+        return after
+    if width < NARROW_GROUP:
+        return after.after(unit=Symmetric(), note=after.note)
+    note = f"only {width} channels in a group: their sums are not quite Gaussian"
+    return after.after(status=weakest(after.status, "approximate"), note=note)
+
+
+def paddings(module: _ConvNd) -> tuple[tuple[int, int], ...]:
+    """(before, after) for each spatial axis, "same" and "valid" included."""
+    if module.padding == "valid":
+        return ((0, 0),) * len(module.kernel_size)
+    if module.padding == "same":
+        totals = [dilation * (size - 1) for dilation, size in zip(module.dilation, module.kernel_size, strict=True)]
+        return tuple((total // 2, total - total // 2) for total in totals)
+    return tuple((int(pad), int(pad)) for pad in module.padding)
+
+
+def weighted(
+    module: Any,
+    before: Maps,
+    context: Context,
+    *,
+    channels: int,
+    groups: int = 1,
+    windows: Windows | None = None,
+    average: Callable[[Tensor], Tensor] | None = None,
+) -> Maps:
+    """Second moments after weights: n v (⟨k⟩ - λ⟨m⟩²) + v_b, n the fan-in, ⟨·⟩ the average over taps and channels.
+
+    ``average`` replaces the sum over the taps of ``windows``; covariances between positions are then not known.
+    """
+    law = context.law(module)
+    taps = 1 if windows is None else windows.taps
+
+    def sums(maps: Tensor) -> Tensor:
+        maps = regroup(maps, before.sizes, groups)
+        if average is not None:
+            return average(maps)
+        return maps if windows is None else windows.sum(maps)
+
+    kxx, kyy, d = sums(before.kxx), sums(before.kyy), sums(before.d)
+    means = None
+    if law.strength > 0:
+        mx, my = (sums(mean) / taps for mean in before.means())
+        means, share = (mx, my), law.strength * taps
+        kxx = kxx - share * mx.square()
+        kyy = kyy - share * my.square()
+        d = d - share * (mx - my).square()
+        # Where a patch is constant nothing is left, and rounding must not make it negative.
+        kxx, kyy, d = (torch.clamp_min(maps, 0) for maps in (kxx, kyy, d))
+    scale = law.variance * (before.channels // groups)
+    kxx, kyy, d = (scale * maps for maps in (kxx, kyy, d))
+    if law.bias_variance > 0:
+        kxx, kyy = kxx + law.bias_variance, kyy + law.bias_variance
+    blocks = kxx.shape[1]
+    if channels % blocks:
+        raise InputError(f"{channels} output channels cannot be split into {blocks} blocks")
+    layer = frozenset({id(module)})
+    return Maps(
+        kxx=kxx,
+        kyy=kyy,
+        d=d,
+        sizes=(channels // blocks,) * blocks,
+        status="closed form after sampling" if before.status == "sampled" else before.status,
+        axis=before.axis,
+        unit=Gaussian(),
+        weights=before.weights | layer,
+        fresh=layer,
+        origin=None if average is not None else Weighted(before, law, groups, windows, scale * taps, means),
+        note=law.note,
+    )

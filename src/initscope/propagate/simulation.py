@@ -1,0 +1,131 @@
+"""Whole-network sampling for what no rule covers: the model itself, with weights drawn anew (theory §3.3).
+
+One run of ``draws`` networks records the second moments of every step; prediction goes on from them in closed form.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from initscope.initializers._base import weight_layers
+from initscope.propagate.registry import Context, find_rule
+from initscope.propagate.state import Maps, NotCovered
+from initscope.propagate.units import Known
+from initscope.tracing import Inputs, Node, Trace, trace
+from initscope.tracing._symbolic import Watch
+
+__all__ = ["Simulation"]
+
+_DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+
+
+@dataclass
+class _Record:
+    """Sums over draws of the maps of one step, and each draw's cosine, mean over pairs."""
+
+    maps: dict[int, list[Tensor]] = field(default_factory=dict)
+    channels: dict[int, int] = field(default_factory=dict)
+    cosines: list[float] = field(default_factory=list)
+
+    def add(self, x: Tensor, y: Tensor) -> None:
+        axes = {0, x.dim() - 2}
+        for axis in axes:
+            dim = axis + 1
+            moments = [v.square().mean(dim=dim, dtype=torch.float64) for v in (x, y, x - y)]
+            moments += [v.mean(dim=dim, dtype=torch.float64) for v in (x, y)]
+            if axis in self.maps:
+                moments = [old.add_(new) for old, new in zip(self.maps[axis], moments, strict=True)]
+            self.maps[axis], self.channels[axis] = moments, x.shape[dim]
+        xx, yy, gap = (v.flatten(1).square().sum(dim=1, dtype=torch.float64) for v in (x, y, x - y))
+        cosine = (xx + yy - gap) / (2 * (xx * yy).sqrt())
+        self.cosines.append(float(cosine.mean()))
+
+
+class Simulation:
+    """Networks drawn at random, run on one batch of pairs when first asked for."""
+
+    def __init__(self, traced: Trace, x: Inputs, y: Inputs, context: Context, draws: int, seed: int) -> None:
+        self._traced, self._x, self._y, self._context, self._draws = traced, x, y, context, draws
+        self._seed = seed
+
+    def state(self, node: Node, axis: int | None) -> Maps:
+        """Second moments after ``node`` as they were sampled; ``axis`` is where its channels are, if that is known."""
+        record = self._records[self._traced.name(node)]
+        if not record.maps:
+            raise NotCovered("its output is not one value per unit")
+        if axis not in record.maps:
+            axis = self._usual_axis(record)
+        dtype = next((t.dtype for t in self._x.tensors() if t.is_floating_point()), torch.float32)
+        kxx, kyy, d, mx, my = ((m[:, None] / self._draws).to(dtype) for m in record.maps[axis])
+        error = torch.tensor(record.cosines).std() / self._draws**0.5 if self._draws > 1 else None
+        return Maps(
+            kxx,
+            kyy,
+            d,
+            sizes=(record.channels[axis],),
+            status="sampled",
+            axis=axis,
+            unit=Known(mx, my),
+            weights=self._weights(node),
+            note=f"{self._draws} networks sampled" + ("" if error is None else f", cosine ± {float(error):.1g}"),
+        )
+
+    def _usual_axis(self, record: _Record) -> int:
+        last = max(record.maps)
+        sequences = (nn.Conv1d, nn.ConvTranspose1d, nn.MaxPool1d, nn.AvgPool1d)
+        tokens = last == 1 and not any(isinstance(module, sequences) for module in self._traced.model.modules())
+        return last if tokens else 0
+
+    def _weights(self, node: Node) -> frozenset[object]:
+        """All layers before a node."""
+        seen, stack = {node}, [node]
+        while stack:
+            for parent in stack.pop().all_input_nodes:
+                if parent not in seen:
+                    seen.add(parent)
+                    stack.append(parent)
+        modules = (module for one in seen if (module := self._traced.module(one)) is not None)
+        return frozenset(id(part) for module in modules for part in module.modules())
+
+    @cached_property
+    def _records(self) -> dict[str, _Record]:
+        records = {name: _Record() for name in self._traced.names.values()}
+        sides = iter(self._y.tensors())
+        both = self._x.map(lambda tensor: torch.cat([tensor, next(sides)]))
+        generator = torch.Generator(device=both.tensors()[0].device).manual_seed(self._seed)
+        for _ in range(self._draws):
+            network = copy.deepcopy(self._traced.model)
+            if weight_layers(network):
+                self._context.initializer.fill_(network, generator=generator)
+            if self._context.mode is not None:
+                network.train(self._context.mode == "train")
+            for module in network.modules():
+                if isinstance(module, _DROPOUT):
+                    module.eval()
+            dtype = next((p.dtype for p in network.parameters()), None)
+            values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
+            try:
+                drawn = trace(network, values, is_leaf=lambda module: find_rule(module) is not None)
+                drawn.run(values, _recorder(drawn, records))
+            except Exception as error:
+                raise NotCovered(f"the model fails on these inputs: {type(error).__name__}: {error}") from error
+        return records
+
+
+def _recorder(drawn: Trace, records: dict[str, _Record]) -> Watch:
+    """Reduces the output of each step at once."""
+
+    def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
+        record = records.get(drawn.name(node))
+        if record is None or not isinstance(output, Tensor) or not output.is_floating_point() or output.dim() < 2:
+            return
+        pairs = len(output) // 2
+        record.add(output[:pairs].detach(), output[pairs:].detach())
+
+    return watch

@@ -1,0 +1,198 @@
+"""The walk over a traced model: the value of every step, by its rule, or sampled, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from initscope.initializers._base import weight_layers
+from initscope.propagate.operations import as_module, find_operation, name_of
+from initscope.propagate.rules import Context, NotCovered, find_rule
+from initscope.propagate.simulation import Simulation
+from initscope.propagate.state import Given, Maps
+from initscope.tracing import Node, Step, Trace
+
+__all__ = ["Missing", "Walk"]
+
+_SIZES = ("size", "dim", "numel", "ndimension", "len")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Instead of a state: why there is none."""
+
+    reason: str
+
+
+class Walk:
+    """Values of all nodes of a traced model for one batch of pairs; each is dropped after its last use."""
+
+    def __init__(self, traced: Trace, inputs: list[Any], context: Context, simulation: Simulation) -> None:
+        self._traced, self._context, self._simulation = traced, context, simulation
+        self._inputs = iter(inputs)
+        self._values: dict[Node, Any] = {}
+
+    def states(self) -> Iterator[tuple[Node, Any]]:
+        """(step, its value) in order."""
+        graph = self._traced.graph_module
+        nodes: list[Node] = list(self._traced.steps) if graph is None else list(graph.graph.nodes)
+        last_use = {parent: node for node in nodes for parent in node.all_input_nodes}
+        steps = set(self._traced.steps)
+        last_average = max((k for k, node in enumerate(nodes) if self._averages(node)), default=-1)
+        for index, node in enumerate(nodes):
+            if node.op == "output":
+                continue
+            value = self._value(node)
+            self._values[node] = value
+            if isinstance(value, Maps):
+                # Without averages to come nobody will ask where covariances come from, and early maps are set free.
+                self._values[node] = replace(value, note="", origin=value.origin if index < last_average else None)
+            if node in steps:
+                yield node, value
+            for parent in node.all_input_nodes:
+                if last_use[parent] is node:
+                    del self._values[parent]
+
+    def _averages(self, node: Node) -> bool:
+        """Whether a step may ask for covariances between positions or samples."""
+        kind = self._traced.kind(node).lower()
+        return any(part in kind for part in ("pool", "mean", "batchnorm", "upsample", "interpolate"))
+
+    def _value(self, node: Node) -> Any:
+        if node.op == "placeholder":
+            return next(self._inputs, Missing("it got no input"))
+        if node.op == "get_attr":
+            return _attribute(self._traced.graph_module, str(node.target))
+        args, kwargs = self._filled_in(node.args), self._filled_in(node.kwargs)
+        found = _states((args, kwargs))
+        if any(isinstance(value, Missing) for value in found):
+            reason = "a layer before it is not covered"
+        else:
+            try:
+                return self._call(node, args, kwargs, found)
+            except NotCovered as error:
+                reason = str(error)
+            except Exception as error:  # whatever a rule or the model's own call raises: the row stays
+                reason = f"{type(error).__name__}: {error}"
+        return self._sampled(node, found, reason)
+
+    def _filled_in(self, value: Any) -> Any:
+        """Arguments with the values of the nodes that they name."""
+        if isinstance(value, (fx.Node, Step)):
+            return self._values[value]
+        if isinstance(value, slice):
+            return slice(*(self._filled_in(part) for part in (value.start, value.stop, value.step)))
+        if isinstance(value, dict):
+            return {key: self._filled_in(item) for key, item in value.items()}
+        if isinstance(value, (tuple, list)):
+            return (list if isinstance(value, list) else tuple)(self._filled_in(item) for item in value)
+        return value
+
+    def _call(self, node: Node, args: Any, kwargs: Any, found: list[Any]) -> Any:
+        module = self._traced.module(node)
+        if module is not None:
+            return self._call_module(module, args, kwargs, found)
+        target, name = node.target, name_of(node.target)
+        if not found or all(isinstance(value, Given) for value in found):
+            return _run(_method(str(target)) if node.op == "call_method" else target, args, kwargs)
+        if target is getattr:
+            return _attribute_of(args[0], args[1])
+        if name in _SIZES and isinstance(args[0], Maps):
+            return getattr(_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(args[0].kxx)
+        operation = find_operation(name)
+        if operation is not None:
+            return operation(self._context, *args, **kwargs)
+        stand_in = as_module(name, args[1:], kwargs) if isinstance(args[0], Maps) and len(found) == 1 else None
+        if stand_in is None:
+            raise NotCovered(f"{self._traced.kind(node)} has no rule")
+        return self._call_module(stand_in, args[:1], {}, found)
+
+    def _call_module(self, module: nn.Module, args: Any, kwargs: Any, found: list[Any]) -> Any:
+        fixed = not weight_layers(module) and not isinstance(module, _BatchNorm)
+        if all(isinstance(value, Given) for value in found) and fixed and not any(True for _ in module.parameters()):
+            return _run(module, args, kwargs)
+        rule = find_rule(module)
+        if rule is None:
+            raise NotCovered(f"{type(module).__name__} has no rule")
+        if len(found) != 1 or not args or args[0] is not found[0]:
+            raise NotCovered(f"{type(module).__name__} reads {len(found)} values")
+        return rule(module, args[0], self._context)
+
+    def _sampled(self, node: Node, found: list[Any], reason: str) -> Any:
+        parents = [value for value in found if isinstance(value, Maps)]
+        try:
+            state = self._simulation.state(node, parents[0].axis if parents else None)
+        except NotCovered as error:
+            why = str(error)
+            return Missing(reason if why == reason else f"{reason}; not sampled: {why}")
+        return replace(state, note=f"{reason}: {state.note}")
+
+
+def _states(value: Any) -> list[Any]:
+    """All states, and reasons why there is none, in nested arguments; each once."""
+    if isinstance(value, (Given, Maps, Missing)):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    found: list[Any] = []
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            found += [state for state in _states(item) if not any(state is other for other in found)]
+    return found
+
+
+def _run(function: Any, args: Any, kwargs: Any) -> Any:
+    """A call on constants and given values: on x and on y, or once where there are none."""
+    if not _states((args, kwargs)):
+        return function(*args, **kwargs)
+    results = []
+    for side in ("x", "y"):
+
+        def take(value: Any, side: str = side) -> Any:
+            if isinstance(value, Given):
+                return getattr(value, side).clone()
+            if isinstance(value, dict):
+                return {key: take(item) for key, item in value.items()}
+            return type(value)(map(take, value)) if type(value) in (tuple, list) else value
+
+        results.append(function(*take(args), **take(kwargs)))
+    return _joined(*results)
+
+
+def _joined(x: Any, y: Any) -> Any:
+    if isinstance(x, Tensor) and x.is_floating_point() and x.dim() > 1:
+        return Given(x, y)
+    if isinstance(x, (tuple, list)) and any(isinstance(item, Tensor) for item in x):
+        return tuple(_joined(a, b) for a, b in zip(x, y, strict=True))
+    return x
+
+
+def _method(name: str) -> Callable[..., Any]:
+    return lambda value, *args, **kwargs: getattr(value, name)(*args, **kwargs)
+
+
+def _like(state: Maps) -> Tensor:
+    """A tensor of the state's shape without memory."""
+    return torch.empty((len(state.kxx), *state.shape), dtype=state.kxx.dtype, device="meta")
+
+
+def _attribute_of(state: Any, name: str) -> Any:
+    if not isinstance(state, Maps):
+        return getattr(state, name)
+    if name in ("dtype", "device"):
+        return getattr(state.kxx, name)
+    if name in ("shape", "ndim", "is_cuda", "requires_grad"):
+        return getattr(_like(state), name)
+    raise NotCovered(f"its attribute {name} has no rule")
+
+
+def _attribute(root: nn.Module | None, path: str) -> Any:
+    value: Any = root
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value

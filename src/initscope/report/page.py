@@ -1,0 +1,100 @@
+"""The one-file page of a `Comparison`: HTML with its pictures inside; no script, nothing fetched from anywhere."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from initscope._files import write_text
+from initscope.report.figures import angle_figure, norm_figure, pairs_figure
+from initscope.report.geometry import Comparison
+from initscope.report.summary import headline, suggestion
+from initscope.report.svg import inline_svg
+from initscope.report.table import side_by_side
+from initscope.report.thumbnails import thumbnails
+
+if TYPE_CHECKING:
+    import jinja2
+
+__all__ = ["render_fragment", "render_page", "versions", "write_page"]
+
+
+def write_page(path: str | os.PathLike[str], comparison: Comparison, **options: Any) -> None:
+    """Write `render_page` to ``path``, atomically."""
+    write_text(path, render_page(comparison, **options))
+
+
+def render_page(
+    comparison: Comparison,
+    *,
+    facts: Mapping[str, object] | None = None,
+    images: tuple[Any, Any] | None = None,
+    advice: str = "",
+) -> str:
+    """The whole page as text.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What to show.
+    facts : mapping, optional
+        What was run, as label and value: model, data, … . Pairs, draws, seed and versions are added.
+    images : pair of arrays, optional
+        ``x, y`` of the pairs, ``[pairs, C, H, W]``; a few are shown if they are grey or RGB images.
+    advice : str
+        What to try, instead of the general `suggestion`.
+    """
+    return _environment().get_template("page.html").render(_context(comparison, facts or {}, images, advice))
+
+
+def render_fragment(comparison: Comparison) -> str:
+    """The same for a notebook's cell: one element with its own style, no page around it."""
+    return _environment().get_template("body.html").render(_context(comparison, {}, None, ""))
+
+
+def versions() -> dict[str, str]:
+    """Versions that the numbers depend on."""
+    found = {name: version(name) for name in ("initscope", "torch", "numpy")}
+    return found | {"Python": platform.python_version()}
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("initscope.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def _context(
+    comparison: Comparison, facts: Mapping[str, object], images: tuple[Any, Any] | None, advice: str
+) -> dict[str, Any]:
+    measured, predicted = comparison.measurement, comparison.prediction
+    side = measured if measured is not None else predicted
+    assert side is not None
+    run = {name: str(value) for name, value in facts.items() if value not in (None, "")}
+    run["pairs"] = str(side.cosine.shape[1])
+    if measured is not None:
+        run["draws of the weights"] = str(measured.draws) if measured.draws else "none: the weights as they are"
+        run["seed"] = str(measured.seed)
+    run["versions"] = ", ".join(f"{name} {number}" for name, number in versions().items())
+    return {
+        "title": comparison.title or "What the network does to angles and lengths",
+        "headline": headline(comparison),
+        "advice": advice or suggestion(comparison),
+        "rows": side_by_side(comparison),
+        "both": measured is not None and predicted is not None,
+        "has_measured": measured is not None,
+        "has_predicted": predicted is not None,
+        "pictures": {
+            name: inline_svg(draw(comparison), name)
+            for name, draw in (("angles", angle_figure), ("norms", norm_figure), ("pairs", pairs_figure))
+        },
+        "thumbnails": [] if images is None else thumbnails(*images, angles=side.angle),
+        "run": run,
+    }

@@ -1,0 +1,233 @@
+"""The commands as a user types them: demo, predict, measure; their output, their files, their refusals."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import initscope
+from initscope.cli import app, main
+from initscope.initializers import ZeroSum
+
+SMALL = ["--data", "photos:crop=16", "--pairs", "5"]
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Run a command line in an empty folder; returns (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(line, *tokens):
+        try:
+            main([*line.split(), *tokens])
+            code = 0
+        except SystemExit as leaving:
+            code = leaving.code
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def test_demo(run, tmp_path):
+    small = "--depth 2 --width 6 --crop 16 --crops 5 --pairs 6 --draws 2"
+    code, output, messages = run(f"demo {small} --figure picture.png")
+    assert code == 0
+    assert "relu2" in output
+    assert "Angles between pairs" in output
+    assert "theory says they would take the mean angle" in " ".join(output.split())
+    assert "page: report.html" in messages
+    assert max(map(len, output.splitlines())) <= 100
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") == 3
+    assert page.count("<img") == 12
+    with Image.open("picture.png") as picture:
+        assert picture.width > 600
+
+
+def test_demo_names_the_depth_where_theory_halves_the_angles(run):
+    """The number is that of a prediction made here by other means: layer by layer, until the median has halved."""
+    _, output, _ = run("demo --depth 1 --width 4 --crop 16 --crops 5 --pairs 4 --draws 1 --seed 3")
+    photos = initscope.data.load("photos", crop=16, limit=5)
+    x, y, _ = initscope.data.random_pairs(photos, 4, 3)
+    for depth in range(1, 97):
+        model = initscope.models.load_model(f"conv3x3x4-relu*{depth}", input_shape=(3, 16, 16))
+        angles = np.median(initscope.predict(model, x, y, initscope.initializers.He()).angle, axis=1)
+        if angles[-1] <= angles[0] / 2:
+            break
+    assert f"have halved at relu{depth}." in " ".join(output.split())
+
+
+def test_json_of_measure(run):
+    code, output, messages = run("measure", "conv3x3x6-relu*2", *SMALL, "--draws", "2", "--format", "json")
+    answer = json.loads(output)
+    assert code == 0
+    assert (answer["pairs"], answer["draws"]) == (5, 2)
+    promised = ("layer", "kind", "status", "cosine_predicted", "cosine_measured", "cosine_se")
+    promised += ("norm_ratio_predicted", "norm_ratio_measured")
+    assert all(set(promised) <= set(row) for row in answer["rows"])
+    assert [row["layer"] for row in answer["rows"]] == ["input", "conv1", "relu1", "conv2", "relu2"]
+    assert "data: photos" in messages
+
+
+def test_predict_is_the_function(run):
+    _, output, _ = run("predict", "conv3x3x6-relu", *SMALL, "--initializer", "zero-sum", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(output)))
+    x, y, _ = initscope.data.random_pairs(initscope.data.load("photos", crop=16), 5, 0)
+    model = initscope.models.load_model("conv3x3x6-relu", input_shape=(3, 16, 16))
+    expected = initscope.predict(model, x, y, ZeroSum())
+    assert float(rows[-1]["cosine_predicted"]) == pytest.approx(expected.cosine[-1].mean(), rel=1e-6)
+    assert rows[-1]["cosine_measured"] == ""
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv"])
+def test_pairs_out(run, tmp_path, suffix):
+    code, *_ = run("predict", "dense5-relu", *SMALL, "--pairs-out", f"pairs.{suffix}")
+    text = (tmp_path / f"pairs.{suffix}").read_text()
+    rows = json.loads(text)["rows"] if suffix == "json" else list(csv.DictReader(io.StringIO(text)))
+    assert code == 0
+    assert len(rows) == 4 * 5
+    assert {int(row["pair"]) for row in rows} == set(range(5))
+
+
+def test_a_model_of_the_users_own_with_weights_and_a_folder(run, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\ndef make():\n    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten())\n"
+    )
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for number in range(4):
+        pixels = np.random.default_rng(number).integers(0, 255, (20, 24, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    weights = {"0.weight": torch.ones(4, 3, 3, 3), "0.bias": torch.zeros(4)}
+    torch.save(weights, tmp_path / "w.pt")
+    line = "measure mine.py:make --weights w.pt --data images --size 12 --normalize 0.5,0.5 --pairs 3 --draws 0"
+    code, output, _ = run(line, "--format", "json", "--out", "page.html")
+    assert code == 0
+    assert json.loads(output)["draws"] == 0
+    # All filters are equal and ones: every channel is the same box sum, so ReLU's output is parallel across channels.
+    assert "weights as they are" in (tmp_path / "page.html").read_text()
+
+
+def test_arrays_and_shapes(run, tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((6, 2, 8, 8), dtype=np.float32))
+    assert run("predict", "conv3x3x4-relu", "--data", "x.npy", "--pairs", "3")[0] == 0
+    code, output, _ = run("predict", "dense1000-relu*10", "--input-shape", "50", "--pairs", "3", "--format", "json")
+    assert code == 0
+    assert json.loads(output)["rows"][0]["cosine_predicted"] == pytest.approx(0, abs=0.5)
+
+
+@pytest.mark.parametrize("law", ["he", "glorot", "lecun", "zero-sum", "present"])
+def test_every_law_has_its_name(run, law):
+    assert run("measure", "conv3x3x4-relu", *SMALL, "--draws", "1", "--initializer", law)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("nothing", 'Unknown command "nothing"'),
+        ("predict", "MODEL requires an argument. See: initscope predict --help"),
+        ("predict dense3 --nope 3", "Unknown option: --nope"),
+        ("predict dense3 --format xml", "Invalid value"),
+        ("measure dense3-relu --pairs 3 --draws -1", "draws = -1 must be a whole number of at least 0"),
+        ("predict dense3-rleu", "unknown layer 'rleu'"),
+        ("predict dense3 --data nowhere", "nowhere"),
+        ("predict dense3 --pairs-out x.txt", "--pairs-out x.txt: the name must end in .json or .csv"),
+        ("predict dense3 --out x.pdf", "--out x.pdf: the name must end in .html"),
+        ("demo --depth 0", "depth = 0 must be a whole number of at least 1"),
+        ("demo --figure x.gif", "--figure x.gif: the name must end in .png"),
+    ],
+)
+def test_bad_use_is_one_line_and_exit_2(run, line, message):
+    code, output, messages = run(line)
+    assert code == 2
+    assert output == ""
+    error = messages.splitlines()[-1]
+    assert error.startswith("initscope: ")
+    assert message in error
+    assert sum(text.startswith("initscope:") for text in messages.splitlines()) == 1
+    assert "Traceback" not in messages
+
+
+def test_debug_shows_where(run):
+    from initscope.errors import InputError
+
+    with pytest.raises(InputError, match="unknown layer"):
+        run("predict", "dense3-rleu", "--debug")
+
+
+def test_the_unexpected_is_one_line_and_exit_1(run, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("out of\nluck")
+
+    monkeypatch.setattr("initscope.cli.geometry.load_sources", fail)
+    code, _, messages = run("predict", "dense3")
+    assert code == 1
+    assert messages == "initscope: RuntimeError: out of luck (unexpected; --debug shows where)\n"
+    with pytest.raises(RuntimeError, match="out of"):
+        run("predict", "dense3", "--debug")
+
+
+def test_interruption(run, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("initscope.cli.geometry.load_sources", interrupt)
+    code, _, messages = run("predict", "dense3")
+    assert (code, messages) == (1, "initscope: interrupted\n")
+
+
+def test_help_lists_every_command(run):
+    code, output, _ = run("--help")
+    assert code == 0
+    for command in ("demo", "predict", "measure"):
+        assert command in output
+    for command in ("demo", "predict", "measure"):
+        code, output, _ = run(command, "--help")
+        assert code == 0
+        assert "--seed" in output
+    assert run("--version")[1].strip() == initscope.__version__
+
+
+def test_as_a_process_in_a_pipe_without_colour():
+    line = "from initscope.cli import main; main()"
+    arguments = ["predict", "dense4-relu", "--data", "digits", "--pairs", "3"]
+    ran = subprocess.run([sys.executable, "-c", line, *arguments], capture_output=True, text=True, check=True)
+    assert "\x1b" not in ran.stdout + ran.stderr
+    assert "relu1" in ran.stdout
+    assert ran.stderr.startswith("data: digits")
+
+
+def test_no_color_is_honoured(run, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes the pipe for a terminal
+    code, output, _ = run("predict", "dense4-relu", "--data", "digits", "--pairs", "3")
+    assert code == 0
+    assert not any(f"\x1b[{code}m" in output for code in (*range(30, 38), *range(90, 98)))
+
+
+def test_progress_only_where_a_person_looks(monkeypatch):
+    from initscope.cli._geometry import progress_bar
+
+    assert progress_bar(8) is None
+    stderr = io.StringIO()
+    stderr.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", stderr)
+    bar = progress_bar(3)
+    assert list(bar(iter("abc"))) == ["a", "b", "c"]
+    assert "measuring" in stderr.getvalue()
+    assert progress_bar(1) is None
+
+
+def test_commands_load_when_called():
+    """Help and bad use need none of the heavy libraries."""
+    heavy = "{'torch', 'scipy', 'sklearn', 'matplotlib', 'numba', 'pandas', 'faiss', 'jinja2', 'PIL'}"
+    code = f"import sys, initscope, initscope.cli; print(sorted({heavy} & set(sys.modules)))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+    assert {"demo", "predict", "measure"} <= set(app)

@@ -1,0 +1,78 @@
+"""``initscope injectivity``: output formats, a bare state dict, refusals."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from initscope.cli import main
+
+
+def run(capsys, *arguments):
+    """Standard output and exit code of the command."""
+    code = 0
+    try:
+        main(["injectivity", *arguments])
+    except SystemExit as stop:
+        code = stop.code or 0
+    captured = capsys.readouterr()
+    return captured.out, captured.err, code
+
+
+def test_thresholds_as_json(capsys):
+    out, _, code = run(capsys, "thresholds", "--format", "json")
+    values = json.loads(out)
+    assert code == 0
+    assert {"cover", "union", "euler", "rs", "one_rsb", "full_rsb"} <= set(values)
+    for name in ("cover", "union", "euler", "rs", "one_rsb", "full_rsb"):
+        assert set(values[name]) == {"value", "error", "method"}
+    assert values["cover"]["value"] < values["full_rsb"]["value"] < values["one_rsb"]["value"] < values["rs"]["value"]
+
+
+def test_probability_says_its_method(capsys):
+    out, _, _ = run(capsys, "probability", "-m", "5", "-n", "2", "--format", "json")
+    assert json.loads(out) == {"value": 0.0625, "error": 0.0, "method": "exact"}
+    out, _, _ = run(capsys, "probability", "-m", "12", "-n", "3", "--samples", "200", "--format", "csv")
+    row = next(csv.DictReader(io.StringIO(out)))
+    assert row["method"] == "simulated (200 layers)"
+
+
+@pytest.mark.parametrize("suffix", ["pt", "npz"])
+def test_decide_a_bare_state_dict(tmp_path, capsys, suffix):
+    import torch
+
+    weight = np.vstack([np.eye(3), -np.eye(3)])
+    path = tmp_path / f"weights.{suffix}"
+    if suffix == "pt":
+        torch.save(
+            {"fc1.weight": torch.tensor(weight), "fc1.bias": torch.zeros(6), "fc2.weight": torch.ones(2, 6)}, path
+        )
+    else:
+        np.savez(path, **{"fc1.weight": weight, "fc1.bias": np.zeros(6), "fc2.weight": np.ones((2, 6))})
+    out, err, code = run(capsys, "decide", "--weights", str(path), "--layer", "fc1", "--format", "json")
+    assert code == 0
+    assert "proof verified: yes" in err
+    assert json.loads(out)["injective"] is True
+    out, _, _ = run(capsys, "decide", "--weights", str(path), "--layer", "fc2", "--format", "csv")
+    assert next(csv.DictReader(io.StringIO(out)))["verdict"] == "not injective"
+    out, _, _ = run(capsys, "decide", "--weights", str(path), "--layer", "fc1", "--stability", "--format", "json")
+    assert json.loads(out)["stability"]["frame"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("decide",), "nothing to decide"),
+        (("decide", "--weights", "missing.pt"), "does not exist"),
+        (("probability", "-m", "0", "-n", "2"), "m = 0"),
+    ],
+)
+def test_bad_use_is_one_line_and_exit_two(capsys, arguments, message):
+    out, err, code = run(capsys, *arguments)
+    assert (out, code) == ("", 2)
+    assert message in err
+    assert len(err.strip().splitlines()) == 1

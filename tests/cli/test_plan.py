@@ -1,0 +1,107 @@
+"""``initscope plan``: the same numbers as from Python, JSON keys, exit codes, one-line errors."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from initscope import plan
+from initscope.cli import main
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command line; return its exit code, stdout and stderr."""
+
+    def call(line):
+        code = 0
+        try:
+            main(line.split())
+        except SystemExit as error:
+            code = error.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("width --eps 0.1 --delta 0.05", lambda: plan.width(eps=0.1, delta=0.05)),
+        (
+            "width --eps 0.3 --depth 3 --samples 7 --event all-layers --no-per-layer",
+            lambda: plan.width(eps=0.3, delta=0.05, depth=3, samples=7, event="all-layers", per_layer=False),
+        ),
+        ("subspace --dim 10", lambda: plan.subspace(dim=10, eps=0.1, delta=0.05)),
+        ("subspace --dim 3 --eps 0.2 --no-squared", lambda: plan.subspace(dim=3, eps=0.2, delta=0.05, squared=False)),
+        ("bits --pairs 10", lambda: plan.bits(eps=0.1, delta=0.05, pairs=10)),
+        ("depth --width 500 --eps 0.5", lambda: plan.depth(width=500, eps=0.5, delta=0.05)),
+        ("projection --samples 100", lambda: plan.projection(eps=0.1, delta=0.05, samples=100)),
+    ],
+)
+def test_json_is_the_plan(run, line, expected):
+    code, out, _ = run(f"plan {line} --format json")
+    assert code == 0
+    assert json.loads(out) == json.loads(json.dumps(expected().to_dict()))
+
+
+def test_table_and_csv(run):
+    code, out, err = run("plan width --eps 0.1 --delta 0.05")
+    assert code == 0
+    assert all(number in out for number in ("4152", "3698", "1919"))
+    assert "assumes: dense ReLU" in err
+    _, out, _ = run("plan width --eps 0.1 --format csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [(row["answer"], row["width"]) for row in rows] == [
+        ("paper", "4152"),
+        ("chernoff", "3698"),
+        ("exact", "1919"),
+    ]
+
+
+def test_filters_on_images(run):
+    code, out, err = run("plan filters --data photos --pairs 2 --limit 4 --eps 0.3 --format json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["sharp"] < found["no_union"] < found["paper"]
+    assert found["pairs"] == 2
+    assert "data: photos" in err
+
+
+def test_check(run):
+    code, out, _ = run("plan check width --eps 0.4 --depth 2 --trials 300 --format json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["planner"] == "width"
+    assert found["low"] <= found["observed"] <= found["high"]
+    assert found["promise"] == 0.05
+    for line in ("bits --eps 0.2", "depth --width 100 --eps 0.8", "projection --samples 3 --eps 0.5"):
+        code, out, _ = run(f"plan check {line} --trials 50")
+        assert code == 0
+        assert "/50" in out
+    code, out, _ = run("plan check subspace --dim 2 --eps 0.6 --trials 10")
+    assert code == 0
+    code, out, _ = run("plan check filters --pairs 1 --limit 2 --eps 0.3 --trials 20")
+    assert code == 0
+    assert "/20" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("width --eps 1.5", "eps = 1.5"),
+        ("width --eps 0.1 --delta 0", "delta = 0"),
+        ("depth --width 0", "width = 0"),
+        ("subspace --dim 10 --ambient 5", "dim = 10 must be at most ambient = 5"),
+        ("bits --pairs 0", "pairs = 0"),
+        ("check width --eps 0.3 --answer best", "answer = 'best'"),
+    ],
+)
+def test_errors_are_one_line(run, line, message):
+    code, out, err = run(f"plan {line}")
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1

@@ -1,0 +1,68 @@
+"""Independent draws are believed, in all but few cases; trained, shifted and orthogonal weights are not."""
+
+import pytest
+import torch
+from torch import nn
+
+from initscope.errors import InputError
+from initscope.initializers import Glorot, He, Orthogonal, ZeroSum, believability
+
+LAYERS = [nn.Linear(300, 200), nn.Linear(40, 500), nn.Conv2d(16, 32, 3), nn.Linear(700, 600)]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=str)
+@pytest.mark.parametrize("law", [He(), Glorot(distribution="uniform")])
+def test_independent_weights_are_believed(layer, law):
+    """Of 25 draws none is rejected: a test that rejects more than 11 % of good weights would be found out (95 %)."""
+    for seed in range(25):
+        report = believability(law.fill_(layer, generator=torch.Generator().manual_seed(seed)))
+        assert report.believable, report.verdict
+    assert report.distribution == ("uniform" if law.distribution == "uniform" else "Gaussian")
+
+
+def test_what_is_not_independent_is_told_so():
+    layer = He().fill_(nn.Linear(300, 200), generator=torch.Generator().manual_seed(0))
+    spread = float(layer.weight.detach().std())
+    with torch.no_grad():
+        layer.weight += 0.05 * spread
+    assert "mean" in believability(layer).verdict
+    He().fill_(layer, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():  # one direction learned, with 2.5 % of the weights' energy
+        layer.weight += 0.16 * spread * torch.outer(torch.randn(200), torch.randn(300))
+    report = believability(layer)
+    assert not report.believable
+    assert "as after training" in report.verdict
+    assert "orthogonal" in believability(Orthogonal().fill_(layer)).verdict
+
+
+def test_trained_weights_are_told_so():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+    x = torch.randn(512, 64)
+    labels = (x[:, :10] + x[:, 10:20]).argmax(dim=1)
+    assert believability(model[0]).believable
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(150):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), labels).backward()
+        optimizer.step()
+    assert not believability(model[0]).believable
+
+
+def test_tails_are_named():
+    layer = nn.Linear(300, 200)
+    with torch.no_grad():
+        layer.weight.copy_(torch.distributions.Laplace(0.0, 1.0).sample((200, 300)))
+    assert "heavy-tailed" in believability(layer).verdict
+    assert believability(ZeroSum().fill_(nn.Linear(300, 200))).distribution == "Gaussian"
+
+
+def test_hopeless_weights():
+    layer = nn.Linear(10, 10)
+    with torch.no_grad():
+        layer.weight.fill_(1.0)
+    assert not believability(layer).believable
+    with torch.no_grad():
+        layer.weight.fill_(torch.nan)
+    with pytest.raises(InputError, match="NaN"):
+        believability(layer)

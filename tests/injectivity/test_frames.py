@@ -1,0 +1,92 @@
+"""Stability constants: closed examples, brute force over directions, A/2 ≤ κ ≤ A."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from initscope.errors import InputError
+from initscope.injectivity import decide, stability
+from initscope.injectivity.frames import cell_minimum, pair_ratio
+
+
+def pentagon():
+    angles = 2 * np.pi * np.arange(5) / 5
+    return np.column_stack([np.cos(angles), np.sin(angles)])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_plus_and_minus_the_identity(n):
+    result = stability(np.vstack([np.eye(n), -np.eye(n)]))
+    assert result.frame == pytest.approx(1.0, abs=1e-9)
+    assert result.kappa == pytest.approx(1 / math.sqrt(2), abs=1e-9)
+
+
+def test_pentagon():
+    result = stability(pentagon())
+    assert result.frame == pytest.approx(math.sqrt(1 - math.cos(math.radians(72))), abs=1e-9)
+    assert result.kappa == pytest.approx(0.776534, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_and_brute_force_over_cells(seed):
+    """A against 20,000 sampled cells (an upper bound that meets it in the plane), κ against sampled pairs."""
+    rng = np.random.default_rng(seed)
+    weight = rng.standard_normal((12 + seed, 2))
+    bias = 0.3 * rng.standard_normal(len(weight)) if seed % 2 else None
+    result = stability(weight, bias)
+    offset = 0.0 if bias is None else bias
+    points = rng.standard_normal((20_000, 2)) * (1 if bias is None else 3)
+    patterns = np.unique(points @ weight.T + offset > 0, axis=0)
+    sampled = min(np.linalg.svd(weight[p], compute_uv=False)[-1] if p.sum() >= 2 else 0.0 for p in patterns)
+    assert result.frame <= sampled + 1e-12
+    if bias is None:
+        assert result.frame == pytest.approx(sampled, abs=1e-9)
+    assert result.lower <= result.kappa <= result.upper <= result.frame + 1e-12
+    assert result.lower == pytest.approx(result.frame / 2)
+    pairs = rng.standard_normal((2000, 4))
+    ratios = [math.sqrt(pair_ratio(weight, bias, pair)[0]) for pair in pairs]
+    assert result.kappa <= min(ratios) + 1e-9
+
+
+def test_zero_exactly_when_not_injective():
+    rng = np.random.default_rng(3)
+    for m in range(8, 18):
+        weight = rng.standard_normal((m, 3))
+        assert (stability(weight, starts=1).upper > 0) == decide(weight).injective
+
+
+def test_repeated_rows_count_twice():
+    """Doubling every row multiplies A by √2: the cells are the same."""
+    weight = pentagon()
+    assert cell_minimum(np.vstack([weight, weight]), None)[0] == pytest.approx(
+        math.sqrt(2) * cell_minimum(weight, None)[0]
+    )
+    with_zero = np.vstack([weight, np.zeros((1, 2))])
+    assert cell_minimum(with_zero, None)[0] == pytest.approx(cell_minimum(weight, None)[0])
+
+
+def test_larger_layers_have_an_honest_lower_bound():
+    weight = np.random.default_rng(4).standard_normal((90, 10))
+    result = stability(weight, starts=2)
+    assert not result.exact
+    assert result.lower == 0.0
+    assert 0 < result.upper <= result.frame
+
+
+def test_gradient_of_the_ratio():
+    """Central differences to 1e-7 at a smooth point."""
+    rng = np.random.default_rng(5)
+    weight, bias, pair = rng.standard_normal((9, 3)), rng.standard_normal(9), rng.standard_normal(6)
+    _, gradient = pair_ratio(weight, bias, pair)
+    for i, unit in enumerate(np.eye(6)):
+        ratio = lambda s, u=unit: pair_ratio(weight, bias, pair + s * u)[0]
+        assert (ratio(1e-6) - ratio(-1e-6)) / 2e-6 == pytest.approx(gradient[i], abs=1e-7)
+
+
+def test_refused():
+    with pytest.raises(InputError):
+        stability([[np.nan]])
+    assert stability(np.ones((4, 2))).upper == 0.0

@@ -1,0 +1,61 @@
+"""What the README and the first page of the documentation say to type really runs."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from initscope.cli import main
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "geometry.rst").read_text(encoding="utf-8")
+COMMANDS = [
+    line
+    for line in re.findall(r"^(?:\$|   ) (initscope .*)$", README + PAGE, re.MULTILINE)
+    if line != "initscope demo" and "COMMAND" not in line
+]
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """An empty folder with the files that the examples mention."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mynet.py").write_text(
+        "from torch import nn\ndef make():\n    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())\n"
+    )
+    layer = torch.nn.Conv2d(3, 4, 3)
+    torch.save({f"0.{name}": value for name, value in layer.state_dict().items()}, "trained.pt")
+    (tmp_path / "photos").mkdir()
+    for number in range(30):
+        pixels = np.random.default_rng(number).integers(0, 255, (64, 70, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "photos" / f"{number}.png")
+    return tmp_path
+
+
+@pytest.mark.parametrize("line", sorted(set(COMMANDS)))
+def test_commands(workplace, line, capsys):
+    main(shlex.split(line, comments=True)[1:])
+    assert "relu" in capsys.readouterr().out.lower()
+
+
+def test_there_are_commands():
+    assert len(COMMANDS) >= 7
+
+
+def test_python_of_the_readme(workplace):
+    """The blocks follow each other, as a reader types them."""
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+        exec(block, names)
+    assert (workplace / "page.html").stat().st_size > 10_000
+
+
+def test_python_of_the_page(workplace):
+    (block,) = re.findall(r"\.\. code-block:: python\n\n(.*?)\n\n\S", PAGE, re.DOTALL)
+    exec("\n".join(line[4:] for line in block.splitlines()), {})
+    assert (workplace / "page.html").is_file()
