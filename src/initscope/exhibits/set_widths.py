@@ -39,12 +39,19 @@ class SetWidths(Result):
     def table(self) -> list[dict[str, Any]]:
         """One row per set."""
         return [
-            {"family": g.family, "parameter": p, g_feature: f, "squared_width_over_4": s, "standard_error": e,
-             "fitted": g.intercept + g.slope * f}
-            for g in self.families
-            for g_feature in ("feature",)
-            for p, f, s, e in zip(g.parameters, g.features, g.squared, g.errors)
-        ]  # fmt: skip
+            {
+                "family": growth.family,
+                "parameter": parameter,
+                "feature": feature,
+                "squared_width_over_4": squared,
+                "standard_error": error,
+                "fitted": growth.intercept + growth.slope * feature,
+            }
+            for growth in self.families
+            for parameter, feature, squared, error in zip(
+                growth.parameters, growth.features, growth.squared, growth.errors
+            )
+        ]
 
 
 def run(

@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "by_layer": ["LayerWidths", "layer_widths"],
         "observation": ["Observation", "observe"],
+        "packing": ["Packing", "packing_numbers"],
         "run": ["measure"],
         "width": ["MeanWidth", "mean_width"],
     },
