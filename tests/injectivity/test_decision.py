@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from initscope.errors import InputError
-from initscope.injectivity import decide, decision, verify
+from initscope.injectivity import decide, verify
 from initscope.injectivity.frames import minimal_cells
 from initscope.injectivity.rational import branch_exactly, separate_exactly
 from initscope.injectivity.records import Certificate
@@ -243,4 +243,3 @@ def test_certificate_of_opposite_rows_is_found_among_others():
     weight = np.vstack([half, rng.standard_normal((5, 20)), -2.0 * half])[rng.permutation(45)]
     result = decide(weight)
     assert (result.injective, result.method) == (True, "rows in opposite pairs")
-    assert decision.BRANCHING_INPUTS < 20

@@ -63,7 +63,7 @@ def test_search_with_bias_and_pair_to_fifty_digits():
     assert decision.injective is False
     assert verify(weight, bias, decision)
     assert collision_residual(weight, bias, decision, digits=50) < 1e-50
-    assert not verify(weight, bias + 1.0, decision)
+    assert not verify(weight, bias + 1e6, decision)
     with pytest.raises(InputError, match="no colliding pair"):
         collision_residual([[1], [-1]], None, decide([[1], [-1]]))
 
