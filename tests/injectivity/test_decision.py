@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -228,6 +230,23 @@ def test_budget_is_kept_and_honest():
     assert not verify(weight, None, result)
     assert result.fewest_active >= 20
     assert result.table()[0]["verdict"] == "undecided"
+
+
+def test_without_numba_the_plain_code_decides():
+    """The extra ``fast`` is optional: the same loops run as Python."""
+    code = """if True:
+        import sys
+        sys.modules["numba"] = None
+        import numpy as np
+        from initscope.injectivity import decide, verify
+        for m in (12, 30):
+            weight = np.random.default_rng(1).standard_normal((m, 4))
+            decision = decide(weight)
+            assert verify(weight, None, decision)
+            print(decision.injective)
+    """
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False", "True"]
 
 
 def test_decisions_repeat_with_the_seed():
