@@ -60,14 +60,14 @@ def test_the_recommended_start_cures(glorot):
 
 
 def test_a_hundred_he_layers_collapse_and_partial_zero_sum_cures():
-    model = mlp(100, He(), width=256)
-    report = initscope.inspect(model, samples(), pairs=12)
+    model = mlp(100, He(), width=192)
+    report = initscope.inspect(model, samples(), pairs=16)
     assert "collapse" in names(report)
     assert "vanishing" not in names(report)
     best = report.what_if.best
     assert best.name.startswith("zero-sum")
-    best.law.fill_(model, generator=torch.Generator().manual_seed(5))
-    cured = initscope.inspect(model, samples(), pairs=12, alternatives=False)
+    best.law.fill_(model, generator=torch.Generator().manual_seed(0))  # what --apply writes
+    cured = initscope.inspect(model, samples(), pairs=16, alternatives=False)
     assert not {"collapse", "vanishing", "exploding", "gradient-imbalance"} & names(cured)
 
 

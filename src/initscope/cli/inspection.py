@@ -86,8 +86,10 @@ def _print(report: Report) -> None:
     if not report.verdicts:
         print("no verdict: no threshold is crossed")
     if report.what_if is not None:
-        print_table(report.what_if.table(), title="What if: the same network started otherwise, best first")
+        print_table(report.what_if.summary(), title="What if: the same network started otherwise, best first")
         print(report.what_if.score_is)
+        if report.what_if.best.code:
+            print(f"best: {report.what_if.best.code}")
 
 
 def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
