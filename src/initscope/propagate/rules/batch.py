@@ -45,9 +45,9 @@ class Whole:
 
 @dataclass(frozen=True, eq=False)
 class Normalised(Unit):
-    """z/(|z|/√n) of z ~ N(0, centred), over the batch."""
+    """z/(|z|/√n) of z ~ N(0, covariance), over the batch."""
 
-    centred: Tensor
+    covariance: Tensor
     eps: float
 
     def means(self, state: Maps) -> Pair:
@@ -57,7 +57,7 @@ class Normalised(Unit):
 
     def draw(self, state: Maps, count: int, generator: torch.Generator) -> Pair:
         """Whole batches, normalised."""
-        values, vectors = torch.linalg.eigh(self.centred)
+        values, vectors = torch.linalg.eigh(self.covariance)
         root = vectors * values.clamp_min(0).sqrt()
         count = min(count, 1 << 15)
         normal = torch.randn(count, len(root), generator=generator, dtype=root.dtype, device=generator.device)
@@ -79,7 +79,7 @@ def normalised_activation(state: Maps, sigma: Activation) -> Maps | None:
     """The state after an activation of batch-normed units, if that has the exact integral."""
     if not isinstance(state.unit, Normalised) or not sigma.homogeneous:
         return None
-    return _from_gram(state, normalised_moments(state.unit.centred, state.unit.eps, sigma), None)
+    return _from_gram(state, normalised_moments(state.unit.covariance, state.unit.eps, sigma), None)
 
 
 def _from_gram(state: Maps, gram: Tensor, unit: Unit | None) -> Maps:
