@@ -1,4 +1,4 @@
-"""What issue 5 promises to be fast, timed: exact decisions, thresholds, the Euler sum. Run with one thread for ratios."""
+"""What is promised to be fast, timed: exact decisions, thresholds, the Euler sum. Pin the threads to one for ratios."""
 
 from __future__ import annotations
 

@@ -21,6 +21,49 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
+class Bottleneck(nn.Module):
+    """Block of ResNet-50: 1×1, 3×3, 1×1, batch-normed, the skip added before the last activation."""
+
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        outputs = 4 * width
+        self.body = nn.Sequential(
+            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs),
+        )  # fmt: skip
+        self.down = nn.Identity()
+        if stride > 1 or inputs != outputs:
+            self.down = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        return F.relu(self.body(x) + self.down(x))
+
+
+def resnet50():
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for index in range(count):
+            layers.append(Bottleneck(inputs, width, stride if index == 0 else 1))
+            inputs = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+
+
+@pytest.mark.parametrize("mode", ["eval", "train"])
+def test_resnet50_takes_less_than_ten_forward_passes(mode):
+    model = resnet50().train(mode == "train")
+    x, y = torch.rand(2, 64, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        run = seconds(lambda: model(torch.cat([x, y])), 2)
+    start = time.perf_counter()
+    prediction = initscope.predict(model, x, y)
+    ours = time.perf_counter() - start
+    print(f"{mode}: predicted in {ours:.1f} s, {ours / run:.1f} forward passes")
+    assert all(row.status != "not covered" for row in prediction.rows)
+    assert ours < 10 * run
+
+
 def seconds(function, repeats=3):
     function()
     times = []

@@ -9,8 +9,22 @@ __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["data", "embed", "errors", "initializers", "injectivity", "models", "plan", "theory"],
+    submodules=[
+        "data",
+        "embed",
+        "errors",
+        "exhibits",
+        "initializers",
+        "injectivity",
+        "inspection",
+        "measurement",
+        "models",
+        "plan",
+        "report",
+        "theory",
+    ],
     submod_attrs={
+        "inspection": ["inspect"],
         "measurement": ["mean_width", "measure"],
         "propagate": ["predict", "rule"],
     },

@@ -38,6 +38,7 @@ app.command("initscope.cli.plan:app", name="plan")
 app.command("initscope.cli.demo:demo", name="demo")
 app.command("initscope.cli.geometry:predict", name="predict")
 app.command("initscope.cli.geometry:measure", name="measure")
+app.command("initscope.cli.inspection:inspect", name="inspect")
 
 
 def main(arguments: list[str] | None = None) -> None:

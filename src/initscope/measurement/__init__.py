@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "by_layer": ["LayerWidths", "layer_widths"],
+        "jacobian": ["JacobianSpectrum", "jacobian_spectrum"],
         "observation": ["Observation", "observe"],
         "packing": ["Packing", "packing_numbers"],
         "run": ["measure"],

@@ -133,6 +133,7 @@ def observe(
     *,
     pairs: int = 256,
     gradients: bool = True,
+    units: bool = True,
     mode: Mode | None = None,
     dropout: bool = False,
     seed: int = 0,
@@ -153,6 +154,8 @@ def observe(
         these count for dead units, effective rank and mean width only.
     gradients : bool
         Record per-sample gradients of the weights, which takes a backward pass.
+    units : bool
+        Record dead units, effective rank and mean width. Without, samples after the pairs are not read.
     mode : "train", "eval" or None
         What batch norm does; None: as the model is. In train mode the samples of all pairs are one batch.
     dropout : bool
@@ -188,11 +191,11 @@ def observe(
             raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
         coupled = any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
         traced = traced_like_predict(model, pool.pick(slice(0, 2)).inputs)
-        recorder = Recorder(traced, seed=seed, gradients=gradients, loss=loss)
+        recorder = Recorder(traced, seed=seed, gradients=gradients, units=units, loss=loss)
         with nullcontext() if dropout or not _drops(traced) else _NoDropout():
             for part in _pair_batches(pool, whole=coupled):
                 _run(recorder.run_pairs, part)
-            for batch in chain(rest, stream):
+            for batch in chain(rest, stream) if units else ():
                 _run(recorder.run_samples, batch)
         modes = {module.training for module in model.modules() if not isinstance(module, _DropoutNd)}
     half = len(pool) // 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,12 +15,16 @@ __all__ = ["cosine_of", "pair_sums"]
 _CACHED_VALUES = 1 << 17  # of the differences held at once, which so stay in the cache
 
 
-def pair_sums(flat: Tensor) -> Tensor:
+def pair_sums(flat: Tensor, loops: ModuleType | None = None) -> Tensor:
     """‖x‖², ‖y‖², ‖x-y‖² of every pair, ``[3, pairs]`` in float64; x the first half of the rows, y the second.
 
     The difference is taken before it is squared, so that nearly parallel outputs keep their digits.
     """
     pairs = len(flat) // 2
+    if loops is not None:
+        sums = torch.empty(3, pairs, dtype=torch.float64)
+        loops.pair_sums(flat[:pairs].numpy(), flat[pairs:].numpy(), sums.numpy())
+        return sums
     step = max(1, _CACHED_VALUES // max(1, flat.shape[1]))
     norms = torch.empty(3, pairs, device=flat.device, dtype=flat.dtype)
     torch.linalg.vector_norm(flat, dim=1, out=norms[:2].view(-1))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from initscope.errors import InputError
+from initscope.measurement.fast import compiled_loops
 from initscope.measurement.gradients import has_weight_gradient, weight_gradient_products
 from initscope.measurement.pairs import cosine_of, pair_sums
 from initscope.measurement.steps import is_activation, output_tensor, unit_axes
@@ -42,9 +43,15 @@ class Recorder:
     """Sees every step of every batch; `run_pairs` for geometry and gradients, `run_samples` for units alone."""
 
     def __init__(
-        self, traced: Trace, *, seed: int, gradients: bool, loss: Callable[[Any, Any], Tensor] | None = None
+        self,
+        traced: Trace,
+        *,
+        seed: int,
+        gradients: bool,
+        units: bool = True,
+        loss: Callable[[Any, Any], Tensor] | None = None,
     ) -> None:
-        self.traced, self.seed, self.gradients, self.loss = traced, seed, gradients, loss
+        self.traced, self.seed, self.gradients, self.units, self.loss = traced, seed, gradients, units, loss
         axes = unit_axes(traced)
         self.records = {
             node: _Record(activity=ActivityTally(axes[node]) if is_activation(traced, node) else None)
@@ -53,6 +60,7 @@ class Recorder:
         self.scale: list[Tensor] = []  # ‖∂ℓ/∂a‖ of x, per batch
         self.samples = 0
         self._batch = 0  # samples of the batch that runs
+        self._values = 0  # of pairs, seen so far
         self._samples: dict[int, UnitSample] = {}
         self._sources: list[Tensor] = []  # what the backward pass runs to
 
@@ -87,17 +95,23 @@ class Recorder:
             return None
         values = tensor.detach()
         flat = values.reshape(self._batch, -1)
+        flat = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
         record.shape = tuple(values.shape[1:])
+        if self.units:
+            self._add_units(record, values, flat)
+        if not paired:
+            return None
+        self._values += flat.numel()
+        record.sums[-1] = pair_sums(flat, compiled_loops(flat, self._values))
+        return self._follow(node, record, args, output, tensor) if self.gradients else None
+
+    def _add_units(self, record: _Record, values: Tensor, flat: Tensor) -> None:
         if record.spread is None:
             record.spread = SpreadTally(self._sample(flat))
         if flat.shape[1] == record.spread.sample.dimension:
             record.spread.add(flat)
             if record.activity is not None:
                 record.activity.add(values)
-        if not paired:
-            return None
-        record.sums[-1] = pair_sums(flat)
-        return self._follow(node, record, args, output, tensor) if self.gradients else None
 
     def _sample(self, flat: Tensor) -> UnitSample:
         """The choice of units for layers of this size, made once."""

@@ -73,13 +73,14 @@ class SpreadTally:
 
     def effective_rank(self) -> float:
         """Participation ratio of the covariance; NaN for outputs that do not vary."""
-        mean = np.asarray(self.total.cpu(), dtype=np.float64) / self.count
-        covariance = np.asarray(self.second.cpu(), dtype=np.float64) / self.count
+        mean, covariance = self.total.cpu().numpy() / self.count, self.second.cpu().numpy() / self.count
         power = float(covariance.trace()) + float(self.centre.square().sum())
         covariance -= np.outer(mean, mean)
         variances = covariance.diagonal()
-        total, diagonal, squares = variances.sum(), np.vdot(variances, variances), np.vdot(covariance, covariance)
-        if not total > 1e-12 * power:  # nothing but rounding
+        total, diagonal, squares = (
+            float(v) for v in (variances.sum(), np.vdot(variances, variances), np.vdot(covariance, covariance))
+        )
+        if not total > 1e-10 * power:  # nothing but rounding
             return math.nan
         size, seen = self.sample.dimension, self.sample.seen
         off = size * (size - 1) / (seen * (seen - 1)) if seen > 1 else 0.0
@@ -119,8 +120,8 @@ class ActivityTally:
         return {
             "dead_fraction": _whole_units(dead, self.axis),
             "always_on_fraction": _whole_units(on, self.axis),
-            "dead_element_fraction": float(dead.double().mean()),
-            "always_on_element_fraction": float(on.double().mean()),
+            "dead_element_fraction": int(dead.sum()) / dead.numel(),
+            "always_on_element_fraction": int(on.sum()) / on.numel(),
         }
 
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from initscope.initializers._base import weight_layers
 from initscope.propagate.registry import Context, find_rule
-from initscope.propagate.state import Maps, NotCovered
-from initscope.propagate.units import Known
+from initscope.propagate.state import Given, Maps, NotCovered
+from initscope.propagate.units import Known, Unit
 from initscope.tracing import Inputs, Node, Trace, trace
 from initscope.tracing._symbolic import Watch
 
@@ -27,24 +28,23 @@ _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropou
 
 @dataclass
 class _Record:
-    """Sums over draws of the maps of one step, and each draw's cosine, mean over pairs."""
+    """Sums over draws of the maps of one step, by the axis of its channels; each draw's cosine, mean over pairs."""
 
     maps: dict[int, list[Tensor]] = field(default_factory=dict)
     channels: dict[int, int] = field(default_factory=dict)
     cosines: list[float] = field(default_factory=list)
 
-    def add(self, x: Tensor, y: Tensor) -> None:
-        axes = {0, x.dim() - 2}
-        for axis in axes:
-            dim = axis + 1
-            moments = [v.square().mean(dim=dim, dtype=torch.float64) for v in (x, y, x - y)]
-            moments += [v.mean(dim=dim, dtype=torch.float64) for v in (x, y)]
+    def add(self, x: Tensor, y: Tensor, *, means: bool) -> None:
+        """One draw's values, ``[pairs, ...]``. In sequences channels may come first or last."""
+        for axis in (0, 1) if x.dim() == 3 else (0,):
+            maps = Given(x, y).as_maps(axis)
+            moments = [maps.kxx[:, 0], maps.kyy[:, 0], maps.d[:, 0]]
+            if means:
+                moments += [side.mean(dim=axis + 1) for side in (x, y)]
             if axis in self.maps:
                 moments = [old.add_(new) for old, new in zip(self.maps[axis], moments, strict=True)]
-            self.maps[axis], self.channels[axis] = moments, x.shape[dim]
-        xx, yy, gap = (v.flatten(1).square().sum(dim=1, dtype=torch.float64) for v in (x, y, x - y))
-        cosine = (xx + yy - gap) / (2 * (xx * yy).sqrt())
-        self.cosines.append(float(cosine.mean()))
+            self.maps[axis], self.channels[axis] = moments, x.shape[axis + 1]
+        self.cosines.append(float(maps.totals().cosine.mean()))
 
 
 class Simulation:
@@ -62,7 +62,7 @@ class Simulation:
         if axis not in record.maps:
             axis = self._usual_axis(record)
         dtype = next((t.dtype for t in self._x.tensors() if t.is_floating_point()), torch.float32)
-        kxx, kyy, d, mx, my = ((m[:, None] / self._draws).to(dtype) for m in record.maps[axis])
+        kxx, kyy, d, *means = ((m[:, None] / self._draws).to(dtype) for m in record.maps[axis])
         error = torch.tensor(record.cosines).std() / self._draws**0.5 if self._draws > 1 else None
         return Maps(
             kxx,
@@ -71,7 +71,7 @@ class Simulation:
             sizes=(record.channels[axis],),
             status="sampled",
             axis=axis,
-            unit=Known(mx, my),
+            unit=Known(*means) if means else Unit(),
             weights=self._weights(node),
             note=f"{self._draws} networks sampled" + ("" if error is None else f", cosine ± {float(error):.1g}"),
         )
@@ -99,6 +99,7 @@ class Simulation:
         sides = iter(self._y.tensors())
         both = self._x.map(lambda tensor: torch.cat([tensor, next(sides)]))
         generator = torch.Generator(device=both.tensors()[0].device).manual_seed(self._seed)
+        means = any(self._context.law(layer).strength > 0 for layer in weight_layers(self._traced.model))
         for _ in range(self._draws):
             network = copy.deepcopy(self._traced.model)
             if weight_layers(network):
@@ -112,20 +113,22 @@ class Simulation:
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             try:
                 drawn = trace(network, values, is_leaf=lambda module: find_rule(module) is not None)
-                drawn.run(values, _recorder(drawn, records))
+                drawn.run(values, _recorder(drawn, records, means=means))
             except Exception as error:
                 raise NotCovered(f"the model fails on these inputs: {type(error).__name__}: {error}") from error
         return records
 
 
-def _recorder(drawn: Trace, records: dict[str, _Record]) -> Watch:
+def _recorder(drawn: Trace, records: dict[str, _Record], *, means: bool) -> Watch:
     """Reduces the output of each step at once."""
 
     def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
         record = records.get(drawn.name(node))
         if record is None or not isinstance(output, Tensor) or not output.is_floating_point() or output.dim() < 2:
             return
+        if isinstance(drawn.module(node), _ConvNd):
+            return  # convolutions always have a rule
         pairs = len(output) // 2
-        record.add(output[:pairs].detach(), output[pairs:].detach())
+        record.add(output[:pairs].detach(), output[pairs:].detach(), means=means)
 
     return watch

@@ -26,6 +26,8 @@ class Unit:
     """The law of the units of a state."""
 
     gaussian = False
+    centred = False
+    """Whether all that is known is a zero mean, or that and being Gaussian: moving and scaling units keep that."""
 
     def means(self, state: Maps) -> Pair:
         """E x and E y, like the maps of ``state``."""
@@ -40,6 +42,7 @@ class Gaussian(Unit):
     """Zero-mean Gaussian: sums over many random weights."""
 
     gaussian = True
+    centred = True
 
     def means(self, state: Maps) -> Pair:
         """Zero."""
@@ -61,6 +64,8 @@ class Gaussian(Unit):
 
 class Symmetric(Unit):
     """Of zero mean, and otherwise unknown: sums over few random channels."""
+
+    centred = True
 
     def means(self, state: Maps) -> Pair:
         """Zero."""
@@ -233,7 +238,7 @@ def draw(state: Maps, count: int, generator: torch.Generator) -> Pair:
 
 def rescaled(state: Maps, x_scale: float | Tensor, y_scale: float | Tensor) -> Unit | None:
     """The law of units times a number."""
-    if state.unit is None or state.gaussian:
+    if state.unit is None or state.unit.centred:
         return state.unit
     return Rescaled(state, x_scale, y_scale)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from initscope.report.thumbnails import thumbnails
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["render_fragment", "render_page", "versions", "write_page"]
+__all__ = ["render_fragment", "render_page", "render_part", "versions", "write_page"]
 
 
 def write_page(path: str | os.PathLike[str], comparison: Comparison, **options: Any) -> None:
@@ -34,6 +34,9 @@ def render_page(
     facts: Mapping[str, object] | None = None,
     images: tuple[Any, Any] | None = None,
     advice: str = "",
+    rows: Sequence[Mapping[str, str]] | None = None,
+    findings: str = "",
+    alternatives: str = "",
 ) -> str:
     """The whole page as text.
 
@@ -47,8 +50,19 @@ def render_page(
         ``x, y`` of the pairs, ``[pairs, C, H, W]``; a few are shown if they are grey or RGB images.
     advice : str
         What to try, instead of the general `suggestion`.
+    rows : list of dicts of short texts, optional
+        The table, instead of `side_by_side`.
+    findings, alternatives : str
+        HTML to stand before the pictures and behind the table, see `render_part`.
     """
-    return _environment().get_template("page.html").render(_context(comparison, facts or {}, images, advice))
+    context = _context(comparison, facts or {}, images, advice)
+    context |= {"findings": findings, "alternatives": alternatives} | ({} if rows is None else {"rows": rows})
+    return _environment().get_template("page.html").render(context)
+
+
+def render_part(template: str, **context: Any) -> str:
+    """A part of a page from one of the templates."""
+    return _environment().get_template(template).render(context)
 
 
 def render_fragment(comparison: Comparison) -> str:

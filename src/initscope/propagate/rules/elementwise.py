@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from initscope._modules import ActivationLayer
-from initscope.propagate.batch import normalised_activation
 from initscope.propagate.elementwise import ACTIVATION_MODULES, activation_of
 from initscope.propagate.offsets import Activations
 from initscope.propagate.registry import Context, rule
+from initscope.propagate.rules.batch import normalised_activation
 from initscope.propagate.rules.merging import stacked
 from initscope.propagate.sampling import sampled_units
 from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops

@@ -96,7 +96,7 @@ def averaged(state: Maps, kernel: tuple[int, ...], stride: tuple[int, ...], cont
     count = math.prod(kernel)
     kxx, kyy, d = (torch.clamp_min(m / count**2, 0).to(state.kxx.dtype) for m in (kxx, kyy, d))
     unit = state.unit
-    if unit is not None and not state.gaussian:
+    if unit is not None and not unit.centred:
         unit = Averaged(state, lambda means: _box(means, kernel, stride) / count)
     return state.after(kxx=kxx, kyy=kyy, d=d, unit=unit, origin=Pooled(state, kernel, stride))
 

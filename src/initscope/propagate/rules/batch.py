@@ -22,7 +22,7 @@ from initscope.propagate.units import Pair, Unit
 from initscope.theory import activations
 from initscope.theory.activations import Activation
 
-__all__ = ["Normalised", "batch_normalised", "normalised_activation"]
+__all__ = ["Normalised", "batch_normalised", "normalised_activation", "normalised_moments"]
 
 _STEP = 0.2  # of the trapezoidal rule in log s
 _NEGLIGIBLE = 1e-13
@@ -45,9 +45,9 @@ class Whole:
 
 @dataclass(frozen=True, eq=False)
 class Normalised(Unit):
-    """z/(|z|/√n) of z ~ N(0, centred), over the batch."""
+    """z/(|z|/√n) of z ~ N(0, covariance), over the batch."""
 
-    centred: Tensor
+    covariance: Tensor
     eps: float
 
     def means(self, state: Maps) -> Pair:
@@ -57,7 +57,7 @@ class Normalised(Unit):
 
     def draw(self, state: Maps, count: int, generator: torch.Generator) -> Pair:
         """Whole batches, normalised."""
-        values, vectors = torch.linalg.eigh(self.centred)
+        values, vectors = torch.linalg.eigh(self.covariance)
         root = vectors * values.clamp_min(0).sqrt()
         count = min(count, 1 << 15)
         normal = torch.randn(count, len(root), generator=generator, dtype=root.dtype, device=generator.device)
@@ -71,7 +71,7 @@ def batch_normalised(state: Maps, eps: float) -> Maps:
     """The state after batch norm, before its scale and shift."""
     gram = batch_covariance(state)
     centred = gram - gram.mean(dim=0, keepdim=True) - gram.mean(dim=1, keepdim=True) + gram.mean()
-    after = _integral(centred, eps, activations.identity)
+    after = normalised_moments(centred, eps, activations.identity)
     return _from_gram(state, after, Normalised(centred, eps))
 
 
@@ -79,7 +79,7 @@ def normalised_activation(state: Maps, sigma: Activation) -> Maps | None:
     """The state after an activation of batch-normed units, if that has the exact integral."""
     if not isinstance(state.unit, Normalised) or not sigma.homogeneous:
         return None
-    return _from_gram(state, _integral(state.unit.centred, state.unit.eps, sigma), None)
+    return _from_gram(state, normalised_moments(state.unit.covariance, state.unit.eps, sigma), None)
 
 
 def _from_gram(state: Maps, gram: Tensor, unit: Unit | None) -> Maps:
@@ -138,7 +138,7 @@ def _dual(sigma: Activation, gram: Tensor) -> Tensor:
     return result
 
 
-def _integral(centred: Tensor, eps: float, sigma: Activation) -> Tensor:
+def normalised_moments(centred: Tensor, eps: float, sigma: Activation) -> Tensor:
     """The integral over s, by the trapezoidal rule in log s."""
     n = len(centred)
     values, vectors = torch.linalg.eigh(centred)

@@ -1,0 +1,109 @@
+"""``initscope inspect``: what a model will do to the user's data, why, and what to change."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from initscope.cli._geometry import check_suffix
+from initscope.cli._output import Format, emit, print_table, say
+from initscope.cli._sources import ModelSource, load_data
+from initscope.cli.geometry import Law, Model, Page, named_initializer
+from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from initscope.inspection import Report
+
+__all__ = ["inspect"]
+
+
+def inspect(
+    model: Model,
+    /,
+    *,
+    source: ModelSource | None = None,
+    draws: Annotated[int, Parameter(help="0: the weights that the model has; n: mean over n draws of them.")] = 0,
+    initializer: Law = "present",
+    mode: Annotated[Literal["train", "eval"] | None, Parameter(help="What batch norm does; default: as it is.")] = None,
+    gradients: Annotated[bool, Parameter(help="Record the gradients of the weights.")] = True,
+    fail_on: Annotated[str, Parameter(help="Verdicts, joined by commas, that make the command exit with 1.")] = "",
+    apply: Annotated[
+        Path | None, Parameter(help="Write the state dict under the best weight law to this .pt file.")
+    ] = None,
+    format: Format = "table",
+    out: Page = None,
+) -> None:
+    """Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change."""
+    import initscope
+    from initscope.inspection.verdicts import NAMES
+    from initscope.models import load_model
+
+    wanted = [name.strip() for name in fail_on.split(",") if name.strip()]
+    if unknown := sorted(set(wanted) - set(NAMES)):
+        raise InputError(f"--fail-on {', '.join(unknown)}: known verdicts are {', '.join(NAMES)}")
+    check_suffix(out, "--out", (".html", ".htm"))
+    check_suffix(apply, "--apply", (".pt", ".pth"))
+    source = source or ModelSource()
+    data = load_data(source)
+    built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed)
+    report = initscope.inspect(
+        built,
+        data,
+        pairs=min(source.pairs, len(data) // 2),
+        draws=draws,
+        seed=source.seed,
+        initializer=None if initializer == "present" else named_initializer(initializer),
+        gradients=gradients,
+        mode=mode,
+    )
+    if format == "table":
+        _print(report)
+    else:
+        emit(report, format)
+    if out is not None:
+        report.to_html(out)
+        say(f"page: {out}")
+    if apply is not None:
+        _apply(report, built, apply, source.seed)
+    failed = [verdict for verdict in report.verdicts if verdict.name in wanted]
+    for verdict in failed:
+        say(f"initscope: {verdict}")
+    if failed:
+        sys.exit(1)
+
+
+def _print(report: Report) -> None:
+    from initscope.inspection.page import table_texts
+
+    print_table(table_texts(report), title=report.title)
+    for verdict in report.verdicts:
+        print(f"{'verdict' if verdict.fault else 'note'}: {verdict}\n  source: {verdict.source}")
+    if not report.verdicts:
+        print("no verdict: no threshold is crossed")
+    if report.what_if is not None:
+        print_table(report.what_if.summary(), title="What if: the same network started otherwise, best first")
+        print(report.what_if.score_is)
+        if report.what_if.best.code:
+            print(f"best: {report.what_if.best.code}")
+
+
+def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
+    """Write the model's state dict with weights drawn from the best law that needs no change of the architecture."""
+    import copy
+
+    import torch
+
+    from initscope._files import atomic_path
+
+    best = None if report.what_if is None else report.what_if.best_law
+    if best is None:
+        raise InputError("--apply: no alternative weight law could be tried on this model")
+    redrawn = best.law.fill_(copy.deepcopy(model), generator=torch.Generator().manual_seed(seed))
+    with atomic_path(path) as temporary:
+        torch.save(redrawn.state_dict(), temporary)
+    say(f"weights: {path} ({best.name})")

@@ -1,0 +1,12 @@
+"""Inspect a model: prediction, measurement, verdicts and what-if in one `Report`."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "report": ["Report", "Unhealthy", "inspect"],
+        "verdicts": ["Thresholds", "Verdict", "judge"],
+        "what_if": ["Alternative", "WhatIf", "what_if"],
+    },
+)

@@ -1,0 +1,87 @@
+"""The one-file page of a `Report`: verdicts first, then pictures, the table of layers, and what-if."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from initscope.report.geometry import Comparison, Measurement
+from initscope.report.page import render_page, render_part
+from initscope.report.table import with_error
+
+if TYPE_CHECKING:
+    from initscope.inspection.report import Report
+
+__all__ = ["as_comparison", "render_report", "table_texts"]
+
+_DIGITS = {
+    "cosine_predicted": 4,
+    "cosine_measured": 4,
+    "rms_ratio_predicted": 3,
+    "rms_ratio_measured": 3,
+    "gradient_ratio": 3,
+    "gradient_cosine": 3,
+    "dead_fraction": 2,
+    "effective_rank": 1,
+    "mean_width": 2,
+}
+
+
+def as_comparison(report: Report) -> Comparison:
+    """Prediction and measurement of the report's pairs; without draws those of the weights as they are."""
+    measured = report.measurement
+    if measured is None:
+        seen = report.observation
+        unknown = np.full_like(seen.cosine, np.nan)
+        single = np.full(len(seen.rows), np.nan)
+        measured = Measurement(
+            seen.rows, seen.cosine, seen.norm_ratio, seen.rms_ratio, unknown, unknown, single, single, draws=0, seed=0
+        )
+    return Comparison(report.prediction, measured, report.title)
+
+
+def render_report(report: Report) -> str:
+    """The page as text."""
+    seen = report.observation
+    facts = {
+        "model": report.title,
+        "samples": seen.samples,
+        "mode": seen.mode,
+        "how the model was read": seen.fallback or "symbolic trace",
+    }
+    images = (seen.x, seen.y) if getattr(seen.x, "ndim", 0) == 4 else None
+    table = report.what_if
+    return render_page(
+        as_comparison(report),
+        facts=facts,
+        images=images,
+        advice=_advice(report),
+        rows=table_texts(report),
+        findings=render_part("verdicts.html", verdicts=report.verdicts, thresholds=report.thresholds.to_dict()),
+        alternatives=""
+        if table is None
+        else render_part("what_if.html", alternatives=table.alternatives, current=table.current, score=table.score_is),
+    )
+
+
+def _advice(report: Report) -> str:
+    faults = [verdict for verdict in report.verdicts if verdict.fault]
+    if not faults:
+        return "Nothing needs to be changed at the start of training."
+    text = f"{faults[0].name} from {faults[0].layer} on: {faults[0].advice}."
+    if report.what_if is not None and report.what_if.best.name != report.what_if.current:
+        text += f" Best of the alternatives below: {report.what_if.best.code}"
+    return text
+
+
+def table_texts(report: Report) -> list[dict[str, str]]:
+    """The report's table as short texts; columns without any value, and an empty note, are left out."""
+    rows = [_texts(row) for row in report.table()]
+    empty = [name for name in rows[0] if all(row[name] in ("", "–") for row in rows)]
+    return [{name: text for name, text in row.items() if name not in empty} for row in rows]
+
+
+def _texts(row: dict[str, Any]) -> dict[str, str]:
+    numbers = {name.replace("_", " "): with_error(row[name], None, digits) for name, digits in _DIGITS.items()}
+    return {"layer": row["layer"], "kind": row["kind"]} | numbers | {"status": row["status"], "note": row["note"]}

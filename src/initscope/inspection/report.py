@@ -1,0 +1,215 @@
+"""`inspect` and its `Report`: predicted beside measured, verdicts, what-if."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from torch import nn
+
+from initscope._results import Result, plain
+from initscope.errors import InputError
+from initscope.initializers import Initializer
+from initscope.inspection.verdicts import NAMES, Thresholds, Verdict, judge
+from initscope.inspection.what_if import WhatIf, what_if
+from initscope.measurement import measure
+from initscope.measurement.observation import Observation, observe
+from initscope.propagate import predict
+from initscope.report.geometry import Measurement, Prediction, Row, mean_over_pairs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Report", "Unhealthy", "inspect"]
+
+
+class Unhealthy(AssertionError):
+    """Raised by `Report.assert_healthy`; the message lists the verdicts."""
+
+
+@dataclass(frozen=True, repr=False)
+class Report(Result):
+    """What `inspect` found: a row per layer, ``verdicts``, and the ``what_if`` table."""
+
+    observation: Observation
+    prediction: Prediction | None
+    measurement: Measurement | None
+    verdicts: tuple[Verdict, ...]
+    what_if: WhatIf | None
+    thresholds: Thresholds
+    title: str = ""
+    reason: str = field(default="", compare=False)
+    """Why there is no prediction, where there is none."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """One per layer; status and remarks of the prediction, the measurement's remark added."""
+        if self.prediction is None:
+            return tuple(
+                Row(row.layer, row.kind, "not covered", row.shape, row.note or self.reason)
+                for row in self.observation.rows
+            )
+        return tuple(
+            Row(ours.layer, ours.kind, ours.status, theirs.shape, "; ".join(filter(None, (ours.note, theirs.note))))
+            for ours, theirs in zip(self.prediction.rows, self.observation.rows, strict=True)
+        )
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per layer: predicted beside measured, means over pairs."""
+        seen, predicted, redrawn = self.observation, self.prediction, self.measurement
+        nothing: list[float | None] = [None] * len(seen.rows)
+        columns: dict[str, list[Any]] = {}
+        for name in ("cosine", "norm_ratio", "rms_ratio"):
+            columns[f"{name}_predicted"] = nothing if predicted is None else mean_over_pairs(getattr(predicted, name))
+            columns[f"{name}_measured"] = mean_over_pairs(getattr(seen if redrawn is None else redrawn, name))
+            if name == "cosine":
+                errors = (
+                    nothing if redrawn is None else [e if e == e else None for e in redrawn.mean_cosine_se.tolist()]
+                )
+                columns["cosine_se"] = list(errors)
+        for name in ("gradient_ratio", "gradient_cosine"):
+            columns[name] = mean_over_pairs(getattr(seen, name))
+        for name in ("dead_fraction", "effective_rank", "mean_width"):
+            columns[name] = [value if value == value else None for value in getattr(seen, name).tolist()]
+        return [
+            {"layer": row.layer, "kind": row.kind, "status": row.status}
+            | {name: values[index] for name, values in columns.items()}
+            | {"note": row.note}
+            for index, row in enumerate(self.rows)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"rows": …, "verdicts": …, "what_if": …, "thresholds": …, "mode": …}``."""
+        return {
+            "rows": plain(self.table()),
+            "verdicts": [verdict.to_dict() for verdict in self.verdicts],
+            "what_if": [] if self.what_if is None else self.what_if.table(),
+            "thresholds": self.thresholds.to_dict(),
+            "mode": self.observation.mode,
+            "pairs": self.observation.pairs,
+            "samples": self.observation.samples,
+            "fallback": self.observation.fallback,
+        }
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The one-file page; written to ``path`` too when one is given."""
+        from initscope._files import write_text
+        from initscope.inspection.page import render_report
+
+        text = render_report(self)
+        if path is not None:
+            write_text(path, text)
+        return text
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Median angle after each layer, measured and predicted, with the collapse threshold."""
+        from initscope.report.figures import new_axes
+
+        ax = new_axes() if ax is None else ax
+        measured = np.nanmedian(self.observation.angle, axis=1)
+        ax.plot(measured, "o", label="measured")
+        if self.prediction is not None:
+            ax.plot(np.median(self.prediction.angle, axis=1), label="predicted")
+        ax.axhline(self.thresholds.collapse * measured[0], linestyle=":", label="collapse threshold")
+        ax.set_xlabel("step")
+        ax.set_ylabel("median angle of pairs (degrees)")
+        ax.set_ylim(bottom=0)
+        ax.legend()
+        return ax
+
+    def assert_healthy(self, *, ignore: tuple[str, ...] = ()) -> None:
+        """Raise `Unhealthy` if a verdict that is a fault was given; ``ignore`` names those that do not count."""
+        unknown = set(ignore) - set(NAMES)
+        if unknown:
+            raise InputError(f"no verdict is called {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}")
+        faults = [verdict for verdict in self.verdicts if verdict.fault and verdict.name not in ignore]
+        if faults:
+            raise Unhealthy("\n".join(str(verdict) for verdict in faults))
+
+    def __repr__(self) -> str:
+        names = ", ".join(verdict.name for verdict in self.verdicts) or "no verdict"
+        return f"Report({len(self.rows) - 1} layers, {self.observation.pairs} pairs, {names})"
+
+
+def inspect(
+    model: nn.Module,
+    data: Any,
+    *,
+    pairs: int = 256,
+    draws: int = 0,
+    seed: int = 0,
+    initializer: Initializer | None = None,
+    gradients: bool = True,
+    mode: Literal["train", "eval"] | None = None,
+    thresholds: Thresholds | None = None,
+    alternatives: bool = True,
+) -> Report:
+    """What ``model`` does to ``data``, why, and what to change.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Any model; left as found, also after an exception.
+    data
+        Tensor, array, `initscope.data` set, Dataset, DataLoader, tuple or dict of inputs.
+    pairs : int
+        Pairs of samples whose angles, norms and gradients are recorded.
+    draws : int
+        0 measures the weights the model has; n ≥ 1 averages the geometry over n draws of ``initializer``.
+    seed : int
+        Of everything random.
+    initializer : Initializer, optional
+        The law to predict (and draw). None: zero-mean Gaussian with each layer's present variance.
+    gradients : bool
+        Record weight gradients, which takes a backward pass.
+    mode : "train", "eval" or None
+        What batch norm does; None: as the model is.
+    thresholds : Thresholds, optional
+        When verdicts are given.
+    alternatives : bool
+        Also fill the what-if table.
+
+    Examples
+    --------
+    >>> import torch, initscope
+    >>> layers = [layer for _ in range(40) for layer in (torch.nn.Linear(64, 64, bias=False), torch.nn.ReLU())]
+    >>> model = initscope.initializers.glorot_(torch.nn.Sequential(*layers))
+    >>> report = initscope.inspect(model, torch.rand(64, 64), pairs=20, alternatives=False)
+    >>> "vanishing" in {verdict.name for verdict in report.verdicts}
+    True
+    """
+    seen = observe(model, data, pairs=pairs, gradients=gradients, mode=mode, seed=seed)
+    limits = Thresholds() if thresholds is None else thresholds
+    prediction, reason = _predicted(model, seen, initializer, mode)
+    redrawn = measure(model, seen.x, seen.y, initializer=initializer, draws=draws, seed=seed) if draws else None
+    table = None
+    if alternatives and _is_tensor(seen.x):
+        try:
+            table = what_if(model, seen.x, seen.y, seed=seed, thresholds=limits)
+        except InputError:
+            table = None
+    title = f"{type(model).__name__} on {seen.samples} samples"
+    return Report(seen, prediction, redrawn, judge(seen, limits), table, limits, title, reason)
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "shape")
+
+
+def _predicted(
+    model: nn.Module, seen: Observation, initializer: Initializer | None, mode: str | None
+) -> tuple[Prediction | None, str]:
+    from initscope._untouched import leaves_no_trace
+
+    with leaves_no_trace(model):
+        if mode is not None:
+            model.train(mode == "train")
+        try:
+            prediction = predict(model, seen.x, seen.y, initializer)
+        except InputError as error:
+            return None, str(error)
+    if [row.layer for row in prediction.rows] != [row.layer for row in seen.rows]:
+        return None, "prediction and measurement saw different steps"
+    return prediction, ""
