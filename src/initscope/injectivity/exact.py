@@ -71,7 +71,7 @@ def spans(rows: Floats) -> bool:
     if len(rows) < columns or not rows.any(axis=0).all():
         return False
     if columns <= 40:
-        return rank(rows) == columns
+        return bool(rank(rows) == columns)
     scaled = integers(rows)
     return any(_rank_modulo(scaled, prime) == columns for prime in (2_147_483_647, 2_147_483_629))
 
