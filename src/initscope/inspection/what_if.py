@@ -214,7 +214,7 @@ def _try(
     try:
         if variant.law is not None:
             variant.law.fill_(changed, generator=torch.Generator(device=device).manual_seed(seed))
-        seen = observe(changed, torch.cat([x, y]), pairs=len(x), seed=seed)
+        seen = observe(changed, torch.cat([x, y]), pairs=len(x), seed=seed, shuffle=False)
     except (InputError, ValueError):
         # A change that this architecture does not take (batch norm on tokens, say) is no alternative for it.
         return None
