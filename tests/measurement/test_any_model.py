@@ -1,5 +1,7 @@
 """Models of the kinds people have: every step has a row, and what can be measured is finite."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -101,6 +103,43 @@ def test_half_precision_and_models_without_parameters():
     model = nn.Sequential(nn.Linear(6, 6), nn.ReLU()).to(torch.bfloat16)
     assert np.isfinite(observe(model, torch.randn(8, 6)).cosine).all()
     assert np.isfinite(observe(nn.Sequential(nn.ReLU()), torch.rand(8, 6) + 0.1).cosine).all()
+
+
+class Labels(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 4)
+
+    def forward(self, x):
+        return self.fc(x).argmax(dim=1)
+
+
+class Undifferentiable(Labels):
+    """Runs, but autograd refuses the write into one of several views."""
+
+    def forward(self, x):
+        first, second = self.fc(x).chunk(2, dim=1)
+        return first.relu_() + second
+
+
+@dataclass
+class Answer:
+    logits: torch.Tensor
+
+
+class Wrapped(Labels):
+    def forward(self, x):
+        return Answer(self.fc(x))
+
+
+def test_what_has_no_gradient_is_measured_all_the_same():
+    for build in (Labels, Undifferentiable):
+        seen = observe(build(), torch.randn(8, 6))
+        assert np.isfinite(seen.cosine[1]).all()
+        assert np.isnan(seen.gradient_ratio).all()
+        assert "no gradient" in seen.rows[1].note
+        assert seen.samples == 8
+    assert np.isfinite(observe(Wrapped(), torch.randn(8, 6)).gradient_ratio[1]).all()
 
 
 def test_transformers_pass_unmodified():

@@ -195,17 +195,24 @@ def observe(
             raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
         coupled = any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
         traced = traced_like_predict(model, pool.pick(slice(0, 2)).inputs)
-        recorder = Recorder(traced, seed=seed, gradients=gradients, units=units, loss=loss)
+        parts = list(_pair_batches(pool, whole=coupled))
         with nullcontext() if dropout or not _drops(traced) else _NoDropout():
-            for part in _pair_batches(pool, whole=coupled):
-                _run(recorder.run_pairs, part)
+            try:
+                recorder = _recorded(Recorder(traced, seed=seed, gradients=gradients, units=units, loss=loss), parts)
+            except InputError as error:
+                if not gradients or loss is not None:
+                    raise
+                # Some models run but cannot be differentiated; what can be measured, is.
+                recorder = _recorded(Recorder(traced, seed=seed, gradients=False, units=units), parts)
+                recorder.gradient_note = f"no gradient: {error}"
             for batch in chain(rest, stream) if units else ():
                 _run(recorder.run_samples, batch)
         modes = {module.training for module in model.modules() if not isinstance(module, _DropoutNd)}
     half = len(pool) // 2
-    columns = recorder.result(_COUPLED if coupled and gradients else "")
+    if coupled and recorder.gradients:
+        recorder.gradient_note = recorder.gradient_note or _COUPLED
     return Observation(
-        **columns,
+        **recorder.result(),
         x=_single(pool.pick(slice(0, half)).inputs),
         y=_single(pool.pick(slice(half, None)).inputs),
         mode="mixed" if len(modes) > 1 else "train" if True in modes else "eval",
@@ -254,6 +261,12 @@ def _pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
     for start in range(0, half, size):
         x = torch.arange(start, min(half, start + size))
         yield pool.pick(torch.cat([x, half + x]))
+
+
+def _recorded(recorder: Recorder, parts: list[Batch]) -> Recorder:
+    for part in parts:
+        _run(recorder.run_pairs, part)
+    return recorder
 
 
 def _run(step: Callable[[Batch], None], batch: Batch) -> None:

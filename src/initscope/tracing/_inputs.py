@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -122,13 +122,15 @@ def map_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
 
 
 def named_tensors(value: Any, prefix: str) -> list[tuple[str, Tensor]]:
-    """Every tensor in nested tuples, lists and dicts with a name like ``batch[image]``."""
+    """Every tensor in nested tuples, lists, dicts and dataclasses with a name like ``batch[image]``."""
     if isinstance(value, Tensor):
         return [(prefix, value)]
     if isinstance(value, Mapping):
         items = list(value.items())
     elif isinstance(value, (tuple, list)):
         items = list(enumerate(value))
+    elif is_dataclass(value) and not isinstance(value, type):
+        items = list(vars(value).items())
     else:
         return []
     return [found for key, item in items for found in named_tensors(item, f"{prefix}[{key}]")]
