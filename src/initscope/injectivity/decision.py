@@ -123,7 +123,7 @@ def _cheap(attempt: _Attempt, seed: int) -> Decision | None:
     m, n = weight.shape
     scaled = weight / np.maximum(np.linalg.norm(weight, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     spectrum = np.linalg.svd(scaled, compute_uv=False)
-    if m < n or (spectrum[-1] < 1e-6 and exact.rank(weight) < n):
+    if m < n or (spectrum[-1] < 1e-6 and not exact.spans(weight)):
         return attempt.at(np.zeros(n), "rank of W below n")
     certificate = _opposite_rows(weight, bias)
     if certificate is not None:

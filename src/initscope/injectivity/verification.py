@@ -55,7 +55,7 @@ def _verify_witness(weight: Floats, bias: Floats | None, first: Floats, second: 
     if (gap > PAIR_TOLERANCE * distance * np.linalg.norm(weight, axis=1)).any():
         return False
     active = weight[active_rows(weight, bias, first / 2 + second / 2)]
-    return bool(len(active) < n or exact.rank(active) < n)
+    return not exact.spans(active)
 
 
 def _verify_certificate(weight: Floats, bias: Floats | None, certificate: Certificate) -> bool:
@@ -82,7 +82,7 @@ def _verify_opposite(weight: Floats, bias: Floats | None, pairs: np.ndarray) -> 
             exact.positive_circuit(rows) or (bias is not None and exact.positive_circuit(np.vstack([rows, finite])))
         ):
             return False
-    return bool(exact.rank(weight[pairs[:, 0]]) == n)
+    return exact.spans(weight[pairs[:, 0]])
 
 
 def _verify_tree(weight: Floats, bias: Floats | None, tree: np.ndarray) -> bool:
@@ -177,7 +177,7 @@ def _bases_hold(weight: Floats, bases: set[tuple[int, ...]]) -> bool:
         return True
     rows = np.array(sorted(bases))
     _, bound = _inverse(weight[rows])
-    return all(exact.rank(weight[chosen]) == len(chosen) for chosen in rows[~(bound < 1)])
+    return all(exact.spans(weight[chosen]) for chosen in rows[~(bound < 1)])
 
 
 def _circuits_hold(lifted: Floats, circuits: set[tuple[int, ...]]) -> bool:

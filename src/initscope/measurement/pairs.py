@@ -10,9 +10,17 @@ from torch import Tensor
 
 from initscope.report.geometry import Floats
 
-__all__ = ["cosine_of", "pair_sums"]
+__all__ = ["cosine_of", "pair_sums", "pairs_at_once"]
 
+_BATCH_VALUES = 1 << 22  # input values of one batch: bounds the memory of the activations
+
+_SAFE = (1e-26, 1e34)  # sums of squares between these are right in single precision
 _CACHED_VALUES = 1 << 17  # of the differences held at once, which so stay in the cache
+
+
+def pairs_at_once(values: int) -> int:
+    """How many pairs of inputs with ``values`` values each make one batch."""
+    return max(1, _BATCH_VALUES // max(1, 2 * values))
 
 
 def pair_sums(flat: Tensor, loops: ModuleType | None = None) -> Tensor:
@@ -20,6 +28,14 @@ def pair_sums(flat: Tensor, loops: ModuleType | None = None) -> Tensor:
 
     The difference is taken before it is squared, so that nearly parallel outputs keep their digits.
     """
+    sums = _sums(flat, loops)
+    single = flat.dtype == torch.float32
+    if single and not bool(((sums > _SAFE[0]) & (sums < _SAFE[1])).all()):
+        return _sums(flat.double(), None)  # squares of dying and exploding outputs do not fit
+    return sums
+
+
+def _sums(flat: Tensor, loops: ModuleType | None) -> Tensor:
     pairs = len(flat) // 2
     if loops is not None:
         sums = torch.empty(3, pairs, dtype=torch.float64)

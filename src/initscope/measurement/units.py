@@ -57,6 +57,9 @@ class SpreadTally:
     def add(self, flat: Tensor) -> None:
         """Take the outputs ``[samples, units]`` of one batch into account."""
         values = self.sample.view(flat)
+        if self.count == 0:
+            self.scale = float(values.abs().max()) or 1.0  # squares of vanishing outputs must not underflow
+        values = values / self.scale
         products = values @ self.sample.directions
         high, low = products.amax(dim=0), products.amin(dim=0)
         if self.count == 0:
@@ -77,21 +80,21 @@ class SpreadTally:
         power = float(covariance.trace()) + float(self.centre.square().sum())
         covariance -= np.outer(mean, mean)
         variances = covariance.diagonal()
-        total, diagonal, squares = (
-            float(v) for v in (variances.sum(), np.vdot(variances, variances), np.vdot(covariance, covariance))
-        )
+        total = float(variances.sum())
         if not total > 1e-10 * power:  # nothing but rounding
             return math.nan
+        diagonal = float(np.square(variances / total).sum())
+        squares = float(np.square(covariance / total).sum())
         size, seen = self.sample.dimension, self.sample.seen
         off = size * (size - 1) / (seen * (seen - 1)) if seen > 1 else 0.0
         on = size / seen
-        return float((off * (total**2 - diagonal) + on * diagonal) / (off * (squares - diagonal) + on * diagonal))
+        return float((off * (1 - diagonal) + on * diagonal) / (off * (squares - diagonal) + on * diagonal))
 
     def mean_width(self) -> float:
         """Two-sided Gaussian mean width of the outputs; 0 if they are all equal."""
         size, seen = self.sample.dimension, self.sample.seen
         extent = float((self.highest - self.lowest).double().mean())
-        return float(gaussian_norm_mean(seen)) * extent * math.sqrt(size / seen)
+        return float(gaussian_norm_mean(seen)) * self.scale * extent * math.sqrt(size / seen)
 
 
 class ActivityTally:

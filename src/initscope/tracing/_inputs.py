@@ -33,6 +33,13 @@ class Inputs:
         """The same arguments with ``function`` applied to every tensor."""
         return Inputs(map_tensors(self.args, function), map_tensors(self.kwargs, function))
 
+    def refused(self, error: Exception) -> InputError:
+        """What to tell the user when the model raised ``error`` on these arguments."""
+        if isinstance(error, InputError):
+            return error
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
+        return InputError(f"the model fails on inputs of shape {shapes}: {type(error).__name__}: {error}")
+
     def names(self, model: nn.Module) -> list[str]:
         """A name for every tensor: the parameter of ``forward``, with the key or index inside it."""
         parameters = _parameters(model)
