@@ -60,7 +60,7 @@ def test_demo_names_the_depth_where_theory_halves_the_angles(run):
         angles = np.median(initscope.predict(model, x, y, initscope.initializers.He()).angle, axis=1)
         if angles[-1] <= angles[0] / 2:
             break
-    assert f"have halved at relu{depth}." in " ".join(output.split())
+    assert f"has halved at relu{depth}." in " ".join(output.split())
 
 
 def test_json_of_measure(run):

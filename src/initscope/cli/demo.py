@@ -80,7 +80,7 @@ def _meaning(comparison: Comparison, built: Sources) -> str:
         # Only the law of the weights matters to a prediction, so the continuation may be narrow and cheap to build.
         deep = build(f"conv3x3x8-relu*{_DEEPEST}", tuple(built.x.shape[1:]))
         halved = Comparison(predict(deep, built.x, built.y, He())).halving_depth()
-    where = f"; theory puts the depth at which the angles have halved at {halved}" if halved else ""
+    where = f"; theory puts the depth at which the median angle has halved at {halved}" if halved else ""
     remedy = predict(built.model, built.x, built.y, ZeroSum(compensate=True))
     before, after, plain = (angles.mean() for angles in (remedy.angle[0], remedy.angle[-1], law.angle[-1]))
     return (
