@@ -73,7 +73,14 @@ def vgg(width):
             inputs = outputs
         else:
             layers.append(nn.MaxPool2d(2))
-    head = [nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(8 * width, 200), nn.ReLU(), nn.Dropout(), nn.Linear(200, 50)]
+    head = [
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(8 * width, 200),
+        nn.ReLU(),
+        nn.Dropout(),
+        nn.Linear(200, 50),
+    ]
     return nn.Sequential(*layers, *head).eval()
 
 
@@ -132,7 +139,8 @@ class UNet(nn.Module):
     @staticmethod
     def double(inputs, outputs):
         return nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(True), nn.Conv2d(outputs, outputs, 3, padding=1), nn.ReLU(True)
+            nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(True),
+            nn.Conv2d(outputs, outputs, 3, padding=1), nn.ReLU(True),
         )  # fmt: skip
 
     def forward(self, x):
