@@ -1,4 +1,4 @@
-"""What has to be fast about injectivity, timed: exact decisions, thresholds, the Euler sum."""
+"""What is promised to be fast, timed: exact decisions, thresholds, the Euler sum. Pin the threads to one for ratios."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ import json
 import sys
 from pathlib import Path
 
+import matplotlib
+
 from initscope._files import atomic_path, write_text
 from initscope.injectivity import collision_curve, stability_curve, thresholds
 from initscope.injectivity.experiments import CollisionCurve, CollisionPoint
@@ -17,7 +19,7 @@ from initscope.theory.injectivity import order_parameter
 
 HERE = Path(__file__).parent
 NUMBERS = HERE / "injectivity_collisions.json"
-ALPHAS = {50: (5.6, 6.0, 6.2, 6.4, 6.6, 6.8), 200: (5.8, 6.2, 6.3, 6.4, 6.5, 6.6), 1000: (6.0, 6.2, 6.3, 6.4, 6.5)}
+ALPHAS = {50: (5.6, 6.0, 6.2, 6.4, 6.6, 6.8), 200: (6.0, 6.2, 6.3, 6.4, 6.5, 6.6), 1000: (6.0, 6.2, 6.3, 6.4, 6.5)}
 DRAWS = {50: 3, 200: 3, 1000: 2}
 SECONDS = 60
 
@@ -28,16 +30,17 @@ def known() -> CollisionCurve:
 
 
 def collisions(n: int) -> None:
-    kept = tuple(point for point in known().points if point.n != n)
     found: tuple[CollisionPoint, ...] = ()
     for alpha in ALPHAS[n]:
         found += collision_curve([n], [alpha], draws=DRAWS[n], seconds=SECONDS).points
         print(found[-1], file=sys.stderr, flush=True)
-        curve = CollisionCurve(SECONDS, tuple(sorted((*kept, *found), key=lambda point: (point.n, point.alpha))))
+        others = tuple(point for point in known().points if point.n != n)
+        curve = CollisionCurve(SECONDS, tuple(sorted((*others, *found), key=lambda point: (point.n, point.alpha))))
         write_text(NUMBERS, json.dumps(curve.to_dict(), indent=1) + "\n")
 
 
 def figures() -> None:
+    matplotlib.rcParams.update({"svg.hashsalt": "initscope", "svg.fonttype": "none"})  # the same file every time
     pictures = {
         "thresholds": thresholds(),
         "order_parameter": order_parameter(6.0),

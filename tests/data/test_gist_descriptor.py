@@ -102,6 +102,22 @@ def test_chunks_do_not_matter(monkeypatch):
     np.testing.assert_array_equal(data.gist(images), whole)
 
 
+def test_descriptors_of_cifar10_are_read_or_computed(monkeypatch, tmp_path):
+    """From the stored file where there is one, else from the images, train then test."""
+    rng = np.random.default_rng(3)
+    for split in ("train", "test"):
+        images = rng.integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
+        np.savez(tmp_path / f"cifar10_{split}.npz", images=images, labels=np.arange(4) + (split == "test"))
+    monkeypatch.setenv("INITSCOPE_DATA", str(tmp_path))
+    computed = data.load("cifar10-gist", limit=6)
+    assert computed.labels.tolist() == [0, 1, 2, 3, 1, 2]
+    np.testing.assert_array_equal(computed.images[:4], data.gist(data.load("cifar10")))
+    np.savez(tmp_path / "cifar10_gist384.npz", gist=np.ones((5, 384), np.float16), labels=np.arange(5))
+    stored = data.load("cifar10-gist", limit=3)
+    assert stored.images.shape == (3, 384)
+    assert (stored.images == 1).all()
+
+
 @pytest.mark.skipif(
     find("cifar10_gist384.npz") is None or find("cifar10_train.npz") is None,
     reason="published descriptors or CIFAR-10 are not in INITSCOPE_DATA",

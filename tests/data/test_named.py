@@ -89,7 +89,8 @@ def test_limits_and_types(name):
 
 
 def test_unknown_names_options_splits_and_limits():
-    assert set(names()) == {"photos", "digits", "fashion-mnist", "cifar10", "imagenet-sample", "gaussian", "shapes"}
+    published = {"fashion-mnist", "cifar10", "cifar10-gist", "imagenet-sample"}
+    assert set(names()) == {"photos", "digits", "gaussian", "shapes"} | published
     with pytest.raises(InputError, match="'fashion-minst' is not known; did you mean 'fashion-mnist'"):
         load("fashion-minst")
     with pytest.raises(InputError, match=r"'qqq' is not known.*Names: photos, digits"):

@@ -28,7 +28,7 @@ def score(codes, classes, half):
 def test_beats_random_bits_on_unseen_rows(layers):
     X, classes = blobs(np.random.default_rng(0))
     learned = (
-        LearnedHash(bits=12, layers=layers, hidden=64, steps=150, learning_rate=1e-2)
+        LearnedHash(bits=12, layers=layers, hidden=64, steps=150, batch=200, learning_rate=1e-2)
         .fit(X[:200], classes[:200])
         .transform(X)
     )
@@ -39,7 +39,15 @@ def test_beats_random_bits_on_unseen_rows(layers):
 
 def test_two_layers_learn_a_parity_that_one_cannot():
     X, classes = parity(np.random.default_rng(1))
-    options = {"bits": 8, "hidden": 64, "steps": 200, "learning_rate": 1e-2, "dropout": 0.0, "input_dropout": 0.0}
+    options = {
+        "bits": 8,
+        "hidden": 32,
+        "steps": 120,
+        "batch": 200,
+        "learning_rate": 1e-2,
+        "dropout": 0.0,
+        "input_dropout": 0.0,
+    }
     one, two = (LearnedHash(layers=n, **options).fit(X, classes).transform(X) for n in (1, 2))
     assert score(two, classes, 200) > 0.95
     assert score(one, classes, 200) < 0.85  # the four blobs get four codes, two of them alike at best
@@ -49,7 +57,7 @@ def test_pairs_teach_what_labels_teach():
     rng = np.random.default_rng(2)
     X, classes = blobs(rng)
     left, right = rng.integers(0, 200, (2, 1500))
-    hasher = LearnedHash(bits=12, steps=150, learning_rate=1e-2).fit_pairs(
+    hasher = LearnedHash(bits=12, steps=150, batch=200, learning_rate=1e-2).fit_pairs(
         X[left], X[right], classes[left] == classes[right]
     )
     random = SignHash(bits=12, center=True).fit_transform(X)
@@ -58,7 +66,7 @@ def test_pairs_teach_what_labels_teach():
 
 def test_like_rows_are_near_and_unlike_rows_far():
     X, classes = blobs(np.random.default_rng(3), spread=0.3)
-    codes = LearnedHash(bits=16, steps=300, learning_rate=1e-2).fit(X, classes).transform(X)
+    codes = LearnedHash(bits=16, steps=300, batch=100, learning_rate=1e-2).fit(X, classes).transform(X)
     left, right = np.random.default_rng(4).integers(0, 400, (2, 2000))
     like, distance = classes[left] == classes[right], hamming_distance(codes[left], codes[right])
     assert distance[like].mean() < 1

@@ -56,6 +56,18 @@ def test_search_finds_collisions_far_above_cover(n, alpha):
     assert verify(weight, None, decision)
 
 
+def test_search_agrees_with_the_exact_answer():
+    """Seven inputs near the transition: whatever collision exists is found, and none where there is none."""
+    from initscope.theory.injectivity.branching import branch
+
+    truths = []
+    for seed in range(10):
+        weight = np.random.default_rng(seed).standard_normal((38, 7))
+        truths.append(branch(weight).injective)
+        assert find_collision(weight, seconds=4 if truths[-1] is False else 0.2).found is not truths[-1]
+    assert {True, False} == set(truths)
+
+
 def test_search_with_bias_and_pair_to_fifty_digits():
     rng = np.random.default_rng(1)
     weight, bias = rng.standard_normal((100, 25)), 0.3 * rng.standard_normal(100)
@@ -63,7 +75,7 @@ def test_search_with_bias_and_pair_to_fifty_digits():
     assert decision.injective is False
     assert verify(weight, bias, decision)
     assert collision_residual(weight, bias, decision, digits=50) < 1e-50
-    assert not verify(weight, bias + 1.0, decision)
+    assert not verify(weight, bias + 1e6, decision)
     with pytest.raises(InputError, match="no colliding pair"):
         collision_residual([[1], [-1]], None, decide([[1], [-1]]))
 

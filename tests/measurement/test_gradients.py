@@ -40,3 +40,16 @@ def test_products_are_those_of_the_gradients(layer, shape, held, monkeypatch):
     sides = (each[:3], each[3:], each[:3] - each[3:])
     expected = torch.stack([side.square().sum(dim=1) for side in sides])
     torch.testing.assert_close(weight_gradient_products(layer, x, delta), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("layer", "shape"), [CASES[0], CASES[3], CASES[8]])
+@pytest.mark.parametrize("scale", [1e-14, 1e12])
+def test_vanishing_and_exploding_gradients_keep_their_norms(layer, shape, scale):
+    """Their squared products do not fit into single precision."""
+    x = torch.randn(6, *shape, generator=torch.Generator().manual_seed(0))
+    layer = layer.float()
+    delta = torch.randn(layer(x).shape, generator=torch.Generator().manual_seed(1))
+    usual = weight_gradient_products(layer, x, delta)
+    torch.testing.assert_close(
+        weight_gradient_products(layer, scale * x, scale * delta), usual * scale**4, rtol=1e-4, atol=0
+    )

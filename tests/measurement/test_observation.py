@@ -211,6 +211,15 @@ def test_data_of_every_kind(net, images):
     np.testing.assert_allclose(seen.norm_ratio[1], 1)
 
 
+def test_given_pairs_are_kept_as_they_are(net, images):
+    seen = observe(net, images, pairs=12, shuffle=False)
+    assert torch.equal(seen.x, images[:12])
+    assert torch.equal(seen.y, images[12:])
+    dataset = observe(net, TensorDataset(images), pairs=12, shuffle=False)
+    np.testing.assert_allclose(dataset.cosine, seen.cosine, atol=1e-6)
+    assert not torch.equal(observe(net, images, pairs=12).x, images[:12])
+
+
 def test_batch_norm_in_train_mode_sees_all_pairs_as_one_batch():
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     x = torch.randn(30, 3)

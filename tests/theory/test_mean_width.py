@@ -79,10 +79,10 @@ def test_sparse_support_against_every_choice_of_columns():
 
 @pytest.mark.parametrize("n", [1, 2, 50, 1000])
 def test_one_sparse_width_by_sampling(n):
-    """Largest of n half-normals by quadrature against 20,000 samples; detects a relative error of 2 %."""
-    samples = 2 * np.abs(np.random.default_rng(n).standard_normal((20_000, n))).max(axis=1)
+    """Largest of n half-normals by quadrature against 5,000 samples; detects a relative error of 4 %."""
+    samples = 2 * np.abs(np.random.default_rng(n).standard_normal((5000, n))).max(axis=1)
     assert abs(z_score(samples, SparseSet(n, 1).width())) < 4
-    assert abs(z_score(samples, SparseSet(n, 1).width() * 1.04)) > 4
+    assert abs(z_score(samples, SparseSet(n, 1).width() * 1.08)) > 4
 
 
 def test_mixture_support_against_dense_sampling_of_the_set():

@@ -26,7 +26,10 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
+app.command("initscope.cli.hash:app", name="hash")
 app.command("initscope.cli.injectivity:app", name="injectivity")
+app.command("initscope.cli.mean_width:app", name="mean-width")
+app.command("initscope.cli.search:app", name="search")
 
 
 app.command("initscope.cli.plan:app", name="plan")

@@ -85,9 +85,16 @@ def _print(report: Report) -> None:
         print(f"{'verdict' if verdict.fault else 'note'}: {verdict}\n  source: {verdict.source}")
     if not report.verdicts:
         print("no verdict: no threshold is crossed")
+    open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
+    if lossy := len(report.expansivity) - len(open_question):
+        print(f"{lossy} ReLU layers have fewer than two outputs per input: their input cannot be recovered from them")
+    if open_question:
+        print_table(open_question, title="Can the input of these ReLU layers be recovered?")
     if report.what_if is not None:
-        print_table(report.what_if.table(), title="What if: the same network started otherwise, best first")
+        print_table(report.what_if.summary(), title="What if: the same network started otherwise, best first")
         print(report.what_if.score_is)
+        if report.what_if.best.code:
+            print(f"best: {report.what_if.best.code}")
 
 
 def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:

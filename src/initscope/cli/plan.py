@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -177,6 +177,30 @@ def subspace(options: SubspaceOptions, *, format: Format = "table") -> None:
 def bits(options: BitsOptions | None = None, *, format: Format = "table") -> None:
     """Bits of a sign embedding whose Hamming distances keep angles."""
     _show((options or BitsOptions()).plan(), format)
+
+
+@app.command
+def expansivity(
+    *,
+    inputs: Annotated[int, Parameter(name=["--inputs", "-n", "--n"])],
+    delta: float = 0.05,
+    depth: int = 1,
+    format: Format = "table",
+) -> None:
+    """Widths at which random ReLU layers are injective, layer by layer.
+
+    Parameters
+    ----------
+    inputs
+        Inputs n of the first layer.
+    delta
+        Probability that the network is not injective.
+    depth
+        Number of layers.
+    format
+        table, json or csv.
+    """
+    emit(planners.expansivity(n=inputs, delta=delta, depth=depth), format, title="plan expansivity")
 
 
 @app.command

@@ -37,7 +37,7 @@ def load(name: str, *, split: str = "train", limit: int | None = None, **options
     ----------
     name
         ``photos`` (option ``crop``, ``stride``), ``digits``, ``fashion-mnist`` and ``cifar10`` (``download``,
-        ``mirror``), ``imagenet-sample`` (``resolution``), ``gaussian`` (``rho``, ``shape``, ``seed``), ``shapes``
+        ``mirror``), ``cifar10-gist``, ``imagenet-sample`` (``resolution``), ``gaussian`` (``rho``, ``shape``, ``seed``), ``shapes``
         (``size``, ``seed``).
     split
         ``train`` or ``test``; sets without an official split are all ``train``.

@@ -192,6 +192,11 @@ class LearnedHash(SupervisedHasher):
             inputs = inputs.reshape(len(rows), *image_shape_of(self.image_shape, rows.shape[1]))
         return inputs
 
+    def _block_width(self) -> int:
+        # Hidden activations are what takes the memory; a network of the user's own may have many times its inputs.
+        hidden = 16 * self.n_features_in_ if self.network is not None else self.hidden if self.layers > 1 else 0
+        return int(max(self.bits, hidden))
+
     def _scores(self, block: np.ndarray) -> np.ndarray:
         if self.network is not None:
             import torch

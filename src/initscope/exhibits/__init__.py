@@ -13,7 +13,12 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "hashing_table",
         "independence",
         "initializations",
+        "layer_theorem",
         "norm_preservation",
+        "set_widths",
+        "shift_invariance",
+        "sign_exponent",
+        "tessellation",
         "width_variation",
     ],
 )

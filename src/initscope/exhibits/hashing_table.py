@@ -93,7 +93,7 @@ class HashingTable(Result):
         ax.set(
             xlabel="bits", ylabel="mAP (%)", title="Retrieval on CIFAR-10 (o ours, x the talk; shaded: order of ties)"
         )
-        ax.legend(fontsize="small")
+        ax.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
         return ax
 
 

@@ -89,5 +89,5 @@ def _haar(rows: int, columns: int, like: torch.Tensor, generator: torch.Generato
     dtype = torch.promote_types(like.dtype, torch.float32)
     gaussian = torch.empty(long, short, dtype=dtype, device=like.device).normal_(generator=generator)
     q, r = torch.linalg.qr(gaussian)
-    q = q * torch.sign(r.diagonal())
-    return (q if rows >= columns else q.T).contiguous()
+    uniform: torch.Tensor = q * torch.sign(r.diagonal())
+    return (uniform if rows >= columns else uniform.T).contiguous()

@@ -23,7 +23,7 @@ def colliding_pair(weight: Floats, bias: Floats | None, z: Floats) -> tuple[Floa
     n = weight.shape[1]
     mask = active_rows(weight, bias, z)
     active = weight[mask]
-    if len(active) >= n and exact.rank(active) == n:
+    if exact.spans(active):
         return None
     direction = _orthogonal(active, n)
     value = weight @ z if bias is None else weight @ z + bias

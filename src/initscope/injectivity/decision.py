@@ -18,8 +18,8 @@ from initscope.injectivity.verification import verify
 __all__ = ["Method", "decide"]
 
 Method = Literal["auto", "branching", "milp", "search"]
-BRANCHING_INPUTS = 14
-"""The tree grows fourfold with every input: 240,000 nodes and 2 s at 10 inputs, about a minute at 12."""
+SMALL = 8
+"""Up to this many inputs branching takes less time than anything else."""
 
 
 class _Attempt:
@@ -64,7 +64,7 @@ def decide(
     number of inputs (Froese, Grillo, Skutella 2024). In turn:
 
     1. rank(W) < n, fewer than 2n or 3n - 1 rows, rows in opposite pairs: settled by linear algebra;
-    2. up to 14 inputs, `branching` on Gordan certificates, exact;
+    2. while the tree fits in the budget (12 inputs in a minute), `branching` on Gordan certificates, exact;
     3. beyond, a search for a point with fewer than n active rows, until ``budget`` seconds are over: an answer "no" has
        its witness, otherwise the decision is None.
 
@@ -98,8 +98,8 @@ def decide(
         if found is not None:
             return found
     n = weight.shape[1]
-    if method == "branching" or (method == "auto" and n <= BRANCHING_INPUTS):
-        if method == "auto" and n > 8:  # a witness, if there is one, shows up long before the tree is done
+    if method == "branching" or (method == "auto" and _branching_seconds(n) <= budget):
+        if method == "auto" and n > SMALL:  # a witness, if there is one, shows up long before the tree is done
             found = _search(attempt, seed, min(2.0, 0.1 * budget), progress)
             if found is not None:
                 return found
@@ -110,13 +110,20 @@ def decide(
     return found or attempt.decision(None, "witness search: none found in the budget")
 
 
+def _branching_seconds(n: int) -> float:
+    """Rough time of the tree for a random layer: 240,000 nodes in 3 s at 10 inputs, almost fivefold per input."""
+    from initscope.theory.injectivity._compiled import COMPILED
+
+    return 0.0 if n <= SMALL else (3.0 if COMPILED else 600.0) * 4.5 ** (n - 10)
+
+
 def _cheap(attempt: _Attempt, seed: int) -> Decision | None:
     """Answers that need linear algebra only."""
     weight, bias = attempt.weight, attempt.bias
     m, n = weight.shape
     scaled = weight / np.maximum(np.linalg.norm(weight, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     spectrum = np.linalg.svd(scaled, compute_uv=False)
-    if m < n or (spectrum[-1] < 1e-6 and exact.rank(weight) < n):
+    if m < n or (spectrum[-1] < 1e-6 and not exact.spans(weight)):
         return attempt.at(np.zeros(n), "rank of W below n")
     certificate = _opposite_rows(weight, bias)
     if certificate is not None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from initscope.injectivity._layer import Floats
 
-__all__ = ["integers", "null_vector", "positive_circuit", "rank", "reduce", "signs"]
+__all__ = ["integers", "null_vector", "positive_circuit", "rank", "reduce", "signs", "spans"]
 
 Rows = list[list[int]]
 
@@ -56,6 +56,43 @@ def rank(rows: Floats) -> int:
     (1, 2)
     """
     return len(reduce(integers(rows))[1]) if rows.size else 0
+
+
+def spans(rows: Floats) -> bool:
+    """Do the rows span their space? Exactly; above 40 columns modulo two primes.
+
+    Full rank modulo a prime proves full rank. Deficient rank modulo both could be an accident with probability about
+    1e-18 for matrices that are not made to deceive.
+
+    >>> spans(np.eye(3)), spans(np.ones((5, 2))), spans(np.eye(50)), spans(np.tile(np.eye(50)[:49], (2, 1)))
+    (True, False, True, False)
+    """
+    columns = rows.shape[1]
+    if len(rows) < columns or not rows.any(axis=0).all():
+        return False
+    if columns <= 40:
+        return bool(rank(rows) == columns)
+    scaled = integers(rows)
+    return any(_rank_modulo(scaled, prime) == columns for prime in (2_147_483_647, 2_147_483_629))
+
+
+def _rank_modulo(rows: Rows, prime: int) -> int:
+    """Rank over the field of ``prime`` (below 2^31) elements, by elimination in 64-bit integers."""
+    left = np.array([[value % prime for value in row] for row in rows], dtype=np.int64)
+    done = 0
+    for column in range(left.shape[1]):
+        nonzero = np.flatnonzero(left[done:, column])
+        if not len(nonzero):
+            continue
+        pivot = done + int(nonzero[0])
+        left[[done, pivot]] = left[[pivot, done]]
+        left[done, column:] = left[done, column:] * pow(int(left[done, column]), -1, prime) % prime
+        below = done + 1 + np.flatnonzero(left[done + 1 :, column])
+        left[below, column:] = (left[below, column:] - left[below, column, None] * left[done, column:]) % prime
+        done += 1
+        if done == len(left):
+            break
+    return done
 
 
 def null_vector(rows: Rows, columns: int) -> list[int] | None:

@@ -8,6 +8,7 @@ leave rows that do not span; `collision_residual` then refines the pair to as ma
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = ["collision_residual", "verify"]
 
 EPS = float(np.finfo(np.float64).eps)
 PAIR_TOLERANCE = 1e-6
+BATCH = 20_000
 
 
 def verify(weight: Any, bias: Any, decision: Decision) -> bool:
@@ -53,7 +55,7 @@ def _verify_witness(weight: Floats, bias: Floats | None, first: Floats, second: 
     if (gap > PAIR_TOLERANCE * distance * np.linalg.norm(weight, axis=1)).any():
         return False
     active = weight[active_rows(weight, bias, first / 2 + second / 2)]
-    return bool(len(active) < n or exact.rank(active) < n)
+    return not exact.spans(active)
 
 
 def _verify_certificate(weight: Floats, bias: Floats | None, certificate: Certificate) -> bool:
@@ -80,71 +82,78 @@ def _verify_opposite(weight: Floats, bias: Floats | None, pairs: np.ndarray) -> 
             exact.positive_circuit(rows) or (bias is not None and exact.positive_circuit(np.vstack([rows, finite])))
         ):
             return False
-    return bool(exact.rank(weight[pairs[:, 0]]) == n)
+    return exact.spans(weight[pairs[:, 0]])
 
 
 def _verify_tree(weight: Floats, bias: Floats | None, tree: np.ndarray) -> bool:
     m, n = weight.shape
-    replayed = _replay(tree.tolist(), m, n, with_bias=bias is not None) if tree.dtype.kind in "iu" else None
-    if replayed is None:
+    if tree.dtype.kind not in "iu" or tree.ndim != 1:
         return False
-    circuits, bases = replayed
     lifted = weight
     if bias is not None:
         finite = np.zeros((1, n + 1))
         finite[0, -1] = -1.0
         lifted = np.vstack([np.column_stack([weight, bias]), finite])
+    circuits: dict[int, set[tuple[int, ...]]] = {}
+    bases: set[tuple[int, ...]] = set()
+    for circuit, spanning in _replay(tree.tolist(), m, n, with_bias=bias is not None):
+        if circuit is None:
+            return False
+        group = circuits.setdefault(len(circuit), set())
+        group.add(circuit)
+        bases.update(spanning)
+        if len(group) >= BATCH:
+            if not _circuits_hold(lifted, group):
+                return False
+            group.clear()
+        if len(bases) >= BATCH:
+            if not _bases_hold(weight, bases):
+                return False
+            bases.clear()
     return all(_circuits_hold(lifted, group) for group in circuits.values()) and _bases_hold(weight, bases)
 
 
 def _replay(
     tree: list[int], m: int, n: int, *, with_bias: bool
-) -> tuple[dict[int, list[tuple[int, ...]]], list[tuple[int, ...]]] | None:
-    """Walk the tree: its distinct circuits by size, and the n-row sets that must span; None if it is malformed.
+) -> Iterator[tuple[tuple[int, ...] | None, list[tuple[int, ...]]]]:
+    """Walk the tree node by node: its circuit (None if the tree is malformed) and the n-row sets that must span.
 
     A node takes some rows as active (``path``) and some as inactive. Of its circuit one row is active: each row not
     known to be inactive opens a child, which is closed when the path and the row together span the input space.
     """
-    circuits: dict[int, set[tuple[int, ...]]] = {}
-    bases: set[tuple[int, ...]] = set()
     inactive = [False] * m + [True]
     path: list[int] = []
-    stack: list[tuple[list[int], int, list[int]]] = []  # rows still to branch on, next one, rows marked inactive here
+    stack: list[tuple[list[int], int]] = []  # the rows a node branches on and how many of them are done
     at = 0
     while True:
-        if at >= len(tree) or tree[at] < 1 or at + 1 + tree[at] > len(tree):
-            return None
-        circuit = tree[at + 1 : at + 1 + tree[at]]
-        at += 1 + len(circuit)
-        if min(circuit) < 0 or max(circuit) > (m if with_bias else m - 1) or len(set(circuit)) < len(circuit):
-            return None
-        circuits.setdefault(len(circuit), set()).add(tuple(sorted(circuit)))
+        size = tree[at] if at < len(tree) else 0
+        circuit = tree[at + 1 : at + 1 + size] if size > 0 else []
+        at += 1 + size
+        valid = circuit and len(set(circuit)) == size and min(circuit) >= 0 and max(circuit) < m + with_bias
+        if not valid:
+            yield None, []
+            return
         children = [row for row in circuit if not inactive[row]]
         if len(path) == n - 1:
-            bases.update(tuple(sorted((*path, row))) for row in children)
+            yield tuple(sorted(circuit)), [tuple(sorted((*path, row))) for row in children]
             children = []
-        stack.append((children, 0, []))
+        else:
+            yield tuple(sorted(circuit)), []
+        stack.append((children, 0))
         while stack:
-            children, done, marked = stack.pop()
+            children, done = stack.pop()
             if done:
-                path.pop()
-                inactive[children[done - 1]] = True
-                marked.append(children[done - 1])
+                inactive[path.pop()] = True
             if done < len(children):
                 path.append(children[done])
-                stack.append((children, done + 1, marked))
+                stack.append((children, done + 1))
                 break
-            for row in marked:
+            for row in children:
                 inactive[row] = False
         else:
-            return (
-                ({size: sorted(group) for size, group in circuits.items()}, sorted(bases)) if at == len(tree) else None
-            )
-
-
-def _batches(sets: list[tuple[int, ...]]) -> list[np.ndarray]:
-    rows = np.array(sets, dtype=np.int64)
-    return [rows[start : start + 20_000] for start in range(0, len(rows), 20_000)]
+            if at != len(tree):
+                yield None, []
+            return
 
 
 def _inverse(matrices: Floats) -> tuple[Floats, Floats]:
@@ -162,35 +171,33 @@ def _inverse(matrices: Floats) -> tuple[Floats, Floats]:
     return np.asarray(inverse, dtype=np.float64), np.where(np.isfinite(bound), bound, np.inf)
 
 
-def _bases_hold(weight: Floats, bases: list[tuple[int, ...]]) -> bool:
+def _bases_hold(weight: Floats, bases: set[tuple[int, ...]]) -> bool:
     """Every set of n rows spans R^n."""
     if not bases:
         return True
-    for batch in _batches(bases):
-        _, bound = _inverse(weight[batch])
-        if any(exact.rank(weight[rows]) < len(rows) for rows in batch[~(bound < 1)]):
-            return False
-    return True
+    rows = np.array(sorted(bases))
+    _, bound = _inverse(weight[rows])
+    return all(exact.spans(weight[chosen]) for chosen in rows[~(bound < 1)])
 
 
-def _circuits_hold(lifted: Floats, circuits: list[tuple[int, ...]]) -> bool:
+def _circuits_hold(lifted: Floats, circuits: set[tuple[int, ...]]) -> bool:
     """Every set of rows has a dependency with positive coefficients, hence cannot be negative all at once."""
     dim = lifted.shape[1]
-    for batch in _batches(circuits):
-        proved = np.zeros(len(batch), dtype=bool)
-        if batch.shape[1] == dim + 1:
-            matrices = np.swapaxes(lifted[batch[:, :-1]], 1, 2)
-            last = lifted[batch[:, -1]]
-            inverse, bound = _inverse(matrices)
-            with np.errstate(all="ignore"):
-                weights = -(inverse @ last[..., None])
-                residual = np.abs(matrices @ weights + last[..., None])
-                residual += (dim + 3) * EPS * (np.abs(matrices) @ np.abs(weights) + np.abs(last[..., None]))
-                error = (np.abs(inverse) @ residual).max(axis=(1, 2)) / (1 - bound) * (1 + 4 * dim * EPS)
-                proved = (bound < 1) & (weights.min(axis=(1, 2)) > error)
-        if not all(exact.positive_circuit(lifted[rows]) for rows in batch[~proved]):
-            return False
-    return True
+    if not circuits:
+        return True
+    rows = np.array(sorted(circuits))
+    proved = np.zeros(len(rows), dtype=bool)
+    if rows.shape[1] == dim + 1:
+        matrices = np.swapaxes(lifted[rows[:, :-1]], 1, 2)
+        last = lifted[rows[:, -1]][..., None]
+        inverse, bound = _inverse(matrices)
+        with np.errstate(all="ignore"):
+            weights = -(inverse @ last)
+            residual = np.abs(matrices @ weights + last)
+            residual += (dim + 3) * EPS * (np.abs(matrices) @ np.abs(weights) + np.abs(last))
+            error = (np.abs(inverse) @ residual).max(axis=(1, 2)) / (1 - bound) * (1 + 4 * dim * EPS)
+            proved = (bound < 1) & (weights.min(axis=(1, 2)) > error)
+    return all(exact.positive_circuit(lifted[chosen]) for chosen in rows[~proved])
 
 
 def collision_residual(weight: Any, bias: Any, decision: Decision, digits: int = 50) -> float:

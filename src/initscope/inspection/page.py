@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +52,6 @@ def render_report(report: Report) -> str:
         "how the model was read": seen.fallback or "symbolic trace",
     }
     images = (seen.x, seen.y) if getattr(seen.x, "ndim", 0) == 4 else None
-    table = report.what_if
     return render_page(
         as_comparison(report),
         facts=facts,
@@ -59,10 +59,17 @@ def render_report(report: Report) -> str:
         advice=_advice(report),
         rows=table_texts(report),
         findings=render_part("verdicts.html", verdicts=report.verdicts, thresholds=report.thresholds.to_dict()),
-        alternatives=""
-        if table is None
-        else render_part("what_if.html", alternatives=table.alternatives, current=table.current, score=table.score_is),
+        alternatives="".join(_parts(report)),
     )
+
+
+def _parts(report: Report) -> Iterator[str]:
+    """What stands behind the table of layers."""
+    table = report.what_if
+    if table is not None:
+        yield render_part("what_if.html", alternatives=table.alternatives, current=table.current, score=table.score_is)
+    if report.expansivity:
+        yield render_part("expansivity.html", layers=report.expansivity)
 
 
 def _advice(report: Report) -> str:

@@ -12,6 +12,7 @@ from torch import nn
 from initscope._results import Result, plain
 from initscope.errors import InputError
 from initscope.initializers import Initializer
+from initscope.inspection.expansivity import LayerExpansivity, layer_expansivities
 from initscope.inspection.verdicts import NAMES, Thresholds, Verdict, judge
 from initscope.inspection.what_if import WhatIf, what_if
 from initscope.measurement import measure
@@ -31,7 +32,7 @@ class Unhealthy(AssertionError):
 
 @dataclass(frozen=True, repr=False)
 class Report(Result):
-    """What `inspect` found: a row per layer, ``verdicts``, and the ``what_if`` table."""
+    """What `inspect` found: a row per layer, ``verdicts``, ``what_if``, and the ``expansivity`` of ReLU layers."""
 
     observation: Observation
     prediction: Prediction | None
@@ -39,6 +40,7 @@ class Report(Result):
     verdicts: tuple[Verdict, ...]
     what_if: WhatIf | None
     thresholds: Thresholds
+    expansivity: tuple[LayerExpansivity, ...] = ()
     title: str = ""
     reason: str = field(default="", compare=False)
     """Why there is no prediction, where there is none."""
@@ -86,6 +88,7 @@ class Report(Result):
             "rows": plain(self.table()),
             "verdicts": [verdict.to_dict() for verdict in self.verdicts],
             "what_if": [] if self.what_if is None else self.what_if.table(),
+            "expansivity": [layer.to_dict() for layer in self.expansivity],
             "thresholds": self.thresholds.to_dict(),
             "mode": self.observation.mode,
             "pairs": self.observation.pairs,
@@ -191,7 +194,8 @@ def inspect(
         except InputError:
             table = None
     title = f"{type(model).__name__} on {seen.samples} samples"
-    return Report(seen, prediction, redrawn, judge(seen, limits), table, limits, title, reason)
+    layers = layer_expansivities(model, seen)
+    return Report(seen, prediction, redrawn, judge(seen, limits), table, limits, layers, title, reason)
 
 
 def _is_tensor(value: Any) -> bool:

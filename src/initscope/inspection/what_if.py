@@ -79,6 +79,20 @@ class WhatIf(Result):
         """One dict per alternative, best first."""
         return [alternative.to_dict() for alternative in self.alternatives]
 
+    def summary(self) -> list[dict[str, Any]]:
+        """The table without the code, for a terminal."""
+        return [
+            {
+                "start": item.name,
+                "score": item.score,
+                "angle kept": item.angle_ratio,
+                "size kept": item.rms_ratio,
+                "gradient spread": item.gradient_spread,
+                "verdicts": ", ".join(item.crossed) or "none",
+            }
+            for item in self.alternatives
+        ]
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Scores as bars, the network as it is marked."""
         from initscope.report.figures import new_axes
@@ -200,7 +214,7 @@ def _try(
     try:
         if variant.law is not None:
             variant.law.fill_(changed, generator=torch.Generator(device=device).manual_seed(seed))
-        seen = observe(changed, torch.cat([x, y]), pairs=len(x), seed=seed)
+        seen = observe(changed, torch.cat([x, y]), pairs=len(x), seed=seed, shuffle=False)
     except (InputError, ValueError):
         # A change that this architecture does not take (batch norm on tokens, say) is no alternative for it.
         return None

@@ -21,6 +21,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 __all__ = ["has_weight_gradient", "patches", "weight_gradient_products"]
 
+_MODERATE = (1e-5, 1e5)  # largest values between these need no rescaling
 _CHUNK_VALUES = 1 << 21  # values of patches or gradients that are held at once
 
 
@@ -41,20 +42,30 @@ def weight_gradient_products(module: Any, inputs: Tensor, delta: Tensor) -> Tens
         second half the y of the pairs.
     """
     pairs = len(inputs) // 2
+    (inputs, delta), scale = _within_range(inputs, delta)
     positions, patch, outputs, groups = _sizes(module, inputs, delta)
     gram = 3 * positions * (patch + outputs) < 2 * patch * outputs
-    held = (
-        positions * (patch + outputs) * groups + (2 * positions**2 if gram else patch * outputs) * groups
-    )  # of one sample
+    product = 2 * positions**2 if gram else patch * outputs
+    held = (positions * (patch + outputs) + product) * groups  # by one sample
     step = max(1, _CHUNK_VALUES // (2 * held))
     result = []
     for start in range(0, pairs, step):
-        x, y = slice(start, min(pairs, start + step)), slice(pairs + start, min(2 * pairs, pairs + start + step))
-        both = [
-            _factors(module, inputs[side], delta[side]) for side in (x, y)
-        ]  # (values [n, g, O, T], patches [n, g, D, T])
+        stop = min(pairs, start + step)
+        sides = slice(start, stop), slice(pairs + start, pairs + stop)
+        both = [_factors(module, inputs[side], delta[side]) for side in sides]
         result.append(_by_gram(both) if gram else _by_gradients(both))
-    return torch.cat(result, dim=1)
+    return scale * torch.cat(result, dim=1)
+
+
+def _within_range(*values: Tensor) -> tuple[list[Tensor], float]:
+    """Values whose products fit into single precision, and by what their squared products are to be multiplied."""
+    scaled, scale = [], 1.0
+    for tensor in values:
+        largest = float(torch.linalg.vector_norm(tensor, ord=math.inf)) if tensor.numel() else 1.0
+        extreme = 0 < largest < math.inf and not _MODERATE[0] < largest < _MODERATE[1]
+        scaled.append(tensor / largest if extreme else tensor)
+        scale *= largest**2 if extreme else 1.0
+    return scaled, scale
 
 
 def _sizes(module: Any, inputs: Tensor, delta: Tensor) -> tuple[int, int, int, int]:

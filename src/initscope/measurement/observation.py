@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from initscope._results import Result, plain
 from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError, check_count
+from initscope.measurement.pairs import pairs_at_once
 from initscope.measurement.recorder import Recorder
 from initscope.measurement.steps import traced_like_predict
 from initscope.measurement.stream import Batch, batches, gather_pairs
@@ -29,7 +30,6 @@ __all__ = ["Mode", "Observation", "observe"]
 
 Mode = Literal["train", "eval"]
 
-_BATCH_VALUES = 1 << 22  # input values of one batch: bounds the memory of the activations
 _DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
 _COUPLED = "batch norm in train mode couples the samples: a sample's share in the gradient of the summed loss"
 
@@ -133,9 +133,11 @@ def observe(
     *,
     pairs: int = 256,
     gradients: bool = True,
+    units: bool = True,
     mode: Mode | None = None,
     dropout: bool = False,
     seed: int = 0,
+    shuffle: bool = True,
     loss: Callable[[Any, Any], Tensor] | None = None,
     targets: Any = None,
 ) -> Observation:
@@ -153,12 +155,17 @@ def observe(
         these count for dead units, effective rank and mean width only.
     gradients : bool
         Record per-sample gradients of the weights, which takes a backward pass.
+    units : bool
+        Record dead units, effective rank and mean width. Without, samples after the pairs are not read.
     mode : "train", "eval" or None
         What batch norm does; None: as the model is. In train mode the samples of all pairs are one batch.
     dropout : bool
         Keep dropout as the mode has it. Off by default: it would hide the geometry.
     seed : int
         Of the order of samples, of the pairs, and of v.
+    shuffle : bool
+        Random order and random pairs. False: samples as they come, the x of the pairs first, then the y, for example
+        ``torch.cat([x, y])``.
     loss : callable, optional
         ``loss(output, targets)``. Default: ℓ = ⟨f(x), v⟩ with a fixed Gaussian v, of the first tensor of the output.
     targets : array, optional
@@ -182,23 +189,30 @@ def observe(
     seed = check_count("seed", seed, least=0)
     with leaves_no_trace(model):
         _set_mode(model, mode, dropout)
-        stream = batches(model, data, targets, seed=seed)
-        pool, rest = gather_pairs(stream, pairs, seed)
+        stream = batches(model, data, targets, seed=seed, shuffle=shuffle)
+        pool, rest = gather_pairs(stream, pairs, seed, shuffle=shuffle)
         if loss is not None and pool.targets is None:
             raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
         coupled = any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
         traced = traced_like_predict(model, pool.pick(slice(0, 2)).inputs)
-        recorder = Recorder(traced, seed=seed, gradients=gradients, loss=loss)
+        parts = list(_pair_batches(pool, whole=coupled))
         with nullcontext() if dropout or not _drops(traced) else _NoDropout():
-            for part in _pair_batches(pool, whole=coupled):
-                _run(recorder.run_pairs, part)
-            for batch in chain(rest, stream):
+            try:
+                recorder = _recorded(Recorder(traced, seed=seed, gradients=gradients, units=units, loss=loss), parts)
+            except InputError as error:
+                if not gradients or loss is not None:
+                    raise
+                # Some models run but cannot be differentiated; what can be measured, is.
+                recorder = _recorded(Recorder(traced, seed=seed, gradients=False, units=units), parts)
+                recorder.gradient_note = f"no gradient: {error}"
+            for batch in chain(rest, stream) if units else ():
                 _run(recorder.run_samples, batch)
         modes = {module.training for module in model.modules() if not isinstance(module, _DropoutNd)}
     half = len(pool) // 2
-    columns = recorder.result(_COUPLED if coupled and gradients else "")
+    if coupled and recorder.gradients:
+        recorder.gradient_note = recorder.gradient_note or _COUPLED
     return Observation(
-        **columns,
+        **recorder.result(),
         x=_single(pool.pick(slice(0, half)).inputs),
         y=_single(pool.pick(slice(half, None)).inputs),
         mode="mixed" if len(modes) > 1 else "train" if True in modes else "eval",
@@ -243,20 +257,23 @@ def _pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
     """Parts of the pool that fit into memory, x in the first half of each, y in the second."""
     half = len(pool) // 2
     values = sum(tensor[0].numel() for tensor in pool.inputs.tensors() if tensor.dim())
-    size = half if whole else max(1, _BATCH_VALUES // max(1, 2 * values))
+    size = half if whole else pairs_at_once(values)
     for start in range(0, half, size):
         x = torch.arange(start, min(half, start + size))
         yield pool.pick(torch.cat([x, half + x]))
 
 
+def _recorded(recorder: Recorder, parts: list[Batch]) -> Recorder:
+    for part in parts:
+        _run(recorder.run_pairs, part)
+    return recorder
+
+
 def _run(step: Callable[[Batch], None], batch: Batch) -> None:
     try:
         step(batch)
-    except InputError:
-        raise
     except Exception as error:
-        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in batch.inputs.tensors())
-        raise InputError(f"the model fails on inputs of shape {shapes}: {type(error).__name__}: {error}") from error
+        raise batch.inputs.refused(error) from error
 
 
 def _single(inputs: Inputs) -> Any:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from initscope.errors import InputError
+from initscope.measurement.fast import compiled_loops
 from initscope.measurement.gradients import has_weight_gradient, weight_gradient_products
 from initscope.measurement.pairs import cosine_of, pair_sums
 from initscope.measurement.steps import is_activation, output_tensor, unit_axes
@@ -42,17 +43,25 @@ class Recorder:
     """Sees every step of every batch; `run_pairs` for geometry and gradients, `run_samples` for units alone."""
 
     def __init__(
-        self, traced: Trace, *, seed: int, gradients: bool, loss: Callable[[Any, Any], Tensor] | None = None
+        self,
+        traced: Trace,
+        *,
+        seed: int,
+        gradients: bool,
+        units: bool = True,
+        loss: Callable[[Any, Any], Tensor] | None = None,
     ) -> None:
-        self.traced, self.seed, self.gradients, self.loss = traced, seed, gradients, loss
+        self.traced, self.seed, self.gradients, self.units, self.loss = traced, seed, gradients, units, loss
         axes = unit_axes(traced)
         self.records = {
             node: _Record(activity=ActivityTally(axes[node]) if is_activation(traced, node) else None)
             for node in traced.steps
         }
         self.scale: list[Tensor] = []  # ‖∂ℓ/∂a‖ of x, per batch
+        self.gradient_note = ""  # for the rows of weights
         self.samples = 0
         self._batch = 0  # samples of the batch that runs
+        self._values = 0  # of pairs, seen so far
         self._samples: dict[int, UnitSample] = {}
         self._sources: list[Tensor] = []  # what the backward pass runs to
 
@@ -87,17 +96,23 @@ class Recorder:
             return None
         values = tensor.detach()
         flat = values.reshape(self._batch, -1)
+        flat = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
         record.shape = tuple(values.shape[1:])
+        if self.units:
+            self._add_units(record, values, flat)
+        if not paired:
+            return None
+        self._values += flat.numel()
+        record.sums[-1] = pair_sums(flat, compiled_loops(flat, self._values))
+        return self._follow(node, record, args, output, tensor) if self.gradients else None
+
+    def _add_units(self, record: _Record, values: Tensor, flat: Tensor) -> None:
         if record.spread is None:
             record.spread = SpreadTally(self._sample(flat))
         if flat.shape[1] == record.spread.sample.dimension:
             record.spread.add(flat)
             if record.activity is not None:
                 record.activity.add(values)
-        if not paired:
-            return None
-        record.sums[-1] = pair_sums(flat)
-        return self._follow(node, record, args, output, tensor) if self.gradients else None
 
     def _sample(self, flat: Tensor) -> UnitSample:
         """The choice of units for layers of this size, made once."""
@@ -128,33 +143,26 @@ class Recorder:
             record.gradient_sums[-1] = weight_gradient_products(module, seen, delta).cpu()
 
     def _backward(self, output: Any, batch: Batch) -> None:
+        """Run the loss backwards through all steps; keep the norms of its gradient at the output."""
+        self.scale.append(torch.full((self._batch // 2,), torch.nan, dtype=torch.float64))
+        top = output_tensor(output, self._batch)
         if self.loss is not None:
-            tensor = output_tensor(output, self._batch)
             value = self.loss(output, batch.targets)
             if not isinstance(value, Tensor) or not value.requires_grad:
                 raise InputError("loss(output, targets) must return a tensor that depends on the output")
-            value = value.sum()
+        elif top is not None and top.requires_grad:
+            v = torch.randn(top.shape[1:], generator=torch.Generator().manual_seed(self.seed)).to(top)
+            value = top * v
         else:
-            tensor = output_tensor(output, self._batch)
-            if tensor is None:
-                raise InputError(
-                    "the model's output holds no tensor with one entry per sample; give a loss, or gradients=False"
-                )
-            v = torch.randn(tensor.shape[1:], generator=torch.Generator().manual_seed(self.seed)).to(tensor)
-            value = (tensor * v).sum()
-        if not self._sources or not value.requires_grad:
-            self.scale.append(torch.full((self._batch // 2,), torch.nan, dtype=torch.float64))
+            self.gradient_note = "no gradient: the output holds no real values, one set for each sample"
             return
-        wanted = self._sources if tensor is None else [*self._sources, tensor]
-        found = torch.autograd.grad(value, wanted, allow_unused=True)
-        top = None if tensor is None else found[-1]
-        if top is None:
-            self.scale.append(torch.full((self._batch // 2,), torch.nan, dtype=torch.float64))
-        else:
-            norms = torch.linalg.vector_norm(top.reshape(self._batch, -1), dim=1)
-            self.scale.append(norms[: self._batch // 2].double().cpu())
+        tops = [top] if top is not None and top.requires_grad else []
+        found = torch.autograd.grad(value.sum(), [*self._sources, *tops], allow_unused=True)
+        if tops and found[-1] is not None:
+            norms = torch.linalg.vector_norm(found[-1].reshape(self._batch, -1), dim=1)
+            self.scale[-1] = norms[: self._batch // 2].double().cpu()
 
-    def result(self, gradient_note: str) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         """The columns of an `Observation`."""
         steps = self.traced.steps
         sums = np.stack([torch.cat(self.records[node].sums, dim=1).numpy() for node in steps])
@@ -167,7 +175,7 @@ class Recorder:
             if self.scale:
                 gradient_ratio = gradient_ratio / torch.cat(self.scale).numpy()
             return {
-                "rows": tuple(self._row(node, gradient_note) for node in steps),
+                "rows": tuple(self._row(node) for node in steps),
                 "cosine": np.stack([cosine_of(row) for row in sums]),
                 "norm_ratio": ratio,
                 "rms_ratio": ratio * np.sqrt(size / units)[:, None],
@@ -187,12 +195,12 @@ class Recorder:
             real = [int(np.argmax(np.isfinite(squares).all(axis=1)))]
         return np.sqrt(squares[real].sum(axis=0)), float(units[real].sum())
 
-    def _row(self, node: Node, gradient_note: str) -> Row:
+    def _row(self, node: Node) -> Row:
         record, notes = self.records[node], []
         if record.note:
             notes.append(record.note)
-        if gradient_note and has_weight_gradient(self.traced.module(node)):
-            notes.append(gradient_note)
+        if self.gradient_note and has_weight_gradient(self.traced.module(node)):
+            notes.append(self.gradient_note)
         return Row(self.traced.name(node), self.traced.kind(node), "measured", record.shape, "; ".join(notes))
 
     def _activity(self) -> dict[str, Floats]:

@@ -15,17 +15,15 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
 from initscope._untouched import leaves_no_trace
-from initscope.errors import InputError, check_count
+from initscope.errors import check_count
 from initscope.initializers import Initializer, Present
-from initscope.measurement.pairs import cosine_of
+from initscope.measurement.pairs import cosine_of, pairs_at_once
 from initscope.measurement.steps import is_activation, traced_like_predict
 from initscope.propagate.graph import as_pairs
 from initscope.report.geometry import Floats, Measurement, Row
-from initscope.tracing import Node, Trace, bind
+from initscope.tracing import Inputs, Node, Trace, bind
 
 __all__ = ["measure"]
-
-_BATCH_VALUES = 1 << 22  # input values of one batch: bounds the memory of the activations
 
 
 def measure(
@@ -108,19 +106,15 @@ class _Run:
 
 def _record(traced: Trace, x: Tensor, y: Tensor) -> _Run:
     batched = [module for module in traced.model.modules() if isinstance(module, _BatchNorm) and module.training]
-    size = len(x) if batched else max(1, _BATCH_VALUES // max(1, 2 * x[0].numel()))
+    size = len(x) if batched else pairs_at_once(x[0].numel())
     groups = _filter_rows(traced)
     recorder = _Recorder(traced, groups, whole_batch=bool(batched))
     for start in range(0, len(x), size):
         part = slice(start, start + size)
         try:
             recorder.run_pairs(x[part], y[part])
-        except InputError:
-            raise
         except Exception as error:
-            raise InputError(
-                f"the model fails on inputs of shape {tuple(x.shape[1:])}: {type(error).__name__}: {error}"
-            ) from error
+            raise Inputs((x[part],)).refused(error) from error
     return recorder.result()
 
 

@@ -49,13 +49,15 @@ def size_of(inputs: Inputs) -> int:
     return size
 
 
-def batches(model: nn.Module, data: Any, targets: Any = None, *, seed: int = 0) -> Iterator[Batch]:
+def batches(
+    model: nn.Module, data: Any, targets: Any = None, *, seed: int = 0, shuffle: bool = True
+) -> Iterator[Batch]:
     """Batches of ``data`` as inputs of ``model``, on its device.
 
-    Arrays, tensors, tuples and dicts of them, and a ``Dataset`` with a length are read in random order; a
-    ``DataLoader`` and any other iterable of batches in their own.
+    Arrays, tensors, tuples and dicts of them, and a ``Dataset`` with a length are read in random order, unless
+    ``shuffle`` is False; a ``DataLoader`` and any other iterable of batches in their own.
     """
-    for item, wanted in _items(data, targets, seed):
+    for item, wanted in _items(data, targets, _Order(seed, shuffle)):
         inputs = bind(model, _as_tensors(item))
         if wanted is None and isinstance(item, (tuple, list)) and len(item) > len(inputs.args):
             wanted = item[len(inputs.args)]
@@ -66,7 +68,21 @@ def batches(model: nn.Module, data: Any, targets: Any = None, *, seed: int = 0) 
             yield batch
 
 
-def _items(data: Any, targets: Any, seed: int) -> Iterator[tuple[Any, Any]]:
+@dataclass(frozen=True)
+class _Order:
+    """In which order samples are read that are all there."""
+
+    seed: int
+    shuffle: bool
+
+    def of(self, length: int) -> Tensor:
+        """Indices of the samples, one after the other."""
+        if not self.shuffle:
+            return torch.arange(length)
+        return torch.as_tensor(generator(self.seed, "order of samples").permutation(length))
+
+
+def _items(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
     """(item, targets) for each batch, before binding."""
     data = getattr(data, "images", data)
     if isinstance(data, (str, bytes)):
@@ -76,14 +92,13 @@ def _items(data: Any, targets: Any, seed: int) -> Iterator[tuple[Any, Any]]:
     if isinstance(data, list) and data and isinstance(data[0], list):
         data = torch.as_tensor(np.asarray(data))
     if isinstance(data, (Tensor, np.ndarray, tuple, Mapping)):
-        yield from _columns(data, targets, seed)
+        yield from _columns(data, targets, order)
         return
     if targets is not None:
         raise InputError("targets= goes with arrays; let the Dataset or DataLoader yield (inputs, targets) instead")
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
         length = len(data)  # type: ignore[arg-type]
-        order = generator(seed, "order of samples").permutation(length).tolist()
-        data = DataLoader(data, batch_size=_BATCH, sampler=order)
+        data = DataLoader(data, batch_size=_BATCH, sampler=order.of(length).tolist())
     elif isinstance(data, IterableDataset):
         data = DataLoader(data, batch_size=_BATCH)
     elif not isinstance(data, Iterable):
@@ -94,8 +109,8 @@ def _items(data: Any, targets: Any, seed: int) -> Iterator[tuple[Any, Any]]:
         yield item, None
 
 
-def _columns(data: Any, targets: Any, seed: int) -> Iterator[tuple[Any, Any]]:
-    """Rows of arrays in random order."""
+def _columns(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
+    """Rows of arrays, some at a time."""
     columns = _as_tensors(data)
     everything = Batch(Inputs((columns,)), None if targets is None else torch.as_tensor(targets))
     length = len(everything)
@@ -104,9 +119,9 @@ def _columns(data: Any, targets: Any, seed: int) -> Iterator[tuple[Any, Any]]:
         lengths.add(len(everything.targets))
     if len(lengths) > 1:
         raise InputError(f"the arrays have different lengths {sorted(lengths)}; every sample needs all of them")
-    order = torch.as_tensor(generator(seed, "order of samples").permutation(length))
+    index = order.of(length)
     for start in range(0, length, _BATCH):
-        part = everything.pick(order[start : start + _BATCH])
+        part = everything.pick(index[start : start + _BATCH])
         yield part.inputs.args[0], part.targets
 
 
@@ -146,8 +161,8 @@ def _placed_target(target: Any, model: nn.Module) -> Any:
     return target.to(parameter.device) if isinstance(target, Tensor) and parameter is not None else target
 
 
-def gather_pairs(stream: Iterator[Batch], pairs: int, seed: int) -> tuple[Batch, list[Batch]]:
-    """The first 2·``pairs`` samples of the stream in random order, and what their last batch has left over.
+def gather_pairs(stream: Iterator[Batch], pairs: int, seed: int, *, shuffle: bool = True) -> tuple[Batch, list[Batch]]:
+    """The first 2·``pairs`` samples of the stream, in random order if asked for, and what is left of their batch.
 
     The first half of the result are the x, the second half the y of the pairs.
     """
@@ -160,7 +175,9 @@ def gather_pairs(stream: Iterator[Batch], pairs: int, seed: int) -> tuple[Batch,
         raise InputError(f"the data has {count} sample(s); pairs need at least two")
     pool = _joined(parts)
     size = min(2 * pairs, count - count % 2)
-    order = torch.as_tensor(generator(seed, "pairs of samples").permutation(size))
+    order: Tensor | slice = slice(0, size)
+    if shuffle:
+        order = torch.as_tensor(generator(seed, "pairs of samples").permutation(size))
     return pool.pick(order), [pool.pick(slice(size, None))] if size < count else []
 
 

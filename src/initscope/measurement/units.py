@@ -57,6 +57,9 @@ class SpreadTally:
     def add(self, flat: Tensor) -> None:
         """Take the outputs ``[samples, units]`` of one batch into account."""
         values = self.sample.view(flat)
+        if self.count == 0:
+            self.scale = float(values.abs().max()) or 1.0  # squares of vanishing outputs must not underflow
+        values = values / self.scale
         products = values @ self.sample.directions
         high, low = products.amax(dim=0), products.amin(dim=0)
         if self.count == 0:
@@ -73,24 +76,25 @@ class SpreadTally:
 
     def effective_rank(self) -> float:
         """Participation ratio of the covariance; NaN for outputs that do not vary."""
-        mean = np.asarray(self.total.cpu(), dtype=np.float64) / self.count
-        covariance = np.asarray(self.second.cpu(), dtype=np.float64) / self.count
+        mean, covariance = self.total.cpu().numpy() / self.count, self.second.cpu().numpy() / self.count
         power = float(covariance.trace()) + float(self.centre.square().sum())
         covariance -= np.outer(mean, mean)
         variances = covariance.diagonal()
-        total, diagonal, squares = variances.sum(), np.vdot(variances, variances), np.vdot(covariance, covariance)
-        if not total > 1e-12 * power:  # nothing but rounding
+        total = float(variances.sum())
+        if not total > 1e-10 * power:  # nothing but rounding
             return math.nan
+        diagonal = float(np.square(variances / total).sum())
+        squares = float(np.square(covariance / total).sum())
         size, seen = self.sample.dimension, self.sample.seen
         off = size * (size - 1) / (seen * (seen - 1)) if seen > 1 else 0.0
         on = size / seen
-        return float((off * (total**2 - diagonal) + on * diagonal) / (off * (squares - diagonal) + on * diagonal))
+        return float((off * (1 - diagonal) + on * diagonal) / (off * (squares - diagonal) + on * diagonal))
 
     def mean_width(self) -> float:
         """Two-sided Gaussian mean width of the outputs; 0 if they are all equal."""
         size, seen = self.sample.dimension, self.sample.seen
         extent = float((self.highest - self.lowest).double().mean())
-        return float(gaussian_norm_mean(seen)) * extent * math.sqrt(size / seen)
+        return float(gaussian_norm_mean(seen)) * self.scale * extent * math.sqrt(size / seen)
 
 
 class ActivityTally:
@@ -119,8 +123,8 @@ class ActivityTally:
         return {
             "dead_fraction": _whole_units(dead, self.axis),
             "always_on_fraction": _whole_units(on, self.axis),
-            "dead_element_fraction": float(dead.double().mean()),
-            "always_on_element_fraction": float(on.double().mean()),
+            "dead_element_fraction": int(dead.sum()) / dead.numel(),
+            "always_on_element_fraction": int(on.sum()) / on.numel(),
         }
 
 

@@ -20,8 +20,9 @@ from initscope.errors import InputError, check_count
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.mean_width import WidthSet, gaussian_norm_mean
 
-__all__ = ["MeanWidth", "mean_width", "random_directions"]
+__all__ = ["MeanWidth", "WidthTally", "mean_width", "random_directions"]
 
+_CENTRE_POINTS = 1000  # whose mean the radius is measured from
 _PRODUCT_ELEMENTS = 2_000_000  # of the block of inner products held at once: 8 MB in float32
 
 
@@ -38,7 +39,7 @@ class MeanWidth(Result):
     intrinsic_dimension : float
         (ω / 2r)² with r the ``radius``: d for a d-dimensional ball of any size. None where no radius is known.
     radius : float or None
-        Largest distance of a point from the mean of the first batch (at most twice the smallest enclosing radius).
+        Largest distance of a point from the mean of 1,000 of them (at most twice the smallest enclosing radius).
     doubling_gain, doubling_gain_error : float or None
         ω minus the mean width of two halves of the data: what the last doubling of the sample added. A sample always
         has a smaller width than the set it comes from; the next doubling will add about as much again.
@@ -59,6 +60,20 @@ class MeanWidth(Result):
     dimension: int
     draws: int
     method: str
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per quantity, with its standard error where it has one."""
+        rows = [
+            ("mean width", self.value, self.standard_error),
+            ("one-sided width", self.one_sided, self.standard_error / 2),
+            ("radius", self.radius, None),
+            ("intrinsic dimension", self.intrinsic_dimension, None),
+            ("gain of the last doubling", self.doubling_gain, self.doubling_gain_error),
+            ("points", self.points, None),
+            ("dimension of the space", self.dimension, None),
+            ("directions drawn", self.draws, None),
+        ]
+        return [{"quantity": name, "value": value, "standard_error": error} for name, value, error in rows]
 
 
 def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
@@ -94,35 +109,47 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     first = next(batches, None)
     if first is None or first.shape[0] == 0:
         raise InputError("there are no points; give an array [N, n] or an iterable of such batches")
-    dimension = int(first.shape[1])
-    xp, first = namespace(_real(first))
-    directions = xp.asarray(
-        random_directions(dimension, draws, seed).T, dtype=first.dtype, device=array_api_compat.device(first)
-    )
-    tally = _Tally(xp, directions, xp.mean(first, axis=0))
+    tally = WidthTally(draws, seed)
     tally.add(first)
     for batch in batches:
-        if batch.shape[1] != dimension:
-            raise InputError(f"a batch has points of dimension {batch.shape[1]}, the first had {dimension}")
-        tally.add(_real(batch))
-    return tally.result(dimension)
+        tally.add(batch)
+    return tally.result()
 
 
-class _Tally:
-    """Running extremes of the inner products, for the even and the odd points apart."""
+class WidthTally:
+    """Running extremes of inner products with random directions, for the even and the odd points apart.
 
-    def __init__(self, xp: Any, directions: Array, centre: Array) -> None:
-        self.xp, self.directions, self.centre = xp, directions, centre
+    The directions are those of the seed and the dimension: `forget` frees them between batches, and they come back the
+    same.
+    """
+
+    def __init__(self, draws: int, seed: int) -> None:
+        self.draws, self.seed = draws, seed
         self.highest: list[Array] = [None, None]
         self.lowest: list[Array] = [None, None]
-        self.reach = xp.zeros_like(centre[:1])
         self.count = 0
+        self.directions: Array = None
+
+    def forget(self) -> None:
+        """Free the directions until the next batch."""
+        self.directions = None
 
     def add(self, batch: Array) -> None:
-        xp = self.xp
+        """Take in points ``[rows, ...]``."""
+        batch = _rows(batch)
+        # Spread over the batch: data sorted by class would put the mean of the first points far off.
+        xp, few = namespace(_real(batch[:: max(batch.shape[0] // _CENTRE_POINTS, 1)]))
+        if self.count == 0:
+            self.dimension, self.centre = int(batch.shape[1]), xp.mean(few, axis=0)
+            self.reach = xp.zeros_like(self.centre[:1])
+        if batch.shape[1] != self.dimension:
+            raise InputError(f"a batch has points of dimension {batch.shape[1]}, the first had {self.dimension}")
+        if self.directions is None:
+            chosen = random_directions(self.dimension, self.draws, self.seed).T
+            self.directions = xp.asarray(chosen, dtype=self.centre.dtype, device=array_api_compat.device(self.centre))
         rows = max(_PRODUCT_ELEMENTS // self.directions.shape[1], 2)
         for start in range(0, batch.shape[0], rows):
-            block = xp.astype(batch[start : start + rows], self.directions.dtype, copy=False)
+            block = xp.astype(_real(batch[start : start + rows]), self.directions.dtype, copy=False)
             products = block @ self.directions
             for half in (0, 1):
                 part = products[(half + self.count) % 2 :: 2]
@@ -135,10 +162,12 @@ class _Tally:
             self.reach = xp.maximum(self.reach, xp.max(xp.sum(offsets * offsets, axis=1)))
             self.count += block.shape[0]
 
-    def result(self, dimension: int) -> MeanWidth:
+    def result(self) -> MeanWidth:
+        """The width of all points so far."""
         if self.count < 2:
             raise InputError("one point has width 0; give at least two points")
-        scale, xp = gaussian_norm_mean(dimension), self.xp
+        scale = gaussian_norm_mean(self.dimension)
+        xp = namespace(self.reach)[0]
         widths = _float64(xp.maximum(*self.highest) - xp.minimum(*self.lowest))
         if not np.isfinite(widths).all():
             raise InputError("the points hold NaN or infinite values; remove or replace them first")
@@ -156,7 +185,7 @@ class _Tally:
             doubling_gain=float(scale * (widths - halves).mean()),
             doubling_gain_error=float(scale * _mean_error(widths - halves)),
             points=self.count,
-            dimension=dimension,
+            dimension=self.dimension,
             draws=len(widths),
             method="sampled (these points only)",
         )

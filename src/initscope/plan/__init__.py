@@ -8,7 +8,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "planners": ["bits", "depth", "filters", "projection", "subspace", "width"],
+        "planners": ["bits", "depth", "expansivity", "filters", "projection", "subspace", "width"],
         "ratios": ["NormRatios", "norm_ratios"],
         "results": [
             "BitsPlan",

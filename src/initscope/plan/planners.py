@@ -13,8 +13,9 @@ from initscope.errors import InputError, check_between, check_count, check_proba
 from initscope.plan.results import BitsPlan, DepthPlan, FiltersPlan, ProjectionPlan, SubspacePlan, WidthPlan
 from initscope.theory import concentration, norms
 from initscope.theory._search import log_excess, smallest
+from initscope.theory.injectivity.planning import expansivity
 
-__all__ = ["Event", "Quantity", "bits", "depth", "filters", "projection", "subspace", "width"]
+__all__ = ["Event", "Quantity", "bits", "depth", "expansivity", "filters", "projection", "subspace", "width"]
 
 Event = Literal["last-layer", "all-layers"]
 Quantity = Literal["activations", "gradients"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -32,6 +32,13 @@ class Inputs:
     def map(self, function: Callable[[Tensor], Any]) -> Inputs:
         """The same arguments with ``function`` applied to every tensor."""
         return Inputs(map_tensors(self.args, function), map_tensors(self.kwargs, function))
+
+    def refused(self, error: Exception) -> InputError:
+        """What to tell the user when the model raised ``error`` on these arguments."""
+        if isinstance(error, InputError):
+            return error
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
+        return InputError(f"the model fails on inputs of shape {shapes}: {type(error).__name__}: {error}")
 
     def names(self, model: nn.Module) -> list[str]:
         """A name for every tensor: the parameter of ``forward``, with the key or index inside it."""
@@ -115,13 +122,15 @@ def map_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
 
 
 def named_tensors(value: Any, prefix: str) -> list[tuple[str, Tensor]]:
-    """Every tensor in nested tuples, lists and dicts with a name like ``batch[image]``."""
+    """Every tensor in nested tuples, lists, dicts and dataclasses with a name like ``batch[image]``."""
     if isinstance(value, Tensor):
         return [(prefix, value)]
     if isinstance(value, Mapping):
         items = list(value.items())
     elif isinstance(value, (tuple, list)):
         items = list(enumerate(value))
+    elif is_dataclass(value) and not isinstance(value, type):
+        items = list(vars(value).items())
     else:
         return []
     return [found for key, item in items for found in named_tensors(item, f"{prefix}[{key}]")]

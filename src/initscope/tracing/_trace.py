@@ -145,8 +145,7 @@ def _recorded(
     try:
         recording.run(few)
     except Exception as error:
-        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in few.tensors())
-        raise InputError(f"the model fails on inputs of shape {shapes}: {type(error).__name__}: {error}") from error
+        raise few.refused(error) from error
     steps = tuple(recording.steps)
     fallback = f"torch.fx cannot trace it ({reason}); its steps are those of one run"
     names: dict[Node, str] = {step: step.name for step in steps}

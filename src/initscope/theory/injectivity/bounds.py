@@ -52,9 +52,9 @@ def cells(m: int, n: int) -> int:
 def cover_threshold() -> Estimate:
     r"""Below α = 3 a random layer is almost surely not injective once n is large.
 
-    A subspace of dimension n meets the orthant with a given sign pattern with probability c(m, n)/2^m; by Cover's
-    theorem, applied to the m - n + 1 rows that are free at a vertex, some point has fewer than n active rows.
-    In general position the statement is not asymptotic: m < 3n - 1 is never injective.
+    A ray v orthogonal to n - 1 rows and its opposite -v share the other m - n + 1 rows: if these are fewer than 2n, one
+    of the two has fewer than n active rows. In general position the statement is not asymptotic: m < 3n - 1 is never
+    injective. (The talk derives the threshold from Cover's count of cells.)
     """
     return Estimate(3.0, 0.0, "Cover 1965; exact")
 

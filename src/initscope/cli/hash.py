@@ -1,0 +1,85 @@
+"""``initscope hash fit`` and ``hash encode``: learn a code from data, and encode data with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from cyclopts import App
+
+from initscope.cli._output import say
+from initscope.cli._vectors import Codes, VectorSource, load_vectors, write_codes
+from initscope.errors import InputError
+
+__all__ = ["app"]
+
+app = App(name="hash", help="Binary codes that keep similarity: fit a hash to data, encode data with it.")
+
+Method = Literal["random", "itq", "agh", "diffhash", "ssh", "ksh", "learned"]
+
+
+@app.command
+def fit(
+    out: Path,
+    source: VectorSource | None = None,
+    *,
+    method: Method = "random",
+    bits: int = 64,
+    layers: int = 1,
+    seed: int = 0,
+) -> None:
+    """Fit a hash and write it to OUT.
+
+    Parameters
+    ----------
+    out
+        File for the fitted hash (arrays with a checksum, nothing to unpickle).
+    method
+        random and itq, agh learn without labels; diffhash, ssh, ksh and learned need them (folders: one per class).
+    bits
+        Length of the code.
+    layers
+        Of the learned hash.
+    seed
+        Seed of everything random.
+    """
+    from initscope.embed.persistence import hasher_class, save_hasher
+
+    parameters: dict[str, object] = {"bits": bits}
+    if method == "random":
+        parameters["center"] = True
+    if method == "learned":
+        parameters["layers"] = layers
+    if method != "diffhash":
+        parameters["random_state"] = seed
+    data = load_vectors(source or VectorSource())
+    if method in ("diffhash", "ssh", "ksh", "learned") and data.labels is None:
+        raise InputError(f"--method {method} learns from labels and {data.name} has none; use random, itq or agh")
+    hasher = hasher_class(method)(**parameters).fit(data.images, data.labels)
+    save_hasher(hasher, out)
+    say(f"{out}: {hasher} fitted to {len(data)} rows of {data.images.shape[1]} numbers")
+
+
+@app.command
+def encode(fitted: Path, out: Path, source: VectorSource | None = None) -> None:
+    """Encode data with a fitted hash and write the codes to OUT (.npz: codes, bits, labels).
+
+    Parameters
+    ----------
+    fitted
+        File written by hash fit.
+    out
+        File for the codes.
+    """
+    from initscope.embed.persistence import load_hasher
+
+    hasher = load_hasher(fitted)
+    data = load_vectors(source or VectorSource())
+    if data.images.shape[1] != hasher.n_features_in_:
+        raise InputError(
+            f"{data.name} has rows of {data.images.shape[1]} numbers, {fitted} was fitted to {hasher.n_features_in_}; "
+            "use the same --size and --describe"
+        )
+    codes = hasher.transform(data.images)
+    write_codes(out, Codes(codes, hasher.bits, data.labels))
+    say(f"{out}: {len(codes)} codes of {hasher.bits} bits")

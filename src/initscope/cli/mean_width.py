@@ -1,0 +1,44 @@
+"""``initscope mean-width``: Gaussian mean width of a data set, and after each layer of a model."""
+
+from __future__ import annotations
+
+from cyclopts import App
+
+from initscope.cli._output import Format, emit, say
+from initscope.cli._sources import ModelSource, load_data
+
+__all__ = ["app"]
+
+app = App(
+    name="mean-width", help="Gaussian mean width and intrinsic dimension of data, and after each layer of a model."
+)
+
+
+@app.default
+def mean_width(
+    model: str | None = None, source: ModelSource | None = None, *, draws: int = 128, format: Format = "table"
+) -> None:
+    """Estimate the mean width of a data set; with MODEL also after every layer of it.
+
+    Parameters
+    ----------
+    model
+        package.module:factory, file.py:factory or an architecture such as "dense1000-relu*4"; none: the data only.
+    draws
+        Random directions; the standard error falls with their root.
+    format
+        table, json or csv.
+    """
+    import initscope
+
+    source = source or ModelSource()
+    data = load_data(source)
+    if model is None:
+        emit(initscope.mean_width(data.images, draws=draws, seed=source.seed), format, title=data.name)
+    else:
+        from initscope.measurement import layer_widths
+        from initscope.models import load_model
+
+        built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed)
+        emit(layer_widths(built, data.images, draws=draws, seed=source.seed), format, title=data.name)
+    say("A sample has a smaller width than the set it comes from; doubling_gain is what the last doubling of it added.")

@@ -1,0 +1,157 @@
+"""Cells of the input space: how many different activation patterns a network shows on a plane, deep against shallow.
+
+The talk says that depth buys exponentially more cells for the same number of parameters. Networks built to fold do;
+random ones do not: both are counted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from initscope._results import Result
+from initscope.errors import InputError, check_count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Tessellation", "TessellationRow", "cells", "folding_network", "random_network", "run"]
+
+Network = list[tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class TessellationRow(Result):
+    """One network: depth, width, number of parameters, and the cells met (mean over draws, with its error)."""
+
+    kind: str
+    depth: int
+    width: int
+    parameters: int
+    cells: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Tessellation(Result):
+    """Rows by network, and for pictures the cell numbers of the last random network of each depth on the plane."""
+
+    rows: tuple[TessellationRow, ...]
+    pictures: tuple[np.ndarray, ...]
+    titles: tuple[str, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """The rows as dicts."""
+        return [row.to_dict() for row in self.rows]
+
+    def plot(self, ax: Axes | None = None, *, picture: int = -1) -> Axes:
+        """Cells of one of the random networks on the plane, each in its own colour."""
+        if ax is None:
+            from matplotlib.figure import Figure
+
+            ax = Figure(layout="constrained").add_subplot()
+        if not self.pictures:
+            raise InputError("only cells on the plane can be drawn; run without points")
+        numbers = self.pictures[picture]
+        colours = np.random.default_rng(0).permutation(int(numbers.max()) + 1)
+        ax.imshow(colours[numbers], cmap="tab20", origin="lower", extent=(-1, 1, -1, 1), interpolation="nearest")
+        ax.set_title(self.titles[picture])
+        return ax
+
+
+def cells(network: Network, points: np.ndarray) -> np.ndarray:
+    """Number of the cell of each point: points share one if every unit is on for both or off for both.
+
+    >>> step = [(np.array([[1.0]]), np.array([0.0]))]
+    >>> cells(step, np.array([[-2.0], [-1.0], [3.0]]))
+    array([0, 0, 1])
+    """
+    # A pattern is told by the sum of random 64-bit numbers of its active units: two of 10^5 patterns share a sum with
+    # probability below 10^-9.
+    rng = np.random.default_rng(0)
+    keys = np.zeros(len(points), dtype=np.uint64)
+    for weights, biases in network:
+        points = points @ weights.T + biases
+        names = rng.integers(0, 2**64, size=len(weights), dtype=np.uint64)
+        keys += np.where(points > 0, names, np.uint64(0)).sum(axis=1, dtype=np.uint64)
+        points = np.maximum(points, 0)
+    _, first, number = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.empty_like(first)
+    order[np.argsort(first)] = np.arange(len(first))  # numbered in the order of appearance
+    return np.asarray(order[number])
+
+
+def random_network(inputs: int, width: int, depth: int, rng: np.random.Generator) -> Network:
+    """He-scaled weights, biases of a tenth of a unit: so that cells are not all cones."""
+    sizes = [inputs] + [width] * depth
+    return [
+        (rng.standard_normal((sizes[i + 1], sizes[i])) * np.sqrt(2 / sizes[i]), 0.1 * rng.standard_normal(sizes[i + 1]))
+        for i in range(depth)
+    ]
+
+
+def folding_network(depth: int) -> Network:
+    """Tent maps x ↦ 2 min(x, 1-x) on [0, 1], one after the other: two units a layer, 2^depth linear pieces."""
+    tent = (np.array([[2.0], [4.0]]), np.array([0.0, -2.0]))  # tent = relu(2x) - relu(4x - 2)
+    again = (np.array([[2.0, -2.0], [4.0, -4.0]]), np.array([0.0, -2.0]))
+    return [tent, *[again] * (check_count("depth", depth) - 1)]
+
+
+def run(
+    points: np.ndarray | None = None,
+    *,
+    depths: Sequence[int] = (1, 2, 4, 8),
+    parameters: int = 1000,
+    resolution: int = 256,
+    draws: int = 5,
+    folds: Sequence[int] = (1, 2, 4, 8, 12),
+    seed: int = 0,
+) -> Tessellation:
+    """Count cells of random networks of about ``parameters`` parameters, and of folding ones.
+
+    Cells are those met by the rows of ``points``, by default a grid of ``resolution``² points of the square [-1, 1]²,
+    which misses cells smaller than its step. Folding networks (one input, cells on a fine line) stand beside a shallow
+    network with as many units, whose cells are at most units + 1.
+    """
+    axis = np.linspace(-1, 1, resolution)
+    cloud = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2) if points is None else np.asarray(points)
+    rng = np.random.default_rng(seed)
+    rows, pictures, titles = [], [], []
+    for depth in depths:
+        width = _width_for(parameters, depth, cloud.shape[1])
+        counts = []
+        for _ in range(draws):
+            numbers = cells(random_network(cloud.shape[1], width, depth, rng), cloud)
+            counts.append(int(numbers.max()) + 1)
+        size = _parameters(width, depth, cloud.shape[1])
+        rows.append(TessellationRow("random", depth, width, size, float(np.mean(counts)), _error(counts)))
+        if points is None:
+            pictures.append(numbers.reshape(resolution, resolution))
+            titles.append(f"random, {depth} layers of {width}: {counts[-1]} cells")
+    for depth in folds:
+        line = (np.arange(2 ** (depth + 4)) + 0.5)[:, None] / 2 ** (depth + 4)
+        found = int(cells(folding_network(depth), line).max()) + 1
+        rows.append(TessellationRow("folding", depth, 2, 4 + 6 * (depth - 1), float(found), 0.0))
+        units = 2 * depth
+        shallow = [(np.ones((units, 1)), -(np.arange(units) + 0.5) / units)]
+        found = int(cells(shallow, line).max()) + 1
+        rows.append(TessellationRow("best shallow", 1, units, 2 * units, float(found), 0.0))
+    return Tessellation(tuple(rows), tuple(pictures), tuple(titles))
+
+
+def _parameters(width: int, depth: int, inputs: int) -> int:
+    return (inputs + 1) * width + (depth - 1) * width * (width + 1)
+
+
+def _width_for(parameters: int, depth: int, inputs: int) -> int:
+    width = 1
+    while _parameters(width + 1, depth, inputs) <= parameters:
+        width += 1
+    return width
+
+
+def _error(counts: Sequence[int]) -> float:
+    return float(np.std(counts, ddof=1) / np.sqrt(len(counts))) if len(counts) > 1 else 0.0

@@ -1,0 +1,69 @@
+"""Can the input of each ReLU layer be recovered? Its expansivity against the thresholds; a proof where it is cheap."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+
+from initscope._results import Result
+from initscope.injectivity import decide
+from initscope.measurement import Observation
+from initscope.theory.injectivity import union_threshold
+from initscope.theory.injectivity.replica import FULL_RSB
+
+__all__ = ["LayerExpansivity", "layer_expansivities"]
+
+_DECIDED_INPUTS, _DECIDED_OUTPUTS, _BUDGET = 6, 64, 30.0  # such layers take seconds at most
+
+
+@dataclass(frozen=True)
+class LayerExpansivity(Result):
+    """A Linear or convolution that is followed by a ReLU, as a map from ``inputs`` to ``outputs`` units.
+
+    ``injective`` is proven: True, False, or None where only ``stands``, its place among the thresholds of random
+    Gaussian layers, is known.
+    """
+
+    layer: str
+    inputs: int
+    outputs: int
+    expansivity: float
+    stands: str
+    injective: bool | None
+
+
+def layer_expansivities(model: nn.Module, seen: Observation) -> tuple[LayerExpansivity, ...]:
+    """Every Linear and convolution whose output goes straight into a ReLU, in the order of the rows."""
+    modules = dict(model.named_modules())
+    found = []
+    for before, row, after in zip(seen.rows, seen.rows[1:], seen.rows[2:], strict=False):
+        module = modules.get(row.layer, model if len(modules) == 1 else None)
+        if not isinstance(module, (nn.Linear, _ConvNd)) or after.kind.lower().rstrip("_") != "relu" or not before.shape:
+            continue
+        tokens = isinstance(module, nn.Linear) and len(row.shape) > 1
+        inputs = module.in_features if tokens and isinstance(module, nn.Linear) else math.prod(before.shape)
+        outputs = module.out_features if tokens and isinstance(module, nn.Linear) else math.prod(row.shape)
+        stands, injective = _place(inputs, outputs)
+        small = inputs <= _DECIDED_INPUTS and outputs <= _DECIDED_OUTPUTS
+        if injective is None and small and isinstance(module, nn.Linear):
+            bias = None if module.bias is None else module.bias.detach().double().cpu().numpy()
+            injective = decide(module.weight.detach().double().cpu().numpy(), bias, budget=_BUDGET).injective
+        found.append(LayerExpansivity(row.layer, inputs, outputs, outputs / inputs, stands, injective))
+    return tuple(found)
+
+
+def _place(inputs: int, outputs: int) -> tuple[str, bool | None]:
+    """Where m/n stands, and what that alone proves of any layer."""
+    ratio = outputs / inputs
+    if outputs < 2 * inputs:
+        return "below 2: no ReLU layer is injective", False
+    if outputs < 3 * inputs - 1:
+        return "below 3: never injective with rows in general position", None
+    if ratio < FULL_RSB:
+        return f"below {FULL_RSB:.3f}: large Gaussian layers are not injective (full RSB, conjectured)", None
+    if ratio < union_threshold().value:
+        return f"above {FULL_RSB:.3f}: large Gaussian layers are injective (full RSB, conjectured)", None
+    return f"above {union_threshold().value:.3f}: large Gaussian layers are injective (union bound)", None

@@ -1,0 +1,117 @@
+"""`layer_widths`: mean width of a data set before and after every layer of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from initscope._results import Result
+from initscope._untouched import leaves_no_trace
+from initscope.errors import InputError, check_count
+from initscope.measurement.width import MeanWidth, WidthTally
+from initscope.tracing import bind, trace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["LayerWidth", "LayerWidths", "layer_widths"]
+
+_BATCH_VALUES = 1 << 22  # input values of a batch: bounds the memory of the activations
+
+
+@dataclass(frozen=True)
+class LayerWidth(Result):
+    """One layer's row: its name and kind, and the `MeanWidth` of its outputs (None where they have none, with why)."""
+
+    layer: str
+    kind: str
+    width: MeanWidth | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class LayerWidths(Result):
+    """Mean widths by layer, the inputs first. In the units of each layer: its weights' scale is part of the value."""
+
+    rows: tuple[LayerWidth, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per layer."""
+        names = ("value", "standard_error", "intrinsic_dimension", "radius", "doubling_gain", "dimension")
+        return [
+            {"layer": row.layer, "kind": row.kind}
+            | {name: None if row.width is None else getattr(row.width, name) for name in names}
+            | {"note": row.reason}
+            for row in self.rows
+        ]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Intrinsic dimension by layer."""
+        if ax is None:
+            from matplotlib.figure import Figure
+
+            ax = Figure(layout="constrained").add_subplot()
+        known = [(row.layer, row.width.intrinsic_dimension or 0.0) for row in self.rows if row.width is not None]
+        ax.plot([name for name, _ in known], [dimension for _, dimension in known], "o-")
+        ax.set(ylabel="intrinsic dimension (ω / 2r)²", ylim=(0, None))
+        ax.tick_params(axis="x", rotation=90)
+        return ax
+
+
+def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 0) -> LayerWidths:
+    """Mean width of ``points`` and of what every layer of ``model`` makes of them.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Run in evaluation mode as it is, and left as found.
+    points : array or tensor [N, ...]
+        Inputs of the model.
+    draws, seed : int
+        As in `initscope.mean_width`.
+
+    Examples
+    --------
+    >>> layers = torch.nn.Sequential(torch.nn.Linear(5, 40), torch.nn.ReLU())
+    >>> [row.layer for row in layer_widths(layers, torch.randn(20, 5)).rows]
+    ['input', '0', '1']
+    """
+    draws = check_count("draws", draws, least=2)
+    inputs = torch.as_tensor(np.asarray(points) if not isinstance(points, torch.Tensor) else points)
+    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    inputs = inputs.to(parameter) if parameter is not None else inputs.float()
+    if inputs.dim() < 2 or len(inputs) < 2:
+        raise InputError(f"points of shape {tuple(inputs.shape)} must be [N, ...] with at least two points")
+    tallies: dict[Any, WidthTally] = {}
+    failed: dict[Any, str] = {}
+
+    def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
+        if not isinstance(output, torch.Tensor) or output.dim() < 2 or len(output) != count:
+            failed[node] = "the output is not one tensor with a row for each point"
+            return
+        tally = tallies.setdefault(node, WidthTally(draws, seed))
+        tally.add(output.detach())
+        tally.forget()
+
+    with leaves_no_trace(model), torch.no_grad():
+        model.eval()
+        traced = trace(model, inputs[:2])
+        size = max(1, _BATCH_VALUES // inputs[0].numel())
+        for start in range(0, len(inputs), size):
+            batch = inputs[start : start + size]
+            count = len(batch)
+            traced.run(bind(model, batch), watch)
+    rows = []
+    for node in traced.steps:
+        width, reason = None, failed.get(node, "")
+        if node in tallies and not reason:
+            try:
+                width = tallies[node].result()
+            except InputError as error:
+                reason = str(error)
+        rows.append(LayerWidth(traced.name(node), traced.kind(node), width, reason))
+    return LayerWidths(tuple(rows))

@@ -1,0 +1,28 @@
+"""When to use the compiled loops of `_loops` instead of array expressions."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+__all__ = ["compiled_loops"]
+
+_WORTH_LOADING = 1 << 30  # values: the loops save half a nanosecond on each, and loading numba takes half a second
+
+
+def compiled_loops(flat: Tensor, values: int) -> ModuleType | None:
+    """The loops, for a contiguous float32 tensor on the CPU, if numba is there and loading it pays.
+
+    It pays for ``values`` or more values, and if numba is loaded already, as `initscope.predict` does for larger work.
+    """
+    if flat.dtype != torch.float32 or flat.device.type != "cpu" or not flat.is_contiguous():
+        return None
+    if "numba" not in sys.modules and (values < _WORTH_LOADING or importlib.util.find_spec("numba") is None):
+        return None
+    from initscope.measurement import _loops
+
+    return _loops

@@ -1,0 +1,77 @@
+"""`packing`: how many points of a cloud are ε apart, beside Sudakov's bound from its mean width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from initscope._results import Result
+from initscope.errors import InputError, check_between, check_count
+from initscope.measurement.width import mean_width
+from initscope.theory.mean_width import sudakov_log_packing
+
+__all__ = ["Packing", "packing_numbers"]
+
+
+@dataclass(frozen=True)
+class Packing(Result):
+    """Numbers of points pairwise at least ε apart, found greedily, and what Sudakov allows at most.
+
+    ``complete`` is False where the search stopped at its limit: the number is then a lower bound. Balls of radius ε
+    around the points found cover the cloud where it is True.
+    """
+
+    width: float
+    eps: tuple[float, ...]
+    numbers: tuple[int, ...]
+    complete: tuple[bool, ...]
+    log_numbers: tuple[float, ...]
+    log_bounds: tuple[float, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per ε."""
+        names = ("eps", "number", "complete", "log_number", "log_bound")
+        columns = zip(self.eps, self.numbers, self.complete, self.log_numbers, self.log_bounds)
+        return [dict(zip(names, row)) for row in columns]
+
+
+def packing_numbers(
+    points: Any, eps: Sequence[float], *, limit: int = 1000, draws: int = 128, seed: int = 0
+) -> Packing:
+    r"""Greedy packing numbers of a cloud beside :math:`\log|K_\varepsilon| \le 1.089\,\omega^2/\varepsilon^2`.
+
+    Farthest-first traversal: each point chosen is the one farthest from all before, at distance :math:`r_k`; those with
+    :math:`r_k \ge \varepsilon` are pairwise ε apart, and balls of radius ε around them cover the cloud.
+
+    Examples
+    --------
+    >>> square = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    >>> packing_numbers(square, [0.9, 1.2]).numbers
+    (4, 2)
+    """
+    rows = np.asarray(points, dtype=np.float64)
+    if rows.ndim < 2 or len(rows) < 2:
+        raise InputError(f"points of shape {rows.shape} must be [N, ...] with at least two points")
+    rows = rows.reshape(len(rows), -1)
+    steps = [check_between("eps", each, 0.0, math.inf) for each in eps]
+    width = mean_width(rows, draws=draws, seed=seed).value
+    limit = min(check_count("limit", limit), len(rows))
+    nearest = np.full(len(rows), np.inf)
+    radii, chosen = np.empty(limit), 0
+    for k in range(limit):
+        radii[k] = nearest[chosen]
+        nearest = np.minimum(nearest, np.linalg.norm(rows - rows[chosen], axis=1))
+        chosen = int(np.argmax(nearest))
+    numbers = [int((radii >= each).sum()) for each in steps]
+    return Packing(
+        width=width,
+        eps=tuple(steps),
+        numbers=tuple(numbers),
+        complete=tuple(bool(nearest.max() < each) for each in steps),
+        log_numbers=tuple(math.log(number) for number in numbers),
+        log_bounds=tuple(sudakov_log_packing(width, each) for each in steps),
+    )

@@ -1,0 +1,118 @@
+"""``mean-width``, ``hash`` and ``search`` from end to end: a folder or an array in, codes and neighbours out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from initscope.cli import main
+from initscope.embed import KSH, HammingIndex, load_hasher, mean_average_precision
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        code = 0
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as error:
+            code = error.code or 0
+        output, messages = capsys.readouterr()
+        return code, output, messages
+
+    return call
+
+
+@pytest.fixture
+def digits(tmp_path):
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    np.savez(tmp_path / "digits.npz", images=X[:300].reshape(-1, 1, 8, 8) / 16, labels=y[:300])
+    return tmp_path / "digits.npz"
+
+
+def test_mean_width_of_data_and_after_each_layer(run, digits):
+    code, output, _ = run("mean-width", "--data", digits, "--format", "json", "--draws", 16)
+    result = json.loads(output)
+    assert code == 0
+    assert (result["points"], result["dimension"], result["draws"]) == (300, 64, 16)
+    code, output, _ = run("mean-width", "dense20-relu*2", "--data", digits, "--format", "csv", "--draws", 8)
+    rows = list(csv.DictReader(io.StringIO(output)))
+    assert code == 0
+    assert [row["layer"] for row in rows][-2:] == ["dense2", "relu2"]
+    assert float(rows[0]["value"]) > 0
+    assert "mean width" in run("mean-width", "--data", digits, "--draws", 8)[1]
+
+
+def test_fit_encode_build_query_evaluate(run, digits, tmp_path):
+    fitted, codes, index = tmp_path / "a.hash", tmp_path / "codes.npz", tmp_path / "a.index"
+    assert run("hash", "fit", fitted, "--data", digits, "--method", "ksh", "--bits", 12)[0] == 0
+    assert run("hash", "encode", fitted, codes, "--data", digits)[0] == 0
+    assert run("search", "build", codes, index)[0] == 0
+    with np.load(digits) as arrays:
+        X, y = arrays["images"].reshape(300, -1).astype(np.float32), arrays["labels"]
+    expected = KSH(bits=12).fit(X, y).transform(X)
+    with np.load(codes) as arrays:
+        np.testing.assert_array_equal(arrays["codes"], expected)
+        np.testing.assert_array_equal(arrays["labels"], y)
+    assert load_hasher(fitted).bits == 12
+    code, output, _ = run("search", "query", index, codes, "--k", 3, "--format", "json")
+    found = json.loads(output)
+    distances, ids = HammingIndex.load(index).search(expected, 3)
+    assert code == 0
+    np.testing.assert_array_equal(found["ids"], ids)
+    np.testing.assert_array_equal(found["distances"], distances)
+    code, output, _ = run("search", "evaluate", codes, codes, "--format", "json")
+    score = mean_average_precision(expected, y, expected, y)
+    assert json.loads(output)["mean_average_precision"]["value"] == pytest.approx(score.value)
+
+
+def test_a_folder_of_images_described_by_gist(run, tmp_path):
+    rng = np.random.default_rng(0)
+    for name, stripes in (
+        ("lying", (slice(None, None, 4), slice(None))),
+        ("upright", (slice(None), slice(None, None, 4))),
+    ):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for number in range(6):
+            pixels = rng.integers(0, 60, (32, 32, 3), dtype=np.uint8)
+            pixels[stripes] = 250
+            Image.fromarray(pixels).save(tmp_path / "images" / name / f"{number}.png")
+    options = ("--data", tmp_path / "images", "--size", 32, "--describe", "gist")
+    fitted, codes = tmp_path / "b.hash", tmp_path / "b.npz"
+    assert run("hash", "fit", fitted, *options, "--method", "random", "--bits", 64)[0] == 0
+    assert run("hash", "encode", fitted, codes, *options)[0] == 0
+    code, output, _ = run("search", "evaluate", codes, codes, "--format", "csv")
+    rows = {row["at"]: row for row in csv.DictReader(io.StringIO(output))}
+    assert code == 0
+    assert float(rows["mAP, value"]["precision"]) > 0.95
+
+
+def test_bad_use_is_one_line_and_exit_2(run, digits, tmp_path):
+    fitted, codes = tmp_path / "c.hash", tmp_path / "c.npz"
+    run("hash", "fit", fitted, "--data", digits, "--bits", 8)
+    run("hash", "encode", fitted, codes, "--data", digits)
+    (tmp_path / "noise").write_bytes(b"noise")
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).random((5, 7)))
+    for arguments, reason in (
+        (("hash", "fit", tmp_path / "x", "--data", tmp_path / "rows.npy", "--method", "ssh"), "learns from labels"),
+        (("hash", "fit", tmp_path / "x", "--data", digits, "--bits", 0), "bits = 0"),
+        (("hash", "encode", fitted, tmp_path / "x", "--data", tmp_path / "rows.npy"), "was fitted to 64"),
+        (("hash", "encode", tmp_path / "noise", tmp_path / "x", "--data", digits), "no file of this kind"),
+        (("search", "build", tmp_path / "noise", tmp_path / "x"), "holds no codes"),
+        (("search", "build", codes, tmp_path / "x", "--ids", tmp_path / "rows.npy"), "whole numbers"),
+        (("search", "query", fitted, codes), "no file of this kind"),
+        (("search", "query", tmp_path / "missing", codes), "cannot be read"),
+        (("mean-width", "--data", digits, "--draws", 1), "draws = 1"),
+    ):
+        code, output, messages = run(*arguments)
+        assert code == 2, arguments
+        assert output == ""
+        assert reason in messages.splitlines()[-1]
+        assert not (tmp_path / "x").exists()
