@@ -139,11 +139,9 @@ class UNet(nn.Module):
     @staticmethod
     def double(inputs, outputs):
         return nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, padding=1),
-            nn.ReLU(True),
-            nn.Conv2d(outputs, outputs, 3, padding=1),
-            nn.ReLU(True),
-        )
+            nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(True),
+            nn.Conv2d(outputs, outputs, 3, padding=1), nn.ReLU(True),
+        )  # fmt: skip
 
     def forward(self, x):
         fine = self.down1(x)

@@ -37,7 +37,7 @@ def headline(comparison: Comparison) -> str:
         text += ")."
     if verb == "close":
         halved = comparison.halving_depth()
-        text += f" Their median has halved at {halved}." if halved else " Their median does not halve within this depth."
+        text += f" Their median has halved at {halved}." if halved else " Their median does not halve in this depth."
     return text
 
 

@@ -16,6 +16,7 @@ from initscope.errors import InputError
 from initscope.initializers import WeightLaw
 from initscope.propagate.offsets import Cross, Gathered, Lookup, Offset, at_both
 from initscope.propagate.registry import Context, rule
+from initscope.propagate.rules.shapes import rearranged_one
 from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
 from initscope.propagate.units import Gaussian, Symmetric
 from initscope.report.geometry import weakest
@@ -60,6 +61,17 @@ class Windows:
             box_sum(torch.arange(1, size + 1), padding=(pad,), **one) - 1
             for size, pad in zip(positions, self.padding, strict=True)
         )
+
+    def centre(self, values: Tensor) -> Tensor:
+        """What the centre tap, number (k-1)//2 of each axis, reads of ``[samples, channels, …]``."""
+        for axis, sites in enumerate(self.sites(tuple(values.shape[2:]))):
+            first, last = ((self.kernel_size[axis] - 1) // 2 * self.dilation[axis], sites.shape[0])
+            last -= (self.kernel_size[axis] - 1) * self.dilation[axis] - first
+            chosen = sites[first : last : self.stride[axis]].to(values.device)
+            read = values.index_select(axis + 2, chosen.clamp_min(0))
+            inside = (chosen >= 0).reshape(-1, *(1,) * (values.dim() - axis - 3))
+            values = torch.where(inside, read, torch.zeros((), dtype=read.dtype, device=read.device))
+        return values
 
     def sum_padded(self, maps: Tensor) -> Tensor:
         """Sums over the taps of maps that are padded already."""
@@ -143,8 +155,8 @@ def transposed_convolution(module: _ConvTransposeNd, state: State, context: Cont
         raise NotCovered(
             f"it expects {module.in_channels} channels and {spatial} spatial axes, not an input of shape {state.shape}"
         )
-    if context.law(module).strength > 0:
-        raise NotCovered("the filters of a transposed convolution are not zero-sum as seen from its output")
+    if context.law(module).strength > 0 or context.law(module).centre:
+        raise NotCovered("this weight law has no formula as seen from the output of a transposed convolution")
     before = state.as_maps(0, module.groups) if isinstance(state, Given) else state
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")
@@ -173,10 +185,13 @@ def convolution(module: _ConvNd, state: State, context: Context) -> State:
             f"it expects {module.in_channels} channels and {spatial} spatial axes, not an input of shape {state.shape}"
         )
     windows = Windows(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
+    taps: Windows | None = windows
+    if context.law(module).centre:
+        state, taps = rearranged_one(state, windows.centre, context), None
     before = state.as_maps(0, module.groups) if isinstance(state, Given) else state
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")
-    after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, windows=windows)
+    after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, windows=taps)
     return _honest_groups(module, state, after)
 
 

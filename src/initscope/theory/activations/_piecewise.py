@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from initscope.theory._arrays import Array, erf, safe_sqrt
+from initscope.theory._arrays import Array, erf, namespace, safe_sqrt
 from initscope.theory.activations._base import Activation
 
 __all__ = ["PiecewiseLinear"]
+
+
+_CHUNK = 1 << 15  # elements worked on at once
+_FEW = 2000  # elements for which a quadrature in two dimensions is affordable
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +71,32 @@ class PiecewiseLinear(Activation):
         product, bends = self._bends(xp, kxx, kyy, kxy, moment=1)
         mixed = self._mean(xp, kxx) * self._mean(xp, kyy)
         return mixed + kxy * self._mean_slope(xp, kxx) * self._mean_slope(xp, kyy) + product * bends
+
+    def transform(self, kxx: Array, kyy: Array, d: Array) -> tuple[Array, Array, Array]:
+        """As for every activation, in chunks: each element takes 129 nodes of memory."""
+        xp, kxx, kyy, d = namespace(kxx, kyy, d)
+        kxx, kyy, d = xp.broadcast_arrays(kxx, kyy, d)
+        flat = [xp.reshape(array, (-1,)) for array in (kxx, kyy, d)]
+        starts = range(0, max(1, flat[0].shape[0]), _CHUNK)
+        parts = [super(PiecewiseLinear, self).transform(*(a[k : k + _CHUNK] for a in flat)) for k in starts]
+        first, second, apart = (xp.reshape(xp.concat(list(each)), kxx.shape) for each in zip(*parts, strict=True))
+        return first, second, apart
+
+    def _distance(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
+        """From the dual in float64, and in two dimensions where that leaves few digits and the elements are few."""
+        if any(getattr(array, "requires_grad", False) for array in (kxx, kyy, d)):
+            return super()._distance(xp, kxx, kyy, d)
+        dtype = xp.result_type(kxx, kyy, d)
+        kxx, kyy, d = xp.broadcast_arrays(*(xp.astype(array, xp.float64) for array in (kxx, kyy, d)))
+        total = self._second_moment(xp, kxx) + self._second_moment(xp, kyy)
+        apart = total - 2 * self._dual(xp, kxx, kyy, (kxx + kyy - d) / 2)
+        near = apart <= 1e-3 * total
+        count = int(xp.sum(xp.astype(near, xp.int64)))
+        if 0 < count <= _FEW:
+            exact = super()._distance(xp, kxx[near], kyy[near], d[near])
+            apart = xp.where(near, xp.zeros_like(apart), apart)
+            apart[near] = exact
+        return xp.astype(xp.where(apart > 0, apart, xp.zeros_like(apart)), dtype)
 
     def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
         _, bends = self._bends(xp, kxx, kyy, kxy, moment=0)
