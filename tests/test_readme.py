@@ -40,7 +40,7 @@ def workplace(tmp_path, monkeypatch):
 @pytest.mark.parametrize("line", sorted(set(COMMANDS)))
 def test_commands(workplace, line, capsys):
     main(shlex.split(line, comments=True)[1:])
-    assert "relu" in capsys.readouterr().out.lower()
+    assert len(capsys.readouterr().out.splitlines()) >= 3
 
 
 def test_there_are_commands():

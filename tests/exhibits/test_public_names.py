@@ -1,0 +1,20 @@
+"""Exhibits are the library's first users: they import public names only, as a user would."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import initscope
+
+FILES = sorted((Path(initscope.__file__).parent / "exhibits").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_exhibits_import_public_names_only(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("initscope"):
+            own = node.module.startswith("initscope.exhibits") or node.module == "initscope._results"
+            private = any(part.startswith("_") for part in node.module.split("."))
+            assert own or not private, f"{path.name}: {node.module}"
+            assert own or not any(alias.name.startswith("_") for alias in node.names), f"{path.name}: {node.module}"
