@@ -7,7 +7,7 @@ thing: they remove the direction that all outputs of a ReLU layer share, its pos
 """
 
 # %%
-# One dense layer as a map of cosines. Plain He weights lie above the diagonal everywhere: every pair becomes more alike,
+# One dense layer as a map of cosines. Plain He weights lie above the diagonal everywhere: pairs become more alike,
 # and 1 is the only place to end. Removing the share λ of the mean turns the map around 1: its slope there becomes
 # 1/(1 - λ/π), more than 1, so that nearby inputs part, and a stable angle appears where the map crosses the diagonal.
 
