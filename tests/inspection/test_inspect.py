@@ -168,3 +168,72 @@ def test_expansivity_of_relu_layers_and_proofs_for_small_ones():
     assert second.injective is False
     assert "below 2" in second.stands
     assert "Can the input be recovered?" in report.to_html()
+
+
+def test_trained_looking_weights_are_told_so():
+    """A strong rank-one part in the weights, as training makes it: found in that layer only."""
+    model = mlp(3, He())
+    with torch.no_grad():
+        model[2].weight.add_(0.05 * torch.ones(96, 1) @ torch.randn(1, 96, generator=torch.Generator().manual_seed(2)))
+    report = initscope.inspect(model, samples(), pairs=8, alternatives=False)
+    assert set(report.weights) == {"2"}
+    assert "weights:" in report.table()[3]["note"]
+
+
+def test_deviating_pairs_come_farthest_first():
+    report = initscope.inspect(mlp(4, He()), samples(), pairs=24, alternatives=False)
+    pairs = report.deviating(5)
+    gaps = [abs(pair.predicted - pair.measured) for pair in pairs]
+    assert gaps == sorted(gaps, reverse=True)
+    everything = np.abs(report.prediction.angle[-1] - report.observation.angle[-1])
+    assert gaps[0] == pytest.approx(everything.max())
+
+
+def test_images_show_their_deviating_pairs():
+    images = torch.rand(16, 3, 12, 12, generator=torch.Generator().manual_seed(0))
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(800, 5))
+    text = initscope.inspect(model, images, pairs=6, alternatives=False).to_html()
+    assert "Pairs that deviate most" in text
+    assert text.count("data:image/jpeg") >= 12
+
+
+def test_before_and_after():
+    data = samples()
+    before, after = (initscope.inspect(mlp(3, law), data, pairs=8, alternatives=False) for law in (Glorot(), He()))
+    both = initscope.inspection.before_after(before, after)
+    row = both.table()[-1]
+    assert row["rms_ratio_measured_after"] > row["rms_ratio_measured_before"]
+    assert both.plot().get_legend() is not None
+    with pytest.raises(InputError, match="do not match"):
+        initscope.inspection.before_after(before, initscope.inspect(mlp(2, He()), data, pairs=8, alternatives=False))
+
+
+def test_one_row_per_epoch_of_a_training_loop():
+    torch.manual_seed(0)
+    model, data = mlp(2, He()), samples()
+    log = initscope.inspection.EpochLog(data, pairs=8)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        optimiser.zero_grad()
+        model(data).square().mean().backward()
+        optimiser.step()
+        log(model, epoch)
+    assert [row["epoch"] for row in log.rows] == [0, 1, 2]
+    assert log.rows[0]["rms_ratio"] > log.rows[2]["rms_ratio"]  # the loss shrinks the output
+
+
+def test_fail_on_and_apply(tmp_path, capsys):
+    from initscope.cli import main
+
+    command = ["inspect", "dense32-relu*30", "--input-shape", "16", "--pairs", "8", "--initializer", "glorot"]
+    with pytest.raises(SystemExit) as stopped:
+        main([*command, "--fail-on", "collapse", "--apply", str(tmp_path / "better.pt"), "--format", "json"])
+    assert stopped.value.code == 1
+    captured = capsys.readouterr()
+    assert "collapse" in {verdict["name"] for verdict in json.loads(captured.out)["verdicts"]}
+    weights = torch.load(tmp_path / "better.pt", weights_only=True)
+    assert all(torch.isfinite(value).all() for value in weights.values())
+    with pytest.raises(SystemExit) as stopped:
+        main([*command, "--fail-on", "colapse"])
+    assert stopped.value.code == 2
+    assert "known verdicts" in capsys.readouterr().err

@@ -5,7 +5,8 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "report": ["Report", "Unhealthy", "inspect"],
+        "history": ["BeforeAfter", "EpochLog", "before_after"],
+        "report": ["Deviation", "Report", "Unhealthy", "inspect"],
         "verdicts": ["Thresholds", "Verdict", "judge"],
         "what_if": ["Alternative", "WhatIf", "what_if"],
     },

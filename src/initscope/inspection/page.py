@@ -10,6 +10,7 @@ import numpy as np
 from initscope.report.geometry import Comparison, Measurement
 from initscope.report.page import render_page, render_part
 from initscope.report.table import with_error
+from initscope.report.thumbnails import Thumbnail, thumbnails
 
 if TYPE_CHECKING:
     from initscope.inspection.report import Report
@@ -68,8 +69,19 @@ def _parts(report: Report) -> Iterator[str]:
     table = report.what_if
     if table is not None:
         yield render_part("what_if.html", alternatives=table.alternatives, current=table.current, score=table.score_is)
+    pairs = [vars(pair) | {"picture": _picture(report, pair.index)} for pair in report.deviating()]
+    if pairs:
+        yield render_part("deviating.html", pairs=pairs)
     if report.expansivity:
         yield render_part("expansivity.html", layers=report.expansivity)
+
+
+def _picture(report: Report, index: int) -> Thumbnail | None:
+    seen = report.observation
+    if getattr(seen.x, "ndim", 0) != 4:
+        return None
+    one = slice(index, index + 1)
+    return next(iter(thumbnails(seen.x[one].cpu(), seen.y[one].cpu(), angles=seen.angle[:, one], count=1)), None)
 
 
 def _advice(report: Report) -> str:

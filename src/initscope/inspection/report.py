@@ -8,22 +8,33 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from torch import nn
+from torch.nn.modules.conv import _ConvNd
 
 from initscope._results import Result, plain
 from initscope.errors import InputError
-from initscope.initializers import Initializer
+from initscope.initializers import Initializer, believability
 from initscope.inspection.expansivity import LayerExpansivity, layer_expansivities
 from initscope.inspection.verdicts import NAMES, Thresholds, Verdict, judge
 from initscope.inspection.what_if import WhatIf, what_if
 from initscope.measurement import measure
 from initscope.measurement.observation import Observation, observe
 from initscope.propagate import predict
-from initscope.report.geometry import Measurement, Prediction, Row, mean_over_pairs
+from initscope.report.geometry import Measurement, Prediction, Row, Status, mean_over_pairs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Report", "Unhealthy", "inspect"]
+__all__ = ["Deviation", "Report", "Unhealthy", "inspect"]
+
+
+@dataclass(frozen=True)
+class Deviation(Result):
+    """One pair: its angle at the input, and predicted and measured after the last step, in degrees."""
+
+    index: int
+    before: float
+    predicted: float
+    measured: float
 
 
 class Unhealthy(AssertionError):
@@ -41,22 +52,35 @@ class Report(Result):
     what_if: WhatIf | None
     thresholds: Thresholds
     expansivity: tuple[LayerExpansivity, ...] = ()
+    weights: dict[str, str] = field(default_factory=dict)
+    """Of layers whose weights do not look like independent draws: why. Trained weights are found out here."""
     title: str = ""
     reason: str = field(default="", compare=False)
     """Why there is no prediction, where there is none."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """One per layer; status and remarks of the prediction, the measurement's remark added."""
+        """One per layer; status and remarks of the prediction, the measurement's and the weights' remarks added."""
+        expected = self.prediction
+        result = []
+        for index, seen in enumerate(self.observation.rows):
+            status: Status = "not covered" if expected is None else expected.rows[index].status
+            remark = self.reason if expected is None else expected.rows[index].note
+            notes = (remark, seen.note, self.weights.get(seen.layer, ""))
+            result.append(Row(seen.layer, seen.kind, status, seen.shape, "; ".join(filter(None, notes))))
+        return tuple(result)
+
+    def deviating(self, count: int = 6) -> list[Deviation]:
+        """The pairs whose measured angle at the end is farthest from the predicted one, farthest first."""
         if self.prediction is None:
-            return tuple(
-                Row(row.layer, row.kind, "not covered", row.shape, row.note or self.reason)
-                for row in self.observation.rows
-            )
-        return tuple(
-            Row(ours.layer, ours.kind, ours.status, theirs.shape, "; ".join(filter(None, (ours.note, theirs.note))))
-            for ours, theirs in zip(self.prediction.rows, self.observation.rows, strict=True)
-        )
+            return []
+        predicted, measured = self.prediction.angle, self.observation.angle
+        covered = np.flatnonzero(np.isfinite(predicted).all(axis=1) & np.isfinite(measured).all(axis=1))
+        last = int(covered[-1])
+        order = np.argsort(-np.abs(measured[last] - predicted[last]), kind="stable")[:count]
+        return [
+            Deviation(int(k), float(measured[0, k]), float(predicted[last, k]), float(measured[last, k])) for k in order
+        ]
 
     def table(self) -> list[dict[str, Any]]:
         """One dict per layer: predicted beside measured, means over pairs."""
@@ -148,6 +172,7 @@ def inspect(
     mode: Literal["train", "eval"] | None = None,
     thresholds: Thresholds | None = None,
     alternatives: bool = True,
+    prediction: bool = True,
 ) -> Report:
     """What ``model`` does to ``data``, why, and what to change.
 
@@ -171,8 +196,8 @@ def inspect(
         What batch norm does; None: as the model is.
     thresholds : Thresholds, optional
         When verdicts are given.
-    alternatives : bool
-        Also fill the what-if table.
+    alternatives, prediction : bool
+        Also fill the what-if table; also predict.
 
     Examples
     --------
@@ -185,7 +210,7 @@ def inspect(
     """
     seen = observe(model, data, pairs=pairs, gradients=gradients, mode=mode, seed=seed)
     limits = Thresholds() if thresholds is None else thresholds
-    prediction, reason = _predicted(model, seen, initializer, mode)
+    expected, reason = _predicted(model, seen, initializer, mode) if prediction else (None, "not asked for")
     redrawn = measure(model, seen.x, seen.y, initializer=initializer, draws=draws, seed=seed) if draws else None
     table = None
     if alternatives and _is_tensor(seen.x):
@@ -195,7 +220,19 @@ def inspect(
             table = None
     title = f"{type(model).__name__} on {seen.samples} samples"
     layers = layer_expansivities(model, seen)
-    return Report(seen, prediction, redrawn, judge(seen, limits), table, limits, layers, title, reason)
+    notes = _unbelievable(model) if initializer is None else {}
+    return Report(seen, expected, redrawn, judge(seen, limits), table, limits, layers, notes, title, reason)
+
+
+def _unbelievable(model: nn.Module) -> dict[str, str]:
+    """Layers whose weights cannot be independent zero-mean draws, with the reason."""
+    found = {}
+    for name, module in model.named_modules():
+        if isinstance(module, (nn.Linear, _ConvNd)):
+            judged = believability(module)
+            if not judged.believable:
+                found[name] = f"weights: {judged.verdict}"
+    return found
 
 
 def _is_tensor(value: Any) -> bool:

@@ -1,0 +1,116 @@
+"""Reports over time: two of them side by side, and one row per epoch of a training loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import nn
+
+from initscope._results import Result
+from initscope.errors import InputError
+from initscope.inspection.report import Report, inspect
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["BeforeAfter", "EpochLog", "before_after"]
+
+_SHOWN = ("cosine_measured", "rms_ratio_measured", "gradient_ratio", "dead_fraction", "effective_rank")
+
+
+@dataclass(frozen=True)
+class BeforeAfter(Result):
+    """Two reports of one architecture, row by row: before and after training, or two checkpoints, or two starts."""
+
+    before: Report
+    after: Report
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per layer, each measured column before and after."""
+        rows = []
+        for old, new in zip(self.before.table(), self.after.table(), strict=True):
+            row = {"layer": old["layer"], "kind": old["kind"]}
+            for name in _SHOWN:
+                row[f"{name}_before"], row[f"{name}_after"] = old[name], new[name]
+            rows.append(row)
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"rows": …, "verdicts_before": …, "verdicts_after": …}``."""
+        return {
+            "rows": self.table(),
+            "verdicts_before": [verdict.to_dict() for verdict in self.before.verdicts],
+            "verdicts_after": [verdict.to_dict() for verdict in self.after.verdicts],
+        }
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Median angle after each layer, before and after."""
+        from initscope.report.figures import new_axes
+
+        ax = new_axes() if ax is None else ax
+        for label, report in (("before", self.before), ("after", self.after)):
+            ax.plot(np.nanmedian(report.observation.angle, axis=1), "o-", markersize=3, label=label)
+        ax.set_xlabel("step")
+        ax.set_ylabel("median angle of pairs (degrees)")
+        ax.set_ylim(bottom=0)
+        ax.legend()
+        return ax
+
+
+def before_after(before: Report, after: Report) -> BeforeAfter:
+    """Put two reports of the same architecture side by side."""
+    ours, theirs = ([row.layer for row in report.rows] for report in (before, after))
+    if ours != theirs:
+        raise InputError(
+            f"the reports have {len(ours)} and {len(theirs)} rows that do not match; inspect one architecture twice"
+        )
+    return BeforeAfter(before, after)
+
+
+class EpochLog:
+    """A callback for a plain training loop: one row per call, with the verdicts and the numbers behind them.
+
+    Parameters
+    ----------
+    data
+        What `inspect` is run on, kept for all epochs: a few hundred samples are enough.
+    pairs, seed, mode
+        As in `inspect`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> log = EpochLog(torch.rand(32, 8), pairs=8)
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+    >>> for epoch in range(2):
+    ...     _ = log(model, epoch)  # after the epoch's optimiser steps
+    >>> [row["epoch"] for row in log.rows]
+    [0, 1]
+    """
+
+    def __init__(self, data: Any, *, pairs: int = 64, seed: int = 0, mode: Any = "eval") -> None:
+        self.data, self.pairs, self.seed, self.mode = data, pairs, seed, mode
+        self.rows: list[dict[str, Any]] = []
+
+    def __call__(self, model: nn.Module, epoch: int) -> dict[str, Any]:
+        """Inspect ``model`` and add a row; returns the row."""
+        report = inspect(
+            model, self.data, pairs=self.pairs, seed=self.seed, mode=self.mode, alternatives=False, prediction=False
+        )
+        seen = report.observation
+        angle = np.nanmedian(seen.angle, axis=1)
+        gradients = seen.gradient_ratio[np.isfinite(seen.gradient_ratio).any(axis=1)]
+        layers = np.nanmedian(gradients, axis=1) if len(gradients) else np.array([np.nan])
+        row = {
+            "epoch": epoch,
+            "angle_ratio": float(angle[-1] / angle[0]),
+            "rms_ratio": float(np.nanmedian(seen.rms_ratio[-1])),
+            "gradient_spread": float(layers.max() / layers.min()) if layers.min() > 0 else None,
+            "dead_fraction": float(np.nanmax(seen.dead_fraction, initial=0.0)),
+            "effective_rank": float(seen.effective_rank[-1]),
+            "verdicts": ", ".join(verdict.name for verdict in report.verdicts),
+        }
+        self.rows.append(row)
+        return row
