@@ -275,7 +275,7 @@ def test_dense_batch_norm_in_training_is_exact_and_not_its_large_rank_limit():
     "call",
     [
         F.relu, torch.relu, lambda x: x.relu(), lambda x: x.clone().relu_(), lambda x: F.relu(x, inplace=False),
-        lambda x: torch.clamp_min(x, 0) if False else F.leaky_relu(x, 0.0), lambda x: F.threshold(x, 0.0, 0.0),
+        lambda x: F.leaky_relu(x, 0.0), lambda x: F.threshold(x, 0.0, 0.0),
     ],
 )  # fmt: skip
 def test_relu_in_every_spelling(call):

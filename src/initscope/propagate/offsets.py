@@ -27,6 +27,7 @@ Offset = tuple[int, ...]
 LIMIT = 1 << 29
 """Map entries that one prediction may spend on offsets: some ten seconds."""
 _OVERHEAD = 1 << 15  # what one map costs beside its entries
+_QUADRATURE = 1024  # what an entry costs that is integrated, against a formula
 _MEMORY = 1 << 29
 
 
@@ -108,7 +109,8 @@ def _closure(wanted: Iterable[tuple[Maps, Offset]]) -> list[tuple[Maps, Offset]]
 
 
 def _cost(state: Maps, offset: Offset) -> int:
-    return _OVERHEAD + 4 * math.prod(state.kxx.shape[:2]) * math.prod(
+    integrated = isinstance(state.origin, Activations) and state.origin.sigma.method == "quadrature"
+    return _OVERHEAD + (_QUADRATURE if integrated else 1) * 4 * math.prod(state.kxx.shape[:2]) * math.prod(
         n - abs(d) for n, d in zip(state.positions, offset)
     )
 
@@ -214,7 +216,11 @@ class Activations:
             fused.relu_step(as_numpy(first), as_numpy(second), as_numpy(gap))
             return (first + second - gap) / 2
         limit = (first * second).sqrt()  # rounding must not carry a cosine beyond 1
-        result: Tensor = self.sigma.dual(first, second, covariance.clamp(-limit, limit))
+        covariance = covariance.clamp(-limit, limit)
+        if self.sigma.method == "quadrature":  # the transform of many elements is interpolated
+            moments: tuple[Tensor, ...] = self.sigma.transform(first, second, first + second - 2 * covariance)
+            return (moments[0] + moments[1] - moments[2]) / 2
+        result: Tensor = self.sigma.dual(first, second, covariance)
         return result
 
 

@@ -115,7 +115,8 @@ class Simulation:
                 drawn = trace(network, values, is_leaf=lambda module: find_rule(module) is not None)
                 drawn.run(values, _recorder(drawn, records, means=means))
             except Exception as error:
-                raise NotCovered(f"the model fails on these inputs: {type(error).__name__}: {error}") from error
+                cause = str(error).strip().splitlines() or [""]
+                raise NotCovered(f"the model fails on these inputs: {type(error).__name__}: {cause[0]}") from error
         return records
 
 
