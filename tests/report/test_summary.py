@@ -19,7 +19,7 @@ def with_angles(comparison, degrees, size=1.0):
     ("degrees", "said", "tried"),
     [
         ([60, 60, 50, 40, 29, 28, 27.0], "close from 60.0° to 27.0° .* median has halved at relu2", "zero"),
-        ([60, 60, 55, 53, 50, 48, 45.0], "close from 60.0° to 45.0° .* do not halve", "zero"),
+        ([60, 60, 55, 53, 50, 48, 45.0], "close from 60.0° to 45.0° .* does not halve", "zero"),
         ([60, 60, 60, 60, 60, 60, 61.0], "stay as they are", "nothing needs to change"),
         ([20, 30, 40, 50, 60, 60, 61.0], "open from 20.0° to 61.0°", r"strength=0\.5"),
     ],

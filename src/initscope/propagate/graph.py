@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.errors import InputError, check_count
 from initscope.initializers import Initializer, Present
+from initscope.propagate.bands import finite_width_sd
 from initscope.propagate.rules import Context, find_rule
 from initscope.propagate.simulation import Simulation
 from initscope.propagate.state import Given, Maps
@@ -63,6 +64,7 @@ def predict(
     -------
     Prediction
         ``rows`` and ``[rows, pairs]`` arrays ``cosine``, ``norm_ratio``, ``rms_ratio``; row 0 is the input.
+        ``cosine_sd`` is what one draw of a dense ReLU network of these widths strays by, NaN elsewhere.
 
     Examples
     --------
@@ -96,8 +98,9 @@ def predict(
         chunks = [
             _walk(traced, cut(x, start), cut(y, start), context, draws, seed, start) for start in range(0, pairs, size)
         ]
-    arrays = [np.concatenate([chunk[1][index] for chunk in chunks], axis=1)[:, :pairs] for index in range(3)]
-    return Prediction(chunks[0][0], *arrays)
+    cosine, norm, rms = (np.concatenate([chunk[1][index] for chunk in chunks], axis=1)[:, :pairs] for index in range(3))
+    rows = chunks[0][0]
+    return Prediction(rows, cosine, norm, rms, finite_width_sd(model, rows, cosine, law))
 
 
 def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:

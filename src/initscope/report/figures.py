@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from initscope.report.geometry import Comparison, Floats, Row
+    from initscope.report.geometry import Comparison, Floats, Prediction, Row
 
 __all__ = ["GREY", "MEASURED", "PREDICTED", "THIRD", "angle_figure", "new_axes", "norm_figure", "pairs_figure"]
 
@@ -43,6 +43,7 @@ def angle_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
     if predicted is not None:
         _band(ax, predicted.angle, PREDICTED)
         ax.plot(predicted.angle.mean(axis=1), color=PREDICTED, label="predicted")
+        _spread_of_a_draw(ax, predicted)
     if measured is not None:
         if predicted is None:
             _band(ax, measured.angle, MEASURED)
@@ -51,6 +52,17 @@ def angle_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
     ax.set_ylim(bottom=0)
     _finish_depth(ax, comparison.rows)
     return ax
+
+
+def _spread_of_a_draw(ax: Axes, predicted: Prediction) -> None:
+    """Dashed lines two standard deviations of one draw around the mean angle, where the widths tell (dense stacks)."""
+    if predicted.cosine_sd is None or not np.isfinite(predicted.cosine_sd[1:]).any():
+        return
+    angle = predicted.angle
+    sine = np.sin(np.radians(angle))
+    spread = np.degrees(predicted.cosine_sd / np.where(sine > 0, sine, np.nan)).mean(axis=1)
+    for sign, label in ((1, "± 2 sd of one draw"), (-1, None)):
+        ax.plot(angle.mean(axis=1) + 2 * sign * spread, color=PREDICTED, linestyle="--", linewidth=0.9, label=label)
 
 
 def norm_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:

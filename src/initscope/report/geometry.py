@@ -107,8 +107,11 @@ class Prediction(_Geometry):
     """Expected geometry of pairs after every layer (see `initscope.predict`).
 
     ``cosine`` is the ratio of expectations; ``norm_ratio`` is √E‖h‖² over ‖x‖ for the first input of each pair;
-    ``rms_ratio`` the same per unit, which is what verdicts use.
+    ``rms_ratio`` the same per unit, which is what verdicts use. ``cosine_sd`` is the standard deviation of the cosine
+    over the weights at the model's width, where it is known (dense ReLU stacks), else NaN.
     """
+
+    cosine_sd: Floats | None = None
 
     def _alone(self) -> Comparison:
         return Comparison(prediction=self)
@@ -184,6 +187,9 @@ class Comparison(Result):
         for name in ("cosine", "angle", "norm_ratio", "rms_ratio"):
             columns[f"{name}_predicted"] = nothing if predicted is None else mean_over_pairs(getattr(predicted, name))
             columns[f"{name}_measured"] = nothing if measured is None else mean_over_pairs(getattr(measured, name))
+            if name == "cosine":
+                spread = None if predicted is None else predicted.cosine_sd
+                columns["cosine_sd_predicted"] = nothing if spread is None else mean_over_pairs(spread)
             if name in ("cosine", "norm_ratio"):
                 errors = None if measured is None else getattr(measured, f"mean_{name}_se")
                 columns[f"{name}_se"] = (

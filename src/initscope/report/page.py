@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from initscope._files import write_text
 from initscope.report.figures import angle_figure, norm_figure, pairs_figure
 from initscope.report.geometry import Comparison
@@ -105,6 +107,9 @@ def _context(
         "both": measured is not None and predicted is not None,
         "has_measured": measured is not None,
         "has_predicted": predicted is not None,
+        "has_sd": predicted is not None
+        and predicted.cosine_sd is not None
+        and bool(np.isfinite(predicted.cosine_sd[1:]).any()),
         "pictures": {
             name: inline_svg(draw(comparison), name)
             for name, draw in (("angles", angle_figure), ("norms", norm_figure), ("pairs", pairs_figure))

@@ -53,7 +53,7 @@ def _texts(row: dict[str, Any], sides: list[str], *, given: bool) -> dict[str, s
     texts = {"layer": row["layer"], "kind": row["kind"]}
     for name, (title, digits) in _QUANTITIES.items():
         for side in sides:
-            error = row[f"{name}_se"] if side == "measured" and not given else None
+            error = None if given else row.get(f"{name}_se" if side == "measured" else f"{name}_sd_predicted")
             texts[f"{title} {side}"] = with_error(row[f"{name}_{side}"], error, digits)
     return texts | {"status": row["status"], "note": row["note"]}
 
