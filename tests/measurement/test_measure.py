@@ -148,6 +148,14 @@ def test_leaves_no_trace_after_an_exception(draws):
     assert same(before, snapshot(model))
 
 
+def test_dropout_is_off():
+    """In train mode too: two runs of the same weights give the same numbers."""
+    model, (x, y) = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(192, 8)).train(), pairs()
+    measured = initscope.measure(model, x, y, draws=0)
+    assert np.allclose(measured.cosine[2], measured.cosine[0], atol=1e-6)
+    assert model[1].training
+
+
 def test_bad_counts_are_refused():
     x, y = pairs()
     with pytest.raises(InputError, match="draws = -1"):

@@ -26,7 +26,7 @@ from initscope.measurement.stream import Batch, batches, gather_pairs
 from initscope.report.geometry import Floats, Row, angle_degrees
 from initscope.tracing import Inputs, Trace
 
-__all__ = ["Mode", "Observation", "observe"]
+__all__ = ["Mode", "Observation", "observe", "set_mode"]
 
 Mode = Literal["train", "eval"]
 
@@ -188,7 +188,7 @@ def observe(
     pairs = check_count("pairs", pairs)
     seed = check_count("seed", seed, least=0)
     with leaves_no_trace(model):
-        _set_mode(model, mode, dropout)
+        set_mode(model, mode, dropout)
         stream = batches(model, data, targets, seed=seed, shuffle=shuffle)
         pool, rest = gather_pairs(stream, pairs, seed, shuffle=shuffle)
         if loss is not None and pool.targets is None:
@@ -220,7 +220,7 @@ def observe(
     )
 
 
-def _set_mode(model: nn.Module, mode: Mode | None, dropout: bool) -> None:
+def set_mode(model: nn.Module, mode: Mode | None, dropout: bool) -> None:
     """Modes of the modules as asked for; `leaves_no_trace` puts them back."""
     if mode is not None:
         model.train(mode == "train")

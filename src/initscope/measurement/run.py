@@ -17,6 +17,7 @@ from torch.nn.modules.conv import _ConvNd
 from initscope._untouched import leaves_no_trace
 from initscope.errors import check_count
 from initscope.initializers import Initializer, Present
+from initscope.measurement.observation import set_mode
 from initscope.measurement.pairs import cosine_of, pairs_at_once
 from initscope.measurement.steps import is_activation, traced_like_predict
 from initscope.propagate.graph import as_pairs
@@ -69,6 +70,7 @@ def measure(
         x, y = x.to(parameter), y.to(parameter)
     traced = traced_like_predict(model, x[:2])
     with leaves_no_trace(model):
+        set_mode(model, None, dropout=False)  # it would hide the geometry
         if draws == 0:
             runs = [_record(traced, x, y)]
         else:
