@@ -237,3 +237,8 @@ def test_fail_on_and_apply(tmp_path, capsys):
         main([*command, "--fail-on", "colapse"])
     assert stopped.value.code == 2
     assert "known verdicts" in capsys.readouterr().err
+
+
+def test_data_of_low_rank_is_no_loss_of_a_layer():
+    line = torch.rand(64, 1, generator=torch.Generator().manual_seed(0)) @ torch.rand(1, 64) + 0.001 * samples(64)
+    assert "rank-loss" not in names(initscope.inspect(mlp(3, He()), line, pairs=16, alternatives=False))

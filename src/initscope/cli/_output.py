@@ -58,4 +58,6 @@ def print_table(rows: list[dict[str, Any]], *, title: str = "") -> None:
     for row in rows:
         table.add_row(*(format_number(cell) for cell in row.values()))
     console = Console()
-    console.print(table)
+    # A file or a pipe has no width of its own.
+    width = console.width if console.is_terminal else 120
+    console.print(table, width=width)

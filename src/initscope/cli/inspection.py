@@ -21,6 +21,19 @@ if TYPE_CHECKING:
 
 __all__ = ["inspect"]
 
+_SHORT = {
+    "layer": "layer",
+    "kind": "kind",
+    "cosine predicted": "cos pred.",
+    "cosine measured": "cos meas.",
+    "rms ratio measured": "size",
+    "gradient ratio": "gradient",
+    "dead fraction": "dead",
+    "effective rank": "rank",
+    "status": "status",
+}
+"""Columns that fit a terminal, and their names there; the page and the other formats have all."""
+
 
 def inspect(
     model: Model,
@@ -80,7 +93,10 @@ def inspect(
 def _print(report: Report) -> None:
     from initscope.inspection.page import table_texts
 
-    print_table(table_texts(report), title=report.title)
+    rows = [{_SHORT[name]: text for name, text in row.items() if name in _SHORT} for row in table_texts(report)]
+    print_table(rows, title=report.title)
+    for note in dict.fromkeys(row.note for row in report.rows if row.note):
+        print(f"{', '.join(row.layer for row in report.rows if row.note == note)}: {note}")
     for verdict in report.verdicts:
         print(f"{'verdict' if verdict.fault else 'note'}: {verdict}\n  source: {verdict.source}")
     if not report.verdicts:

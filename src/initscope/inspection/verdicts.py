@@ -111,7 +111,7 @@ def judge(seen: Observation, thresholds: Thresholds | None = None) -> tuple[Verd
         _verdict(seen, "exploding", sizes, limits.exploding, below=False),
         _verdict(seen, "gradient-imbalance", imbalance, limits.gradient_imbalance, below=False),
         _verdict(seen, "dead-units", seen.dead_fraction, limits.dead_units, below=False),
-        _verdict(seen, "rank-loss", _rank_of_layers(seen), limits.rank_loss, below=True),
+        _verdict(seen, "rank-loss", _rank_of_layers(seen, limits.rank_loss), limits.rank_loss, below=True),
     ]
     return tuple(verdict for verdict in found if verdict is not None)
 
@@ -126,8 +126,10 @@ def _medians(values: Floats) -> Floats:
     return result
 
 
-def _rank_of_layers(seen: Observation) -> Floats:
-    """Effective rank, where more than a few units and samples could have one."""
+def _rank_of_layers(seen: Observation, threshold: float) -> Floats:
+    """Effective rank, where more than a few units and samples could have one; data of low rank is no layer's loss."""
+    if seen.effective_rank[0] < threshold:
+        return np.full(len(seen.rows), np.nan)
     units = np.array([np.prod(row.shape) if row.shape else 0 for row in seen.rows])
     return np.where((units > 4) & (seen.samples > 4), seen.effective_rank, np.nan)
 

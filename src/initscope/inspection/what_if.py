@@ -84,7 +84,7 @@ class WhatIf(Result):
         return [
             {
                 "start": item.name,
-                "score": item.score,
+                "score": round(item.score, 3),
                 "angle kept": item.angle_ratio,
                 "size kept": item.rms_ratio,
                 "gradient spread": item.gradient_spread,
