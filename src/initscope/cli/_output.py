@@ -59,5 +59,4 @@ def print_table(rows: list[dict[str, Any]], *, title: str = "") -> None:
         table.add_row(*(format_number(cell) for cell in row.values()))
     console = Console()
     # A file or a pipe has no width of its own.
-    width = console.width if console.is_terminal else 120
-    console.print(table, width=width)
+    (console if console.is_terminal else Console(width=120)).print(table)
