@@ -47,8 +47,8 @@ def test_forty_glorot_layers_vanish(glorot):
     assert vanishing.source
     assert vanishing.advice
     # Equal widths halve the squared size at each layer: 1e-3 is crossed after 20 of them.
-    weights = [int(row.layer) for row in glorot.rows[1:] if row.kind == "Linear"]
-    assert abs(weights.index(int(vanishing.layer)) - 20) <= 3 if int(vanishing.layer) in weights else True
+    before = [row.kind for row in glorot.rows][: [row.layer for row in glorot.rows].index(vanishing.layer) + 1]
+    assert abs(before.count("Linear") - 20) <= 3
 
 
 def test_the_recommended_start_cures(glorot):
@@ -60,6 +60,9 @@ def test_the_recommended_start_cures(glorot):
 
 
 def test_a_hundred_he_layers_collapse_and_partial_zero_sum_cures():
+    """One draw, the one that --apply writes. At this depth and width other draws stray: of five seeds tried, one was
+    still collapsed, and the effective rank stayed below 2 in all.
+    """
     model = mlp(100, He(), width=192)
     report = initscope.inspect(model, samples(), pairs=16)
     assert "collapse" in names(report)

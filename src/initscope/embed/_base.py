@@ -5,6 +5,7 @@ A hash only says how to `fit` and how rows become scores (`_scores`); a bit is `
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
@@ -30,7 +31,7 @@ def random_generator(random_state: Any, purpose: str) -> np.random.Generator:
     return generator(random_state, purpose)
 
 
-class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the transformers of this room: rows in, rows out, block by block."""
 
     _n_features_out: int
@@ -59,8 +60,9 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Values computed for a row, which bound the rows of a block."""
         return self._n_features_out
 
+    @abstractmethod
     def _rows_to_output(self, block: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+        """The embedded rows of a block."""
 
     def _empty_output(self, X: np.ndarray) -> np.ndarray:
         return np.empty((len(X), self._n_features_out), dtype=X.dtype)
@@ -92,9 +94,9 @@ class Hasher(Embedding):
         self._n_features_out = code_bytes(bits) if self.packed else bits
         return bits
 
+    @abstractmethod
     def _scores(self, block: np.ndarray) -> np.ndarray:
         """Real numbers [rows, bits] whose signs are the bits."""
-        raise NotImplementedError
 
     def _rows_to_output(self, block: np.ndarray) -> np.ndarray:
         scores = self._scores(block)
@@ -106,9 +108,9 @@ class Hasher(Embedding):
     def _empty_output(self, X: np.ndarray) -> np.ndarray:
         return np.empty((len(X), self._n_features_out), dtype=np.uint8)
 
+    @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the code from the rows of ``X``."""
-        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
