@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,13 +22,13 @@ from initscope.theory._compiled import as_numpy
 from initscope.theory.activations import Activation
 
 __all__ = ["Activations", "Cross", "Gathered", "Lookup", "Offset", "Origin", "Products", "Scaled", "Stacked", "Summed"]
-__all__ += ["at_both", "crosses"]
+__all__ += ["Wanted", "at_both", "covariances", "crosses"]
 
 Offset = tuple[int, ...]
 LIMIT = 1 << 29
 """Map entries that one prediction may spend on offsets: some ten seconds."""
 _OVERHEAD = 1 << 15  # what one map costs beside its entries
-_QUADRATURE = 1024  # what an entry costs that is integrated, against a formula
+_INTEGRAL, _PLANE = 256, 1024  # what an entry costs that is integrated, in one dimension and in two
 _MEMORY = 1 << 29
 
 
@@ -37,16 +38,27 @@ Cross = Tensor
 Stacked in this order, in float64: ``[4, pairs, blocks, *positions]``.
 """
 Lookup = Callable[[Maps, Offset], Cross]
+Wanted = tuple[Maps, Offset]
 
 
-class Origin(Protocol):
+Known = dict[tuple[int, Offset], Cross]
+Ways = dict[int, tuple[Tensor, Tensor]]
+
+
+class Origin(ABC):
     """How a state's covariances at an offset come from earlier states."""
 
-    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+    @abstractmethod
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
         """What `cross` will look up."""
 
+    @abstractmethod
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """The covariances at ``offset``."""
+
+    def work(self, offset: Offset) -> int:
+        """What an entry of the result costs, against a formula."""
+        return 1
 
 
 def crosses(state: Maps, offsets: Sequence[Offset], pairs: int) -> Iterator[Cross]:
@@ -55,43 +67,73 @@ def crosses(state: Maps, offsets: Sequence[Offset], pairs: int) -> Iterator[Cros
     ``pairs`` is the number of pairs of the whole prediction, of which ``state`` may hold a part: the cost counts them
     all.
     """
-    entries = sum(_cost(parent, offset) for parent, offset in _closure([(state, offset) for offset in offsets]))
-    entries = entries * pairs // max(1, state.kxx.shape[0])
+    shared = _affordable([(state, offset) for offset in offsets], pairs)
+    known: Known = {}
+    for offset in offsets:
+        _evaluate([(state, offset)], known)
+        yield _lookup(known)(state, offset)
+        if not shared:
+            known.clear()
+
+
+def covariances(wanted: Iterable[Wanted], pairs: int) -> Lookup:
+    """All ``wanted`` covariances at once, to be looked up; ``pairs`` as for `crosses`."""
+    wanted = list(_closure(wanted, deep=False))
+    if not wanted:
+        return _lookup({})
+    shared = _affordable(wanted, pairs)
+    known: Known = {}
+    if shared:
+        _evaluate(wanted, known)
+        return _lookup(known)
+    for state, offset in wanted:
+        passing: Known = {}
+        _evaluate([(state, offset)], passing)
+        known[state.order, offset] = passing[state.order, offset]
+    return _lookup(known)
+
+
+def _affordable(wanted: list[Wanted], pairs: int) -> bool:
+    """Whether offsets can share what they need of earlier layers, or memory asks to compute each alone.
+
+    Refuses what takes too long.
+    """
+    entries = sum(_cost(parent, offset) for parent, offset in _closure(wanted))
+    entries = entries * pairs // max(1, wanted[0][0].kxx.shape[0]) if wanted else 0
     if entries > LIMIT:
         raise NotCovered(
-            f"the covariances of {len(offsets)} offsets would take {entries:.1e} map entries (limit {LIMIT:.1e}); "
+            f"the covariances of {len(wanted)} offsets would take {entries:.1e} map entries (limit {LIMIT:.1e}); "
             "fewer pairs or smaller images would do without sampling"
         )
-    # Offsets share what they need of earlier layers; where that does not fit the memory, each is computed alone.
-    shared = 8 * entries <= _MEMORY
-    values: dict[tuple[int, Offset], Cross] = {}
-    for offset in offsets:
-        yield _evaluate(state, offset, values)
-        if not shared:
-            values.clear()
+    return 8 * entries <= _MEMORY
 
 
-def _evaluate(state: Maps, offset: Offset, values: dict[tuple[int, Offset], Cross]) -> Cross:
-    """One offset's recursion over the layers; ``values`` holds what is known already."""
-
-    def lookup(parent: Maps, wanted: Offset) -> Cross:
-        if not any(wanted):
-            return aligned(parent)
-        if _outside(parent, wanted):
-            return _nothing(parent, wanted)
-        plain, swapped = _canonical(wanted)
-        cross = values[parent.order, plain]
+def _lookup(known: Known) -> Lookup:
+    def lookup(state: Maps, offset: Offset) -> Cross:
+        if not any(offset):
+            return aligned(state)
+        if _outside(state, offset):
+            return _nothing(state, offset)
+        plain, swapped = _canonical(offset)
+        cross = known[state.order, plain]
         return cross[[0, 1, 3, 2]] if swapped else cross
 
-    for parent, wanted in sorted(_closure([(state, offset)]), key=lambda item: item[0].order):
-        assert parent.origin is not None
-        if (parent.order, wanted) not in values:
-            values[parent.order, wanted] = parent.origin.cross(wanted, lookup)
-    return lookup(state, offset)
+    return lookup
 
 
-def _closure(wanted: Iterable[tuple[Maps, Offset]]) -> list[tuple[Maps, Offset]]:
-    """Everything that has to be computed for ``wanted``, each once, offsets in their canonical direction."""
+def _evaluate(wanted: list[Wanted], known: Known) -> None:
+    """The recursion over the layers; ``known`` holds what is there already, and then all that is wanted."""
+    for state, offset in sorted(_closure(wanted), key=lambda item: item[0].order):
+        assert state.origin is not None
+        if (state.order, offset) not in known:
+            known[state.order, offset] = state.origin.cross(offset, _lookup(known))
+
+
+def _closure(wanted: Iterable[Wanted], *, deep: bool = True) -> list[Wanted]:
+    """Everything that has to be computed for ``wanted``, each once, offsets in their canonical direction.
+
+    Not ``deep``: without the layers before.
+    """
     found: dict[tuple[int, Offset], tuple[Maps, Offset]] = {}
     stack = list(wanted)
     while stack:
@@ -104,15 +146,15 @@ def _closure(wanted: Iterable[tuple[Maps, Offset]]) -> list[tuple[Maps, Offset]]
         if state.origin is None:
             raise NotCovered("it averages positions, whose covariances are not known after a sampled step")
         found[state.order, offset] = (state, offset)
-        stack.extend(state.origin.sources(offset))
+        if deep:
+            stack.extend(state.origin.sources(offset))
     return list(found.values())
 
 
 def _cost(state: Maps, offset: Offset) -> int:
-    integrated = isinstance(state.origin, Activations) and state.origin.sigma.method == "quadrature"
-    return _OVERHEAD + (_QUADRATURE if integrated else 1) * 4 * math.prod(state.kxx.shape[:2]) * math.prod(
-        n - abs(d) for n, d in zip(state.positions, offset)
-    )
+    assert state.origin is not None
+    entries = 4 * math.prod(state.kxx.shape[:2]) * math.prod(n - abs(d) for n, d in zip(state.positions, offset))
+    return _OVERHEAD + state.origin.work(offset) * entries
 
 
 def _canonical(offset: Offset) -> tuple[Offset, bool]:
@@ -155,14 +197,14 @@ def at_both(x: Tensor, y: Tensor, offset: Offset) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class Products:
+class Products(Origin):
     """Of given values: products, averaged over the channels of each group."""
 
     given: Given
     axis: int
     groups: int
 
-    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
         """Nothing: the values are known."""
         return ()
 
@@ -174,14 +216,14 @@ class Products:
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
+class Scaled(Origin):
     """Of units times a number, each side its own; numbers may differ from position to position."""
 
     before: Maps
     x: float | Tensor
     y: float | Tensor
 
-    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
         """The same offset."""
         return ((self.before, offset),)
 
@@ -196,15 +238,21 @@ class Scaled:
 
 
 @dataclass(frozen=True, eq=False)
-class Activations:
+class Activations(Origin):
     """Of an activation of Gaussian units: the dual, with the variances at both positions."""
 
     before: Maps
     sigma: Activation
 
-    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
         """The same offset."""
         return ((self.before, offset),)
+
+    def work(self, offset: Offset) -> int:
+        """An integral costs more than a formula."""
+        if self.sigma.integrated:
+            return _PLANE
+        return _INTEGRAL if self.sigma.method == "quadrature" else 1
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Four duals."""
@@ -217,7 +265,7 @@ class Activations:
             return (first + second - gap) / 2
         limit = (first * second).sqrt()  # rounding must not carry a cosine beyond 1
         covariance = covariance.clamp(-limit, limit)
-        if self.sigma.method == "quadrature":  # the transform of many elements is interpolated
+        if self.sigma.integrated:  # the transform of many elements is interpolated
             moments: tuple[Tensor, ...] = self.sigma.transform(first, second, first + second - 2 * covariance)
             return (moments[0] + moments[1] - moments[2]) / 2
         result: Tensor = self.sigma.dual(first, second, covariance)
@@ -225,12 +273,12 @@ class Activations:
 
 
 @dataclass(frozen=True, eq=False)
-class Summed:
+class Summed(Origin):
     """Of a sum of uncorrelated units."""
 
     terms: tuple[Maps, ...]
 
-    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
         """The same offset of every term."""
         return ((term, offset) for term in self.terms)
 
@@ -241,12 +289,12 @@ class Summed:
 
 
 @dataclass(frozen=True, eq=False)
-class Stacked:
+class Stacked(Origin):
     """Of channels put side by side."""
 
     parts: tuple[Maps, ...]
 
-    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
         """The same offset of every part."""
         return ((part, offset) for part in self.parts)
 
@@ -256,20 +304,26 @@ class Stacked:
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
+class Gathered(Origin):
     """Of units read from other positions, axis by axis: ``sites[a][p]`` is where output p reads, -1 for a zero."""
 
     before: Maps
     sites: tuple[Tensor, ...]
+    _known: dict[tuple[int, int], Ways] = field(default_factory=dict)
 
-    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+    def _ways(self, offset: Offset) -> list[Ways]:
+        for key in enumerate(offset):
+            if key not in self._known:
+                self._known[key] = _ways(self.sites[key[0]], key[1])
+        return [self._known[key] for key in enumerate(offset)]
+
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
         """Every difference of the sites read by p and p + offset."""
-        ways = [_ways(sites, d) for sites, d in zip(self.sites, offset, strict=True)]
-        return ((self.before, tuple(combination)) for combination in itertools.product(*ways))
+        return ((self.before, tuple(combination)) for combination in itertools.product(*self._ways(offset)))
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Put together from the maps of all those offsets."""
-        ways = [_ways(sites, d) for sites, d in zip(self.sites, offset, strict=True)]
+        ways = self._ways(offset)
         size = [max(0, len(sites) - abs(d)) for sites, d in zip(self.sites, offset)]
         shape = (4, *self.before.kxx.shape[:2], *size)
         out = torch.zeros(shape, dtype=torch.float64, device=self.before.kxx.device)
@@ -281,7 +335,7 @@ class Gathered:
         return out
 
 
-def _ways(sites: Tensor, d: int) -> dict[int, tuple[Tensor, Tensor]]:
+def _ways(sites: Tensor, d: int) -> Ways:
     """Along one axis: difference of sites → (places among the outputs, indices into that difference's map)."""
     first, second = base(sites, (d,)), partner(sites, (d,))
     valid = (first >= 0) & (second >= 0)

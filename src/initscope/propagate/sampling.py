@@ -1,39 +1,102 @@
-"""Samples of single units, for activations of what is not Gaussian (theory §3.4): sums of an activation's output and
-fresh weights, as after an identity skip. Only second moments go on, so one unit at each position is enough."""
+"""Samples of single units (theory §3.3, §3.4): for activations of what is not Gaussian, as after an identity skip or a
+depthwise filter, and for the largest of a window. Only second moments go on, so one unit at each position is enough."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from initscope.propagate.joint import Draws
+from initscope.propagate.offsets import Cross, Lookup, Offset, Origin, Wanted, covariances
 from initscope.propagate.registry import Context
+from initscope.propagate.sites import Sites
 from initscope.propagate.state import Maps
-from initscope.propagate.units import Sampled, draw
+from initscope.propagate.units import Field, Sampled, Unit, without_samples
 from initscope.report.geometry import weakest
-from initscope.theory.activations import Activation
 
-__all__ = ["sampled_units", "standard_error_note"]
+__all__ = ["sampled", "standard_error_note"]
 
-_BUDGET = 1 << 22  # samples of all pairs and positions together
-_LEAST, _MOST = 256, 1 << 18
+_NORMALS = 1 << 23  # random numbers of one step, all pairs and positions together
+_LEAST, _MOST = 128, 1 << 18
+_AT_AN_OFFSET = 32  # as many times fewer for covariances between positions, of which there are many
 
 
-def sampled_units(state: Maps, sigma: Activation, context: Context) -> Maps:
-    """σ of samples of the state's units, whatever their law; the samples are kept for the next such step."""
-    count = min(_MOST, max(_LEAST, _BUDGET // max(1, state.kxx.numel())))
-    x, y = (sigma(side) for side in draw(state, count, context.generator))
+def sampled(state: Maps, law: Unit, context: Context, positions: tuple[int, ...] | None = None) -> Maps:
+    """The state after units of another law, drawn at every position; ``state`` is the one before.
+
+    The samples are kept for the next such step. Covariances between positions are drawn too, when they are asked for.
+    """
+    sites = Sites.aligned(state.positions if positions is None else positions)
+    fields = list(law.fields(state, sites))
+    share = len(state.kxx) / context.pairs
+    count = _count(fields, share, like=state)
+    lookup = covariances(_between(fields), context.pairs)
+    x, y = (side[:, :, :, 0] for side in law.draw(state, sites, Draws(count, context.generator, lookup)))
     squares = [x.square(), y.square(), (x - y).square()]
     kxx, kyy, d = (values.mean(dim=0) for values in squares)
-    return state.after(
+    recipe = without_samples(law)
+    after = state.after(
         kxx=kxx,
         kyy=kyy,
         d=d,
-        unit=Sampled(x, y),
+        unit=Sampled(x, y, recipe),
         fresh=frozenset(),
         origin=None,
         status=weakest(state.status, "sampled"),
         note=standard_error_note(squares, state.sizes, f"{count} units at each position"),
     )
+    return replace(after, origin=Drawn(recipe, after, share, context.generator))
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn(Origin):
+    """Of units that are sampled: means of products of samples at both positions."""
+
+    law: Unit
+    state: Maps
+    share: float
+    generator: torch.Generator
+
+    def _fields(self, offset: Offset) -> list[Field]:
+        return list(self.law.fields(self.state, Sites.apart(self.state.positions, offset)))
+
+    def _count(self, fields: list[Field]) -> int:
+        return max(_LEAST // 4, _count(fields, self.share, like=self.state) // _AT_AN_OFFSET)
+
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
+        """The covariances of all Gaussian units that are drawn."""
+        return _between(self._fields(offset))
+
+    def work(self, offset: Offset) -> int:
+        """The random numbers of an entry."""
+        fields = self._fields(offset)
+        each = sum(2 * len(sites.shifts) * math.prod(sites.size) for _, sites in fields)
+        entries = 4 * math.prod(n - abs(d) for n, d in zip(self.state.positions, offset, strict=True))
+        return 1 + 2 * self._count(fields) * each // entries
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Means over the samples."""
+        sites = Sites.apart(self.state.positions, offset)
+        count = self._count(self._fields(offset))
+        x, y = self.law.draw(self.state, sites, Draws(count, self.generator, lookup))
+        (xp, xq), (yp, yq) = (side.unbind(dim=3) for side in (x, y))
+        return torch.stack([(a * b).mean(dim=0).double() for a, b in ((xp, xq), (yp, yq), (xp, yq), (yp, xq))])
+
+
+def _between(fields: list[Field]) -> Iterable[Wanted]:
+    """The covariances that joint draws rest on."""
+    return ((state, offset) for state, sites in fields for _, _, offset in sites.couples())
+
+
+def _count(fields: list[Field], share: float, like: Maps) -> int:
+    """Samples that the budget allows: by the widest of the fields, so that steps in a row draw equally many."""
+    widest = max((2 * len(sites.shifts) * math.prod(sites.size) for _, sites in fields), default=0)
+    numbers = (widest or 2 * math.prod(like.positions)) * math.prod(like.kxx.shape[:2])
+    return min(_MOST, max(_LEAST, int(_NORMALS * share) // max(1, numbers)))
 
 
 def standard_error_note(squares: list[Tensor], sizes: tuple[int, ...], what: str) -> str:

@@ -1,40 +1,50 @@
 """What is known of one random unit beyond its second moments: its law, from which means follow and samples are drawn.
 
-Samples are of one unit at each position, ``[count, pairs, blocks, *positions]`` for x and for y; different positions
-are drawn independently, because only moments at equal positions are taken from them.
+A sample is one unit at the `Sites` that one output reads, jointly: ``[count, pairs, blocks, shifts, *size]`` for x and
+for y. Different outputs are drawn independently, because only moments within the sites of one are taken from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from initscope.propagate.joint import Draws, gaussian_draws
+from initscope.propagate.offsets import Offset
+from initscope.propagate.sites import Sites
 from initscope.propagate.state import Given, Maps, NotCovered
 from initscope.theory._arccos import half_gap
 from initscope.theory.activations import Activation
 
-__all__ = ["Activated", "Averaged", "Constants", "Gaussian", "Known", "Parts", "Rearranged", "Rescaled", "Sampled"]
-__all__ += ["Sum", "Symmetric", "Unit", "draw", "rescaled", "take"]
+__all__ = ["Activated", "Constants", "Field", "Gaussian", "Known", "Parts", "Rearranged", "Rescaled", "Sampled", "Sum"]
+__all__ += ["Symmetric", "Unit", "Windowed", "draw", "fields", "rescaled", "take", "without_samples"]
 
 Pair = tuple[Tensor, Tensor]
+Field = tuple[Maps, Sites]
+"""Gaussian units, and where they are drawn."""
 
 
 class Unit:
     """The law of the units of a state."""
 
     gaussian = False
-    centred = False
-    """Whether all that is known is a zero mean, or that and being Gaussian: moving and scaling units keep that."""
+    lasting = False
+    """Whether scaling, moving and averaging units gives units of which as much is known."""
 
     def means(self, state: Maps) -> Pair:
         """E x and E y, like the maps of ``state``."""
         raise NotCovered("the mean of its input is not known")
 
-    def draw(self, state: Maps, count: int, generator: torch.Generator) -> Pair:
-        """``count`` samples of (x, y) at each position."""
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+        """Samples of (x, y) at ``sites``."""
+        raise NotCovered("the law of its input is not known beyond second moments")
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """The Gaussian units that `draw` draws."""
         raise NotCovered("the law of its input is not known beyond second moments")
 
 
@@ -42,30 +52,33 @@ class Gaussian(Unit):
     """Zero-mean Gaussian: sums over many random weights."""
 
     gaussian = True
-    centred = True
+    lasting = True
 
     def means(self, state: Maps) -> Pair:
         """Zero."""
         zero = torch.zeros_like(state.kxx)
         return zero, zero
 
-    def draw(self, state: Maps, count: int, generator: torch.Generator) -> Pair:
-        """Two correlated normal numbers at each position."""
-        _, h = half_gap(torch, state.kxx, state.kyy, state.d)
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+        """Two correlated normal numbers at each position, or as many as there are sites."""
+        if len(sites.shifts) > 1:
+            return gaussian_draws(state, sites, draws)
+        kxx, kyy, d = (sites.take(maps) for maps in (state.kxx, state.kyy, state.d))
+        _, h = half_gap(torch, kxx, kyy, d)
         h = h.clamp(0, 1)
-        shape = (count, *state.kxx.shape)
-        first, second = (
-            torch.randn(shape, generator=generator, dtype=h.dtype, device=generator.device).to(h.device)
-            for _ in range(2)
-        )
-        x, y = state.kxx.sqrt() * first, first.mul_(1 - 2 * h).add_(second.mul_(2 * (h * (1 - h)).sqrt()))
-        return x, state.kyy.sqrt() * y
+        first, second = (draws.normal((draws.count, *kxx.shape), like=h) for _ in range(2))
+        x, y = kxx.sqrt() * first, first.mul_(1 - 2 * h).add_(second.mul_(2 * (h * (1 - h)).sqrt()))
+        return x, kyy.sqrt() * y
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """Themselves."""
+        return ((state, sites),)
 
 
 class Symmetric(Unit):
     """Of zero mean, and otherwise unknown: sums over few random channels."""
 
-    centred = True
+    lasting = True
 
     def means(self, state: Maps) -> Pair:
         """Zero."""
@@ -84,10 +97,14 @@ class Activated(Unit):
         """E σ of a Gaussian."""
         return self.sigma.mean(self.before.kxx), self.sigma.mean(self.before.kyy)
 
-    def draw(self, state: Maps, count: int, generator: torch.Generator) -> Pair:
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
         """σ of samples of the state before."""
-        x, y = draw(self.before, count, generator)
+        x, y = draw(self.before, sites, draws)
         return self.sigma(x), self.sigma(y)
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """Those of the state before."""
+        return fields(self.before, sites)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +118,14 @@ class Sum(Unit):
         x, y = zip(*(term.means() for term in self.terms), strict=True)
         return sum(x[1:], x[0]), sum(y[1:], y[0])
 
-    def draw(self, state: Maps, count: int, generator: torch.Generator) -> Pair:
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
         """Independent samples add."""
-        x, y = zip(*(draw(term, count, generator) for term in self.terms), strict=True)
+        x, y = zip(*(draw(term, sites, draws) for term in self.terms), strict=True)
         return sum(x[1:], x[0]), sum(y[1:], y[0])
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """Those of every term."""
+        return [field for term in self.terms for field in fields(term, sites)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +143,18 @@ class Rescaled(Unit):
         x, y = self.before.means()
         return (x - self.x_shift) * self.x_scale, (y - self.y_shift) * self.y_scale
 
-    def draw(self, state: Maps, count: int, generator: torch.Generator) -> Pair:
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
         """Samples follow the affine map."""
-        x, y = draw(self.before, count, generator)
-        return (x - self.x_shift) * self.x_scale, (y - self.y_shift) * self.y_scale
+        x, y = draw(self.before, sites, draws)
+
+        def at(numbers: float | Tensor) -> float | Tensor:
+            return sites.take(numbers.expand(state.kxx.shape)) if isinstance(numbers, Tensor) else numbers
+
+        return (x - at(self.x_shift)) * at(self.x_scale), (y - at(self.y_shift)) * at(self.y_scale)
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """Those of the state before."""
+        return fields(self.before, sites)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,33 +173,66 @@ class Rearranged(Unit):
     def means(self, state: Maps) -> Pair:
         """Means move along."""
         x, y = self.before.means()
-        return self._move(x[None])[0], self._move(y[None])[0]
-
-    def draw(self, state: Maps, count: int, generator: torch.Generator) -> Pair:
-        """Samples move along."""
-        x, y = draw(self.before, count, generator)
         return self._move(x), self._move(y)
 
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+        """Samples move along."""
+        x, y = draw(self.before, self._below(sites), draws)
+        if self._in_place:
+            return self._chosen(x, 2), self._chosen(y, 2)
+        x, y = (self._move(side[:, :, :, 0].flatten(0, 1)) for side in (x, y))
+        shape = (draws.count, -1, *x.shape[1:])
+        return sites.take(x.reshape(shape)), sites.take(y.reshape(shape))
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """Those of the state before."""
+        return fields(self.before, self._below(sites))
+
+    @property
+    def _in_place(self) -> bool:
+        """Whether positions stay where they are, and only the axis of the channels moves."""
+        same = not self.flat and tuple(self.index.shape) == self.before.positions
+        return same and bool((self.index.flatten() == torch.arange(self.index.numel())).all())
+
+    def _below(self, sites: Sites) -> Sites:
+        if self._in_place:
+            return sites
+        if len(sites.shifts) > 1:
+            raise NotCovered("the units it reads together were moved from other places")
+        return Sites.aligned(self.before.positions)
+
+    def _chosen(self, values: Tensor, axis: int) -> Tensor:
+        if self.blocks is None:
+            return values
+        return values.index_select(axis, torch.tensor(self.blocks, device=values.device))
+
     def _move(self, values: Tensor) -> Tensor:
-        chosen = values if self.blocks is None else values[:, :, list(self.blocks)]
-        return take(chosen, self.index, leading=2 if self.flat else 3)
+        """``[leading, blocks, *positions]`` at the new places."""
+        return take(self._chosen(values, 1), self.index, leading=1 if self.flat else 2)
 
 
 @dataclass(frozen=True, eq=False)
 class Sampled(Unit):
-    """Samples kept from a step without a closed form."""
+    """Samples kept from a step without a closed form, ``[count, pairs, blocks, *positions]``, and the law of others."""
 
     x: Tensor
     y: Tensor
+    law: Unit
 
     def means(self, state: Maps) -> Pair:
         """Means over the samples."""
         return self.x.mean(dim=0), self.y.mean(dim=0)
 
-    def draw(self, state: Maps, count: int, generator: torch.Generator) -> Pair:
-        """The samples, from the first again when more are asked for."""
-        chosen = torch.arange(count, device=self.x.device) % len(self.x)
-        return self.x[chosen], self.y[chosen]
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+        """The samples, from the first again when more are asked for; at several sites together new ones."""
+        if len(sites.shifts) > 1:
+            return self.law.draw(state, sites, draws)
+        chosen = torch.arange(draws.count, device=self.x.device) % len(self.x)
+        return sites.take(self.x[chosen]), sites.take(self.y[chosen])
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """None for kept samples."""
+        return self.law.fields(state, sites) if len(sites.shifts) > 1 else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,23 +246,46 @@ class Parts(Unit):
         x, y = zip(*(part.means() for part in self.parts), strict=True)
         return torch.cat(x, dim=1), torch.cat(y, dim=1)
 
-    def draw(self, state: Maps, count: int, generator: torch.Generator) -> Pair:
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
         """Side by side."""
-        x, y = zip(*(draw(part, count, generator) for part in self.parts), strict=True)
+        x, y = zip(*(draw(part, sites, draws) for part in self.parts), strict=True)
         return torch.cat(x, dim=2), torch.cat(y, dim=2)
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """Those of every part."""
+        return [field for part in self.parts for field in fields(part, sites)]
 
 
 @dataclass(frozen=True, eq=False)
-class Averaged(Unit):
-    """Averages over positions, of which only the means are known."""
+class Windowed(Unit, ABC):
+    """A function of the window of units that each position reads: their largest, their mean, a random filter of them.
+
+    ``taps`` are where the window of position 0 begins and ends, in the state before; windows move by ``stride``.
+    """
 
     before: Maps
-    average: Callable[[Tensor], Tensor]
+    stride: tuple[int, ...]
+    taps: tuple[Offset, ...]
 
-    def means(self, state: Maps) -> Pair:
-        """Averages of the means."""
-        x, y = self.before.means()
-        return self.average(x), self.average(y)
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+        """The function of samples of whole windows."""
+        below = sites.through(self.stride, self.taps)
+        shape = (len(sites.shifts), len(self.taps))
+        inside = below.inside(self.before.positions).to(self.before.kxx.device).reshape(*shape, *sites.size)
+        x, y = (side.reshape(*side.shape[:3], *shape, *sites.size) for side in self.windows(below, draws))
+        return self.reduce(x, y, inside, draws)
+
+    def windows(self, below: Sites, draws: Draws) -> Pair:
+        """Samples of the units that are read."""
+        return draw(self.before, below, draws)
+
+    @abstractmethod
+    def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:
+        """The function, over axis 4 of ``[count, pairs, blocks, shifts, taps, *size]``; ``inside`` from axis 3 on."""
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """Those of the windows."""
+        return fields(self.before, sites.through(self.stride, self.taps))
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,16 +314,47 @@ class Constants(Unit):
         return x.mean(dim=2), y.mean(dim=2)
 
 
-def draw(state: Maps, count: int, generator: torch.Generator) -> Pair:
-    """Samples of a state's units."""
+def draw(state: Maps, sites: Sites, draws: Draws) -> Pair:
+    """Samples of a state's units at ``sites``, 0 where there is no position."""
+    x, y = _law(state).draw(state, sites, draws)
+    inside = sites.inside(state.positions)
+    if bool(inside.all()):
+        return x, y
+    inside = inside.to(x)
+    return x * inside, y * inside
+
+
+def fields(state: Maps, sites: Sites) -> Iterable[Field]:
+    """The Gaussian units that drawing a state's units at ``sites`` needs."""
+    return _law(state).fields(state, sites)
+
+
+def _law(state: Maps) -> Unit:
     if state.unit is None:
         raise NotCovered("the law of its input is not known beyond second moments")
-    return state.unit.draw(state, count, generator)
+    return state.unit
+
+
+def without_samples(unit: Unit) -> Unit:
+    """The same law, known by how it is drawn, with no samples kept."""
+
+    def bare(state: Maps) -> Maps:
+        return state if state.unit is None else replace(state, unit=without_samples(state.unit))
+
+    if isinstance(unit, Sampled):
+        return unit.law
+    if isinstance(unit, Sum):
+        return Sum(tuple(map(bare, unit.terms)))
+    if isinstance(unit, Parts):
+        return Parts(tuple(map(bare, unit.parts)))
+    if isinstance(unit, (Activated, Rescaled, Rearranged, Windowed)):
+        return replace(unit, before=bare(unit.before))
+    return unit
 
 
 def rescaled(state: Maps, x_scale: float | Tensor, y_scale: float | Tensor) -> Unit | None:
     """The law of units times a number."""
-    if state.unit is None or state.unit.centred:
+    if state.unit is None or state.unit.lasting:
         return state.unit
     return Rescaled(state, x_scale, y_scale)
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
 
 from initscope.initializers._base import weight_layers
 from initscope.propagate.operations import as_module, find_operation, name_of
@@ -60,6 +61,9 @@ class Walk:
 
     def _averages(self, node: Node) -> bool:
         """Whether a step may ask for covariances between positions or samples."""
+        module = self._traced.module(node)
+        if isinstance(module, _ConvNd) and module.groups > 1:
+            return True  # few channels in a group: their units are drawn in windows
         kind = self._traced.kind(node).lower()
         return any(part in kind for part in ("pool", "mean", "batchnorm", "upsample", "interpolate"))
 

@@ -10,15 +10,18 @@ for σ homogeneous of degree 1. Convolutions would need the covariances of all s
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from initscope.propagate import offsets
+from initscope.propagate.joint import Draws
 from initscope.propagate.rules import weights
+from initscope.propagate.sites import Sites
 from initscope.propagate.state import Maps, NotCovered
-from initscope.propagate.units import Pair, Unit
+from initscope.propagate.units import Field, Pair, Unit
 from initscope.theory import activations
 from initscope.theory.activations import Activation
 
@@ -29,7 +32,7 @@ _NEGLIGIBLE = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
-class Whole:
+class Whole(offsets.Origin):
     """The covariance of the whole batch, x first, then y: ``[2 pairs, 2 pairs]``."""
 
     gram: Tensor
@@ -55,16 +58,18 @@ class Normalised(Unit):
         zero = torch.zeros_like(state.kxx)
         return zero, zero
 
-    def draw(self, state: Maps, count: int, generator: torch.Generator) -> Pair:
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
         """Whole batches, normalised."""
         values, vectors = torch.linalg.eigh(self.covariance)
         root = vectors * values.clamp_min(0).sqrt()
-        count = min(count, 1 << 15)
-        normal = torch.randn(count, len(root), generator=generator, dtype=root.dtype, device=generator.device)
-        z = normal.to(root.device) @ root.T
+        z = draws.normal((draws.count, len(root)), like=root) @ root.T
         z = (z / (z.square().mean(dim=1, keepdim=True) + self.eps).sqrt()).to(state.kxx.dtype)
         pairs = len(state.kxx)
-        return z[:, :pairs, None], z[:, pairs:, None]
+        return z[:, :pairs, None, None], z[:, pairs:, None, None]
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """None whose positions are drawn by themselves."""
+        return ()
 
 
 def batch_normalised(state: Maps, eps: float) -> Maps:

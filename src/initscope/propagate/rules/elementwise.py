@@ -13,7 +13,7 @@ from initscope.propagate.offsets import Activations
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.batch import normalised_activation
 from initscope.propagate.rules.merging import stacked
-from initscope.propagate.sampling import sampled_units
+from initscope.propagate.sampling import sampled
 from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
 from initscope.propagate.units import Activated, Parts
 from initscope.report.geometry import weakest
@@ -46,7 +46,7 @@ def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
     if isinstance(state.unit, Parts):
         return stacked([apply_activation(sigma, part, context) for part in state.unit.parts])
     if not state.gaussian:
-        return sampled_units(state, sigma, context)
+        return sampled(state, Activated(sigma, state), context)
     fused = large_loops(state.kxx, state.kyy, state.d) if sigma.name == "relu" else None
     if fused is not None:
         kxx, kyy, d = (maps.clone(memory_format=torch.contiguous_format) for maps in (state.kxx, state.kyy, state.d))

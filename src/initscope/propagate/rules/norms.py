@@ -108,11 +108,11 @@ def _normalised_axes(shape: Any, state: Maps) -> _Axes:
 
 
 def _centred(state: Maps, over: _Axes) -> Maps:
-    if state.unit is not None and state.unit.centred:
-        return state
     if type(state.unit) in (Unit, Known):
         raise NotCovered("after a sampled step the mean over channels may itself be random")
     mx, my = (over.mean(mean, state.sizes) for mean in state.means())
+    if not bool(mx.any()) and not bool(my.any()):
+        return state
     return shifted(state, mx, my)
 
 

@@ -12,15 +12,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from initscope.propagate.offsets import Cross, Lookup, Offset, crosses
+from initscope.propagate.joint import Draws
+from initscope.propagate.offsets import Cross, Lookup, Offset, Origin, Wanted, crosses
 from initscope.propagate.operations import operation
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.shapes import rearranged_one
 from initscope.propagate.rules.weights import Windows
+from initscope.propagate.sampling import sampled
 from initscope.propagate.state import Given, Maps, NotCovered, State
-from initscope.propagate.units import Averaged
+from initscope.propagate.units import Pair, Windowed
 
-__all__ = ["adaptive_average", "average", "mean"]
+__all__ = ["adaptive_average", "average", "largest", "mean"]
 
 
 @rule(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
@@ -96,9 +98,52 @@ def averaged(state: Maps, kernel: tuple[int, ...], stride: tuple[int, ...], cont
     count = math.prod(kernel)
     kxx, kyy, d = (torch.clamp_min(m / count**2, 0).to(state.kxx.dtype) for m in (kxx, kyy, d))
     unit = state.unit
-    if unit is not None and not unit.centred:
-        unit = Averaged(state, lambda means: _box(means, kernel, stride) / count)
+    if unit is not None and not unit.lasting:
+        unit = Mean(state, stride, tuple(itertools.product(*map(range, kernel))))
     return state.after(kxx=kxx, kyy=kyy, d=d, unit=unit, origin=Pooled(state, kernel, stride))
+
+
+class Mean(Windowed):
+    """The mean of a window."""
+
+    def means(self, state: Maps) -> Pair:
+        """Means of the means."""
+        kernel = tuple(1 + last for last in self.taps[-1])
+        x, y = (_box(mean, kernel, self.stride) / len(self.taps) for mean in self.before.means())
+        return x, y
+
+    def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:
+        """The mean of samples."""
+        return x.mean(dim=4), y.mean(dim=4)
+
+
+class Largest(Windowed):
+    """The largest of a window, padding left out."""
+
+    def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:
+        """The largest of samples."""
+        if not bool(inside.all()):
+            x, y = (side.masked_fill(~inside, -math.inf) for side in (x, y))
+        return x.amax(dim=4), y.amax(dim=4)
+
+
+@rule(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
+def largest(module: Any, state: State, context: Context) -> State:
+    """Max pooling: windows of Gaussian units are drawn jointly, and their largest go on (theory §3.3)."""
+    if isinstance(state, Given):
+        return state.run(module)
+    if state.axis != 0 or module.return_indices:
+        raise NotCovered("only the largest of positions after the channels is covered")
+    axes = len(state.positions)
+    kernel, stride, padding, dilation = (
+        _each(v, axes) for v in (module.kernel_size, module.stride, module.padding, module.dilation)
+    )
+    taps = tuple(
+        tuple(d * t - p for d, t, p in zip(dilation, tap, padding, strict=True))
+        for tap in itertools.product(*map(range, kernel))
+    )
+    like = torch.empty((1, *state.positions), device="meta")
+    return sampled(state, Largest(state, stride, taps), context, positions=tuple(module(like).shape[1:]))
 
 
 def _box(maps: Tensor, kernel: Sequence[int], stride: Sequence[int]) -> Tensor:
@@ -107,7 +152,7 @@ def _box(maps: Tensor, kernel: Sequence[int], stride: Sequence[int]) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Pooled:
+class Pooled(Origin):
     """Covariances between windows: sums over all pairs of their positions."""
 
     before: Maps
@@ -120,7 +165,7 @@ class Pooled:
     def _inner(self, offset: Offset, tau: Offset) -> Offset:
         return tuple(s * d + t for s, d, t in zip(self.stride, offset, tau))
 
-    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
         """Every offset between a position of one window and one of the other."""
         return ((self.before, self._inner(offset, tau)) for tau in self._inside())
 

@@ -151,7 +151,7 @@ def _flattened(state: Maps, position: Tensor, block: Tensor) -> Maps:
     count = math.prod(state.positions)
     keys, sizes = torch.unique(torch.where(position < 0, -1, block * count + position), return_counts=True)
     flat = tuple(torch.where(keys < 0, 0, m.flatten(1)[:, keys.clamp_min(0)]) for m in (state.kxx, state.kyy, state.d))
-    unit = state.unit if state.unit is None or state.unit.centred else Rearranged(state, keys, flat=True)
+    unit = state.unit if state.unit is None or state.unit.lasting else Rearranged(state, keys, flat=True)
     return state.after(
         kxx=flat[0], kyy=flat[1], d=flat[2], sizes=tuple(sizes.tolist()), axis=0, unit=unit, origin=None, mixed=True
     )
@@ -164,7 +164,7 @@ def _at(
     origin = _sites(state, where, place, axis) if every else None
     kxx, kyy, d = (take(maps[:, list(blocks)], where) for maps in (state.kxx, state.kyy, state.d))
     unit = state.unit
-    if unit is not None and not unit.centred:
+    if unit is not None and not unit.lasting:
         unit = Rearranged(state, where, None if every else blocks)
     return state.after(kxx=kxx, kyy=kyy, d=d, sizes=sizes, axis=axis, unit=unit, origin=origin)
 

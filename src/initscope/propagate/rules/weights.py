@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,11 +16,13 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from initscope.errors import InputError
 from initscope.initializers import WeightLaw
-from initscope.propagate.offsets import Cross, Gathered, Lookup, Offset, at_both
+from initscope.propagate.joint import Draws
+from initscope.propagate.offsets import Cross, Gathered, Lookup, Offset, Origin, Wanted, at_both
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.shapes import rearranged_one
+from initscope.propagate.sites import Sites
 from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
-from initscope.propagate.units import Gaussian, Symmetric
+from initscope.propagate.units import Gaussian, Pair, Symmetric, Unit, Windowed
 from initscope.report.geometry import weakest
 from initscope.theory._boxes import box_sum
 from initscope.theory._compiled import as_numpy
@@ -45,6 +49,14 @@ class Windows:
     def taps(self) -> int:
         """Taps of a filter, all axes together."""
         return math.prod(self.kernel_size)
+
+    @property
+    def shifts(self) -> tuple[Offset, ...]:
+        """Where the taps of output 0 are, from position 0 on."""
+        return tuple(
+            tuple(d * t - pad for d, t, (pad, _) in zip(self.dilation, tap, self.padding, strict=True))
+            for tap in itertools.product(*map(range, self.kernel_size))
+        )
 
     def sum(self, maps: Tensor) -> Tensor:
         """Sums over the taps, compiled where that is possible."""
@@ -80,7 +92,7 @@ class Windows:
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted:
+class Weighted(Origin):
     """Covariances between positions after weights: the same average, at an offset times the stride (§3.2)."""
 
     before: Maps
@@ -90,6 +102,7 @@ class Weighted:
     scale: float
     means: tuple[Tensor, Tensor] | None
 
+    @cached_property
     def _gathered(self) -> Gathered | None:
         return None if self.windows is None else Gathered(self.before, self.windows.sites(self.before.positions))
 
@@ -98,14 +111,14 @@ class Weighted:
             return offset
         return tuple(s * d for s, d in zip(self.windows.stride, offset, strict=True))
 
-    def sources(self, offset: Offset) -> Iterable[tuple[Maps, Offset]]:
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
         """The offset times the stride, where padding lets it be."""
-        gathered = self._gathered()
+        gathered = self._gathered
         return ((self.before, offset),) if gathered is None else gathered.sources(self._inner(offset))
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """n v (⟨k⟩ - λ⟨m⟩⟨m⟩) + v_b at this offset."""
-        gathered, windows = self._gathered(), self.windows
+        gathered, windows = self._gathered, self.windows
         if gathered is None or windows is None:
             inner, taps = lookup(self.before, offset), 1
         else:
@@ -118,6 +131,34 @@ class Weighted:
             first, second = at_both(mx.double(), my.double(), offset)
             cross = cross - self.scale * self.law.strength * first * second
         return cross + self.law.bias_variance
+
+
+@dataclass(frozen=True, eq=False)
+class Filtered(Windowed):
+    """Sums over the taps of ``width`` independent channels with Gaussian weights: Gaussian only given the channels."""
+
+    width: int
+    weight_sd: float
+    bias_sd: float
+
+    def means(self, state: Maps) -> Pair:
+        """Zero, as the weights'."""
+        zero = torch.zeros_like(state.kxx)
+        return zero, zero
+
+    def windows(self, below: Sites, draws: Draws) -> Pair:
+        """The windows of ``width`` channels for each sample."""
+        return super().windows(below, replace(draws, count=self.width * draws.count))
+
+    def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:
+        """One filter for all shifts and both sides."""
+        weights = self.weight_sd * draws.normal((*x.shape[:3], 1, *x.shape[4:]), like=x)
+        sums = ((weights * side).sum(dim=4) for side in (x, y))
+        x, y = (side.reshape(self.width, -1, *side.shape[1:]).sum(dim=0) for side in sums)
+        if self.bias_sd == 0:
+            return x, y
+        bias = self.bias_sd * draws.normal((*x.shape[:3], 1, *x.shape[4:]), like=x)
+        return x + bias, y + bias
 
 
 def regroup(maps: Tensor, sizes: tuple[int, ...], groups: int) -> Tensor:
@@ -173,7 +214,7 @@ def transposed_convolution(module: _ConvTransposeNd, state: State, context: Cont
         return out.reshape(*maps.shape[:2], *out.shape[2:])
 
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, average=sums)
-    return _honest_groups(module, state, after)
+    return _honest_groups(module, state, after, Symmetric())
 
 
 @rule(_ConvNd)
@@ -192,16 +233,27 @@ def convolution(module: _ConvNd, state: State, context: Context) -> State:
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, windows=taps)
-    return _honest_groups(module, state, after)
+    return _honest_groups(module, state, after, _narrow_unit(module, before, after, taps, context.law(module)))
 
 
-def _honest_groups(module: _ConvNd, state: State, after: Maps) -> Maps:
+def _narrow_unit(module: _ConvNd, before: Maps, after: Maps, windows: Windows | None, law: WeightLaw) -> Unit:
+    """The law of sums over few channels, where their windows can be drawn."""
+    axes = len(module.kernel_size)
+    plain = windows is None or windows.padding_mode == "zeros"
+    if not plain or law.strength > 0 or len(before.sizes) != len(after.sizes):
+        return Symmetric()
+    stride, taps = ((1,) * axes, ((0,) * axes,)) if windows is None else (windows.stride, windows.shifts)
+    width = module.in_channels // module.groups
+    return Filtered(before, stride, taps, width, math.sqrt(law.variance), math.sqrt(law.bias_variance))
+
+
+def _honest_groups(module: _ConvNd, state: State, after: Maps, narrow: Unit) -> Maps:
     """Sums over few random channels are not Gaussian: say so."""
     width = module.in_channels // module.groups
     if isinstance(state, Given) or module.groups == 1 or width >= WIDE_GROUP:
         return after
     if width < NARROW_GROUP:
-        return after.after(unit=Symmetric(), note=after.note)
+        return after.after(unit=narrow, note=after.note)
     note = f"only {width} channels in a group: their sums are not quite Gaussian"
     return after.after(status=weakest(after.status, "approximate"), note=note)
 

@@ -90,7 +90,7 @@ class Activation:
         """
         xp, kxx, kyy, d = namespace(kxx, kyy, d)
         many = kxx.shape == kyy.shape == d.shape and math.prod(kxx.shape) >= LARGE
-        if many and self._by_quadrature and not any(getattr(array, "requires_grad", False) for array in (kxx, kyy, d)):
+        if many and self.integrated and not any(getattr(array, "requires_grad", False) for array in (kxx, kyy, d)):
             found = interpolated_transform(xp, self._second_moment, self._distance, kxx, kyy, d)
             if found is not None:
                 return found
@@ -105,7 +105,7 @@ class Activation:
         return 1 / math.sqrt(second)
 
     @property
-    def _by_quadrature(self) -> bool:
+    def integrated(self) -> bool:
         """Whether squared distances are integrated in two dimensions."""
         return type(self)._distance is Activation._distance
 
