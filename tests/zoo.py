@@ -1,4 +1,4 @@
-"""Small versions of well-known networks, written from their published descriptions."""
+"""Well-known networks, written from their published descriptions; ``width`` sets the channels of the first layer."""
 
 from __future__ import annotations
 
@@ -44,18 +44,44 @@ class PreActivationBlock(nn.Module):
         return x + self.conv2(F.relu(self.conv1(torch.relu(x))))
 
 
-def resnet(width, *, batch_norm, pool):
-    stem = [nn.Conv2d(3, width, 7, 2, 3, bias=False), norm(width, batch_norm), nn.ReLU(inplace=True)]
-    stem += [nn.MaxPool2d(3, 2, 1)] if pool else []
-    return nn.Sequential(
-        *stem,
-        BasicBlock(width, width, 1, batch_norm),
-        BasicBlock(width, 2 * width, 2, batch_norm),
-        BasicBlock(2 * width, 2 * width, 1, batch_norm),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(2 * width, 50),
-    )
+class Bottleneck(nn.Module):
+    """ResNet-50's block: 1×1 to a quarter of the channels, 3×3, 1×1 back."""
+
+    def __init__(self, inputs, outputs, stride=1, batch_norm=True):
+        super().__init__()
+        width = outputs // 4
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.norm1 = norm(width, batch_norm)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.norm2 = norm(width, batch_norm)
+        self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
+        self.norm3 = norm(outputs, batch_norm)
+        self.down = None
+        if stride > 1 or inputs != outputs:
+            self.down = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm(outputs, batch_norm))
+
+    def forward(self, x):
+        skip = x if self.down is None else self.down(x)
+        x = F.relu(self.norm1(self.conv1(x)))
+        x = F.relu(self.norm2(self.conv2(x)))
+        return F.relu(self.norm3(self.conv3(x)) + skip)
+
+
+RESNET_BLOCKS = {18: (BasicBlock, 1, (2, 2, 2, 2)), 50: (Bottleneck, 4, (3, 4, 6, 3))}
+
+
+def resnet(depth, width=64, *, batch_norm=True, classes=1000):
+    """ResNet-18 and ResNet-50 (v1): 7×7 stem and max pooling, four stages, global pooling."""
+    block, expansion, counts = RESNET_BLOCKS[depth]
+    layers = [nn.Conv2d(3, width, 7, 2, 3, bias=False), norm(width, batch_norm), nn.ReLU(inplace=True)]
+    layers.append(nn.MaxPool2d(3, 2, 1))
+    inputs = width
+    for stage, count in enumerate(counts):
+        outputs = expansion * width * 2**stage
+        for index in range(count):
+            layers.append(block(inputs, outputs, 2 if stage and not index else 1, batch_norm))
+            inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
 
 
 def preactivation_resnet(width):
@@ -65,33 +91,34 @@ def preactivation_resnet(width):
     )  # fmt: skip
 
 
-def vgg(width):
+VGG_BLOCKS = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
+
+
+def vgg(depth, width=64, hidden=4096, classes=1000):
+    """VGG-16 (D) and VGG-19 (E): blocks of 3×3 convolutions, each halved by max pooling, then three Linear layers."""
     layers, inputs = [], 3
-    for outputs in (width, width, 0, 2 * width, 2 * width, 0):
-        if outputs:
+    for block, count in enumerate(VGG_BLOCKS[depth]):
+        outputs = width * min(2**block, 8)
+        for _ in range(count):
             layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(inplace=True)]
             inputs = outputs
-        else:
-            layers.append(nn.MaxPool2d(2))
+        layers.append(nn.MaxPool2d(2))
     head = [
-        nn.AdaptiveAvgPool2d(2),
-        nn.Flatten(),
-        nn.Linear(8 * width, 200),
-        nn.ReLU(),
-        nn.Dropout(),
-        nn.Linear(200, 50),
-    ]
+        nn.Flatten(), nn.Linear(inputs, hidden), nn.ReLU(True), nn.Dropout(), nn.Linear(hidden, hidden), nn.ReLU(True),
+        nn.Dropout(), nn.Linear(hidden, classes),
+    ]  # fmt: skip
     return nn.Sequential(*layers, *head).eval()
 
 
 class InvertedResidual(nn.Module):
     """MobileNetV2: widen, filter each channel by itself, narrow."""
 
-    def __init__(self, inputs, outputs, stride, widen=4):
+    def __init__(self, inputs, outputs, stride, widen):
         super().__init__()
         hidden = widen * inputs
+        first = [nn.Conv2d(inputs, hidden, 1, bias=False), nn.BatchNorm2d(hidden), nn.ReLU6(inplace=True)]
         self.body = nn.Sequential(
-            nn.Conv2d(inputs, hidden, 1, bias=False), nn.BatchNorm2d(hidden), nn.ReLU6(inplace=True),
+            *(first if widen > 1 else []),
             nn.Conv2d(hidden, hidden, 3, stride, 1, groups=hidden, bias=False), nn.BatchNorm2d(hidden),
             nn.ReLU6(inplace=True), nn.Conv2d(hidden, outputs, 1, bias=False), nn.BatchNorm2d(outputs),
         )  # fmt: skip
@@ -101,12 +128,26 @@ class InvertedResidual(nn.Module):
         return x + self.body(x) if self.skip else self.body(x)
 
 
-def mobilenet(width):
+MOBILENET_STAGES = (
+    (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
+)  # fmt: skip
+
+
+def mobilenet(width=32, classes=1000):
+    """MobileNetV2 with its 17 blocks; ``width`` of the stem, 32 as published, scales all."""
+    scale = width / 32
+    layers = [nn.Conv2d(3, width, 3, 2, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU6(inplace=True)]
+    inputs = width
+    for widen, channels, count, stride in MOBILENET_STAGES:
+        outputs = round(scale * channels)
+        for index in range(count):
+            layers.append(InvertedResidual(inputs, outputs, 1 if index else stride, widen))
+            inputs = outputs
+    last = round(1280 * scale)
+    layers += [nn.Conv2d(inputs, last, 1, bias=False), nn.BatchNorm2d(last), nn.ReLU6(inplace=True)]
     return nn.Sequential(
-        nn.Conv2d(3, width, 3, 2, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU6(), InvertedResidual(width, width, 1),
-        InvertedResidual(width, 2 * width, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2),
-        nn.Linear(2 * width, 50),
-    ).eval()  # fmt: skip
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(last, classes)
+    ).eval()
 
 
 class ConvNeXtBlock(nn.Module):
@@ -239,16 +280,19 @@ class Branching(nn.Module):
 
 
 MODELS = {
-    "vgg": vgg,
-    "resnet": lambda width: resnet(width, batch_norm=True, pool=True).eval(),
-    "resnet plain": lambda width: resnet(width, batch_norm=False, pool=False),
-    "resnet train": lambda width: resnet(width, batch_norm=True, pool=True).train(),
-    "resnet v2": preactivation_resnet,
-    "mobilenet": mobilenet,
-    "convnext": convnext,
-    "unet": UNet,
-    "densenet": lambda width: DenseNet(width).eval(),
-    "mixer": Mixer,
-    "vit": ViT,
+    "VGG-16": lambda width: vgg(16, width, 8 * width, 50),
+    "VGG-19": lambda width: vgg(19, width, 8 * width, 50),
+    "ResNet-18": lambda width: resnet(18, width).eval(),
+    "ResNet-18 plain": lambda width: resnet(18, width, batch_norm=False),
+    "ResNet-18 train": lambda width: resnet(18, width).train(),
+    "ResNet-50": lambda width: resnet(50, width).eval(),
+    "ResNet-50 plain": lambda width: resnet(50, width, batch_norm=False),
+    "ResNet v2": preactivation_resnet,
+    "MobileNetV2": mobilenet,
+    "ConvNeXt": convnext,
+    "U-Net": UNet,
+    "DenseNet": lambda width: DenseNet(width).eval(),
+    "Mixer": Mixer,
+    "ViT": ViT,
     "shared": Shared,
 }

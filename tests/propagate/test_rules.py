@@ -286,11 +286,11 @@ def test_dense_batch_norm_in_training_is_exact_and_not_its_large_rank_limit():
     ],
 )  # fmt: skip
 def test_relu_in_every_spelling(call):
-    x, y = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0))
-    layer = nn.Linear(6, 30)
+    x, y = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    layer = nn.Linear(6, 30, dtype=torch.float64)
     expected = initscope.predict(nn.Sequential(layer, nn.ReLU()), x, y)
     got = initscope.predict(nn.Sequential(layer, Function(lambda self, x: call(x))), x, y)
-    np.testing.assert_allclose(got.cosine[-1], expected.cosine[-1], rtol=1e-6)
+    np.testing.assert_allclose(got.cosine[-1], expected.cosine[-1], rtol=1e-9)
     assert got.rows[-1].status in ("closed form", "quadrature")
 
 
@@ -313,7 +313,7 @@ def test_users_can_add_a_rule():
 
 
 def test_too_many_offsets_are_refused_and_sampled_instead(monkeypatch):
-    monkeypatch.setattr("initscope.propagate.offsets.LIMIT", 1000)
+    monkeypatch.setattr("initscope.propagate.budget._FORMULAS", 1000)
     predicted = initscope.predict(start(nn.ReLU(), nn.AvgPool2d(2)), *images())
     assert predicted.rows[-1].status == "sampled"
     assert "map entries" in predicted.rows[-1].note

@@ -9,6 +9,7 @@ from torch import nn
 
 import initscope
 from initscope.initializers import Gaussian, He
+from initscope.propagate.budget import Budget
 from initscope.propagate.joint import Draws, gaussian_draws
 from initscope.propagate.offsets import covariances
 from initscope.propagate.sites import Sites
@@ -105,7 +106,7 @@ def test_joint_draws_have_the_covariance_they_should():
     )
     assert isinstance(state, Maps)
     sites = Sites((2, 2), (1, 1), ((0, 0), (0, 1), (1, 0), (-1, 1)))
-    lookup = covariances([(state, offset) for _, _, offset in sites.couples()], 1)
+    lookup = covariances([(state, offset) for _, _, offset in sites.couples()], Budget())
     count = 200_000
     a, b = gaussian_draws(state, sites, Draws(count, torch.Generator().manual_seed(0), lookup))
     drawn = torch.cat([a, b], dim=3)[:, 0, 0]  # count, 8, 2, 2

@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from initscope.errors import InputError, check_count
 from initscope.initializers import Initializer, Present
 from initscope.propagate.bands import finite_width_sd
+from initscope.propagate.budget import Budget
 from initscope.propagate.rules import Context, find_rule
 from initscope.propagate.simulation import Simulation
 from initscope.propagate.state import Given, Maps
@@ -82,7 +83,7 @@ def predict(
     traced = trace(model, x, is_leaf=lambda module: find_rule(module) is not None)
     first = x.tensors()[0]
     pairs, law = len(first), Present() if initializer is None else initializer
-    context = Context(law, torch.Generator().manual_seed(seed), pairs, mode)
+    context = Context(law, torch.Generator().manual_seed(seed), mode=mode)
     size = max(1, _CHUNK // max(1, first[0].numel()))
     if any(isinstance(module, _BatchNorm) and context.training(module) for module in model.modules()):
         size = pairs  # batch statistics are those of all samples together
@@ -96,7 +97,8 @@ def predict(
 
     with torch.no_grad():
         chunks = [
-            _walk(traced, cut(x, start), cut(y, start), context, draws, seed, start) for start in range(0, pairs, size)
+            _walk(traced, cut(x, start), cut(y, start), context, draws, seed, start, pairs)
+            for start in range(0, pairs, size)
         ]
     cosine, norm, rms = (np.concatenate([chunk[1][index] for chunk in chunks], axis=1)[:, :pairs] for index in range(3))
     rows = chunks[0][0]
@@ -191,11 +193,12 @@ def _tensor(values: Any) -> Tensor:
 
 
 def _walk(
-    traced: Trace, x: Inputs, y: Inputs, context: Context, draws: int, seed: int, first: int
+    traced: Trace, x: Inputs, y: Inputs, context: Context, draws: int, seed: int, first: int, all_pairs: int
 ) -> tuple[tuple[Row, ...], tuple[np.ndarray, ...]]:
-    """Rows and their (cosine, norm ratio, rms ratio) for one batch of pairs, the first of them number ``first``."""
+    """Rows and their (cosine, norm ratio, rms ratio) for a batch of ``all_pairs``, the first of it number ``first``."""
     inputs = [_checked(a, b, first) for a, b in zip(x.tensors(), y.tensors(), strict=True)]
     start = inputs[0].totals()
+    context = replace(context, budget=Budget(len(start.xx), all_pairs, start.units))
     walk = Walk(traced, inputs, context, Simulation(traced, x, y, context, draws, seed))
     rows: list[Row] = []
     columns: tuple[list[np.ndarray], ...] = ([], [], [])

@@ -13,8 +13,8 @@ from initscope.propagate.state import Maps
 
 __all__ = ["Draws", "gaussian_draws"]
 
-_AT_ONCE = 1 << 22  # normal numbers of one piece
-_ROUNDING = 1e-10  # relative; what a correlation matrix may lack of being positive
+_ROUNDING = 1e-10  # what a correlation matrix may lack of being positive
+_AT_ONCE = 1 << 20  # numbers of one piece: it stays near the caches
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,24 @@ class Draws:
 
 def gaussian_draws(state: Maps, sites: Sites, draws: Draws) -> tuple[Tensor, Tensor]:
     """x and y of Gaussian units at ``sites``: ``[count, pairs, blocks, shifts, *size]``."""
-    factor = _factor(_covariance(state, sites, draws)).to(state.kxx.dtype)
-    outputs, width = factor.shape[:-2], factor.shape[-1]
-    flat = factor.reshape(-1, width, width)
-    step = max(1, _AT_ONCE // (width * draws.count))
-    values = torch.empty((len(flat), width, draws.count), dtype=flat.dtype, device=flat.device)
-    for start in range(0, len(flat), step):
-        part = flat[start : start + step]
-        torch.bmm(part, draws.normal((len(part), width, draws.count), like=part), out=values[start : start + step])
+    covariance = _covariance(state, sites, draws)
+    outputs, width = covariance.shape[2:], len(covariance)
+    flat = covariance.reshape(width, width, -1)
+    values = torch.empty((flat.shape[2], width, draws.count), dtype=state.kxx.dtype, device=flat.device)
+    step = max(1, _AT_ONCE // (width * max(width, draws.count)))
+    for start in range(0, flat.shape[2], step):
+        factor = _factor(flat[:, :, start : start + step].movedim(2, 0)).to(values.dtype)
+        normal = draws.normal((len(factor), width, draws.count), like=factor)
+        torch.bmm(factor, normal, out=values[start : start + step])
     values = values.reshape(*outputs, width, draws.count).movedim(-1, 0).movedim(-1, 3)
     x, gap = values[:, :, :, : width // 2], values[:, :, :, width // 2 :]
     return x, x - gap
 
 
 def _covariance(state: Maps, sites: Sites, draws: Draws) -> Tensor:
-    """``[pairs, blocks, *size, n, n]`` of all x, then all x - y: differences of near-equal inputs keep their digits."""
+    """``[n, n, pairs, blocks, *size]`` of all x, then all x - y: differences of near-equal inputs keep their digits."""
     count = len(sites.shifts)
     kxx, kyy, d = (sites.take(maps.double()) for maps in (state.kxx, state.kyy, state.d))
-    # rows and columns first, so that each entry is a map
     matrix = kxx.new_zeros((2 * count, 2 * count, *kxx.shape[:2], *kxx.shape[3:]))
     for i in range(count):
         with_gap = (kxx[:, :, i] - kyy[:, :, i] + d[:, :, i]) / 2
@@ -65,7 +65,7 @@ def _covariance(state: Maps, sites: Sites, draws: Draws) -> Tensor:
         ):  # fmt: skip
             matrix[row, column][write] = values
             matrix[column, row][write] = values
-    return matrix.movedim((0, 1), (-2, -1))
+    return matrix
 
 
 def _factor(covariance: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from initscope.propagate.budget import Budget
 from initscope.propagate.state import Given, Maps, NotCovered, large_loops
 from initscope.theory._compiled import as_numpy
 from initscope.theory.activations import Activation
@@ -25,8 +26,6 @@ __all__ = ["Activations", "Cross", "Gathered", "Lookup", "Offset", "Origin", "Pr
 __all__ += ["Wanted", "at_both", "covariances", "crosses"]
 
 Offset = tuple[int, ...]
-LIMIT = 1 << 29
-"""Map entries that one prediction may spend on offsets: some ten seconds."""
 _OVERHEAD = 1 << 15  # what one map costs beside its entries
 _INTEGRAL, _PLANE = 256, 1024  # what an entry costs that is integrated, in one dimension and in two
 _MEMORY = 1 << 29
@@ -48,6 +47,9 @@ Ways = dict[int, tuple[Tensor, Tensor]]
 class Origin(ABC):
     """How a state's covariances at an offset come from earlier states."""
 
+    exact = True
+    """Whether they come by formulas."""
+
     @abstractmethod
     def sources(self, offset: Offset) -> Iterable[Wanted]:
         """What `cross` will look up."""
@@ -61,13 +63,9 @@ class Origin(ABC):
         return 1
 
 
-def crosses(state: Maps, offsets: Sequence[Offset], pairs: int) -> Iterator[Cross]:
-    """The covariances of ``state`` at each of ``offsets``, computed one after the other.
-
-    ``pairs`` is the number of pairs of the whole prediction, of which ``state`` may hold a part: the cost counts them
-    all.
-    """
-    shared = _affordable([(state, offset) for offset in offsets], pairs)
+def crosses(state: Maps, offsets: Sequence[Offset], budget: Budget) -> Iterator[Cross]:
+    """The covariances of ``state`` at each of ``offsets``, computed one after the other."""
+    shared = _affordable([(state, offset) for offset in offsets], budget)
     known: Known = {}
     for offset in offsets:
         _evaluate([(state, offset)], known)
@@ -76,12 +74,12 @@ def crosses(state: Maps, offsets: Sequence[Offset], pairs: int) -> Iterator[Cros
             known.clear()
 
 
-def covariances(wanted: Iterable[Wanted], pairs: int) -> Lookup:
-    """All ``wanted`` covariances at once, to be looked up; ``pairs`` as for `crosses`."""
+def covariances(wanted: Iterable[Wanted], budget: Budget) -> Lookup:
+    """All ``wanted`` covariances at once, to be looked up."""
     wanted = list(_closure(wanted, deep=False))
     if not wanted:
         return _lookup({})
-    shared = _affordable(wanted, pairs)
+    shared = _affordable(wanted, budget)
     known: Known = {}
     if shared:
         _evaluate(wanted, known)
@@ -93,18 +91,15 @@ def covariances(wanted: Iterable[Wanted], pairs: int) -> Lookup:
     return _lookup(known)
 
 
-def _affordable(wanted: list[Wanted], pairs: int) -> bool:
+def _affordable(wanted: list[Wanted], budget: Budget) -> bool:
     """Whether offsets can share what they need of earlier layers, or memory asks to compute each alone.
 
     Refuses what takes too long.
     """
-    entries = sum(_cost(parent, offset) for parent, offset in _closure(wanted))
-    entries = entries * pairs // max(1, wanted[0][0].kxx.shape[0]) if wanted else 0
-    if entries > LIMIT:
-        raise NotCovered(
-            f"the covariances of {len(wanted)} offsets would take {entries:.1e} map entries (limit {LIMIT:.1e}); "
-            "fewer pairs or smaller images would do without sampling"
-        )
+    needed = _closure(wanted)
+    entries = sum(_cost(state, offset) for state, offset in needed)
+    exact = all(state.origin is not None and state.origin.exact for state, _ in needed)
+    budget.spend(entries, f"the covariances of {len(wanted)} offsets", exact=exact)
     return 8 * entries <= _MEMORY
 
 
@@ -347,4 +342,13 @@ def _ways(sites: Tensor, d: int) -> Ways:
 
 
 def _mesh(axes: list[Tensor]) -> Any:
+    """What indexes a grid of these places: slices where they are neighbours, which saves copies."""
+    runs = [_run(index) for index in axes]
+    if all(run is not None for run in runs):
+        return tuple(runs)
     return tuple(index.reshape([-1 if k == axis else 1 for k in range(len(axes))]) for axis, index in enumerate(axes))
+
+
+def _run(places: Tensor) -> slice | None:
+    first, last = (int(places[0]), int(places[-1])) if len(places) else (0, -1)
+    return slice(first, last + 1) if last - first + 1 == len(places) else None

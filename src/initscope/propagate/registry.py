@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from initscope.initializers import Initializer, WeightLaw
+from initscope.propagate.budget import Budget
 from initscope.propagate.state import NotCovered, State
 
 __all__ = ["Context", "NotCovered", "find_rule", "rule"]
@@ -21,8 +22,7 @@ class Context:
 
     initializer: Initializer
     generator: torch.Generator = field(default_factory=torch.Generator)
-    pairs: int = 1
-    """Pairs of the whole prediction; states may hold a part of them."""
+    budget: Budget = field(default_factory=Budget)
     mode: str | None = None
     """"train" or "eval" for layers that differ between them; None: as each module is."""
     _laws: dict[nn.Module, WeightLaw] = field(default_factory=dict)

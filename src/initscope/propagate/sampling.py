@@ -15,7 +15,7 @@ from initscope.propagate.offsets import Cross, Lookup, Offset, Origin, Wanted, c
 from initscope.propagate.registry import Context
 from initscope.propagate.sites import Sites
 from initscope.propagate.state import Maps
-from initscope.propagate.units import Field, Sampled, Unit, without_samples
+from initscope.propagate.units import Field, Remembered, Sampled, Unit, without_samples
 from initscope.report.geometry import weakest
 
 __all__ = ["sampled", "standard_error_note"]
@@ -32,13 +32,13 @@ def sampled(state: Maps, law: Unit, context: Context, positions: tuple[int, ...]
     """
     sites = Sites.aligned(state.positions if positions is None else positions)
     fields = list(law.fields(state, sites))
-    share = len(state.kxx) / context.pairs
+    share = context.budget.share
     count = _count(fields, share, like=state)
-    lookup = covariances(_between(fields), context.pairs)
+    lookup = covariances(_between(fields), context.budget)
     x, y = (side[:, :, :, 0] for side in law.draw(state, sites, Draws(count, context.generator, lookup)))
     squares = [x.square(), y.square(), (x - y).square()]
     kxx, kyy, d = (values.mean(dim=0) for values in squares)
-    recipe = without_samples(law)
+    recipe = Remembered(without_samples(law))
     after = state.after(
         kxx=kxx,
         kyy=kyy,
@@ -60,6 +60,7 @@ class Drawn(Origin):
     state: Maps
     share: float
     generator: torch.Generator
+    exact = False
 
     def _fields(self, offset: Offset) -> list[Field]:
         return list(self.law.fields(self.state, Sites.apart(self.state.positions, offset)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -20,10 +20,23 @@ from initscope.propagate.state import Given, Maps, NotCovered
 from initscope.theory._arccos import half_gap
 from initscope.theory.activations import Activation
 
-__all__ = ["Activated", "Constants", "Field", "Gaussian", "Known", "Parts", "Rearranged", "Rescaled", "Sampled", "Sum"]
+__all__ = [
+    "Activated",
+    "Constants",
+    "Field",
+    "Gaussian",
+    "Known",
+    "Parts",
+    "Rearranged",
+    "Remembered",
+    "Rescaled",
+    "Sampled",
+    "Sum",
+]
 __all__ += ["Symmetric", "Unit", "Windowed", "draw", "fields", "rescaled", "take", "without_samples"]
 
 Pair = tuple[Tensor, Tensor]
+_MEMORY = 1 << 26  # bytes of samples that one state may keep
 Field = tuple[Maps, Sites]
 """Gaussian units, and where they are drawn."""
 
@@ -125,7 +138,7 @@ class Sum(Unit):
 
     def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
         """Those of every term."""
-        return [field for term in self.terms for field in fields(term, sites)]
+        return [one for term in self.terms for one in fields(term, sites)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,6 +249,29 @@ class Sampled(Unit):
 
 
 @dataclass(frozen=True, eq=False)
+class Remembered(Unit):
+    """Another law, whose joint samples are kept, so that a chain of such steps is drawn once."""
+
+    law: Unit
+    _kept: dict[Sites, Pair] = field(default_factory=dict)
+
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+        """As the law draws, or what it drew there."""
+        found = self._kept.get(sites)
+        if found is not None and len(found[0]) == draws.count:
+            return found
+        drawn = self.law.draw(state, sites, draws)
+        room = _MEMORY - sum(x.nbytes + y.nbytes for x, y in self._kept.values())
+        if drawn[0].nbytes + drawn[1].nbytes <= room:
+            self._kept[sites] = drawn
+        return drawn
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """Those of the law."""
+        return self.law.fields(state, sites)
+
+
+@dataclass(frozen=True, eq=False)
 class Parts(Unit):
     """Channels of several states side by side."""
 
@@ -253,7 +289,7 @@ class Parts(Unit):
 
     def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
         """Those of every part."""
-        return [field for part in self.parts for field in fields(part, sites)]
+        return [one for part in self.parts for one in fields(part, sites)]
 
 
 @dataclass(frozen=True, eq=False)

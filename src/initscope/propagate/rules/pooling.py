@@ -90,7 +90,7 @@ def averaged(state: Maps, kernel: tuple[int, ...], stride: tuple[int, ...], cont
         return state
     inside = [tau for tau in itertools.product(*(range(1 - k, k) for k in kernel)) if tau > (0,) * len(kernel)]
     kxx, kyy, d = (_box(m.double(), kernel, stride) for m in (state.kxx, state.kyy, state.d))
-    for tau, cross in zip(inside, crosses(state, inside, context.pairs)):
+    for tau, cross in zip(inside, crosses(state, inside, context.budget)):
         window = tuple(k - abs(t) for k, t in zip(kernel, tau))
         xx, yy, xy, yx = _box(cross, window, stride)
         # each offset and its opposite
@@ -100,7 +100,8 @@ def averaged(state: Maps, kernel: tuple[int, ...], stride: tuple[int, ...], cont
     unit = state.unit
     if unit is not None and not unit.lasting:
         unit = Mean(state, stride, tuple(itertools.product(*map(range, kernel))))
-    return state.after(kxx=kxx, kyy=kyy, d=d, unit=unit, origin=Pooled(state, kernel, stride))
+    note = f"by {len(inside)} offsets" if state.status == "sampled" else ""
+    return state.after(kxx=kxx, kyy=kyy, d=d, unit=unit, origin=Pooled(state, kernel, stride), note=note)
 
 
 class Mean(Windowed):
