@@ -1,4 +1,4 @@
-"""`inspect`: right verdicts on networks made bad on purpose, none on a good one, cures that cure, and a page."""
+"""`inspect`: right verdicts on networks made bad on purpose, none on a good one, and a page."""
 
 import json
 
@@ -11,6 +11,7 @@ import initscope
 from initscope.errors import InputError
 from initscope.initializers import Glorot, He
 from initscope.inspection import Thresholds, Unhealthy, judge
+from initscope.measurement import observe
 
 COLUMNS = [
     "layer", "kind", "status", "cosine_predicted", "cosine_measured", "cosine_se", "norm_ratio_predicted",
@@ -52,26 +53,12 @@ def test_forty_glorot_layers_vanish(glorot):
 
 
 def test_the_recommended_start_cures(glorot):
-    """The best law that leaves the architecture alone, applied: the size stays and angles no longer collapse."""
-    best = glorot.what_if.best_law
-    model = best.law.fill_(mlp(40, Glorot()), generator=torch.Generator().manual_seed(3))
-    cured = initscope.inspect(model, samples(), pairs=24, alternatives=False)
-    assert not {"vanishing", "collapse", "exploding", "gradient-imbalance"} & names(cured)
-
-
-def test_a_hundred_he_layers_collapse_and_partial_zero_sum_cures():
-    """One draw, the one that --apply writes. At this depth and width other draws stray: of five seeds tried, one was
-    still collapsed, and the effective rank stayed below 2 in all.
-    """
-    model = mlp(100, He(), width=192)
-    report = initscope.inspect(model, samples(), pairs=16)
-    assert "collapse" in names(report)
-    assert "vanishing" not in names(report)
-    best = report.what_if.best
-    assert best.name.startswith("zero-sum")
-    best.law.fill_(model, generator=torch.Generator().manual_seed(0))  # what --apply writes
-    cured = initscope.inspect(model, samples(), pairs=16, alternatives=False)
-    assert not {"collapse", "vanishing", "exploding", "gradient-imbalance"} & names(cured)
+    """The best law that leaves the architecture alone, in draws that the table did not see: 9 of 10 are asked for."""
+    model, cured = mlp(40, Glorot()), 0
+    for seed in range(10):
+        glorot.what_if.best_law.law.fill_(model, generator=torch.Generator().manual_seed(100 + seed))
+        cured += not [verdict for verdict in judge(observe(model, samples(), pairs=16)) if verdict.fault]
+    assert cured >= 9
 
 
 def test_a_dead_layer_is_found():

@@ -215,7 +215,7 @@ def inspect(
     table = None
     if alternatives and _is_tensor(seen.x):
         try:
-            table = what_if(model, seen.x, seen.y, seed=seed, thresholds=limits)
+            table = what_if(model, seen.x, seen.y, seed=seed, mode=mode, thresholds=limits)
         except InputError:
             table = None
     title = f"{type(model).__name__} on {seen.samples} samples"

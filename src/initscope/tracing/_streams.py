@@ -11,11 +11,11 @@ __all__ = ["hidden_sides"]
 
 
 def hidden_sides(traced: Trace) -> dict[nn.Module, tuple[bool, bool]]:
-    """Of every Linear and convolution: are its inputs hidden units, and its outputs?
+    """Of every module that is a step: are its inputs hidden units, and its outputs?
 
-    A stream is what hangs together without passing weights: a layer's output, its activation, the skips that are added
-    to it, what is concatenated with it. Its units are hidden if neither an input nor an output of the model is part of
-    it; then other layers alone read and write them. A layer that is called again reads and writes one stream.
+    A stream is what hangs together without passing a Linear or convolution: a layer's output, its norm and activation,
+    the skips that are added to it, what is concatenated with it. Its units are hidden if neither an input nor an output
+    of the model is part of it. A layer that is called again reads and writes one stream.
     """
     streams = _Streams(traced.steps)
     first: dict[nn.Module, tuple[list[Node], Node]] = {}
@@ -23,12 +23,14 @@ def hidden_sides(traced: Trace) -> dict[nn.Module, tuple[bool, bool]]:
     for step in traced.steps:
         module, sources = traced.module(step), [node for node in step.all_input_nodes if node in streams]
         read.update(sources)
-        if not isinstance(module, (nn.Linear, _ConvNd)):
+        if isinstance(module, (nn.Linear, _ConvNd)):
+            sources_before, step_before = first.setdefault(module, (sources, step))
+            streams.join(step, step_before)
+            streams.join(*sources, *sources_before)
+        else:
             streams.join(step, *sources)
-            continue
-        sources_before, step_before = first.setdefault(module, (sources, step))
-        streams.join(step, step_before)
-        streams.join(*sources, *sources_before)
+            if module is not None:
+                first.setdefault(module, ([step], step))
     ends = [step for step in traced.steps if step.op == "placeholder" or step not in read]
     if traced.graph_module is not None:
         returned = next(node for node in traced.graph_module.graph.nodes if node.op == "output")
