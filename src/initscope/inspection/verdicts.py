@@ -120,11 +120,9 @@ def judge(seen: Observation, thresholds: Thresholds | None = None) -> tuple[Verd
 
 def _medians(values: Floats) -> Floats:
     """Median of each row over the pairs that have a value, NaN where none has."""
+    known = ~np.isnan(values).all(axis=1)
     result = np.full(len(values), np.nan)
-    for index, row in enumerate(values):
-        finite = row[~np.isnan(row)]
-        if len(finite):
-            result[index] = np.median(finite)
+    result[known] = np.nanmedian(values[known], axis=1)
     return result
 
 

@@ -150,15 +150,25 @@ def what_if(
     if not trials.seen:
         raise InputError("no alternative could be run on this model; look at its rows for the reason")
     if trials.work <= _WORK:
-        fewest = min(trials.faults(variant) for variant in trials.seen)
-        for variant in list(trials.seen):
-            if trials.faults(variant) == fewest and variant.is_drawn:
+        fewest = min(len(first.faults) for first, *_ in trials.seen.values())
+        for variant, (first, *_) in trials.seen.items():
+            if len(first.faults) == fewest and variant.is_drawn:
                 trials.draw_again(variant, draws - 1)
     ranked = sorted(
         (trials.alternative(variant) for variant in trials.seen),
         key=lambda item: (sum(item.crossed.values()) / item.draws, -item.score),
     )
     return WhatIf(tuple(ranked), as_it_is.name, trials.skipped)
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """What one draw of a variant did, in numbers, and the verdicts that are faults."""
+
+    angle: float
+    size: float
+    spread: float
+    faults: tuple[str, ...]
 
 
 class _Trials:
@@ -175,11 +185,12 @@ class _Trials:
     ) -> None:
         self.model, self.x, self.y, self.seed, self.mode, self.thresholds = model, x, y, seed, mode, thresholds
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        self.seen: dict[Variant, list[Observation]] = {}
+        self.seen: dict[Variant, list[_Draw]] = {}
         self.predicted: dict[Variant, tuple[float | None, str]] = {}
         self.skipped: dict[str, str] = {}
         self.work = 0.0
         self.quick = True  # as long as no prediction took long
+        self._refilled: nn.Module | None = None  # one copy for all laws, which each overwrite what the others drew
 
     def begin(self, variant: Variant) -> None:
         """The first draw of a variant, or the reason why there is none."""
@@ -187,53 +198,54 @@ class _Trials:
             self.skipped[variant.name] = f"{variant.work * self.work:.0e} multiplications a sample, above {_WORK:.0e}"
             return
         try:
-            changed = self._drawn(variant, self.seed)
-            self.seen[variant] = [self._observed(changed)]
+            changed = self.drawn(variant, self.seed)
+            seen = self._observed(changed)
         except (InputError, ValueError, RuntimeError) as error:
             # A change that this architecture does not take (batch norm on tokens, say) is no alternative for it.
             self.skipped[variant.name] = str(error).strip().splitlines()[0] if str(error).strip() else "it fails"
             return
+        self.seen[variant] = [self._numbers(seen)]
         self.predicted[variant] = self._prediction(variant, changed)
-        self.work = self.work or _multiplications(changed, self.seen[variant][0])
+        self.work = self.work or _multiplications(changed, seen)
 
     def draw_again(self, variant: Variant, times: int) -> None:
+        """More draws of a variant that has begun."""
         for draw in range(1, times + 1):
-            self.seen[variant].append(self._observed(self._drawn(variant, self.seed + draw)))
+            self.seen[variant].append(self._numbers(self._observed(self.drawn(variant, self.seed + draw))))
 
-    def faults(self, variant: Variant) -> int:
-        """Verdicts that the first draw gets."""
-        return len(self._faults(self.seen[variant][0]))
+    def drawn(self, variant: Variant, seed: int) -> nn.Module:
+        """A copy of the model, changed and filled; the next law is filled into the same copy."""
+        generator = torch.Generator(device=self.device).manual_seed(seed)
+        if variant.change is None and variant.law is not None:
+            self._refilled = self._copied() if self._refilled is None else self._refilled
+            return variant.law.fill_(self._refilled, generator=generator)
+        changed = self._copied()
+        if variant.change is not None:
+            changed = variant.change(changed, self.x, generator)
+        return changed if variant.law is None else variant.law.fill_(changed, generator=generator)
 
     def alternative(self, variant: Variant) -> Alternative:
-        """What was seen of a variant, in numbers."""
-        seen = self.seen[variant]
-        angle = _median([_kept(one.angle) for one in seen])
-        size = _median([_median(one.rms_ratio[-1]) for one in seen])
-        spread = _median([_spread(one) for one in seen])
-        crossed = Counter(name for one in seen for name in self._faults(one))
+        """What was seen of a variant."""
+        draws = self.seen[variant]
+        angle, size, spread = (_median([getattr(draw, name) for draw in draws]) for name in ("angle", "size", "spread"))
+        crossed = Counter(name for draw in draws for name in draw.faults)
         predicted, status = self.predicted[variant]
         law = variant.law if variant.change is None else None
         score = _score(angle, size, spread)
         return Alternative(
-            variant.name, score, angle, predicted, size, spread, dict(crossed), len(seen), status, variant.code, law
+            variant.name, score, angle, predicted, size, spread, dict(crossed), len(draws), status, variant.code, law
         )
 
-    def _faults(self, seen: Observation) -> list[str]:
-        return [verdict.name for verdict in judge(seen, self.thresholds) if verdict.fault]
-
-    def _drawn(self, variant: Variant, seed: int) -> nn.Module:
-        generator = torch.Generator(device=self.device).manual_seed(seed)
-        changed = copy.deepcopy(self.model)
-        if self.mode is not None:
-            changed.train(self.mode == "train")
-        if variant.change is not None:
-            changed = variant.change(changed, self.x, generator)
-        if variant.law is not None:
-            variant.law.fill_(changed, generator=generator)
-        return changed
+    def _copied(self) -> nn.Module:
+        copied = copy.deepcopy(self.model)
+        return copied if self.mode is None else copied.train(self.mode == "train")
 
     def _observed(self, changed: nn.Module) -> Observation:
         return observe(changed, torch.cat([self.x, self.y]), pairs=len(self.x), seed=self.seed, shuffle=False)
+
+    def _numbers(self, seen: Observation) -> _Draw:
+        faults = tuple(verdict.name for verdict in judge(seen, self.thresholds) if verdict.fault)
+        return _Draw(_kept(seen.angle), _median(seen.rms_ratio[-1]), _spread(seen), faults)
 
     def _prediction(self, variant: Variant, changed: nn.Module) -> tuple[float | None, str]:
         """Angle kept in wide layers, where theory has the last step at little cost."""
