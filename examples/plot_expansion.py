@@ -12,8 +12,8 @@ outputs share a direction, their positive mean; zero-sum filters and batch norm 
 # ------------------------------------------------------
 # Cosines of pairs of photographs before and after one wide convolutional ReLU layer, exactly (theorem 1). As they are,
 # photographs are not negative, most cosines lie near 1, and there a ReLU layer changes little. With each colour's mean
-# removed the cosines spread over [-1, 1], where the map is flatter: differences between pairs shrink more. Dividing each
-# colour by its deviation as well adds little, dividing all of them by one number nothing: ReLU layers do not see scale.
+# removed the cosines spread over [-1, 1], where the map is flatter: differences between pairs shrink more. Dividing
+# each colour by its deviation adds little, dividing all of them by one number nothing: ReLU layers do not see scale.
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -54,7 +54,8 @@ ax.legend(fontsize="small")
 # ---------------------
 # The same photographs, predicted layer by layer; batch norm over positions has no closed form and is measured. Mean
 # removal opens the angles of the data first, and then the layers close them faster. Orthogonal weights follow the curve
-# of Gaussian ones: wide layers see second moments only, and these are equal. Zero-sum filters and batch norm open angles.
+# of Gaussian ones: wide layers see second moments only, and these are equal. Zero-sum filters and batch norm open
+# angles.
 
 import torch
 from torch import nn
@@ -103,9 +104,9 @@ figure.legend(fontsize="small", loc="outside right upper")
 # Why: both remove the direction that all outputs share
 # -----------------------------------------------------
 # ReLU outputs are not negative, so that any two of them have a large part in common. In one wide dense layer, take that
-# part out by hand, the mean over the units or the mean over the batch, and compare with what the next layer sees through
-# zero-sum filters or behind batch norm. Zero-sum filters give the same angles, pair by pair. So does the centring of
-# batch norm; that it also divides every unit by its own deviation pulls them towards 90°, the bend of the last dots.
+# part out by hand, the mean over the units or the mean over the batch, and compare with what the next layer sees
+# through zero-sum filters or behind batch norm. Zero-sum filters give the same angles, pair by pair. So does the
+# centring of batch norm; that it also divides every unit by its own deviation pulls them towards 90°: the bent dots.
 
 generator = torch.Generator().manual_seed(0)
 flat = torch.from_numpy(np.concatenate([x, y])).flatten(1)

@@ -194,7 +194,7 @@ def inspect(
         Record weight gradients, which takes a backward pass.
     mode : "train", "eval" or None
         What batch norm does; None: as the model is.
-    thresholds : Thresholds, optional
+    thresholds : initscope.inspection.Thresholds, optional
         When verdicts are given.
     alternatives, prediction : bool
         Also fill the what-if table; also predict.
