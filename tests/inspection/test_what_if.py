@@ -55,7 +55,7 @@ def test_the_table_tells_how_many_draws_crossed_what(deep):
     _, table = deep
     rows = {item.name: item for item in table.alternatives}
     assert table.best.crossed == {}
-    assert table.best.verdicts == "none"
+    assert table.best.verdicts == "none in 3"
     assert table.best.draws == 3
     assert rows["He"].crossed["collapse"] == rows["He"].draws == 1  # out of the race after its first draw
     assert "collapse 1/1" in rows["He"].verdicts

@@ -67,8 +67,10 @@ class Alternative(Result):
 
     @property
     def verdicts(self) -> str:
-        """``collapse 2/3, rank-loss 3/3``: verdicts, and the share of the draws that got them."""
-        return ", ".join(f"{name} {count}/{self.draws}" for name, count in self.crossed.items()) or "none"
+        """``collapse 2/3, rank-loss 3/3``: verdicts, and the share of the draws that got them; ``none in 3``."""
+        return (
+            ", ".join(f"{name} {count}/{self.draws}" for name, count in self.crossed.items()) or f"none in {self.draws}"
+        )
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class WhatIf(Result):
                 "predicted": item.angle_predicted,
                 "size kept": item.rms_ratio,
                 "gradient spread": item.gradient_spread,
-                "verdicts (of draws)": item.verdicts,
+                "verdicts of draws": item.verdicts,
             }
             for item in self.alternatives
         ]
