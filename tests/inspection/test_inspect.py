@@ -12,6 +12,7 @@ from initscope.errors import InputError
 from initscope.initializers import Glorot, He
 from initscope.inspection import Thresholds, Unhealthy, judge
 from initscope.measurement import observe
+from initscope.models import load_model
 
 COLUMNS = [
     "layer", "kind", "status", "cosine_predicted", "cosine_measured", "cosine_se", "norm_ratio_predicted",
@@ -222,7 +223,10 @@ def test_fail_on_and_apply(tmp_path, capsys):
     captured = capsys.readouterr()
     assert "collapse" in {verdict["name"] for verdict in json.loads(captured.out)["verdicts"]}
     weights = torch.load(tmp_path / "better.pt", weights_only=True)
-    assert all(torch.isfinite(value).all() for value in weights.values())
+    model = load_model("dense32-relu*30", input_shape=(16,))
+    model.load_state_dict(weights)
+    seen = observe(model, torch.rand(96, 16, generator=torch.Generator().manual_seed(0)), pairs=16)
+    assert not [verdict for verdict in judge(seen) if verdict.fault]
     with pytest.raises(SystemExit) as stopped:
         main([*command, "--fail-on", "colapse"])
     assert stopped.value.code == 2
