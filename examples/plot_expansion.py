@@ -1,45 +1,69 @@
 """
-Why zero-sum filters and batch norm open angles
-===============================================
+Deep stacks without collapse
+============================
 
-ReLU layers with independent weights close angles. Filters that sum to zero, and batch norm, open them. Both do the same
-thing: they remove the direction that all outputs of a ReLU layer share, its positive mean.
+Section 4.2 of [Nachum2022]_ with theory: removing the mean of the data and normalising them sharpens the contraction of
+ReLU layers, orthogonal weights do not help, filters that sum to zero and batch norm open angles. Why: a ReLU layer's
+outputs share a direction, their positive mean; zero-sum filters and batch norm both remove it.
 """
 
 # %%
-# One dense layer as a map of cosines. Plain He weights lie above the diagonal everywhere: pairs become more alike,
-# and 1 is the only place to end. Removing the share λ of the mean turns the map around 1: its slope there becomes
-# 1/(1 - λ/π), more than 1, so that nearby inputs part, and a stable angle appears where the map crosses the diagonal.
+# Mean removal and normalisation sharpen the contraction
+# ------------------------------------------------------
+# Cosines of pairs of photographs before and after one wide convolutional ReLU layer, exactly (theorem 1). As they are,
+# photographs are not negative, most cosines lie near 1, and there a ReLU layer changes little. With each colour's mean
+# removed the cosines spread over [-1, 1], where the map is flatter: differences between pairs shrink more. Dividing
+# each colour by its deviation adds little, dividing all of them by one number nothing: ReLU layers do not see scale.
 
 import numpy as np
 from matplotlib import pyplot as plt
 
-from initscope.theory import angles
+import initscope
+from initscope.theory import angles, images
 
-rho = np.linspace(-1, 1, 201)
-figure, ax = plt.subplots(figsize=(5, 5), layout="constrained")
-ax.plot(rho, rho, color="grey", linewidth=1)
-for strength in (0.0, 0.25, 0.5, 1.0):
-    ax.plot(rho, angles.zero_sum_relu_cosine(rho, strength), label=f"λ = {strength:g}")
-    stable = [p for p in angles.fixed_points("relu", strength=strength) if p.stable]
-    ax.plot([p.cosine for p in stable], [p.cosine for p in stable], "ko", markersize=4)
-ax.set(xlabel="cosine before", ylabel="cosine after, next pre-activation", title="He (λ = 0) and zero-sum ReLU layers")
-ax.legend()
+photos = initscope.data.load("photos", crop=16, limit=40)
+x, y, _ = initscope.data.random_pairs(photos, 60)
+mean = photos.images.mean(axis=(0, 2, 3), keepdims=True)
+deviation = photos.images.std(axis=(0, 2, 3), keepdims=True)
+prepared = {
+    "as they are": (x, y),
+    "mean removed": (x - mean, y - mean),
+    "mean removed, normalised": ((x - mean) / deviation, (y - mean) / deviation),
+}
+
+
+def input_cosine(x, y):
+    """Of each pair, as it is."""
+    flat_x, flat_y = x.reshape(len(x), -1), y.reshape(len(y), -1)
+    return (flat_x * flat_y).sum(axis=1) / np.linalg.norm(flat_x, axis=1) / np.linalg.norm(flat_y, axis=1)
+
+
+figure, ax = plt.subplots(figsize=(5.5, 5), layout="constrained")
+line = np.linspace(-1, 1, 201)
+ax.plot(line, line, color="grey", linewidth=1)
+ax.plot(line, angles.relu_cosine(line), color="grey", linestyle=":", label=r"dense layer, $\hat{R}$")
+for name, pair in prepared.items():
+    before, after = input_cosine(*pair), images.expected_cosine(*pair, kernel_size=3)
+    slope = np.polyfit(before, after, 1)[0]
+    ax.plot(before, after, "o", markersize=3, alpha=0.7, label=f"{name}: slope {slope:.2f}")
+ax.set(xlabel="cosine of two photographs", ylabel="cosine after one layer, 3×3 filters")
+ax.legend(fontsize="small")
 
 # %%
-# The same on photographs through twelve convolutional layers, predicted. Removing the mean of the data and dividing by
-# its deviation, as is customary, spreads the inputs first and then lets them fall faster; orthogonal weights follow the
-# same curve as Gaussian ones; zero-sum filters open the angles. Batch norm has no closed form over positions: measured.
+# Through twelve layers
+# ---------------------
+# The same photographs, predicted layer by layer; batch norm over positions has no closed form and is measured. Mean
+# removal opens the angles of the data first, and then the layers close them faster. Orthogonal weights follow the curve
+# of Gaussian ones: wide layers see second moments only, and these are equal. Zero-sum filters and batch norm open
+# angles.
 
 import torch
 from torch import nn
 
-import initscope
 from initscope.initializers import He, Orthogonal, ZeroSum
 
-photos = initscope.data.load("photos", crop=16, limit=40)
-x, y, _ = initscope.data.random_pairs(photos, 30)
-mean, deviation = photos.images.mean(), photos.images.std()
+x, y = x[:30], y[:30]
+centred = (x - mean) / deviation, (y - mean) / deviation
 plain = initscope.models.load_model("conv3x3x8-relu*12", input_shape=photos.shape)
 
 
@@ -49,11 +73,12 @@ def curve(prediction):
 
 
 curves = {
-    "He": curve(initscope.predict(plain, x, y, He())),
-    "He, data standardised": curve(initscope.predict(plain, (x - mean) / deviation, (y - mean) / deviation, He())),
-    "orthogonal": curve(initscope.predict(plain, x, y, Orthogonal(gain=2**0.5))),
+    "batch norm (measured, 32 filters)": None,
     "zero-sum": curve(initscope.predict(plain, x, y, ZeroSum())),
     "zero-sum, λ = 0.5": curve(initscope.predict(plain, x, y, ZeroSum(strength=0.5))),
+    "He, data normalised": curve(initscope.predict(plain, *centred, He())),
+    "He": curve(initscope.predict(plain, x, y, He())),
+    "orthogonal (on the curve of He)": curve(initscope.predict(plain, x, y, Orthogonal(gain=2**0.5))),
 }
 
 layers, channels = [], 3
@@ -69,15 +94,74 @@ normed = initscope.measure(
 )
 curves["batch norm (measured, 32 filters)"] = [normed.angle[0].mean(), *normed.angle[2::3].mean(axis=1)]
 
-figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
+figure, ax = plt.subplots(figsize=(8, 4.2), layout="constrained")
 for name, values in curves.items():
-    ax.plot(values, "--" if name == "orthogonal" else "-", marker=".", label=name)
+    ax.plot(values, "--" if name.startswith("orthogonal") else "-", marker=".", label=name)
 ax.set(xlabel="convolution", ylabel="mean pre-activation angle (degrees)", ylim=(0, None))
-ax.legend(fontsize="small", loc="lower left", bbox_to_anchor=(0.55, 0.5))
+figure.legend(fontsize="small", loc="outside right upper")
 
 # %%
-# What it costs: the slope above 1 at cosine 1 is also the factor by which gradients grow from layer to layer, so full
-# zero-sum weights explode gradients in deep networks. A small λ keeps angles from collapsing and gradients in bounds.
+# Why: both remove the direction that all outputs share
+# -----------------------------------------------------
+# ReLU outputs are not negative, so that any two of them have a large part in common. In one wide dense layer, take that
+# part out by hand, the mean over the units or the mean over the batch, and compare with what the next layer sees
+# through zero-sum filters or behind batch norm. Zero-sum filters give the same angles, pair by pair. So does the
+# centring of batch norm; that it also divides every unit by its own deviation pulls them towards 90°: the bent dots.
+
+generator = torch.Generator().manual_seed(0)
+flat = torch.from_numpy(np.concatenate([x, y])).flatten(1)
+first = He().fill_(nn.Linear(flat.shape[1], 4096, bias=False), generator=generator)
+hidden = torch.relu(first(flat)).detach()
+
+
+def pair_angles(values):
+    """Between row i and row i + 30, in degrees."""
+    return torch.rad2deg(torch.arccos(nn.functional.cosine_similarity(values[:30], values[30:]))).numpy()
+
+
+following = nn.Linear(4096, 4096, bias=False)
+seen = {}
+with torch.no_grad():
+    seen["He"] = pair_angles(hidden), pair_angles(He().fill_(following, generator=generator)(hidden))
+    normalised = nn.BatchNorm1d(4096, affine=False)(following(hidden))
+    seen["zero-sum"] = (
+        pair_angles(hidden - hidden.mean(dim=1, keepdim=True)),
+        pair_angles(ZeroSum().fill_(following, generator=generator)(hidden)),
+    )
+    seen["batch norm"] = pair_angles(hidden - hidden.mean(dim=0, keepdim=True)), pair_angles(normalised)
+
+figure, ax = plt.subplots(figsize=(5.5, 5), layout="constrained")
+ax.plot([0, 180], [0, 180], color="grey", linewidth=1)
+for name, by_hand in zip(seen, ("nothing removed", "mean over units removed", "mean over batch removed"), strict=True):
+    ax.plot(*seen[name], "o", markersize=4, alpha=0.7, label=f"{by_hand} / {name}")
+ax.set(xlabel="angle of ReLU outputs, by hand (degrees)", ylabel="angle of the next pre-activations (degrees)")
+ax.legend(fontsize="small")
+
+# %%
+# As maps of cosines
+# ------------------
+# For zero-sum filters on dense ReLU layers this is a formula: subtracting the share λ of the product of the means, 1/π
+# of the second moment, turns :math:`\hat R` into :math:`(\hat R - \lambda/\pi)/(1 - \lambda/\pi)`. He's map lies above
+# the diagonal everywhere: 1 is the only place to end. With λ its slope at 1 becomes 1/(1 - λ/π), more than 1, so that
+# nearby inputs part, and a stable angle appears where the map crosses the diagonal (dots). Batch norm centres over the
+# batch instead, C = GKG with G = I - 11ᵀ/n, and ends at the angles of a simplex, near 90° for many samples.
+
+figure, ax = plt.subplots(figsize=(5, 5), layout="constrained")
+ax.plot(line, line, color="grey", linewidth=1)
+for strength in (0.0, 0.25, 0.5, 1.0):
+    ax.plot(line, angles.zero_sum_relu_cosine(line, strength), label=f"λ = {strength:g}")
+    stable = [p for p in angles.fixed_points("relu", strength=strength) if p.stable]
+    ax.plot([p.cosine for p in stable], [p.cosine for p in stable], "ko", markersize=4)
+ax.set(xlabel="cosine before", ylabel="cosine after, next pre-activation", title="He (λ = 0) and zero-sum ReLU layers")
+ax.legend()
+
+# %%
+# What it costs
+# -------------
+# The slope above 1 at cosine 1 is also the factor by which squared gradients grow from layer to layer, so full zero-sum
+# weights explode gradients in deep networks. A small λ keeps angles from collapsing and gradients in bounds, in wide
+# layers. Where depth is comparable to width, chance closes angles whatever λ is, and only weights that make the network
+# linear at its start keep them: `initscope.initializers.LooksLinear`, which `initscope.inspect` tries too.
 
 for strength in (0.1, 0.25, 0.5, 1.0):
     slope = angles.slope_at_one("relu", strength=strength)

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -59,3 +61,19 @@ def test_python_of_the_page(workplace):
     (block,) = re.findall(r"\.\. code-block:: python\n\n(.*?)\n\n\S", PAGE, re.DOTALL)
     exec("\n".join(line[4:] for line in block.splitlines()), {})
     assert (workplace / "page.html").is_file()
+
+
+def test_the_pytest_recipe_runs_and_can_fail(tmp_path):
+    """As pytest would run it: three tests that pass, and none that does for 40 Glorot layers."""
+    text = (ROOT / "docs" / "inspection.rst").read_text(encoding="utf-8")
+    (block,) = re.findall(r"\.\. code-block:: python\n\n(.*?)\n\nOn the command line", text, re.DOTALL)
+    recipe = "\n".join(line[4:] for line in block.splitlines())
+    bad = recipe.replace("initializers.he_", "initializers.glorot_").replace("range(8)", "range(40)")
+    for name, code, outcome in (("good", recipe, "3 passed"), ("bad", bad, "3 failed")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "test_start.py").write_text(code)
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", folder, folder]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+        assert outcome in done.stdout
+    assert "Unhealthy" in done.stdout

@@ -11,7 +11,7 @@ from torch import nn
 
 from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError
-from initscope.tracing import Inputs, bind, trace
+from initscope.tracing import Inputs, bind, hidden_sides, trace
 
 
 class Everything(nn.Module):
@@ -201,3 +201,34 @@ def test_what_cannot_be_traced_says_why():
         trace(Branching())
     with pytest.raises(InputError, match=r"fails on inputs of shape \(2, 3\)"):
         trace(Branching(), torch.ones(7, 3))
+
+
+class Streams(nn.Module):
+    """A skip from the input, a hidden stream with a skip of its own, a layer called twice, a returned middle."""
+
+    def __init__(self):
+        super().__init__()
+        self.onto_input, self.start = nn.Linear(4, 4), nn.Linear(4, 6)
+        self.twice, self.up = nn.Linear(6, 6), nn.Conv1d(6, 8, 1)
+        self.shown, self.end = nn.Linear(8, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        x = x + self.onto_input(x)
+        h = F.relu(self.start(x))
+        h = self.twice(h + self.twice(h))
+        shown = self.shown(self.up(h[..., None]).flatten(1).relu_())
+        return self.end(shown), shown
+
+
+@pytest.mark.parametrize("data", [None, torch.randn(3, 4)])
+def test_hidden_units_are_told_from_those_that_the_input_or_output_shares(data):
+    model = Streams()
+    sides = hidden_sides(trace(model, data))
+    assert {name: sides[module] for name, module in model.named_children()} == {
+        "onto_input": (False, False),
+        "start": (False, True),
+        "twice": (True, True),
+        "up": (True, True),
+        "shown": (True, False),
+        "end": (False, False),
+    }

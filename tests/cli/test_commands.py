@@ -122,7 +122,7 @@ def test_arrays_and_shapes(run, tmp_path):
     assert json.loads(output)["rows"][0]["cosine_predicted"] == pytest.approx(0, abs=0.5)
 
 
-@pytest.mark.parametrize("law", ["he", "glorot", "lecun", "zero-sum", "present"])
+@pytest.mark.parametrize("law", ["he", "glorot", "lecun", "zero-sum", "looks-linear", "present"])
 def test_every_law_has_its_name(run, law):
     assert run("measure", "conv3x3x4-relu", *SMALL, "--draws", "1", "--initializer", law)[0] == 0
 
@@ -136,6 +136,7 @@ def test_every_law_has_its_name(run, law):
         ("predict dense3 --format xml", "Invalid value"),
         ("measure dense3-relu --pairs 3 --draws -1", "draws = -1 must be a whole number of at least 0"),
         ("predict dense3-rleu", "unknown layer 'rleu'"),
+        ("predict dense3-relu --initializer looks-linear", "LooksLinear has mirrored units, which are not independent"),
         ("predict dense3 --data nowhere", "nowhere"),
         ("predict dense3 --pairs-out x.txt", "--pairs-out x.txt: the name must end in .json or .csv"),
         ("predict dense3 --out x.pdf", "--out x.pdf: the name must end in .html"),

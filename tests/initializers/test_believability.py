@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from initscope.errors import InputError
-from initscope.initializers import Glorot, He, Orthogonal, ZeroSum, believability
+from initscope.initializers import Glorot, He, Orthogonal, ZeroSum, believability, looks_linear_
 
 LAYERS = [nn.Linear(300, 200), nn.Linear(40, 500), nn.Conv2d(16, 32, 3), nn.Linear(700, 600)]
 
@@ -33,6 +33,16 @@ def test_what_is_not_independent_is_told_so():
     assert not report.believable
     assert "as after training" in report.verdict
     assert "orthogonal" in believability(Orthogonal().fill_(layer)).verdict
+
+
+@pytest.mark.parametrize("shape", [(16, 64), (64, 64), (64, 10), (700, 700)])
+def test_mirrored_halves_are_told_so(shape):
+    """Their spectrum and correlations are ordinary: what looks linear would be predicted as if it were independent."""
+    hidden = nn.Sequential(nn.Linear(4, shape[0]), nn.Linear(*shape), nn.Linear(shape[1], 4))
+    looks_linear_(hidden, generator=torch.Generator().manual_seed(0))
+    assert "mirrors" in believability(hidden[1]).verdict
+    few = He().fill_(nn.Linear(2, 4), generator=torch.Generator().manual_seed(0))
+    assert "mirrors" not in believability(few).verdict
 
 
 def test_trained_weights_are_told_so():

@@ -1,4 +1,4 @@
-"""`inspect`: right verdicts on networks made bad on purpose, none on a good one, cures that cure, and a page."""
+"""`inspect`: right verdicts on networks made bad on purpose, none on a good one, and a page."""
 
 import json
 
@@ -11,6 +11,8 @@ import initscope
 from initscope.errors import InputError
 from initscope.initializers import Glorot, He
 from initscope.inspection import Thresholds, Unhealthy, judge
+from initscope.measurement import observe
+from initscope.models import load_model
 
 COLUMNS = [
     "layer", "kind", "status", "cosine_predicted", "cosine_measured", "cosine_se", "norm_ratio_predicted",
@@ -52,26 +54,12 @@ def test_forty_glorot_layers_vanish(glorot):
 
 
 def test_the_recommended_start_cures(glorot):
-    """The best law that leaves the architecture alone, applied: the size stays and angles no longer collapse."""
-    best = glorot.what_if.best_law
-    model = best.law.fill_(mlp(40, Glorot()), generator=torch.Generator().manual_seed(3))
-    cured = initscope.inspect(model, samples(), pairs=24, alternatives=False)
-    assert not {"vanishing", "collapse", "exploding", "gradient-imbalance"} & names(cured)
-
-
-def test_a_hundred_he_layers_collapse_and_partial_zero_sum_cures():
-    """One draw, the one that --apply writes. At this depth and width other draws stray: of five seeds tried, one was
-    still collapsed, and the effective rank stayed below 2 in all.
-    """
-    model = mlp(100, He(), width=192)
-    report = initscope.inspect(model, samples(), pairs=16)
-    assert "collapse" in names(report)
-    assert "vanishing" not in names(report)
-    best = report.what_if.best
-    assert best.name.startswith("zero-sum")
-    best.law.fill_(model, generator=torch.Generator().manual_seed(0))  # what --apply writes
-    cured = initscope.inspect(model, samples(), pairs=16, alternatives=False)
-    assert not {"collapse", "vanishing", "exploding", "gradient-imbalance"} & names(cured)
+    """The best law that leaves the architecture alone, in draws that the table did not see: 9 of 10 are asked for."""
+    model, cured = mlp(40, Glorot()), 0
+    for seed in range(10):
+        glorot.what_if.best_law.law.fill_(model, generator=torch.Generator().manual_seed(100 + seed))
+        cured += not [verdict for verdict in judge(observe(model, samples(), pairs=16)) if verdict.fault]
+    assert cured >= 9
 
 
 def test_a_dead_layer_is_found():
@@ -235,7 +223,10 @@ def test_fail_on_and_apply(tmp_path, capsys):
     captured = capsys.readouterr()
     assert "collapse" in {verdict["name"] for verdict in json.loads(captured.out)["verdicts"]}
     weights = torch.load(tmp_path / "better.pt", weights_only=True)
-    assert all(torch.isfinite(value).all() for value in weights.values())
+    model = load_model("dense32-relu*30", input_shape=(16,))
+    model.load_state_dict(weights)
+    seen = observe(model, torch.rand(96, 16, generator=torch.Generator().manual_seed(0)), pairs=16)
+    assert not [verdict for verdict in judge(seen) if verdict.fault]
     with pytest.raises(SystemExit) as stopped:
         main([*command, "--fail-on", "colapse"])
     assert stopped.value.code == 2

@@ -1,11 +1,13 @@
 """Per-sample weight gradients without holding them, against `torch.func`."""
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from initscope.measurement import gradients
+from initscope.measurement import gradients, observe
 from initscope.measurement.gradients import weight_gradient_products
 
 CASES = [
@@ -53,3 +55,45 @@ def test_vanishing_and_exploding_gradients_keep_their_norms(layer, shape, scale)
     torch.testing.assert_close(
         weight_gradient_products(layer, scale * x, scale * delta), usual * scale**4, rtol=1e-4, atol=0
     )
+
+
+class Functional(nn.Module):
+    """Weights that are parameters of its own, used by functions, positionally and by name; one of them computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.filters = nn.Parameter(0.3 * torch.randn(6, 2, 3, 3, generator=torch.Generator().manual_seed(0)))
+        self.up = nn.Parameter(0.3 * torch.randn(6, 2, 2, 2, generator=torch.Generator().manual_seed(1)))
+        self.scaled = nn.Parameter(0.3 * torch.randn(4, 4, 1, 1, generator=torch.Generator().manual_seed(2)))
+        self.dense = nn.Parameter(0.1 * torch.randn(5, 4 * 64, generator=torch.Generator().manual_seed(3)))
+
+    def forward(self, x):
+        x = F.relu(F.conv2d(x, self.filters, None, 2, padding=1, groups=2))
+        x = F.conv_transpose2d(x, self.up, stride=2, groups=2)
+        x = F.conv2d(x, 0.5 * self.scaled)
+        return F.linear(x.flatten(1), weight=self.dense)
+
+
+class BranchingFunctional(Functional):
+    """The same where steps are recorded, not traced."""
+
+    def forward(self, x):
+        return super().forward(x) if bool(x.sum() > -1e9) else x
+
+
+@pytest.mark.parametrize("kind", [Functional, BranchingFunctional])
+def test_functional_calls_have_the_gradients_of_their_parameters(kind):
+    """Against one backward pass of autograd for each sample, with the same v."""
+    model, x = kind().double(), torch.randn(6, 4, 8, 8, dtype=torch.double, generator=torch.Generator().manual_seed(4))
+    seen = observe(model, x, pairs=3, seed=7, shuffle=False)
+    assert bool(seen.fallback) == (kind is BranchingFunctional)
+    v = torch.randn(5, generator=torch.Generator().manual_seed(7)).double()
+    expected = {name: [] for name in ("filters", "up", "dense")}
+    for one in x[:3]:
+        gradients_of = torch.autograd.grad((model(one[None]) * v).sum(), [getattr(model, name) for name in expected])
+        for name, gradient in zip(expected, gradients_of, strict=True):
+            expected[name].append(float(gradient.norm() / (v.norm() * one.norm())))
+    rows = {row.layer: ratio for row, ratio in zip(seen.rows, seen.gradient_ratio, strict=True)}
+    for layer, name in (("conv2d", "filters"), ("conv_transpose2d", "up"), ("linear", "dense")):
+        np.testing.assert_allclose(rows[layer], expected[name], rtol=1e-10)
+    assert np.isnan(rows["conv2d (2)"]).all()  # of a computed weight

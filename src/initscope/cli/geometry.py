@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InitializerName", "measure", "named_initializer", "predict"]
 
-InitializerName = Literal["he", "glorot", "lecun", "zero-sum", "present"]
+InitializerName = Literal["he", "glorot", "lecun", "zero-sum", "looks-linear", "present"]
 
 Model = Annotated[
     str,
@@ -37,6 +37,7 @@ def named_initializer(name: InitializerName) -> Initializer:
         "glorot": initializers.Glorot,
         "lecun": initializers.LeCun,
         "zero-sum": initializers.ZeroSum,
+        "looks-linear": initializers.LooksLinear,
         "present": initializers.Present,
     }
     return laws[name]()
@@ -82,7 +83,8 @@ def measure(
     source = source or ModelSource()
     built = load_sources(model, source)
     law = named_initializer(initializer)
-    prediction = predict(built.model, built.x, built.y, law)
+    # Mirrored units are not independent: they have no prediction, and are measured alone.
+    prediction = None if initializer == "looks-linear" else predict(built.model, built.x, built.y, law)
     measurement = measure(
         built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed, progress=progress_bar(draws)
     )

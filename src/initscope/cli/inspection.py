@@ -109,6 +109,8 @@ def _print(report: Report) -> None:
     if report.what_if is not None:
         print_table(report.what_if.summary(), title="What if: the same network started otherwise, best first")
         print(report.what_if.score_is)
+        for name, reason in report.what_if.skipped.items():
+            print(f"not tried: {name} ({reason})")
         if report.what_if.best.code:
             print(f"best: {report.what_if.best.code}")
 

@@ -8,7 +8,16 @@ True
 
 from initscope.initializers._base import Initializer, WeightLaw
 from initscope.initializers._believability import Believability, believability
-from initscope.initializers._functions import delta_orthogonal_, glorot_, he_, lecun_, orthogonal_, zero_sum_
+from initscope.initializers._functions import (
+    delta_orthogonal_,
+    glorot_,
+    he_,
+    lecun_,
+    looks_linear_,
+    orthogonal_,
+    zero_sum_,
+)
+from initscope.initializers._looks_linear import LooksLinear
 from initscope.initializers._orthogonal import DeltaOrthogonal, Orthogonal
 from initscope.initializers._present import Present
 from initscope.initializers._scaled import Gaussian, Glorot, He, LeCun
@@ -22,6 +31,7 @@ __all__ = [
     "He",
     "Initializer",
     "LeCun",
+    "LooksLinear",
     "Orthogonal",
     "Present",
     "WeightLaw",
@@ -31,6 +41,7 @@ __all__ = [
     "glorot_",
     "he_",
     "lecun_",
+    "looks_linear_",
     "orthogonal_",
     "zero_sum_",
 ]

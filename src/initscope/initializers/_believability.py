@@ -1,4 +1,4 @@
-"""Are these weights believable as independent draws, as before training? By mean, tails, spectrum, correlations."""
+"""Are these weights believable as independent draws? By mean, tails, spectrum, correlations, mirrored halves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Believability(Result):
     Attributes
     ----------
     believable : bool
-        No test objects: neither mean, nor spectrum, nor correlations.
+        No test objects: neither mean, nor spectrum, nor correlations, nor mirrored halves.
     distribution : str
         ``Gaussian``, ``uniform`` or ``other``, by the tails.
     mean_z : float
@@ -41,6 +41,9 @@ class Believability(Result):
     correlation_z : float
         Squared inner products of filters against what independent ones have, in standard errors; strongly negative for
         orthogonal weights.
+    mirror : float
+        Mean product of the weights of the first and the second half of the filters, or of their inputs, at unit
+        variance: 0 for independent weights, -1 where one half mirrors the other, as by `LooksLinear`.
     verdict : str
         All this in words.
     """
@@ -51,6 +54,7 @@ class Believability(Result):
     excess_kurtosis: float
     edge: float
     correlation_z: float
+    mirror: float
     verdict: str
 
 
@@ -76,7 +80,9 @@ def believability(module: WeightLayer) -> Believability:
         raise InputError("the weights hold NaN or infinite values")
     count, mean, variance = weight.numel(), float(weight.mean()), float(weight.var(correction=0))
     if count < 8 or variance == 0:
-        return Believability(False, "other", math.nan, math.nan, math.nan, math.nan, "too few or constant weights")
+        return Believability(
+            False, "other", math.nan, math.nan, math.nan, math.nan, math.nan, "too few or constant weights"
+        )
     mean_z = mean / math.sqrt(variance / count)
     kurtosis = float(((weight - mean) / math.sqrt(variance)).pow(4).mean()) - 3
     error = math.sqrt(24 / count)
@@ -86,7 +92,10 @@ def believability(module: WeightLayer) -> Believability:
     elif abs(kurtosis + 1.2) < _LIMIT * error:
         distribution = "uniform"
     edge, correlation = _spectrum(weight.flatten(1) / math.sqrt(variance))
+    mirror = _mirror(weight.flatten(1) / math.sqrt(variance))
     objections = []
+    if mirror < -0.5 and mirror * math.sqrt(count / 2) < -_LIMIT:
+        objections.append("one half of the units mirrors the other, as by LooksLinear")
     if abs(mean_z) > _LIMIT:
         objections.append(f"their mean is {abs(mean_z):.0f} standard errors from 0")
     if edge > _EDGE_LIMIT:
@@ -102,7 +111,17 @@ def believability(module: WeightLayer) -> Believability:
         verdict = f"independent weights are believable, but {kind}: neither Gaussian nor uniform"
     else:
         verdict = f"independent {distribution} weights are believable"
-    return Believability(not objections, distribution, mean_z, kurtosis, edge, correlation, verdict)
+    return Believability(not objections, distribution, mean_z, kurtosis, edge, correlation, mirror, verdict)
+
+
+def _mirror(matrix: torch.Tensor) -> float:
+    """The lower of the mean products of both halves, of rows and of columns."""
+    found = [0.0]
+    for side in (matrix, matrix.T):
+        half = len(side) // 2
+        if half:
+            found.append(float((side[:half] * side[half : 2 * half]).mean()))
+    return min(found)
 
 
 def _spectrum(matrix: torch.Tensor) -> tuple[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from initscope.initializers._looks_linear import LooksLinear
 from initscope.initializers._orthogonal import DeltaOrthogonal, Orthogonal
 from initscope.initializers._scaled import Glorot, He, LeCun
 from initscope.initializers._zero_sum import ZeroSum
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from initscope.initializers._base import AnyModule
 
-__all__ = ["delta_orthogonal_", "glorot_", "he_", "lecun_", "orthogonal_", "zero_sum_"]
+__all__ = ["delta_orthogonal_", "glorot_", "he_", "lecun_", "looks_linear_", "orthogonal_", "zero_sum_"]
 
 
 def he_(module: AnyModule, *, generator: torch.Generator | None = None, **options: Any) -> AnyModule:
@@ -33,6 +34,11 @@ def glorot_(module: AnyModule, *, generator: torch.Generator | None = None, **op
 def lecun_(module: AnyModule, *, generator: torch.Generator | None = None, **options: Any) -> AnyModule:
     """Fill ``module`` by `LeCun`, which takes the options."""
     return LeCun(**options).fill_(module, generator=generator)
+
+
+def looks_linear_(module: AnyModule, *, generator: torch.Generator | None = None, **options: Any) -> AnyModule:
+    """Fill ``module`` by `LooksLinear`, which takes the options."""
+    return LooksLinear(**options).fill_(module, generator=generator)
 
 
 def orthogonal_(module: AnyModule, *, generator: torch.Generator | None = None, **options: Any) -> AnyModule:

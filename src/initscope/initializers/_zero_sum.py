@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from initscope.errors import InputError
 from initscope.initializers._base import Initializer, WeightLaw
+from initscope.initializers._looks_linear import LooksLinear
 from initscope.initializers._orthogonal import DeltaOrthogonal
 from initscope.initializers._scaled import He
 
@@ -52,6 +53,8 @@ class ZeroSum(Initializer):
             raise InputError(
                 "base = DeltaOrthogonal has one tap alone, which cannot sum to zero over taps; use Orthogonal"
             )
+        if isinstance(self.base, LooksLinear):
+            raise InputError("base = LooksLinear has hidden filters that sum to zero already; use it by itself")
 
     @property
     def _factor(self) -> float:

@@ -68,7 +68,13 @@ def _parts(report: Report) -> Iterator[str]:
     """What stands behind the table of layers."""
     table = report.what_if
     if table is not None:
-        yield render_part("what_if.html", alternatives=table.alternatives, current=table.current, score=table.score_is)
+        yield render_part(
+            "what_if.html",
+            alternatives=table.alternatives,
+            current=table.current,
+            score=table.score_is,
+            skipped=table.skipped,
+        )
     pairs = [vars(pair) | {"picture": _picture(report, pair.index)} for pair in report.deviating()]
     if pairs:
         yield render_part("deviating.html", pairs=pairs)

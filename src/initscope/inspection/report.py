@@ -194,7 +194,7 @@ def inspect(
         Record weight gradients, which takes a backward pass.
     mode : "train", "eval" or None
         What batch norm does; None: as the model is.
-    thresholds : Thresholds, optional
+    thresholds : initscope.inspection.Thresholds, optional
         When verdicts are given.
     alternatives, prediction : bool
         Also fill the what-if table; also predict.
@@ -215,7 +215,7 @@ def inspect(
     table = None
     if alternatives and _is_tensor(seen.x):
         try:
-            table = what_if(model, seen.x, seen.y, seed=seed, thresholds=limits)
+            table = what_if(model, seen.x, seen.y, seed=seed, mode=mode, thresholds=limits)
         except InputError:
             table = None
     title = f"{type(model).__name__} on {seen.samples} samples"

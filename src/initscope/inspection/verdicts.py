@@ -85,13 +85,15 @@ _SOURCES: dict[Name, str] = {
     "rank-loss": "participation ratio (tr C)²/tr C² of the outputs' covariance; below 2 the samples lie near a line",
 }
 _ADVICE: dict[Name, str] = {
-    "collapse": "use fewer layers, zero-sum filters (initscope.initializers.zero_sum_), normalisation or skips",
+    "collapse": "use fewer layers, mirrored weights (initscope.initializers.looks_linear_), zero-sum filters "
+    "(zero_sum_), normalisation or skips",
     "expansion": "nothing to mend; to keep more of the input's angles use ZeroSum(strength=…) below 1",
     "vanishing": "use initscope.initializers.he_ (gain √2 for ReLU), or normalisation",
     "exploding": "use initscope.initializers.he_ with mode='fan_in', or normalisation; scale residual branches down",
     "gradient-imbalance": "use He's scale in every layer and widths that change slowly, or normalisation",
     "dead-units": "lower the bias or the learning rate that drove them there, or use a leaky slope",
-    "rank-loss": "angles have collapsed or units died before: see those verdicts first",
+    "rank-loss": "angles have collapsed or units died before: see those verdicts first; at depths comparable to the "
+    "width, independent weights lose rank by chance and initscope.initializers.looks_linear_ keeps it",
 }
 
 
@@ -118,11 +120,9 @@ def judge(seen: Observation, thresholds: Thresholds | None = None) -> tuple[Verd
 
 def _medians(values: Floats) -> Floats:
     """Median of each row over the pairs that have a value, NaN where none has."""
+    known = ~np.isnan(values).all(axis=1)
     result = np.full(len(values), np.nan)
-    for index, row in enumerate(values):
-        finite = row[~np.isnan(row)]
-        if len(finite):
-            result[index] = np.median(finite)
+    result[known] = np.nanmedian(values[known], axis=1)
     return result
 
 

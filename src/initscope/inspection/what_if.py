@@ -1,24 +1,27 @@
-"""What-if: the same network under other weights, with batch norm, with a leaky slope; ranked by what survives."""
+"""What-if: the same network with other weights, batch norm, a leaky slope, other sizes; ranked by what survives."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import time
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.modules.conv import _ConvNd
 
 from initscope._results import Result
-from initscope.errors import InputError
-from initscope.initializers import Glorot, He, Initializer, LeCun, Orthogonal, Present, ZeroSum
+from initscope.errors import InputError, check_count
+from initscope.initializers import Initializer, Present
+from initscope.inspection.variants import Variant, laws, rewritten, sizes
 from initscope.inspection.verdicts import Thresholds, judge
 from initscope.measurement.observation import Observation, observe
 from initscope.propagate import predict
+from initscope.report.geometry import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,27 +29,33 @@ if TYPE_CHECKING:
 __all__ = ["SCORE", "Alternative", "WhatIf", "what_if"]
 
 SCORE = (
-    "Alternatives that cross fewer thresholds come first, then those of higher score: "
-    "score = angle × size × gradient, each in (0, 1]: min(1, median angle at the end over the input's); "
+    "Alternatives whose draws cross fewer thresholds come first, then those of higher score: "
+    "score = angle × size × gradient, each in (0, 1] and measured: min(1, median angle at the end over the input's); "
     "10^(-|log10 of the size per unit at the end|/3); 10^(-log10(largest/smallest layer gradient)/2)"
 )
+_SECONDS = 1.0  # for a prediction, which is shown beside what was measured and has no part in the ranking
+_WORK = 1e8  # multiplications of a forward pass of one sample, beyond which less is tried: some seconds a trial
 
 
 @dataclass(frozen=True)
 class Alternative(Result):
     """One way to start the same network, and what would become of the data.
 
-    ``angle_ratio`` and ``rms_ratio`` are of the last step, predicted where ``status`` says so, else measured on one
-    draw; ``gradient_spread`` is the largest over the smallest layer gradient, measured on that draw; ``crossed`` names
-    the verdicts that the draw gets.
+    ``angle_ratio``, ``rms_ratio`` (of the last step) and ``gradient_spread`` (the largest over the smallest layer
+    gradient) are medians over ``draws`` draws of the weights; ``crossed`` says how many of them got which verdict.
+    ``angle_predicted`` is the limit of wide layers, by the method that ``status`` names; None where there is none
+    (other sizes, batch norm, mirrored weights), and where predicting the model as it is needs sampling or more than a
+    second: the ranking does without.
     """
 
     name: str
     score: float
     angle_ratio: float
+    angle_predicted: float | None
     rms_ratio: float
     gradient_spread: float
-    crossed: tuple[str, ...]
+    crossed: dict[str, int]
+    draws: int
     status: str
     code: str
     law: Initializer | None = field(default=None, repr=False, compare=False)
@@ -56,18 +65,26 @@ class Alternative(Result):
         """All but the law, which ``code`` spells out."""
         return {name: value for name, value in super().to_dict().items() if name != "law"}
 
+    @property
+    def verdicts(self) -> str:
+        """``collapse 2/3, rank-loss 3/3``: verdicts, and the share of the draws that got them; ``none in 3``."""
+        return (
+            ", ".join(f"{name} {count}/{self.draws}" for name, count in self.crossed.items()) or f"none in {self.draws}"
+        )
+
 
 @dataclass(frozen=True)
 class WhatIf(Result):
-    """Alternatives, best first; ``current`` is the network as it is."""
+    """Alternatives, best first; ``current`` is the network as it is, ``skipped`` what was not tried, and why."""
 
     alternatives: tuple[Alternative, ...]
     current: str
+    skipped: dict[str, str] = field(default_factory=dict)
     score_is: str = SCORE
 
     @property
     def best(self) -> Alternative:
-        """The alternative with the highest score."""
+        """The alternative that crosses the fewest thresholds, of those the one with the highest score."""
         return self.alternatives[0]
 
     @property
@@ -86,9 +103,10 @@ class WhatIf(Result):
                 "start": item.name,
                 "score": round(item.score, 3),
                 "angle kept": item.angle_ratio,
+                "predicted": item.angle_predicted,
                 "size kept": item.rms_ratio,
                 "gradient spread": item.gradient_spread,
-                "verdicts": ", ".join(item.crossed) or "none",
+                "verdicts of draws": item.verdicts,
             }
             for item in self.alternatives
         ]
@@ -109,78 +127,6 @@ class WhatIf(Result):
         return ax
 
 
-@dataclass(frozen=True)
-class _Variant:
-    name: str
-    law: Initializer | None
-    code: str
-    change: Callable[[nn.Module], nn.Module] | None = None
-
-    @property
-    def keeps_architecture(self) -> bool:
-        return self.change is None
-
-
-_PREFIX = "initscope.initializers."
-
-
-def _variants(model: nn.Module) -> list[_Variant]:
-    modules = list(model.modules())
-    found = [
-        _Variant("He", He(), f"{_PREFIX}he_(model)"),
-        _Variant("He, fan-out", He(mode="fan_out"), f'{_PREFIX}he_(model, mode="fan_out")'),
-        _Variant("Glorot", Glorot(), f"{_PREFIX}glorot_(model)"),
-        _Variant("LeCun", LeCun(), f"{_PREFIX}lecun_(model)"),
-        _Variant("orthogonal", Orthogonal(gain=2**0.5), f"{_PREFIX}orthogonal_(model, gain=2**0.5)"),
-    ]
-    for strength in (1.0, 0.5, 0.25, 0.15):
-        law = ZeroSum(strength=strength, compensate=True)
-        code = f"{_PREFIX}zero_sum_(model, strength={strength:g}, compensate=True)"
-        found.append(_Variant(f"zero-sum, strength {strength:g}", law, code))
-    if any(isinstance(module, nn.ReLU) for module in modules):
-        gain = (2 / (1 + 0.2**2)) ** 0.5
-        code = f"replace nn.ReLU() by nn.LeakyReLU(0.2), then {_PREFIX}he_(model, gain={gain:.4f})"
-        found.append(_Variant("leaky slope 0.2", He(gain=gain), code, _leaky))
-    if not any(isinstance(module, _BatchNorm) for module in modules):
-        code = f"put nn.BatchNorm behind every Linear and convolution, then {_PREFIX}he_(model)"
-        found.append(_Variant("batch norm", He(), code, _normalised))
-    return found
-
-
-def _leaky(model: nn.Module) -> nn.Module:
-    return _replaced(model, lambda module: nn.LeakyReLU(0.2) if isinstance(module, nn.ReLU) else None)
-
-
-def _normalised(model: nn.Module) -> nn.Module:
-    """Batch norm behind every hidden weight layer, in train mode as at the start of training."""
-    weights = [
-        m for m in model.modules() if isinstance(m, (nn.Linear, _ConvNd)) and not isinstance(m, _ConvTransposeNd)
-    ]
-    hidden = set(weights[:-1])
-
-    def wrap(module: nn.Module) -> nn.Module | None:
-        if module not in hidden:
-            return None
-        if isinstance(module, nn.Linear):
-            return nn.Sequential(module, nn.BatchNorm1d(module.out_features))
-        assert isinstance(module, _ConvNd)
-        kind = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[len(module.kernel_size)]
-        return nn.Sequential(module, kind(module.out_channels))
-
-    return _replaced(model, wrap).train()
-
-
-def _replaced(model: nn.Module, change: Callable[[nn.Module], nn.Module | None]) -> nn.Module:
-    """Put ``change(module)`` in the place of every submodule for which it is not None; the model is a copy."""
-    for name, child in list(model.named_children()):
-        other = change(child)
-        if other is None:
-            _replaced(child, change)
-        else:
-            setattr(model, name, other)
-    return model
-
-
 def what_if(
     model: nn.Module,
     x: torch.Tensor,
@@ -188,61 +134,168 @@ def what_if(
     *,
     seed: int = 0,
     pairs: int = 12,
+    draws: int = 3,
+    mode: Literal["train", "eval"] | None = None,
     thresholds: Thresholds | None = None,
 ) -> WhatIf:
     """Try other starts of ``model`` on a few of the pairs; the model itself is left alone.
 
-    Each alternative is predicted, and its gradients are measured on one draw of its weights in a copy.
+    Each alternative is measured on a draw of its weights in a copy, and predicted where theory covers it. At finite
+    width draws differ, so those that cross the fewest thresholds are drawn ``draws`` times. Models of more than 10⁸
+    multiplications a sample are tried on one draw, and not wider than that.
     """
-    x, y = x[:pairs], y[:pairs]
-    as_it_is = _Variant("as it is", None, "")
-    tried = [_try(variant, model, x, y, seed, thresholds) for variant in [as_it_is, *_variants(model)]]
-    done = [alternative for alternative in tried if alternative is not None]
-    if not done:
+    draws = check_count("draws", draws)
+    trials = _Trials(model, x[:pairs], y[:pairs], seed, mode, thresholds)
+    as_it_is = Variant("as it is", None, "", is_drawn=False)
+    for variant in [as_it_is, *laws(model), *rewritten(model), *sizes()]:
+        trials.begin(variant)
+    if not trials.seen:
         raise InputError("no alternative could be run on this model; look at its rows for the reason")
-    ranked = sorted(done, key=lambda alternative: (len(alternative.crossed), -alternative.score))
-    return WhatIf(tuple(ranked), as_it_is.name)
-
-
-def _try(
-    variant: _Variant, model: nn.Module, x: torch.Tensor, y: torch.Tensor, seed: int, thresholds: Thresholds | None
-) -> Alternative | None:
-    changed = copy.deepcopy(model)
-    if variant.change is not None:
-        changed = variant.change(changed)
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    try:
-        if variant.law is not None:
-            variant.law.fill_(changed, generator=torch.Generator(device=device).manual_seed(seed))
-        seen = observe(changed, torch.cat([x, y]), pairs=len(x), seed=seed, shuffle=False)
-    except (InputError, ValueError):
-        # A change that this architecture does not take (batch norm on tokens, say) is no alternative for it.
-        return None
-    geometry, status = _geometry(variant, changed, x, y, seen)
-    angle = float(np.nanmedian(geometry.angle[-1]) / np.nanmedian(geometry.angle[0]))
-    size = float(np.nanmedian(geometry.rms_ratio[-1]))
-    layers = np.nanmedian(seen.gradient_ratio[np.isfinite(seen.gradient_ratio).any(axis=1)], axis=1)
-    smallest = layers.min() if len(layers) else 0.0
-    spread = float(layers.max() / smallest) if smallest > 0 else float("inf")
-    law = variant.law if variant.keeps_architecture else None
-    crossed = tuple(verdict.name for verdict in judge(seen, thresholds) if verdict.fault)
-    return Alternative(
-        variant.name, _score(angle, size, spread), angle, size, spread, crossed, status, variant.code, law
+    if trials.work <= _WORK:
+        fewest = min(len(first.faults) for first, *_ in trials.seen.values())
+        for variant, (first, *_) in trials.seen.items():
+            if len(first.faults) == fewest and variant.is_drawn:
+                trials.draw_again(variant, draws - 1)
+    ranked = sorted(
+        (trials.alternative(variant) for variant in trials.seen),
+        key=lambda item: (sum(item.crossed.values()) / item.draws, -item.score),
     )
+    return WhatIf(tuple(ranked), as_it_is.name, trials.skipped)
 
 
-def _geometry(
-    variant: _Variant, changed: nn.Module, x: torch.Tensor, y: torch.Tensor, seen: Observation
-) -> tuple[Any, str]:
-    """The prediction where it covers the last step; batch statistics are measured, which costs far less."""
-    if not any(isinstance(module, _BatchNorm) and module.training for module in changed.modules()):
+@dataclass(frozen=True)
+class _Draw:
+    """What one draw of a variant did, in numbers, and the verdicts that are faults."""
+
+    angle: float
+    size: float
+    spread: float
+    faults: tuple[str, ...]
+
+
+class _Trials:
+    """Runs variants of one model and keeps what was seen of them."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        seed: int,
+        mode: Literal["train", "eval"] | None,
+        thresholds: Thresholds | None,
+    ) -> None:
+        self.model, self.x, self.y, self.seed, self.mode, self.thresholds = model, x, y, seed, mode, thresholds
+        self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        self.seen: dict[Variant, list[_Draw]] = {}
+        self.predicted: dict[Variant, tuple[float | None, str]] = {}
+        self.skipped: dict[str, str] = {}
+        self.work = 0.0
+        self.quick = True  # as long as no prediction took long
+        self._refilled: nn.Module | None = None  # one copy for all laws, which each overwrite what the others drew
+
+    def begin(self, variant: Variant) -> None:
+        """The first draw of a variant, or the reason why there is none."""
+        if variant.work * self.work > max(_WORK, self.work):
+            self.skipped[variant.name] = f"{variant.work * self.work:.0e} multiplications a sample, above {_WORK:.0e}"
+            return
         try:
-            predicted = predict(changed, x, y, Present() if variant.law is None else variant.law)
+            changed = self.drawn(variant, self.seed)
+            seen = self._observed(changed)
+        except (InputError, ValueError, RuntimeError) as error:
+            # A change that this architecture does not take (batch norm on tokens, say) is no alternative for it.
+            self.skipped[variant.name] = str(error).strip().splitlines()[0] if str(error).strip() else "it fails"
+            return
+        self.seen[variant] = [self._numbers(seen)]
+        self.predicted[variant] = self._prediction(variant, changed)
+        self.work = self.work or _multiplications(changed, seen)
+
+    def draw_again(self, variant: Variant, times: int) -> None:
+        """More draws of a variant that has begun."""
+        for draw in range(1, times + 1):
+            self.seen[variant].append(self._numbers(self._observed(self.drawn(variant, self.seed + draw))))
+
+    def drawn(self, variant: Variant, seed: int) -> nn.Module:
+        """A copy of the model, changed and filled; the next law is filled into the same copy."""
+        generator = torch.Generator(device=self.device).manual_seed(seed)
+        if variant.change is None and variant.law is not None:
+            self._refilled = self._copied() if self._refilled is None else self._refilled
+            return variant.law.fill_(self._refilled, generator=generator)
+        changed = self._copied()
+        if variant.change is not None:
+            changed = variant.change(changed, self.x, generator)
+        return changed if variant.law is None else variant.law.fill_(changed, generator=generator)
+
+    def alternative(self, variant: Variant) -> Alternative:
+        """What was seen of a variant."""
+        draws = self.seen[variant]
+        angle, size, spread = (_median([getattr(draw, name) for draw in draws]) for name in ("angle", "size", "spread"))
+        crossed = Counter(name for draw in draws for name in draw.faults)
+        predicted, status = self.predicted[variant]
+        law = variant.law if variant.change is None else None
+        score = _score(angle, size, spread)
+        return Alternative(
+            variant.name, score, angle, predicted, size, spread, dict(crossed), len(draws), status, variant.code, law
+        )
+
+    def _copied(self) -> nn.Module:
+        copied = copy.deepcopy(self.model)
+        return copied if self.mode is None else copied.train(self.mode == "train")
+
+    def _observed(self, changed: nn.Module) -> Observation:
+        return observe(changed, torch.cat([self.x, self.y]), pairs=len(self.x), seed=self.seed, shuffle=False)
+
+    def _numbers(self, seen: Observation) -> _Draw:
+        faults = tuple(verdict.name for verdict in judge(seen, self.thresholds) if verdict.fault)
+        return _Draw(_kept(seen.angle), _median(seen.rms_ratio[-1]), _spread(seen), faults)
+
+    def _prediction(self, variant: Variant, changed: nn.Module) -> tuple[float | None, str]:
+        """Angle kept in wide layers, where theory has the last step at little cost."""
+        resized = variant.change is not None and variant.law is None
+        batched = any(isinstance(module, _BatchNorm) and module.training for module in changed.modules())
+        if resized or batched or not self.quick:
+            return None, "measured"
+        started = time.perf_counter()
+        try:
+            predicted = predict(changed, self.x, self.y, Present() if variant.law is None else variant.law)
         except InputError:
-            return seen, "measured"
-        if np.isfinite(predicted.cosine[-1]).all():
-            return predicted, predicted.rows[-1].status
-    return seen, "measured"
+            return None, "measured"
+        status = predicted.rows[-1].status
+        self.quick = status in ("closed form", "quadrature") and time.perf_counter() - started < _SECONDS
+        if not np.isfinite(predicted.cosine[-1]).all():
+            return None, "measured"
+        return _kept(predicted.angle), status
+
+
+def _multiplications(model: nn.Module, seen: Observation) -> float:
+    """Of a forward pass of one sample through the Linear and convolution layers."""
+    modules = dict(model.named_modules())
+    total = 0.0
+    for row in seen.rows:
+        module = modules.get(row.layer)
+        if isinstance(module, nn.Linear):
+            total += module.weight.numel() * np.prod(row.shape[:-1])
+        elif isinstance(module, _ConvNd):
+            total += module.weight.numel() * np.prod(row.shape[1:])
+    return float(total)
+
+
+def _median(values: Any) -> float:
+    """Of the values that are numbers; NaN without any."""
+    finite = np.asarray(values)[~np.isnan(values)]
+    return float(np.median(finite)) if len(finite) else float("nan")
+
+
+def _kept(angle: Floats) -> float:
+    """Median at the end over the median at the start, NaN if pairs start parallel."""
+    before = _median(angle[0])
+    return _median(angle[-1]) / before if before > 0 else float("nan")
+
+
+def _spread(seen: Observation) -> float:
+    layers = np.array([_median(row) for row in seen.gradient_ratio])
+    layers = layers[np.isfinite(layers)]
+    return float(layers.max() / layers.min()) if len(layers) and layers.min() > 0 else float("inf")
 
 
 def _score(angle: float, size: float, spread: float) -> float:

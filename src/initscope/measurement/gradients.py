@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-__all__ = ["has_weight_gradient", "patches", "weight_gradient_products"]
+__all__ = ["called_layer", "has_weight_gradient", "patches", "weight_gradient_products"]
 
 _MODERATE = (1e-5, 1e5)  # largest values between these need no rescaling
 _CHUNK_VALUES = 1 << 21  # values of patches or gradients that are held at once
@@ -28,6 +28,47 @@ _CHUNK_VALUES = 1 << 21  # values of patches or gradients that are held at once
 def has_weight_gradient(module: nn.Module | None) -> bool:
     """Whether `weight_gradient_products` knows the layer: Linear and convolutions, transposed ones too."""
     return isinstance(module, (nn.Linear, _ConvNd))
+
+
+_FUNCTIONS: dict[Any, tuple[type[nn.Module], tuple[str, ...]]] = {
+    F.linear: (nn.Linear, ("input", "weight", "bias")),
+    **{
+        function: (kind, ("input", "weight", "bias", "stride", "padding", "dilation", "groups"))
+        for function, kind in ((F.conv1d, nn.Conv1d), (F.conv2d, nn.Conv2d), (F.conv3d, nn.Conv3d))
+    },
+    **{
+        function: (kind, ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation"))
+        for function, kind in (
+            (F.conv_transpose1d, nn.ConvTranspose1d),
+            (F.conv_transpose2d, nn.ConvTranspose2d),
+            (F.conv_transpose3d, nn.ConvTranspose3d),
+        )
+    },
+}
+
+
+def called_layer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[nn.Module, Tensor] | None:
+    """What a call of ``F.linear`` or ``F.conv…`` with a parameter for weight amounts to: a layer, and its input.
+
+    The layer has the sizes of the call and no values. None for other calls, and for weights that were computed: what
+    training moves is not them.
+    """
+    if function not in _FUNCTIONS:
+        return None
+    kind, names = _FUNCTIONS[function]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    inputs, weight = given.pop("input", None), given.pop("weight", None)
+    given.pop("bias", None)
+    if not isinstance(inputs, Tensor) or not isinstance(weight, nn.Parameter):
+        return None
+    if kind is nn.Linear:
+        return nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta"), inputs
+    if inputs.dim() != weight.dim():  # a single image
+        return None
+    groups = given.get("groups", 1)
+    sizes = (weight.shape[0], weight.shape[1] * groups)
+    channels = sizes if issubclass(kind, _ConvTransposeNd) else sizes[::-1]
+    return kind(*channels, tuple(weight.shape[2:]), bias=False, device="meta", **given), inputs
 
 
 def weight_gradient_products(module: Any, inputs: Tensor, delta: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from initscope.errors import InputError
 from initscope.measurement.fast import compiled_loops
-from initscope.measurement.gradients import has_weight_gradient, weight_gradient_products
+from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_products
 from initscope.measurement.pairs import cosine_of, pair_sums
 from initscope.measurement.steps import is_activation, output_tensor, unit_axes
 from initscope.measurement.stream import Batch
@@ -104,7 +104,7 @@ class Recorder:
             return None
         self._values += flat.numel()
         record.sums[-1] = pair_sums(flat, compiled_loops(flat, self._values))
-        return self._follow(node, record, args, output, tensor) if self.gradients else None
+        return self._follow(node, record, args, kwargs, output, tensor) if self.gradients else None
 
     def _add_units(self, record: _Record, values: Tensor, flat: Tensor) -> None:
         if record.spread is None:
@@ -121,7 +121,15 @@ class Recorder:
             self._samples[size] = UnitSample(size, self.seed, flat.device)
         return self._samples[size]
 
-    def _follow(self, node: Node, record: _Record, args: tuple[Any, ...], output: Any, tensor: Tensor) -> Any:
+    def _follow(
+        self,
+        node: Node,
+        record: _Record,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        output: Any,
+        tensor: Tensor,
+    ) -> Any:
         """Let the backward pass reach this step, and take the weight gradients when it comes by."""
         replaced = None
         if not tensor.requires_grad and output is tensor and torch.is_grad_enabled():
@@ -129,11 +137,19 @@ class Recorder:
             source = tensor.detach().requires_grad_()
             self._sources.append(source)
             replaced = tensor = source.clone()
-        module = self.traced.module(node)
-        if has_weight_gradient(module) and args and isinstance(args[0], Tensor) and tensor.requires_grad:
-            seen = args[0].detach()
-            tensor.register_hook(partial(self._take, record, module, seen, args[0]._version))  # type: ignore[no-untyped-call]
+        layer = self._layer(node, args, kwargs)
+        if layer is not None and tensor.requires_grad:
+            module, inputs = layer
+            tensor.register_hook(partial(self._take, record, module, inputs.detach(), inputs._version))  # type: ignore[no-untyped-call]
         return replaced
+
+    def _layer(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Tensor] | None:
+        """The layer with weights that a step is, called as a module or as a function, and its input."""
+        module = self.traced.module(node)
+        if module is None:
+            return called_layer(node.target, args, kwargs) if node.op == "call_function" else None
+        known = has_weight_gradient(module) and args and isinstance(args[0], Tensor)
+        return (module, args[0]) if known else None
 
     def _take(self, record: _Record, module: Any, seen: Tensor, version: int, delta: Tensor) -> None:
         if seen._version != version:

@@ -5,6 +5,7 @@ once and recorded instead. Modules of ``torch.nn`` and modules that have a rule 
 """
 
 from initscope.tracing._inputs import Inputs, bind
+from initscope.tracing._streams import hidden_sides
 from initscope.tracing._trace import Node, Step, Trace, trace
 
-__all__ = ["Inputs", "Node", "Step", "Trace", "bind", "trace"]
+__all__ = ["Inputs", "Node", "Step", "Trace", "bind", "hidden_sides", "trace"]

@@ -1,0 +1,185 @@
+"""Mirrored orthogonal weights: a ReLU network that is linear at its start, and keeps angles however deep it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from initscope.errors import InputError
+from initscope.initializers._base import Initializer, WeightLaw, weight_layers
+from initscope.initializers._orthogonal import _haar
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from initscope.initializers._base import AnyModule, WeightLayer
+
+__all__ = ["LooksLinear"]
+
+
+@dataclass(frozen=True)
+class LooksLinear(Initializer):
+    r"""Orthogonal weights in mirrored pairs of units, so that the network is linear at its start [Balduzzi2017]_.
+
+    Hidden units come in pairs, unit i of the first half with unit i of the second, that see the same with opposite
+    signs. Since relu(u) - relu(-u) = u, the next layer takes differences and nothing of the ReLU is left:
+
+    .. math:: W = \begin{pmatrix} V & -V \\ -V & V \end{pmatrix}, \qquad
+              W\,\mathrm{relu}\begin{pmatrix} u \\ -u \end{pmatrix} = \begin{pmatrix} Vu \\ -Vu \end{pmatrix}
+
+    with V Haar orthogonal and scaled to keep the mean square per unit, whatever the widths. Angles, rank and gradients
+    are those of a product of orthogonal matrices: kept at any depth, where independent weights lose them to chance when
+    depth is comparable to width. Filters of hidden layers sum to zero. As soon as training moves the two of a pair
+    apart, the ReLUs act.
+
+    - The first layer is (V; -V), the last (V, -V), a layer that is both is V. Which is which is read from the model
+      where `torch.fx` can trace it, otherwise from the order of its layers.
+    - A hidden width that is odd leaves its last unit without a partner: it has weights in, and none out. A single unit
+      is passed on as it is.
+    - Convolutions have V in the centre tap alone [Xiao2018]_, with stride s in s taps of each axis from there on, so
+      that no position is passed over. With groups each output passes on one input of its group.
+    - Exact for chains of layers with ReLU, GELU, SiLU or softplus (σ(u) - σ(-u) = u), average pooling, flattening of
+      even channels, norms; ``slope`` makes it so for leaky ReLU. Max-pooling, concatenations and skips that carry an
+      activation's output leave it linear in part: measure.
+
+    Units are not independent, so that no second moments of single layers foretell this law: `law` refuses, prediction
+    is not possible, measurement is.
+
+    Parameters
+    ----------
+    slope
+        Of the leaky ReLU: the two of a pair differ by (1 + slope) u.
+    bias_variance
+        Only 0: biases would shift the two of a pair apart.
+
+    Examples
+    --------
+    >>> import torch
+    >>> layers = [layer for _ in range(50) for layer in (torch.nn.Linear(32, 32), torch.nn.ReLU())]
+    >>> model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), *layers, torch.nn.Linear(32, 16))
+    >>> _ = LooksLinear().fill_(model, generator=torch.Generator().manual_seed(0))
+    >>> x = torch.rand(1, 16)
+    >>> bool(torch.allclose(model(x).norm(), x.norm()))
+    True
+    """
+
+    slope: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bias_variance:
+            raise InputError(
+                f"bias_variance = {self.bias_variance} must be 0: biases shift the two units of a pair apart"
+            )
+        if not -1 < self.slope < math.inf:
+            raise InputError(f"slope = {self.slope} must be above -1 and finite; 0 is ReLU")
+
+    def law(self, module: WeightLayer) -> WeightLaw:
+        """Refused: the covariance of one layer does not tell what mirrored layers do."""
+        raise InputError(
+            "LooksLinear has mirrored units, which are not independent: prediction from second moments would be wrong; "
+            "measure it: initscope.measure(model, x, y, initializer=LooksLinear())"
+        )
+
+    def fill_(self, module: AnyModule, *, generator: torch.Generator | None = None) -> AnyModule:
+        """Draw the weights of every Linear and convolution anew, in place, each after its place in the model."""
+        import torch
+
+        layers = weight_layers(module)
+        if not layers:
+            raise InputError(f"{type(module).__name__} holds no Linear or convolution whose weights could be drawn")
+        sides = _sides(module, layers)
+        with torch.no_grad():
+            for layer in layers:
+                reads_pairs, writes_pairs = sides.get(layer, (False, False))
+                self._draw(layer, generator, reads_pairs=reads_pairs, writes_pairs=writes_pairs)
+                if layer.bias is not None:
+                    layer.bias.zero_()
+        return module
+
+    def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+        """Draw the weight of one hidden layer in place."""
+        self._draw(module, generator, reads_pairs=True, writes_pairs=True)
+
+    def _draw(
+        self, module: WeightLayer, generator: torch.Generator | None, *, reads_pairs: bool, writes_pairs: bool
+    ) -> None:
+        weight = _outputs_first(module)
+        weight.zero_()
+        if getattr(module, "groups", 1) > 1:
+            _pass_on(weight, module)
+            return
+        block = weight[(slice(None), slice(None), *_taps(module))]
+        outputs, inputs = block.shape[:2]
+        writes_pairs, reads_pairs = writes_pairs and outputs > 1, reads_pairs and inputs > 1
+        rows = outputs // 2 if writes_pairs else outputs
+        columns = inputs // 2 if reads_pairs else inputs
+        v = _keeping_mean_square(rows, columns, block, module, generator) / (1 + self.slope if reads_pairs else 1)
+        for first_row, row_sign in ((0, 1), (rows, -1)) if writes_pairs else ((0, 1),):
+            for first_column, column_sign in ((0, 1), (columns, -1)) if reads_pairs else ((0, 1),):
+                block[first_row : first_row + rows, first_column : first_column + columns] = row_sign * column_sign * v
+        if writes_pairs and outputs > 2 * rows:  # the odd one out sees what the others see
+            single = _keeping_mean_square(1, columns, block, module, generator)
+            block[-1:, :columns] = single
+            if reads_pairs:
+                block[-1:, columns : 2 * columns] = -single
+
+
+def _sides(model: nn.Module, layers: list[WeightLayer]) -> dict[nn.Module, tuple[bool, bool]]:
+    """Of every layer, whether the units it reads and those it writes are hidden, and so come in pairs."""
+    from initscope.tracing import hidden_sides, trace
+
+    try:
+        return hidden_sides(trace(model))
+    except InputError:  # not traceable without data
+        return {layer: (layer is not layers[0], layer is not layers[-1]) for layer in layers}
+
+
+def _outputs_first(module: WeightLayer) -> torch.Tensor:
+    """A view ``[outputs, inputs, *taps]`` of the weights; with groups ``[outputs, inputs of a group, *taps]``."""
+    from torch.nn.modules.conv import _ConvTransposeNd
+
+    weight = module.weight.detach()
+    if isinstance(module, _ConvTransposeNd) and module.groups == 1:
+        return weight.transpose(0, 1)
+    return weight
+
+
+def _taps(module: WeightLayer) -> tuple[slice, ...]:
+    """As many taps of each axis as the stride has steps, from the centre on where they fit."""
+    found = []
+    for size, stride in zip(module.weight.shape[2:], getattr(module, "stride", ()), strict=True):
+        count = min(size, stride)
+        start = min((size - 1) // 2, size - count)
+        found.append(slice(start, start + count))
+    return tuple(found)
+
+
+def _keeping_mean_square(
+    rows: int, columns: int, block: torch.Tensor, module: WeightLayer, generator: torch.Generator | None
+) -> torch.Tensor:
+    """``[rows, columns, *taps]``: orthogonal, with entries of mean square 1 over the values that an output sums."""
+    from torch.nn.modules.conv import _ConvTransposeNd
+
+    taps = block.shape[2:]
+    count = math.prod(taps)
+    if isinstance(module, _ConvTransposeNd):  # each output sees one of the taps
+        matrix = _haar(rows * count, columns, block, generator) * math.sqrt(max(1, rows * count / columns))
+        return matrix.view(rows, *taps, columns).movedim(-1, 1).to(block.dtype)
+    matrix = _haar(rows, columns * count, block, generator) * math.sqrt(max(1, rows / (columns * count)))
+    return matrix.view(rows, columns, *taps).to(block.dtype)
+
+
+def _pass_on(weight: torch.Tensor, module: WeightLayer) -> None:
+    """Give each output of a grouped convolution one input of its group, in the centre tap."""
+    from torch.nn.modules.conv import _ConvTransposeNd
+
+    groups = getattr(module, "groups", 1)
+    centre: list[slice | int] = [(size - 1) // 2 for size in weight.shape[2:]]
+    matrix = weight[(slice(None), slice(None), *centre)]  # as stored
+    parts = matrix.view(groups, -1, matrix.shape[1])
+    grouped = parts.mT if isinstance(module, _ConvTransposeNd) else parts  # [groups, outputs, inputs]
+    for output in range(grouped.shape[1]):
+        grouped[:, output, output % grouped.shape[2]] = 1

@@ -1,0 +1,140 @@
+"""Other starts of a network: its weights drawn from other laws, or a copy of it rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from initscope.initializers import Glorot, He, Initializer, LeCun, LooksLinear, Orthogonal, ZeroSum
+from initscope.inspection.sizes import halve_depth, scale_widths
+
+__all__ = ["Variant", "laws", "rewritten", "sizes"]
+
+_PREFIX = "initscope.initializers."
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to start: ``change`` rewrites a copy of the model (and may say how), then ``law`` fills its weights."""
+
+    name: str
+    law: Initializer | None
+    code: str
+    change: Callable[[nn.Module, torch.Tensor, torch.Generator], nn.Module] | None = None
+    is_drawn: bool = True
+    """Whether a draw differs from the next."""
+    work: float = 1.0
+    """Multiplications of a forward pass over those of the model as it is."""
+
+
+def laws(model: nn.Module) -> list[Variant]:
+    """Other weights in the same architecture."""
+    root = 2**0.5
+    found = [
+        Variant("He", He(), f"{_PREFIX}he_(model)"),
+        Variant("He, fan-out", He(mode="fan_out"), f'{_PREFIX}he_(model, mode="fan_out")'),
+        Variant("Glorot", Glorot(), f"{_PREFIX}glorot_(model)"),
+        Variant("LeCun", LeCun(), f"{_PREFIX}lecun_(model)"),
+        Variant("orthogonal", Orthogonal(gain=root), f"{_PREFIX}orthogonal_(model, gain=2**0.5)"),
+    ]
+    for strength in (1.0, 0.5):
+        code = f"{_PREFIX}zero_sum_(model, strength={strength:g}, compensate=True)"
+        law = ZeroSum(strength=strength, compensate=True)
+        found.append(Variant(f"zero-sum, strength {strength:g}", law, code))
+    for strength in (0.25, 0.15):
+        base = f"base={_PREFIX}Orthogonal(gain=2**0.5)"
+        code = f"{_PREFIX}zero_sum_(model, {base}, strength={strength:g}, compensate=True)"
+        law = ZeroSum(base=Orthogonal(gain=root), strength=strength, compensate=True)
+        found.append(Variant(f"orthogonal zero-sum, strength {strength:g}", law, code))
+    slope = _leaky_slope(model)
+    argument = f", slope={slope:g}" if slope else ""
+    found.append(Variant("looks linear", LooksLinear(slope=slope), f"{_PREFIX}looks_linear_(model{argument})"))
+    return found
+
+
+def rewritten(model: nn.Module) -> list[Variant]:
+    """A leaky slope instead of ReLU, and batch norm, where the model has a place for them."""
+    modules = list(model.modules())
+    found = []
+    if any(isinstance(module, nn.ReLU) for module in modules):
+        depth = sum(isinstance(module, (nn.Linear, _ConvNd)) for module in modules)
+        # Nearer to linear the deeper it is, so that angles change by a bounded amount over the whole depth.
+        slope = round(max(0.2, 1 - 2 / depth**0.5), 2)
+        gain = (2 / (1 + slope**2)) ** 0.5
+        code = f"replace nn.ReLU() by nn.LeakyReLU({slope:g}), then {_PREFIX}orthogonal_(model, gain={gain:.4f})"
+        found.append(Variant(f"leaky slope {slope:g}, orthogonal", Orthogonal(gain=gain), code, _with_slope(slope)))
+    if not any(isinstance(module, _BatchNorm) for module in modules):
+        code = f"put nn.BatchNorm behind every Linear and convolution, then {_PREFIX}he_(model)"
+        found.append(Variant("batch norm", He(), code, _normalised))
+    return found
+
+
+def sizes() -> list[Variant]:
+    """Hidden widths doubled and halved, depth halved."""
+    kept = "weights drawn with each layer's present variance × fan-in"
+    return [
+        Variant("hidden widths × 2", None, f"double the hidden widths ({kept})", _with_widths(2.0), work=4.0),
+        Variant("hidden widths × ½", None, f"halve the hidden widths ({kept})", _with_widths(0.5), work=0.25),
+        Variant("depth × ½", None, "leave out half of the repeated blocks", _shallower, is_drawn=False, work=0.5),
+    ]
+
+
+def _leaky_slope(model: nn.Module) -> float:
+    """The negative slope of the model's leaky ReLUs, where they have one in common."""
+    slopes = {module.negative_slope for module in model.modules() if isinstance(module, nn.LeakyReLU)}
+    return float(slopes.pop()) if len(slopes) == 1 else 0.0
+
+
+def _with_slope(slope: float) -> Callable[[nn.Module, torch.Tensor, torch.Generator], nn.Module]:
+    def change(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> nn.Module:
+        return _replaced(model, lambda module: nn.LeakyReLU(slope) if isinstance(module, nn.ReLU) else None)
+
+    return change
+
+
+def _with_widths(factor: float) -> Callable[[nn.Module, torch.Tensor, torch.Generator], nn.Module]:
+    def change(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> nn.Module:
+        scale_widths(model, factor, x, generator)
+        return model
+
+    return change
+
+
+def _shallower(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> nn.Module:
+    halve_depth(model)
+    return model
+
+
+def _normalised(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> nn.Module:
+    """Batch norm behind every hidden weight layer, in train mode as at the start of training."""
+    weights = [
+        m for m in model.modules() if isinstance(m, (nn.Linear, _ConvNd)) and not isinstance(m, _ConvTransposeNd)
+    ]
+    hidden = set(weights[:-1])
+
+    def wrap(module: nn.Module) -> nn.Module | None:
+        if module not in hidden:
+            return None
+        if isinstance(module, nn.Linear):
+            return nn.Sequential(module, nn.BatchNorm1d(module.out_features))
+        assert isinstance(module, _ConvNd)
+        kind = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[len(module.kernel_size)]
+        return nn.Sequential(module, kind(module.out_channels))
+
+    return _replaced(model, wrap).train()
+
+
+def _replaced(model: nn.Module, change: Callable[[nn.Module], nn.Module | None]) -> nn.Module:
+    """Put ``change(module)`` in the place of every submodule for which it is not None; the model is a copy."""
+    for name, child in list(model.named_children()):
+        other = change(child)
+        if other is None:
+            _replaced(child, change)
+        else:
+            setattr(model, name, other)
+    return model

@@ -1,0 +1,188 @@
+"""What-if: the start it recommends cures in draw after draw, sizes are changed as said, and nothing is kept silent."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import initscope
+from initscope.initializers import He
+from initscope.inspection import judge, what_if
+from initscope.inspection.sizes import halve_depth, scale_widths
+from initscope.measurement import observe
+
+
+def mlp(depth, law, *, width, bias=False, inputs=64, seed=0):
+    layers = []
+    for _ in range(depth):
+        layers += [nn.Linear(inputs, width, bias=bias), nn.ReLU()]
+        inputs = width
+    return law.fill_(nn.Sequential(*layers, nn.Linear(inputs, 10)), generator=torch.Generator().manual_seed(seed))
+
+
+def samples(count=96, seed=1):
+    return torch.rand(count, 64, generator=torch.Generator().manual_seed(seed))
+
+
+def faults(model, seed=0):
+    return [verdict.name for verdict in judge(observe(model, samples(), pairs=16, seed=seed)) if verdict.fault]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def deep():
+    """A hundred He layers of width 64, where depth exceeds width and chance alone closes angles."""
+    model = mlp(100, He(), width=64)
+    return model, what_if(model, samples()[:12], samples()[12:24])
+
+
+def test_a_hundred_he_layers_are_cured_in_draw_after_draw(deep):
+    """The weights alone, other draws than those that the table saw: 9 of 10 are asked for. He cures none."""
+    model, table = deep
+    assert {"collapse", "rank-loss"} <= set(faults(model))
+    cured = [not faults(table.best_law.law.fill_(model, generator=generator(100 + seed))) for seed in range(10)]
+    assert sum(cured) >= 9
+    assert faults(He().fill_(model, generator=generator(100)))
+
+
+def test_the_table_tells_how_many_draws_crossed_what(deep):
+    _, table = deep
+    rows = {item.name: item for item in table.alternatives}
+    assert table.best.crossed == {}
+    assert table.best.verdicts == "none in 3"
+    assert table.best.draws == 3
+    assert rows["He"].crossed["collapse"] == rows["He"].draws == 1  # out of the race after its first draw
+    assert "collapse 1/1" in rows["He"].verdicts
+    assert rows["looks linear"].angle_predicted is None
+    assert rows["He"].status == "closed form"
+    per_draw = [sum(item.crossed.values()) / item.draws for item in table.alternatives]
+    assert per_draw == sorted(per_draw)
+
+
+def test_a_dead_layer_is_revived():
+    model = mlp(4, He(), width=96, bias=True)
+    with torch.no_grad():
+        model[4].bias.fill_(-100.0)
+    report = initscope.inspect(model, samples(), pairs=16)
+    assert "dead-units" in {verdict.name for verdict in report.verdicts}
+    rows = {item.name: item for item in report.what_if.alternatives}
+    assert "dead-units" in rows["hidden widths × 2"].crossed  # its biases are those of the model
+    assert not faults(report.what_if.best_law.law.fill_(model, generator=generator(5)))
+
+
+def test_widths_are_those_of_the_wider_network_built_by_hand():
+    """Log of the gradient spread and of the size at the end over 20 draws each: means within 4 standard errors."""
+
+    def numbers(model, seed):
+        seen = observe(model, samples(24), pairs=12, seed=0)
+        return np.log([np.median(seen.rms_ratio[-1]), np.median(seen.gradient_ratio[1]), seen.effective_rank[-1]])
+
+    ours, theirs = [], []
+    for seed in range(20):
+        model = mlp(6, He(), width=24, seed=seed)
+        scale_widths(model, 2.0, samples(2), generator(500 + seed))
+        assert [layer.weight.shape for layer in model if isinstance(layer, nn.Linear)][:2] == [(48, 64), (48, 48)]
+        assert model[-1].weight.shape == (10, 48)
+        ours.append(numbers(model, seed))
+        theirs.append(numbers(mlp(6, He(), width=48, seed=1000 + seed), seed))
+    gap = np.mean(ours, axis=0) - np.mean(theirs, axis=0)
+    error = np.sqrt((np.var(ours, axis=0, ddof=1) + np.var(theirs, axis=0, ddof=1)) / 20)
+    assert (np.abs(gap) < 4 * error).all()
+    # Without dividing the variance by the growth of fan-in, six layers would be 2³ times as large: log 8 = 2.1.
+    assert 8 * error[0] < np.log(8)
+
+
+class Convolutional(nn.Module):
+    """A skip, a depthwise and a strided convolution, norms, a transposed one, PReLU, flattening."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.GroupNorm(2, 8)) for _ in range(5))
+        self.depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.down, self.prelu = nn.Conv2d(8, 12, 3, stride=2, padding=1), nn.PReLU(12)
+        self.up = nn.ConvTranspose2d(12, 4, 2, stride=2)
+        self.head = nn.Sequential(nn.Flatten(), nn.Linear(4 * 64, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 5))
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = x + block(F.relu(x))
+        return self.head(self.up(self.prelu(self.down(self.depthwise(x)))))
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.5])
+def test_all_kinds_of_hidden_layers_change_their_width(factor):
+    torch.manual_seed(0)
+    model, x = Convolutional(), torch.rand(4, 3, 8, 8)
+    scale_widths(model, factor, x, generator())
+    assert model(x).shape == (4, 5)
+    hidden = int(8 * factor)
+    assert model.stem[0].weight.shape == (hidden, 3, 3, 3)
+    assert model.stem[1].running_mean.shape == (hidden,)
+    assert model.depthwise.weight.shape == (hidden, 1, 3, 3)
+    assert model.up.weight.shape == (int(12 * factor), int(4 * factor), 2, 2)
+    assert model.head[1].in_features == int(4 * factor) * 64
+    assert model.head[-1].weight.shape == (5, int(16 * factor))
+
+
+def test_depth_is_halved_block_by_block():
+    model = Convolutional()
+    third = model.blocks[2]
+    halve_depth(model)
+    assert len(model.blocks) == 3
+    assert model.blocks[2] is third  # the first ones stay, with their weights
+    assert model(torch.rand(4, 3, 8, 8)).shape == (4, 5)
+    dense = mlp(9, He(), width=16)
+    halve_depth(dense)
+    assert [type(layer).__name__ for layer in dense] == ["Linear", "ReLU"] * 5 + ["Linear"]
+    shared = nn.ReLU()
+    again = nn.Sequential(nn.Linear(4, 4), shared, nn.Linear(4, 4), shared, nn.Linear(4, 4), shared, nn.Linear(4, 2))
+    halve_depth(again)
+    assert [type(layer).__name__ for layer in again] == ["Linear", "ReLU"] * 2 + ["Linear"]
+
+
+class Fixed(nn.Module):
+    """Writes its width into ``forward``, so that no other width runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(1, 6, 3), nn.Linear(6 * 16, 4)
+
+    def forward(self, x):
+        return self.last(F.relu(self.first(x)).reshape(-1, 96))
+
+
+def test_what_cannot_be_tried_is_named():
+    x = torch.rand(24, 1, 6, 6, generator=generator())
+    report = initscope.inspect(Fixed(), x, pairs=8)
+    assert {"hidden widths × 2", "hidden widths × ½", "depth × ½"} <= set(report.what_if.skipped)
+    assert "no block that is repeated" in report.what_if.skipped["depth × ½"]
+    assert "Not tried: " in report.to_html()
+    assert "He" in {item.name for item in report.what_if.alternatives}
+
+
+def test_large_models_are_tried_on_one_draw_and_not_wider(monkeypatch):
+    monkeypatch.setattr(sys.modules["initscope.inspection.what_if"], "_WORK", 1000.0)
+    model = mlp(2, He(), width=32)
+    table = what_if(model, samples()[:6], samples()[6:12])
+    assert "multiplications" in table.skipped["hidden widths × 2"]
+    assert {item.draws for item in table.alternatives} == {1}
+    work = 32 * 64 + 32 * 32 + 10 * 32
+    assert f"{4 * work:.0e}" in table.skipped["hidden widths × 2"]
+
+
+def test_alternatives_leave_the_model_alone_and_follow_the_mode():
+    model = nn.Sequential(nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4)).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    table = what_if(model, samples()[:6], samples()[6:12], mode="eval")
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    rows = {item.name: item for item in table.alternatives}
+    assert rows["He"].status == "closed form"  # in train mode batch statistics are measured
