@@ -8,47 +8,61 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from zoo import MODELS, Branching, DictInput
+from zoo import MODELS, Branching, DictInput, mobilenet, resnet, vgg
 
 import initscope
 from initscope.initializers import He
 
-WIDTH, DRAWS = 64, 8
-CLOSED = {"shared", "resnet v2", "densenet"}
-SAMPLED = {"vgg", "resnet", "resnet train", "mobilenet", "unet", "mixer", "vit"}
+WIDTH, DRAWS = 48, 10
+CLOSED = {"shared", "ResNet v2", "DenseNet", "ConvNeXt"}
+LARGE = ("VGG", "ResNet-", "MobileNet")  # they halve their inputs five times
 
 
-def images(count=4, seed=0):
+def images(count=4, seed=0, size=16):
     generator = torch.Generator().manual_seed(seed)
-    x, noise = (torch.rand(count, 3, 16, 16, generator=generator) for _ in range(2))
+    x, noise = (torch.rand(count, 3, size, size, generator=generator) for _ in range(2))
     return x, 0.3 * x + 0.7 * noise
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_table_is_complete_and_agrees_with_simulations(name):
-    """Mean cosine of every row against 8 draws of width 64, sampled rows with their own error.
+    """Mean cosine of every row against 10 networks with first layers of width 48, sampled rows with their own error.
 
-    Finite width moves a cosine by some weight layers over width; that much is allowed beside 4 standard errors. Would
-    catch the Gaussian closure after an identity skip, or a branch that is left out.
+    Finite width moves 1 - cosine by a share of about 1/width for each weight layer; 1.5 times their sum is allowed beside
+    4 standard errors. Would catch the Gaussian closure after an identity skip, or a branch that is left out.
     """
     torch.manual_seed(0)
     model = MODELS[name](WIDTH)
-    x, y = images()
-    predicted = initscope.predict(model, x, y, He(), draws=DRAWS, seed=1)
+    x, y = images(size=32 if name.startswith(LARGE) else 16)
+    predicted, again = (initscope.predict(model, x, y, He(), draws=DRAWS, seed=seed) for seed in (1, 3))
     measured = initscope.measure(model, x, y, initializer=He(), draws=DRAWS, seed=2)
     assert [row.layer for row in predicted.rows] == [row.layer for row in measured.rows]
     statuses = {row.status for row in predicted.rows}
-    assert ("sampled" in statuses) == (name not in CLOSED | {"convnext"})
-    depth = 0
+    assert ("sampled" in statuses) == (name not in CLOSED)
+    own = np.abs(predicted.cosine - again.cosine).mean(axis=1)
+    finite = 0.0
     for index, row in enumerate(predicted.rows):
         if row.kind == "MultiheadAttention":  # its output is a tuple; the next row takes its first member
             assert row.status == "not covered"
             continue
         assert row.status != "not covered", (row.layer, row.note)
-        depth += row.kind in ("Conv2d", "Linear", "ConvTranspose2d")
+        if row.kind in ("Conv2d", "Linear", "ConvTranspose2d"):
+            finite += 1 / row.shape[-1 if row.kind == "Linear" else 0]
         gap = abs(predicted.cosine[index].mean() - measured.cosine[index].mean())
-        error = measured.mean_cosine_se[index]
-        assert gap < 4 * np.hypot(error, error) + depth / WIDTH * (1 - measured.cosine[index].mean()) + 1e-6, row
+        # ten draws tell their own error within a quarter; networks drawn for a step have as large a one
+        error = 1.25 * measured.mean_cosine_se[index] * 2**0.5 + own[index]
+        assert gap < 4 * error + 1.5 * finite * (1 - measured.cosine[index].mean()) + 1e-6, row
+
+
+def test_networks_of_published_size_have_complete_tables():
+    """VGG-16 without its wide Linear layers, ResNet-18 and -50, MobileNetV2 with all their channels, one pair."""
+    x, y = images(1, size=32)
+    models = [vgg(16, hidden=64), resnet(18).eval(), resnet(50).eval(), mobilenet()]
+    layers = [16, 21, 54, 53]  # convolutions and Linear layers, those of projecting skips included
+    for model, count in zip(models, layers, strict=True):
+        rows = initscope.predict(model, x, y, draws=1).rows
+        assert sum(row.kind in ("Conv2d", "Linear") for row in rows) == count
+        assert all(row.status != "not covered" for row in rows)
 
 
 def test_dict_inputs_have_a_row_each():
@@ -78,9 +92,9 @@ def test_models_that_branch_on_their_data_are_recorded():
 
 
 def test_the_model_is_left_as_it_was():
-    model = MODELS["resnet train"](8)
+    model = MODELS["ResNet-18 train"](8)
     before, state = copy.deepcopy(model.state_dict()), torch.random.get_rng_state()
-    initscope.predict(model, *images(2))
+    initscope.predict(model, *images(2, size=32))
     assert torch.equal(state, torch.random.get_rng_state())
     assert model.training
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
