@@ -13,7 +13,7 @@ import numpy as np
 
 from initscope.errors import InputError
 
-__all__ = ["Array", "erf", "namespace", "safe_sqrt"]
+__all__ = ["Array", "erf", "erfc", "namespace", "safe_sqrt"]
 
 Array = Any
 """A NumPy array, a torch tensor, or a Python number where a formula accepts one."""
@@ -57,6 +57,15 @@ def erf(xp: Any, x: Array) -> Array:
     from scipy.special import erf as numpy_erf
 
     return numpy_erf(x)
+
+
+def erfc(xp: Any, x: Array) -> Array:
+    """1 - erf, with all its digits where that is small."""
+    if array_api_compat.is_torch_namespace(xp):
+        return xp.special.erfc(x)
+    from scipy.special import erfc as numpy_erfc
+
+    return numpy_erfc(x)
 
 
 def safe_sqrt(xp: Any, x: Array) -> Array:
