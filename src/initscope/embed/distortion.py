@@ -69,11 +69,15 @@ class HammingDistortion(Result):
             ax = Figure(layout="constrained").add_subplot()
         share = np.linspace(0, 1, 200)
         spread = 2 * np.sqrt(share * (1 - share) / self.bits)
-        ax.fill_between(180 * share, share - spread, share + spread, alpha=0.25, label="2 standard deviations")
-        ax.plot(180 * share, share, label="expected")
-        ax.plot(np.degrees(self.angles), self.hamming / self.bits, ".", markersize=2, label="pairs")
+        ax.plot(np.degrees(self.angles), self.hamming / self.bits, ".", color="C1", markersize=4, alpha=0.4, mew=0)
+        ax.plot([], [], "o", color="C1", markersize=4, label="pairs")  # dots large enough to be seen in the legend
+        ax.plot(180 * share, share, color="C0", label="angle / π")
+        for sign in (-1, 1):
+            label = "± 2 standard deviations" if sign > 0 else None
+            ax.plot(180 * share, share + sign * spread, "--", color="C0", linewidth=1, label=label)
         ax.set(xlabel="angle (degrees)", ylabel="unequal bits (fraction)", title=f"{self.bits} bits")
-        ax.legend()
+        ax.set(xlim=(0, 180), xticks=range(0, 181, 45), ylim=(0, 1))
+        ax.legend(loc="upper left", frameon=False)
         return ax
 
 
