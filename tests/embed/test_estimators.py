@@ -29,7 +29,7 @@ ESTIMATORS = [
     SSH(bits=8, pairs=500),
     KSH(bits=6, anchors=20),
     LearnedHash(bits=12, steps=10),
-    LearnedHash(bits=12, layers=2, hidden=16, steps=10),
+    LearnedHash(bits=12, layers=2, hidden=16, steps=10, loss="softmax"),
 ]
 
 

@@ -41,7 +41,7 @@ METHODS: dict[str, Callable[[int, int], Any]] = {
     "SSH": lambda bits, seed: embed.SSH(bits, random_state=seed),
     "AGH": lambda bits, seed: embed.AGH(bits, layers=1, random_state=seed),
     "KSH": lambda bits, seed: embed.KSH(bits, random_state=seed),
-    "NN-1": lambda bits, seed: embed.LearnedHash(bits, layers=1, random_state=seed),
+    "NN-1": lambda bits, seed: embed.LearnedHash(bits, layers=1, loss="softmax", random_state=seed),
     "NN-2": lambda bits, seed: embed.LearnedHash(bits, layers=2, random_state=seed),
 }
 
