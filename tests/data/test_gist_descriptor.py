@@ -118,6 +118,24 @@ def test_descriptors_of_cifar10_are_read_or_computed(monkeypatch, tmp_path):
     assert (stored.images == 1).all()
 
 
+@pytest.mark.parametrize(("orientations", "cells"), [((8, 8, 8), 4), ((5, 2, 1), 2)])
+def test_mirrored_descriptors_are_those_of_the_mirrored_images(orientations, cells):
+    """To 1 % of the descriptors' spread; mirroring only the cells, or only the filters, is off by more than 10 %."""
+    images = data.load("photos", limit=6).images[:, :, :64, :64]
+    options = {"orientations": orientations, "cells": cells}
+    rows, expected = data.gist(images, **options), data.gist(images[..., ::-1], **options)
+
+    def error(ours):
+        return np.sqrt(((ours - expected) ** 2).mean() / expected.var())
+
+    assert error(data.mirrored_gist(rows, **options)) < 0.01
+    columns_only = rows.reshape(len(rows), -1, cells, cells)[:, :, ::-1].reshape(rows.shape)
+    assert error(columns_only) > 0.1
+    assert error(data.mirrored_gist(columns_only, **options)) > 0.1
+    with pytest.raises(InputError, match="filters in"):
+        data.mirrored_gist(rows[:, 1:], **options)
+
+
 @pytest.mark.skipif(
     find("cifar10_gist384.npz") is None or find("cifar10_train.npz") is None,
     reason="published descriptors or CIFAR-10 are not in INITSCOPE_DATA",

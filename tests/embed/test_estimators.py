@@ -22,13 +22,14 @@ ESTIMATORS = [
     SignHash(bits=20),
     SignHash(bits=20, center=True, packed=False),
     SignHash(bits=20, kernel_size=1),
+    SignHash(bits=20, orthogonal=True),
     ITQ(bits=12),
     AGH(bits=6, anchors=10),
     DiffHash(bits=2),
     SSH(bits=8, pairs=500),
     KSH(bits=6, anchors=20),
     LearnedHash(bits=12, steps=10),
-    LearnedHash(bits=12, layers=2, hidden=16, steps=10),
+    LearnedHash(bits=12, layers=2, hidden=16, steps=10, loss="softmax"),
 ]
 
 

@@ -24,17 +24,37 @@ def score(codes, classes, half):
     return mean_average_precision(codes[half:], classes[half:], codes[:half], classes[:half]).value
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-def test_beats_random_bits_on_unseen_rows(layers):
+@pytest.mark.parametrize(("layers", "loss"), [(1, "logistic"), (1, "softmax"), (2, "logistic")])
+def test_beats_random_bits_on_unseen_rows(layers, loss):
     X, classes = blobs(np.random.default_rng(0))
     learned = (
-        LearnedHash(bits=12, layers=layers, hidden=64, steps=150, batch=200, learning_rate=1e-2)
+        LearnedHash(bits=12, layers=layers, loss=loss, hidden=64, steps=150, batch=200, learning_rate=1e-2)
         .fit(X[:200], classes[:200])
         .transform(X)
     )
     random = SignHash(bits=12, center=True).fit_transform(X)
     assert score(learned, classes, 200) > 0.9
     assert score(learned, classes, 200) > score(random, classes, 200) + 0.2
+
+
+def test_softmax_loss_is_its_formula_and_differentiable():
+    """Five rows, two classes and a row without a like one, written out as loops."""
+    rng = np.random.default_rng(9)
+    codes, classes = np.tanh(rng.standard_normal((5, 3))), np.array([0, 1, 0, 2, 1])
+    products = codes @ codes.T
+    terms = [
+        np.log(sum(np.exp(4 * products[i, k] / 3) for k in range(5) if k != i)) - 4 * products[i, j] / 3
+        for i in range(5)
+        for j in range(5)
+        if i != j and classes[i] == classes[j]
+    ]
+    rows = torch.tensor(codes, requires_grad=True)
+    loss = LearnedHash(bits=3, sharpness=4.0)._softmax(
+        rows @ rows.T, torch.tensor(classes)[:, None] == torch.tensor(classes)
+    )
+    assert loss.item() == pytest.approx(np.mean(terms), rel=1e-12)
+    loss.backward()
+    assert torch.isfinite(rows.grad).all()
 
 
 def test_two_layers_learn_a_parity_that_one_cannot():
@@ -118,7 +138,15 @@ def test_training_is_reproducible_and_leaves_torch_s_random_state_alone():
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"bits": 0}, {"layers": 0}, {"steps": 0}, {"learning_rate": -1.0}, {"dropout": 1.0}, {"batch": 1}],
+    [
+        {"bits": 0},
+        {"layers": 0},
+        {"steps": 0},
+        {"learning_rate": -1.0},
+        {"dropout": 1.0},
+        {"batch": 1},
+        {"loss": "hinge"},
+    ],
 )
 def test_bad_parameters_are_refused(parameters):
     X, classes = blobs(np.random.default_rng(8), rows=20)
@@ -129,5 +157,7 @@ def test_bad_parameters_are_refused(parameters):
 def test_pairs_of_different_shapes_are_refused():
     with pytest.raises(InputError, match="one row per pair"):
         LearnedHash().fit_pairs(np.ones((3, 2)), np.ones((3, 2)), [True])
+    with pytest.raises(InputError, match="needs labels"):
+        LearnedHash(loss="softmax").fit_pairs(np.ones((3, 2)), np.ones((3, 2)), [True] * 3)
     with pytest.raises(InputError, match="requires y"):
         LearnedHash().fit(np.ones((3, 2)))

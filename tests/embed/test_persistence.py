@@ -26,7 +26,7 @@ X, Y = RNG.standard_normal((80, 16)), np.array(["a", "b", "c", "d"])[np.arange(8
 @pytest.mark.parametrize(
     "hasher",
     [
-        SignHash(bits=20, center=True),
+        SignHash(bits=20, center=True, orthogonal=True),
         SignHash(bits=20, kernel_size=2, image_shape=(1, 4, 4), packed=False),
         ITQ(bits=12),
         AGH(bits=9, anchors=20),

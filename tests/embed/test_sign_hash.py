@@ -102,6 +102,40 @@ def test_convolutional_bits_follow_the_mean_angle_of_the_patches():
     assert (hasher.weights_ != 0).sum(axis=1).tolist() == [27] * 64
 
 
+def test_orthogonal_rows_are_unbiased_with_less_than_binomial_spread():
+    """8,000 groups of 8 rows in 8 dimensions, pairs at 25°, 90° and 140°: mean within 4 standard errors of θ/π
+    (catches 4 %), variance below the binomial one by more than 4; independent rows pass the first and not the second.
+    """
+    n, groups = 8, 8000
+    angles = np.radians([25, 90, 140])
+    u, v = pairs_at(angles, n, np.random.default_rng(5))
+
+    def counts(hasher):
+        bits = hasher.fit(u).transform(u) != hasher.transform(v)
+        return bits.reshape(len(angles), groups, n).sum(axis=2)
+
+    share = angles / math.pi
+    variance = n * share * (1 - share)
+    for orthogonal in (True, False):
+        unequal = counts(SignHash(n * groups, orthogonal=orthogonal, packed=False))
+        error = np.sqrt(variance / groups)
+        assert (error < 0.04 / 4 * n * share).all()
+        assert (np.abs(unequal.mean(axis=1) - n * share) < 4 * error).all()
+        excess = (unequal - n * share[:, None]) ** 2 - variance[:, None]
+        z = excess.mean(axis=1) / (excess.std(axis=1) / math.sqrt(groups))
+        assert (z < -4).all() if orthogonal else (np.abs(z) < 4).all()
+
+
+def test_orthogonal_rows_come_in_orthonormal_groups():
+    X = RNG.standard_normal((20, 6))
+    weights = SignHash(16, orthogonal=True).fit(X).weights_
+    for group in (weights[:6], weights[6:12], weights[12:]):
+        np.testing.assert_allclose(group @ group.T, np.eye(len(group)), atol=1e-12)
+    report = SignHash(16, orthogonal=True, center=True).fit(X).distortion_report(X, pairs=30)
+    assert report.bound is report.ks_statistic is report.ks_pvalue is None
+    assert report.rms_observed > 0
+
+
 def test_bound_is_the_smallest_that_holds():
     """Brute force over p: at the bound the failure is at most delta, just below it is more."""
     bits, delta, pairs = 40, 0.1, 5
@@ -143,7 +177,13 @@ def test_activations_with_the_same_sign_give_the_same_code():
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"bits": 0}, {"bits": 2.5}, {"kernel_size": 9}, {"kernel_size": 2, "image_shape": (1, 2, 3)}],
+    [
+        {"bits": 0},
+        {"bits": 2.5},
+        {"kernel_size": 9},
+        {"kernel_size": 2, "image_shape": (1, 2, 3)},
+        {"kernel_size": 2, "orthogonal": True},
+    ],
 )
 def test_bad_parameters_are_refused(parameters):
     with pytest.raises(InputError):

@@ -67,7 +67,7 @@ def test_tessellation_rows_and_picture():
     assert kinds["folding"].cells > kinds["best shallow"].cells
     assert kinds["best shallow"].cells == kinds["best shallow"].width + 1
     assert all(row.parameters <= 60 for row in result.rows if row.kind == "random")
-    assert result.plot(picture=0).get_title().startswith("random, 1 layers")
+    assert result.plot(picture=0).get_title().startswith("random, 1 layer of")
     cloud = np.random.default_rng(0).standard_normal((50, 6))
     met = tessellation.run(cloud, depths=(1,), parameters=300, draws=2, folds=())
     assert 1 < met.rows[0].cells <= 50

@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "arrays": ["load_array"],
         "checks": ["check_images", "check_pairs"],
         "folders": ["load_folder"],
-        "gist_descriptor": ["gist"],
+        "gist_descriptor": ["gist", "mirrored_gist"],
         "image_set": ["ImageSet"],
         "named": ["load", "names"],
         "normalization": ["normalize"],

@@ -16,7 +16,7 @@ from initscope.data.image_set import ImageSet
 from initscope.data.locations import find
 from initscope.errors import InputError, check_count
 
-__all__ = ["cifar10_gist", "gist"]
+__all__ = ["cifar10_gist", "gist", "mirrored_gist"]
 
 LUMA = (0.299, 0.587, 0.114)
 _PREFILTER_CYCLES = 4.0  # cut-off of the local mean, in cycles per image
@@ -77,6 +77,39 @@ def gist(
             place = slice(number * cells**2, (number + 1) * cells**2)
             result[start : start + _CHUNK, place] = means.transpose(0, 2, 1).reshape(len(means), -1)
     return result
+
+
+def mirrored_gist(
+    descriptors: NDArray[Any], *, orientations: Sequence[int] = (8, 8, 8), cells: int = 4
+) -> NDArray[Any]:
+    """Descriptors of the images mirrored left to right, without the images: orientations and cells change places.
+
+    Mirroring turns the direction -πj/n into that of filter n - j and the cells' columns around. This is `gist` of the
+    mirrored images but for the highest frequency of an even side, which has no mirror image in the Fourier grid (and,
+    with cells or margins of unequal size, for those): half a per cent on CIFAR-10.
+
+    Parameters
+    ----------
+    descriptors
+        Rows of `gist`, made with the same ``orientations`` and ``cells``.
+
+    Examples
+    --------
+    >>> rows = np.arange(384.0)[None]
+    >>> bool((mirrored_gist(mirrored_gist(rows)) == rows).all())
+    True
+    """
+    counts = [check_count("orientations", count) for count in orientations]
+    length = sum(counts) * check_count("cells", cells) ** 2
+    rows = np.asarray(descriptors)
+    if rows.ndim != 2 or rows.shape[1] != length:
+        raise InputError(
+            f"descriptors of shape {rows.shape} must be [N, {length}]: {sum(counts)} filters in {cells} × {cells} "
+            "cells; give the orientations and cells they were made with"
+        )
+    first = np.cumsum([0, *counts[:-1]])
+    filters = np.concatenate([start + (-np.arange(count)) % count for start, count in zip(first, counts)])
+    return rows.reshape(-1, sum(counts), cells, cells)[:, filters, ::-1].reshape(rows.shape)
 
 
 def cifar10_gist(*, limit: int | None = None) -> ImageSet:

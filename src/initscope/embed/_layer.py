@@ -9,7 +9,7 @@ import numpy as np
 
 from initscope.errors import InputError, check_count
 
-__all__ = ["image_shape_of", "linear", "local_rows", "patch_sums", "to_images"]
+__all__ = ["image_shape_of", "linear", "local_rows", "orthonormal_groups", "patch_sums", "to_images"]
 
 Shape = tuple[int, int, int]
 
@@ -62,6 +62,15 @@ def local_rows(rng: np.random.Generator, rows: int, kernel_size: int, shape: Sha
     at = np.arange(rows)[:, None, None, None]
     weights[at, np.arange(channels)[:, None, None], lines[:, None, :, None], columns[:, None, None, :]] = filters
     return weights.reshape(rows, -1)
+
+
+def orthonormal_groups(rows: np.ndarray) -> np.ndarray:
+    """Orthonormalise Gaussian rows in groups as large as they are long; each group is uniform (Haar)."""
+    groups = []
+    for start in range(0, len(rows), rows.shape[1]):
+        q, r = np.linalg.qr(rows[start : start + rows.shape[1]].T)
+        groups.append((q * np.sign(np.diag(r))).T)  # the signs are what makes QR uniform
+    return np.concatenate(groups)
 
 
 def patch_sums(maps: np.ndarray, kernel: tuple[int, int]) -> np.ndarray:

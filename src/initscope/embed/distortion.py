@@ -32,12 +32,13 @@ class HammingDistortion(Result):
     ----------
     bits, pairs : int
     rms_observed, rms_predicted : float
-        Root mean square of ``hamming/bits - angle/π``; predicted √(mean θ/π (1-θ/π) / m).
+        Root mean square of ``hamming/bits - angle/π``; predicted √(mean θ/π (1-θ/π) / m), of orthogonal rows an upper
+        bound.
     largest : float
         Largest absolute deviation observed.
-    bound : float
+    bound : float, or None for orthogonal rows
         No pair exceeds it with probability ``1 - delta`` over the layer (exact binomial tails, union over the pairs).
-    ks_statistic, ks_pvalue : float
+    ks_statistic, ks_pvalue : float, or None for orthogonal rows
         Kolmogorov–Smirnov test of the deviations against the binomial law (randomised probability transform). Pairs
         share one layer, so they are not quite independent: read small p-values with that in mind.
     angles, hamming : array
@@ -49,10 +50,10 @@ class HammingDistortion(Result):
     rms_observed: float
     rms_predicted: float
     largest: float
-    bound: float
+    bound: float | None
     delta: float
-    ks_statistic: float
-    ks_pvalue: float
+    ks_statistic: float | None
+    ks_pvalue: float | None
     angles: np.ndarray = field(repr=False)
     hamming: np.ndarray = field(repr=False)
 
@@ -68,38 +69,48 @@ class HammingDistortion(Result):
             ax = Figure(layout="constrained").add_subplot()
         share = np.linspace(0, 1, 200)
         spread = 2 * np.sqrt(share * (1 - share) / self.bits)
-        ax.fill_between(180 * share, share - spread, share + spread, alpha=0.25, label="2 standard deviations")
-        ax.plot(180 * share, share, label="expected")
-        ax.plot(np.degrees(self.angles), self.hamming / self.bits, ".", markersize=2, label="pairs")
+        ax.plot(np.degrees(self.angles), self.hamming / self.bits, ".", color="C1", markersize=4, alpha=0.4, mew=0)
+        ax.plot([], [], "o", color="C1", markersize=4, label="pairs")  # dots large enough to be seen in the legend
+        ax.plot(180 * share, share, color="C0", label="angle / π")
+        for sign in (-1, 1):
+            label = "± 2 standard deviations" if sign > 0 else None
+            ax.plot(180 * share, share + sign * spread, "--", color="C0", linewidth=1, label=label)
         ax.set(xlabel="angle (degrees)", ylabel="unequal bits (fraction)", title=f"{self.bits} bits")
-        ax.legend()
+        ax.set(xlim=(0, 180), xticks=range(0, 181, 45), ylim=(0, 1))
+        ax.legend(loc="upper left", frameon=False)
         return ax
 
 
-def hamming_distortion(angles: np.ndarray, hamming: np.ndarray, bits: int, *, delta: float = 0.05) -> HammingDistortion:
-    """Set the unequal bits of pairs beside the binomial law of their angles."""
-    from scipy.stats import binom, kstest
-
+def hamming_distortion(
+    angles: np.ndarray, hamming: np.ndarray, bits: int, *, delta: float = 0.05, independent: bool = True
+) -> HammingDistortion:
+    """Set the unequal bits of pairs beside the binomial law of their angles, which holds if bits are independent."""
     share = np.clip(np.asarray(angles, dtype=np.float64) / math.pi, 0.0, 1.0)
     deviation = hamming / bits - share
-    below = binom.cdf(hamming - 1, bits, share)
-    uniform = below + generator(0, "probability transform").random(len(share)) * (
-        binom.cdf(hamming, bits, share) - below
-    )
-    test = kstest(uniform, "uniform")
+    statistic, pvalue = _kolmogorov_smirnov(hamming, bits, share) if independent else (None, None)
     return HammingDistortion(
         bits=bits,
         pairs=len(share),
         rms_observed=float(np.sqrt((deviation**2).mean())),
         rms_predicted=float(np.sqrt((share * (1 - share)).mean() / bits)),
         largest=float(np.abs(deviation).max()),
-        bound=hamming_bound(bits, delta=delta, pairs=len(share)),
+        bound=hamming_bound(bits, delta=delta, pairs=len(share)) if independent else None,
         delta=delta,
-        ks_statistic=float(test.statistic),
-        ks_pvalue=float(test.pvalue),
+        ks_statistic=statistic,
+        ks_pvalue=pvalue,
         angles=np.asarray(angles),
         hamming=np.asarray(hamming),
     )
+
+
+def _kolmogorov_smirnov(hamming: np.ndarray, bits: int, share: np.ndarray) -> tuple[float, float]:
+    """Statistic and p-value of the randomised probability transform against the uniform law."""
+    from scipy.stats import binom, kstest
+
+    below = binom.cdf(hamming - 1, bits, share)
+    within = binom.cdf(hamming, bits, share) - below
+    test = kstest(below + generator(0, "probability transform").random(len(share)) * within, "uniform")
+    return float(test.statistic), float(test.pvalue)
 
 
 def hamming_bound(bits: int, *, delta: float = 0.05, pairs: int = 1) -> float:

@@ -29,6 +29,8 @@ class LearnedHash(SupervisedHasher):
     The code is smooth while training, :math:`b = \tanh f(x)`, and the probability that a pair is like is modelled as
     :math:`1/(1+e^{-s\langle b,b'\rangle/m})` with sharpness s; the logistic loss, like and unlike pairs weighing the
     same in total, is minimised by AdamW. Afterwards a bit is :math:`f(x) > 0`. With labels all pairs of a batch count.
+    The softmax loss asks for less, only that like rows are nearer than unlike ones [Khosla2020]_: the mean over like
+    pairs of :math:`-\log(e^{s\langle b_i,b_j\rangle/m} / \sum_{k\ne i} e^{s\langle b_i,b_k\rangle/m})`.
 
     Parameters
     ----------
@@ -45,6 +47,8 @@ class LearnedHash(SupervisedHasher):
     steps, batch, learning_rate, weight_decay : training
     dropout, input_dropout : float
         Share of hidden units and of inputs left out at random while training.
+    loss : str
+        ``"logistic"``, or ``"softmax"`` (labels only): better for one layer, which cannot push all classes apart.
     sharpness : float
         s above.
     packed : bool
@@ -73,6 +77,7 @@ class LearnedHash(SupervisedHasher):
         weight_decay: float = 0.1,
         dropout: float = 0.5,
         input_dropout: float = 0.2,
+        loss: str = "logistic",
         sharpness: float = 5.0,
         packed: bool = True,
         random_state: Any = 0,
@@ -88,6 +93,7 @@ class LearnedHash(SupervisedHasher):
         self.weight_decay = weight_decay
         self.dropout = dropout
         self.input_dropout = input_dropout
+        self.loss = loss
         self.sharpness = sharpness
         self.packed = packed
         self.random_state = random_state
@@ -96,12 +102,15 @@ class LearnedHash(SupervisedHasher):
         """Train on class labels: rows of one class are like."""
         import torch
 
+        losses = {"logistic": self._logistic, "softmax": self._softmax}
+        if self.loss not in losses:
+            raise InputError(f"loss = {self.loss!r} is unknown; choose one of {', '.join(losses)}")
         X, classes = self._validated_labels(X, y)
         labels = torch.from_numpy(classes)
 
         def loss(rows: torch.Tensor, codes: Codes) -> torch.Tensor:
             batch = codes(rows)
-            return self._loss(batch @ batch.T, labels[rows, None] == labels[rows])
+            return losses[self.loss](batch @ batch.T, labels[rows, None] == labels[rows])
 
         return self._train(X, len(labels), loss)
 
@@ -109,6 +118,8 @@ class LearnedHash(SupervisedHasher):
         """Train on given pairs: row i of ``left`` and of ``right`` are alike where ``like[i]`` is true."""
         import torch
 
+        if self.loss != "logistic":
+            raise InputError(f"loss = {self.loss!r} compares the rows of a batch, which needs labels; use 'logistic'")
         left = check_array(left, dtype=[np.float64, np.float32])
         right = check_array(right, dtype=left.dtype)
         similar = np.asarray(like)
@@ -121,17 +132,27 @@ class LearnedHash(SupervisedHasher):
         self.classes_ = np.array([False, True])
 
         def loss(pairs: torch.Tensor, codes: Codes) -> torch.Tensor:
-            return self._loss((codes(pairs) * codes(pairs + len(flags))).sum(dim=1), flags[pairs])
+            return self._logistic((codes(pairs) * codes(pairs + len(flags))).sum(dim=1), flags[pairs])
 
         return self._train(X, len(flags), loss)
 
-    def _loss(self, products: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    def _logistic(self, products: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         """Logistic loss of inner products of codes, like and unlike pairs in balance."""
         from torch.nn.functional import binary_cross_entropy_with_logits
 
         share = like.float().mean().clamp(1e-6, 1 - 1e-6)
         weight = like / (2 * share) + (~like) / (2 * (1 - share))
         return binary_cross_entropy_with_logits(self.sharpness * products / self.bits, like.float(), weight=weight)
+
+    def _softmax(self, products: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """Cross-entropy of every row's like rows among all others, by inner products of codes."""
+        import torch
+
+        scores = self.sharpness * products / self.bits
+        itself = torch.eye(len(scores), dtype=torch.bool)
+        surprise = scores.masked_fill(itself, -torch.inf).logsumexp(dim=1, keepdim=True) - scores
+        others = like & ~itself
+        return (surprise * others).sum() / others.sum().clamp(min=1)
 
     def _train(self, X: np.ndarray, items: int, loss: Callable[[torch.Tensor, Codes], torch.Tensor]) -> Self:
         """Minimise ``loss(batch of item numbers, rows -> smooth codes)`` over random batches of the items."""

@@ -52,8 +52,10 @@ class ShiftInvariance(Result):
             rows = [row for row in self.rows if row.features == name]
             errors = [2 * row.standard_error for row in rows]
             ax.errorbar([row.shift for row in rows], [row.distance for row in rows], errors, fmt="o-", label=name)
-        ax.set(xlabel="shift (pixels)", ylabel="distance / distance of different images", ylim=(0, None))
-        ax.legend()
+        ax.set(xlabel="shift (pixels)", ylabel="distance / distance of different images")
+        ax.set_xticks([row.shift for row in self.rows if row.features == self.rows[0].features])
+        ax.margins(y=0.06)  # the fully pooled features lie at 0, and should not lie on the frame
+        ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
         return ax
 
 

@@ -56,8 +56,14 @@ class Tessellation(Result):
         if not self.pictures:
             raise InputError("only cells on the plane can be drawn; run without points")
         numbers = self.pictures[picture]
-        colours = np.random.default_rng(0).permutation(int(numbers.max()) + 1)
-        ax.imshow(colours[numbers], cmap="tab20", origin="lower", extent=(-1, 1, -1, 1), interpolation="nearest")
+        # Pale colours that differ between neighbours, and the boundaries as lines: cells, not colours, are the subject.
+        shades = 0.78 + 0.22 * np.random.default_rng(0).random((int(numbers.max()) + 1, 3))
+        edge = np.zeros(numbers.shape, dtype=bool)
+        edge[1:] |= numbers[1:] != numbers[:-1]
+        edge[:, 1:] |= numbers[:, 1:] != numbers[:, :-1]
+        image = np.where(edge[..., None], 0.45, 1.0) * shades[numbers]
+        ax.imshow(image, origin="lower", extent=(-1, 1, -1, 1), interpolation="antialiased")
+        ax.set(xticks=(-1, 0, 1), yticks=(-1, 0, 1))
         ax.set_title(self.titles[picture])
         return ax
 
@@ -130,7 +136,8 @@ def run(
         rows.append(TessellationRow("random", depth, width, size, float(np.mean(counts)), _error(counts)))
         if points is None:
             pictures.append(numbers.reshape(resolution, resolution))
-            titles.append(f"random, {depth} layers of {width}: {counts[-1]} cells")
+            layers = "1 layer" if depth == 1 else f"{depth} layers"
+            titles.append(f"random, {layers} of {width}: {counts[-1]:,} cells")
     for depth in folds:
         line = (np.arange(2 ** (depth + 4)) + 0.5)[:, None] / 2 ** (depth + 4)
         found = int(cells(folding_network(depth), line).max()) + 1
