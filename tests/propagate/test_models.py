@@ -28,8 +28,8 @@ def images(count=4, seed=0, size=16):
 def test_table_is_complete_and_agrees_with_simulations(name):
     """Mean cosine of every row against 10 networks with first layers of width 48, sampled rows with their own error.
 
-    Finite width moves 1 - cosine by a share of about 1/width for each weight layer; 1.5 times their sum is allowed beside
-    4 standard errors. Would catch the Gaussian closure after an identity skip, or a branch that is left out.
+    Finite width moves 1 - cosine by a share of about 1/width for each weight layer; 1.5 times their sum is allowed
+    beside 4 standard errors. Would catch the Gaussian closure after an identity skip, or a branch that is left out.
     """
     torch.manual_seed(0)
     model = MODELS[name](WIDTH)

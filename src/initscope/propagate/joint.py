@@ -69,7 +69,7 @@ def _covariance(state: Maps, sites: Sites, draws: Draws) -> Tensor:
 
 
 def _factor(covariance: Tensor) -> Tensor:
-    """L with L Lᵀ = covariance; what sampling or rounding made negative is left out."""
+    """L with L Lᵀ = covariance; what sampling or rounding made negative is left out, and variances stay as they are."""
     size = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
     inverse = torch.where(size > 0, 1 / size, 0)
     correlation = covariance * inverse[..., :, None] * inverse[..., None, :]
@@ -77,6 +77,7 @@ def _factor(covariance: Tensor) -> Tensor:
     factor, failed = torch.linalg.cholesky_ex(correlation)
     if bool((failed > 0).any()):
         values, vectors = torch.linalg.eigh(correlation[failed > 0])
-        factor[failed > 0] = vectors * values.clamp_min(0).sqrt()[..., None, :]
+        nearest = vectors * values.clamp_min(0).sqrt()[..., None, :]
+        factor[failed > 0] = nearest / nearest.norm(dim=-1, keepdim=True)
     result: Tensor = factor * size[..., :, None]
     return result

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from initscope.propagate.joint import Draws
-from initscope.propagate.offsets import Cross, Lookup, Offset, Origin, Wanted, covariances
+from initscope.propagate.offsets import Cross, Lookup, Offset, Origin, Wanted, at_both, covariances
 from initscope.propagate.registry import Context
 from initscope.propagate.sites import Sites
 from initscope.propagate.state import Maps
@@ -22,7 +22,7 @@ __all__ = ["sampled", "standard_error_note"]
 
 _NORMALS = 1 << 23  # random numbers of one step, all pairs and positions together
 _LEAST, _MOST = 128, 1 << 18
-_AT_AN_OFFSET = 32  # as many times fewer for covariances between positions, of which there are many
+_LEAST_APART, _FEWER_APART = 64, 32  # for covariances between positions, of which there are many
 
 
 def sampled(state: Maps, law: Unit, context: Context, positions: tuple[int, ...] | None = None) -> Maps:
@@ -66,7 +66,7 @@ class Drawn(Origin):
         return list(self.law.fields(self.state, Sites.apart(self.state.positions, offset)))
 
     def _count(self, fields: list[Field]) -> int:
-        return max(_LEAST // 4, _count(fields, self.share, like=self.state) // _AT_AN_OFFSET)
+        return max(_LEAST_APART, _count(fields, self.share, like=self.state) // _FEWER_APART)
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
         """The covariances of all Gaussian units that are drawn."""
@@ -80,12 +80,20 @@ class Drawn(Origin):
         return 1 + 2 * self._count(fields) * each // entries
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Means over the samples."""
+        """Correlations of the samples, times the sizes that are known from more of them."""
         sites = Sites.apart(self.state.positions, offset)
         count = self._count(self._fields(offset))
         x, y = self.law.draw(self.state, sites, Draws(count, self.generator, lookup))
         (xp, xq), (yp, yq) = (side.unbind(dim=3) for side in (x, y))
-        return torch.stack([(a * b).mean(dim=0).double() for a, b in ((xp, xq), (yp, yq), (xp, yq), (yp, xq))])
+        products = ((xp, xq), (yp, yq), (xp, yq), (yp, xq))
+        first, second = at_both(self.state.kxx.double(), self.state.kyy.double(), offset)
+        return torch.stack([_correlation(a, b) for a, b in products]).double() * (first * second).sqrt()
+
+
+def _correlation(a: Tensor, b: Tensor) -> Tensor:
+    """Of samples along the first axis, about zero: between -1 and 1 whatever their number."""
+    size = (a.square().sum(dim=0) * b.square().sum(dim=0)).sqrt()
+    return torch.where(size > 0, (a * b).sum(dim=0) / size, 0)
 
 
 def _between(fields: list[Field]) -> Iterable[Wanted]:
