@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvNd
+from torch.utils.flop_counter import FlopCounterMode
 
 from initscope._results import Result
 from initscope.errors import InputError, check_count
@@ -33,8 +32,11 @@ SCORE = (
     "score = angle × size × gradient, each in (0, 1] and measured: min(1, median angle at the end over the input's); "
     "10^(-|log10 of the size per unit at the end|/3); 10^(-log10(largest/smallest layer gradient)/2)"
 )
-_SECONDS = 1.0  # for a prediction, which is shown beside what was measured and has no part in the ranking
+_SAMPLED = (
+    12  # steps that a prediction may sample; it is shown beside what was measured, and has no part in the ranking
+)
 _WORK = 1e8  # multiplications of a forward pass of one sample, beyond which less is tried: some seconds a trial
+_LEAST_PAIRS = 4
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class Alternative(Result):
     ``angle_ratio``, ``rms_ratio`` (of the last step) and ``gradient_spread`` (the largest over the smallest layer
     gradient) are medians over ``draws`` draws of the weights; ``crossed`` says how many of them got which verdict.
     ``angle_predicted`` is the limit of wide layers, by the method that ``status`` names; None where there is none
-    (other sizes, batch norm, mirrored weights), and where predicting the model as it is needs sampling or more than a
-    second: the ranking does without.
+    (other sizes, batch norm, mirrored weights), and where predicting the model as it is takes more than 12 sampled
+    steps: the ranking does without.
     """
 
     name: str
@@ -142,7 +144,7 @@ def what_if(
 
     Each alternative is measured on a draw of its weights in a copy, and predicted where theory covers it. At finite
     width draws differ, so those that cross the fewest thresholds are drawn ``draws`` times. Models of more than 10⁸
-    multiplications a sample are tried on one draw, and not wider than that.
+    multiplications a sample are tried on one draw of fewer pairs (at least 4), and not wider than that.
     """
     draws = check_count("draws", draws)
     trials = _Trials(model, x[:pairs], y[:pairs], seed, mode, thresholds)
@@ -185,13 +187,15 @@ class _Trials:
         mode: Literal["train", "eval"] | None,
         thresholds: Thresholds | None,
     ) -> None:
-        self.model, self.x, self.y, self.seed, self.mode, self.thresholds = model, x, y, seed, mode, thresholds
+        self.model, self.seed, self.mode, self.thresholds = model, seed, mode, thresholds
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        self.work = _multiplications(self._copied(), x[:2])
+        fewer = max(_LEAST_PAIRS, int(len(x) * _WORK / max(_WORK, self.work)))
+        self.x, self.y = x[:fewer], y[:fewer]
         self.seen: dict[Variant, list[_Draw]] = {}
         self.predicted: dict[Variant, tuple[float | None, str]] = {}
         self.skipped: dict[str, str] = {}
-        self.work = 0.0
-        self.quick = True  # as long as no prediction took long
+        self.quick = True  # as long as no prediction sampled much
         self._refilled: nn.Module | None = None  # one copy for all laws, which each overwrite what the others drew
 
     def begin(self, variant: Variant) -> None:
@@ -208,7 +212,6 @@ class _Trials:
             return
         self.seen[variant] = [self._numbers(seen)]
         self.predicted[variant] = self._prediction(variant, changed)
-        self.work = self.work or _multiplications(changed, seen)
 
     def draw_again(self, variant: Variant, times: int) -> None:
         """More draws of a variant that has begun."""
@@ -255,29 +258,25 @@ class _Trials:
         batched = any(isinstance(module, _BatchNorm) and module.training for module in changed.modules())
         if resized or batched or not self.quick:
             return None, "measured"
-        started = time.perf_counter()
         try:
             predicted = predict(changed, self.x, self.y, Present() if variant.law is None else variant.law)
         except InputError:
             return None, "measured"
         status = predicted.rows[-1].status
-        self.quick = status in ("closed form", "quadrature") and time.perf_counter() - started < _SECONDS
+        self.quick = sum(row.status == "sampled" for row in predicted.rows) <= _SAMPLED
         if not np.isfinite(predicted.cosine[-1]).all():
             return None, "measured"
         return _kept(predicted.angle), status
 
 
-def _multiplications(model: nn.Module, seen: Observation) -> float:
-    """Of a forward pass of one sample through the Linear and convolution layers."""
-    modules = dict(model.named_modules())
-    total = 0.0
-    for row in seen.rows:
-        module = modules.get(row.layer)
-        if isinstance(module, nn.Linear):
-            total += module.weight.numel() * np.prod(row.shape[:-1])
-        elif isinstance(module, _ConvNd):
-            total += module.weight.numel() * np.prod(row.shape[1:])
-    return float(total)
+def _multiplications(model: nn.Module, x: torch.Tensor) -> float:
+    """Of a forward pass, for each sample."""
+    try:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            model(x.to(next((p.dtype for p in model.parameters()), x.dtype)))
+    except Exception:  # whatever the model raises: it will again when it is tried, and then be told
+        return 0.0
+    return float(counter.get_total_flops()) / 2 / len(x)
 
 
 def _median(values: Any) -> float:

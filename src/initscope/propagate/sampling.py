@@ -20,7 +20,7 @@ from initscope.report.geometry import weakest
 
 __all__ = ["sampled", "standard_error_note"]
 
-_NORMALS = 1 << 23  # random numbers of one step, all pairs and positions together
+_NORMALS = 1 << 22  # random numbers of one step, all pairs and positions together
 _LEAST, _MOST = 128, 1 << 18
 _LEAST_APART, _FEWER_APART = 64, 32  # for covariances between positions, of which there are many
 
