@@ -147,7 +147,7 @@ def _finish_depth(ax: Axes, rows: Sequence[Row], legend: Literal["best", "lower 
     ticks = list(range(last, -1, -step))
     names = [rows[tick].layer for tick in ticks]
     names = [name if len(name) <= 14 else f"…{name[-13:]}" for name in names]
-    crowded = sum(map(len, names)) > 60
+    crowded = sum(len(name) + 1 for name in names) > 52
     ax.set_xticks(ticks, names, rotation=35 if crowded else 0, ha="right" if crowded else "center")
     ax.legend(frameon=False, loc=legend)
 
