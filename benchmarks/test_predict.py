@@ -118,7 +118,8 @@ def test_peak_memory_is_below_four_times_the_input():
 def test_time_does_not_depend_on_the_filter_size(images):
     pairs = [side[:60] for side in images]
     # in turns, so that both meet the machine in the same moods
-    turns = [[seconds(lambda size=size: initscope.predict(layer(size), *pairs), 2) for size in (3, 31)] for _ in range(5)]
+    models = layer(3), layer(31)
+    turns = [[seconds(lambda model=model: initscope.predict(model, *pairs), 2) for model in models] for _ in range(5)]
     small, large = map(min, zip(*turns, strict=True))
     print(f"31 × 31 against 3 × 3: {large / small:.2f}")
     assert large < 1.5 * small

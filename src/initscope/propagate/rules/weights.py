@@ -214,7 +214,7 @@ def transposed_convolution(module: _ConvTransposeNd, state: State, context: Cont
         return out.reshape(*maps.shape[:2], *out.shape[2:])
 
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, average=sums)
-    return _honest_groups(module, state, after, Symmetric())
+    return _honest_groups(module, state, after, Symmetric)
 
 
 @rule(_ConvNd)
@@ -233,7 +233,7 @@ def convolution(module: _ConvNd, state: State, context: Context) -> State:
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, windows=taps)
-    return _honest_groups(module, state, after, _narrow_unit(module, before, after, taps, context.law(module)))
+    return _honest_groups(module, state, after, lambda: _narrow_unit(module, before, after, taps, context.law(module)))
 
 
 def _narrow_unit(module: _ConvNd, before: Maps, after: Maps, windows: Windows | None, law: WeightLaw) -> Unit:
@@ -247,13 +247,13 @@ def _narrow_unit(module: _ConvNd, before: Maps, after: Maps, windows: Windows | 
     return Filtered(before, stride, taps, width, math.sqrt(law.variance), math.sqrt(law.bias_variance))
 
 
-def _honest_groups(module: _ConvNd, state: State, after: Maps, narrow: Unit) -> Maps:
-    """Sums over few random channels are not Gaussian: say so."""
+def _honest_groups(module: _ConvNd, state: State, after: Maps, narrow: Callable[[], Unit]) -> Maps:
+    """Sums over few random channels are not Gaussian: say so; of very few, ``narrow`` gives the law."""
     width = module.in_channels // module.groups
     if isinstance(state, Given) or module.groups == 1 or width >= WIDE_GROUP:
         return after
     if width < NARROW_GROUP:
-        return after.after(unit=narrow, note=after.note)
+        return after.after(unit=narrow(), note=after.note)
     note = f"only {width} channels in a group: their sums are not quite Gaussian"
     return after.after(status=weakest(after.status, "approximate"), note=note)
 
