@@ -38,7 +38,7 @@ def sampled(state: Maps, law: Unit, context: Context, positions: tuple[int, ...]
     x, y = (side[:, :, :, 0] for side in law.draw(state, sites, Draws(count, context.generator, lookup)))
     squares = [x.square(), y.square(), (x - y).square()]
     kxx, kyy, d = (values.mean(dim=0) for values in squares)
-    recipe = Remembered(without_samples(law))
+    recipe = Remembered(without_samples(law), context.budget.memory)
     after = state.after(
         kxx=kxx,
         kyy=kyy,

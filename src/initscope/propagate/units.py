@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from initscope.propagate.budget import Memory
 from initscope.propagate.joint import Draws, gaussian_draws
 from initscope.propagate.offsets import Offset
 from initscope.propagate.sites import Sites
@@ -36,7 +37,6 @@ __all__ = [
 __all__ += ["Symmetric", "Unit", "Windowed", "draw", "fields", "rescaled", "take", "without_samples"]
 
 Pair = tuple[Tensor, Tensor]
-_MEMORY = 1 << 26  # bytes of samples that one state may keep
 Field = tuple[Maps, Sites]
 """Gaussian units, and where they are drawn."""
 
@@ -250,21 +250,19 @@ class Sampled(Unit):
 
 @dataclass(frozen=True, eq=False)
 class Remembered(Unit):
-    """Another law, whose joint samples are kept, so that a chain of such steps is drawn once."""
+    """Another law, whose joint samples are kept for a while, so that a chain of such steps is drawn once."""
 
     law: Unit
-    _kept: dict[Sites, Pair] = field(default_factory=dict)
+    memory: Memory
 
     def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
         """As the law draws, or what it drew there."""
-        found = self._kept.get(sites)
-        if found is not None and len(found[0]) == draws.count:
-            return found
-        drawn = self.law.draw(state, sites, draws)
-        room = _MEMORY - sum(x.nbytes + y.nbytes for x, y in self._kept.values())
-        if drawn[0].nbytes + drawn[1].nbytes <= room:
-            self._kept[sites] = drawn
-        return drawn
+        key = (self, sites, draws.count)
+        found = self.memory.get(key)
+        if found is None:
+            found = self.law.draw(state, sites, draws)
+            self.memory.put(key, found)
+        return found
 
     def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
         """Those of the law."""
