@@ -19,6 +19,8 @@ plans = [plan.width(eps=float(eps), delta=0.05) for eps in distortions]
 figure, ax = plt.subplots(layout="constrained")
 for name in ("paper", "chernoff", "exact"):
     ax.loglog(distortions, [found.answers[name] for found in plans], "o-", markersize=3, label=name)
+ax.set_xticks([0.03, 0.05, 0.1, 0.2, 0.3, 0.5], ["0.03", "0.05", "0.1", "0.2", "0.3", "0.5"])
+ax.minorticks_off()
 ax.set_xlabel("distortion ε of the squared norm")
 ax.set_ylabel("width")
 ax.legend()
