@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from initscope.theory._arccos import angle_of_half_gap, half_gap
 from initscope.theory._arrays import Array, erfc, namespace, safe_sqrt
 from initscope.theory.activations._base import Activation
 
 __all__ = ["PiecewiseLinear"]
 
 
-_CHUNK = 1 << 15  # elements worked on at once
-_FEW = 2000  # elements for which a quadrature in two dimensions is affordable
+_CHUNK = 1 << 10  # elements worked on at once: some hundred numbers for each stay near the caches
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,20 +96,54 @@ class PiecewiseLinear(Activation):
         return first, second, apart
 
     def _distance(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
-        """From the dual in float64, and in two dimensions where that leaves few digits and the elements are few."""
+        r"""From the dual at wide angles; at others by an integral from cosine 1, in which nothing cancels:
+
+        .. math:: E(\sigma(s_xg) - \sigma(s_yg))^2 + 2 s_xs_y \int_{\cos\theta}^1 E[\sigma'(X)\sigma'(Y)]_r\,dr.
+        """
         if any(getattr(array, "requires_grad", False) for array in (kxx, kyy, d)):
             return super()._distance(xp, kxx, kyy, d)
         dtype = xp.result_type(kxx, kyy, d)
         kxx, kyy, d = xp.broadcast_arrays(*(xp.astype(array, xp.float64) for array in (kxx, kyy, d)))
-        total = self._second_moment(xp, kxx) + self._second_moment(xp, kyy)
-        apart = total - 2 * self._dual(xp, kxx, kyy, (kxx + kyy - d) / 2)
-        near = apart <= 1e-3 * total
-        count = int(xp.sum(xp.astype(near, xp.int64)))
-        if 0 < count <= _FEW:
-            exact = super()._distance(xp, kxx[near], kyy[near], d[near])
-            apart = xp.where(near, xp.zeros_like(apart), apart)
-            apart[near] = exact
-        return xp.astype(xp.where(apart > 0, apart, xp.zeros_like(apart)), dtype)
+        product, h = half_gap(xp, kxx, kyy, d)
+        wide = (h > 0.25) | (product == 0)
+        result = xp.zeros_like(d)
+        if bool(xp.any(wide)):
+            x, y = kxx[wide], kyy[wide]
+            total = self._second_moment(xp, x) + self._second_moment(xp, y)
+            result[wide] = total - 2 * self._dual(xp, x, y, (x + y - d[wide]) / 2)
+        if not bool(xp.all(wide)):
+            near = ~wide
+            result[near] = self._near(xp, kxx[near], kyy[near], product[near], xp.clip(h[near], 0.0, 1.0))
+        return xp.astype(xp.where(result > 0, result, xp.zeros_like(result)), dtype)
+
+    def _near(self, xp: Any, kxx: Array, kyy: Array, product: Array, h: Array) -> Array:
+        """The squared distance from ``product`` of the deviations and ``h`` = sin²(θ/2), for small angles."""
+        sx, sy = safe_sqrt(xp, kxx), safe_sqrt(xp, kyy)
+        _, bends = self._bends(xp, kxx, kyy, product * (1 - 2 * h), moment=0)
+        slopes = self._mean_slope(xp, kxx) * self._mean_slope(xp, kyy) + bends
+        node, weight = (xp.asarray(a, dtype=h.dtype, device=h.device) for a in _tanh_sinh())
+        theta = angle_of_half_gap(xp, h)[..., None]
+        angle = theta * node
+        half, sine2 = xp.sin(angle / 2) ** 2, xp.sin(angle) ** 2
+        safe = xp.where(sine2 > 0, sine2, xp.ones_like(sine2))
+        tail = xp.zeros_like(h)
+        for kink_x, jump_x in zip(self.kinks, self.jumps, strict=True):
+            for kink_y, jump_y in zip(self.kinks, self.jumps, strict=True):
+                a, b = _standard(xp, kink_x, sx)[..., None], _standard(xp, kink_y, sy)[..., None]
+                bell = xp.exp(-((a - b) ** 2 / safe + a * b / (1 - half)) / 2)
+                tail = tail + jump_x * jump_y * xp.sum(weight * half * bell, axis=-1)
+        return self._radial(xp, sx, sy) + product * (4 * h * slopes + 2 * theta[..., 0] / math.pi * tail)
+
+    def _radial(self, xp: Any, sx: Array, sy: Array) -> Array:
+        """E (σ(s_x g) - σ(s_y g))² of one normal g: smooth between the kinks of both, by Gauss-Legendre nodes."""
+        fixed = [xp.full_like(sx, edge) for edge in (-9.0, -6.0, -3.0, -1.5, 0.0, 1.5, 3.0, 6.0, 9.0)]
+        kinks = [xp.clip(_standard(xp, kink, s), -9.0, 9.0) for s in (sx, sy) for kink in self.kinks]
+        edges = xp.sort(xp.stack([*fixed, *kinks], axis=-1), axis=-1)
+        node, weight = (xp.asarray(a, dtype=sx.dtype, device=sx.device) for a in _legendre())
+        half = ((edges[..., 1:] - edges[..., :-1]) / 2)[..., None]
+        g = edges[..., :-1][..., None] + half * (1 + node)
+        apart = self._value(xp, sx[..., None, None] * g) - self._value(xp, sy[..., None, None] * g)
+        return xp.sum(half * weight * _density(xp, g) * apart**2, axis=(-2, -1))
 
     def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
         _, bends = self._bends(xp, kxx, kyy, kxy, moment=0)
@@ -158,6 +192,12 @@ def _tanh_sinh(points: int = 129, reach: float = 3.6) -> tuple[np.ndarray, np.nd
     return 1 / (1 + np.exp(-2 * s)), weight
 
 
+@lru_cache(maxsize=1)
+def _legendre() -> tuple[np.ndarray, np.ndarray]:
+    """Twelve Gauss-Legendre nodes and weights on (-1, 1)."""
+    return np.polynomial.legendre.leggauss(12)
+
+
 def _standard(xp: Any, kink: float, s: Array) -> Array:
     """The kink in standard deviations; ±40 stands for never or always reached when the variable is constant."""
     positive = s > 0
@@ -181,7 +221,7 @@ def _moments_between(xp: Any, low: Array, high: Array) -> tuple[Array, Array, Ar
     """
     mirrored = high <= 0
     low, high = xp.where(mirrored, -high, low), xp.where(mirrored, -low, high)
-    node, weight = (xp.asarray(a, dtype=low.dtype, device=low.device) for a in np.polynomial.legendre.leggauss(12))
+    node, weight = (xp.asarray(a, dtype=low.dtype, device=low.device) for a in _legendre())
     half = xp.where(high - low < 1, (high - low) / 2, xp.zeros_like(low))[..., None]
     x = ((high + low) / 2)[..., None] + half * node
     share = half * weight * _density(xp, x)
