@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from torch import nn
@@ -48,9 +49,15 @@ def activation_of(module: nn.Module) -> Activation | None:
         slopes = module.weight.detach().flatten().tolist()
         return catalogue.leaky_relu(slopes[0]) if len(set(slopes)) == 1 else None
     if isinstance(module, nn.Softplus):
-        return catalogue.activation(module.forward, kinks=())
+        return _softplus(float(module.beta), float(module.threshold))
     if isinstance(module, nn.Hardshrink):
         return catalogue.activation(module.forward, kinks=(-module.lambd, module.lambd))
     if isinstance(module, nn.Threshold):
         return catalogue.activation(module.forward, kinks=(module.threshold,))
     return None
+
+
+@lru_cache(maxsize=32)
+def _softplus(beta: float, threshold: float) -> Activation:
+    """One activation for all modules with these parameters, which then share their grids."""
+    return catalogue.activation(nn.Softplus(beta, threshold).forward, kinks=())

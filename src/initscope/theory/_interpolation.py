@@ -6,13 +6,16 @@ interpolated never vanishes: second moments over the variance, and the two parts
 
 .. math:: E(\sigma(X)-\sigma(Y))^2 = (u-v)^2\,r(u,v) + (1-\cos\theta)\,a(u,v,\theta).
 
-Orders rise until a random sample agrees with quadrature to `TOLERANCE`; if they do not, None says so.
+Space is cut into cells of fixed places, each with a grid of its own that is kept: the layers of a network, and networks
+after it, share them. Orders rise until random points of a cell agree with quadrature to `TOLERANCE`; the elements of
+cells where they do not, and of those with few elements, are integrated one by one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,89 +28,126 @@ __all__ = ["LARGE", "TOLERANCE", "interpolated_transform"]
 LARGE = 20_000
 """Elements from which on interpolation is tried."""
 TOLERANCE = 1e-7
+_SIDE, _ANGLE = 2.0, math.pi / 2  # of a cell, along log variances and angles
+_WORTH = 1000  # elements of a cell for which a grid pays, if some layers share it
+_LINE = 24  # nodes for second moments
 # Nodes along log variances and along the angle, and the error from which on the next order is not worth trying.
-_ORDERS = ((7, 10, 1e-2), (11, 16, 1e-4), (15, 24, 1e-5), (21, 32, 0.0))
-_WIDEST = math.log(1e7)  # of variances that share one grid
+_ORDERS = ((8, 12, 1e-4), (11, 16, 1e-6), (15, 24, 0.0))
 _CHUNK = 1 << 22
 
 Moment = Callable[[Any, Array], Array]
 Distance = Callable[[Any, Array, Array, Array], Array]
+Cell = tuple[int, int, int]
 
 
 def interpolated_transform(
     xp: Any, second_moment: Moment, distance: Distance, kxx: Array, kyy: Array, d: Array
-) -> tuple[Array, Array, Array] | None:
-    """``(E σ(X)², E σ(Y)², E (σ(X) - σ(Y))²)`` of equally shaped arrays to `TOLERANCE`, or None if that fails."""
+) -> tuple[Array, Array, Array]:
+    """``(E σ(X)², E σ(Y)², E (σ(X) - σ(Y))²)`` of equally shaped arrays to `TOLERANCE`."""
     shape, dtype = kxx.shape, kxx.dtype
     kxx, kyy, d = (xp.astype(xp.reshape(a, (-1,)), xp.float64) for a in (kxx, kyy, d))
-    top = xp.maximum(xp.max(kxx), xp.max(kyy))
-    usual = xp.minimum(kxx, kyy) > top * math.exp(-_WIDEST)
-    rest = xp.nonzero(~usual)[0]
-    if int(rest.shape[0]) > LARGE or not bool(xp.isfinite(top)) or not bool(xp.any(usual)):
-        return None
-    inside = xp.nonzero(usual)[0]
-    found = _inside(xp, second_moment, distance, *(a[inside] for a in (kxx, kyy, d)))
-    if found is None:
-        return None
-    # black patches and other exceptions are integrated one by one
-    kx, ky, dd = (a[rest] for a in (kxx, kyy, d))
-    direct = (second_moment(xp, kx), second_moment(xp, ky), distance(xp, kx, ky, dd)) if rest.shape[0] else found
-    results = []
-    for values, exceptions in zip(found, direct, strict=True):
-        full = xp.zeros_like(kxx)
-        full[inside] = values
-        if rest.shape[0]:
-            full[rest] = exceptions
-        results.append(xp.astype(xp.reshape(full, shape), dtype))
-    return results[0], results[1], results[2]
-
-
-def _inside(
-    xp: Any, second_moment: Moment, distance: Distance, kxx: Array, kyy: Array, d: Array
-) -> tuple[Array, Array, Array] | None:
-    u, v = xp.log(kxx), xp.log(kyy)
+    positive = (kxx > 0) & (kyy > 0)
+    u, v = (xp.log(xp.where(k > 0, k, xp.ones_like(k))) for k in (kxx, kyy))
     theta = angle_of_half_gap(xp, xp.clip(half_gap(xp, kxx, kyy, d)[1], 0.0, 1.0))
-    low, high = float(xp.minimum(xp.min(u), xp.min(v))) - 1e-9, float(xp.maximum(xp.max(u), xp.max(v))) + 1e-9
-    least, most = float(xp.min(theta)), float(xp.max(theta)) + 1e-9
-    sample = xp.asarray(np.random.default_rng(0).integers(0, kxx.shape[0], 64), device=kxx.device)
-    truth = (
-        second_moment(xp, kxx[sample]),
-        second_moment(xp, kyy[sample]),
-        distance(xp, *(a[sample] for a in (kxx, kyy, d))),
-    )
-    moment = _Line(xp, lambda w: second_moment(xp, xp.exp(w)) / xp.exp(w), low, high, 40, like=u)
+    apart = xp.zeros_like(d)
+    rest = ~positive
+    for cell, index in _cells(xp, u, v, theta, positive):
+        grid = _grid(xp, distance, cell, TOLERANCE, d.device) if index.shape[0] >= _WORTH else None
+        if grid is None:
+            rest[index] = True
+        else:
+            apart[index] = grid(u[index], v[index], theta[index])
+    if bool(xp.any(rest)):
+        apart[rest] = distance(xp, kxx[rest], kyy[rest], d[rest])
+    moments = [_moment(xp, second_moment, k, w) for k, w in ((kxx, u), (kyy, v))]
+    first, second, gap = (xp.astype(xp.reshape(values, shape), dtype) for values in (*moments, apart))
+    return first, second, gap
+
+
+def _cells(xp: Any, u: Array, v: Array, theta: Array, inside: Array) -> list[tuple[Cell, Array]]:
+    """Every cell that holds elements, with the numbers of these."""
+    places = [xp.astype(xp.floor(a / side), xp.int64) for a, side in ((u, _SIDE), (v, _SIDE), (theta, _ANGLE))]
+    places[2] = xp.clip(places[2], 0, 1)
+    # variances of float64 span less than 2^11 cells
+    codes = xp.where(inside, ((places[0] + 1024) * 2048 + places[1] + 1024) * 2 + places[2], -1)
+    found = []
+    for code in np.unique(np.asarray(codes.tolist(), dtype=np.int64)).tolist():
+        if code >= 0:
+            cell = code // 4096 - 1024, code // 2 % 2048 - 1024, code % 2
+            found.append((cell, xp.nonzero(codes == code)[0]))
+    return found
+
+
+def _moment(xp: Any, second_moment: Moment, k: Array, w: Array) -> Array:
+    """Second moments, cell by cell; of constants and of few elements directly."""
+    result, rest = xp.zeros_like(k), k <= 0
+    cells = xp.astype(xp.floor(w / _SIDE), xp.int64)
+    for cell in np.unique(np.asarray(cells.tolist(), dtype=np.int64)).tolist():
+        index = (cells == cell) & (k > 0)
+        line = _line(xp, second_moment, cell, TOLERANCE, k.device)
+        if line is None:
+            rest = rest | index
+        else:
+            result[index] = k[index] * line(w[index])
+    if bool(xp.any(rest)):
+        result[rest] = second_moment(xp, k[rest])
+    return result
+
+
+def _ends(index: int, side: float) -> tuple[float, float]:
+    return index * side, (index + 1) * side
+
+
+@lru_cache(maxsize=256)
+def _line(xp: Any, second_moment: Moment, cell: int, tolerance: float, device: Any) -> _Line | None:
+    """Second moments over the variance in one cell, or None where they are not smooth enough."""
+    line = _Line(_Axis(xp, *_ends(cell, _SIDE), _LINE, device), lambda w: second_moment(xp, xp.exp(w)) / xp.exp(w))
+    points = _points(xp, (cell,), (_SIDE,), device)[0]
+    truth = second_moment(xp, xp.exp(points)) / xp.exp(points)
+    return line if _error(xp, line(points), truth) <= tolerance else None
+
+
+@lru_cache(maxsize=256)
+def _grid(xp: Any, distance: Distance, cell: Cell, tolerance: float, device: Any) -> _Parts | None:
+    """Squared distances in one cell, or None where they are not smooth enough."""
+    u, v, theta = _points(xp, cell, (_SIDE, _SIDE, _ANGLE), device)
+    kxx, kyy = xp.exp(u), xp.exp(v)
+    d = (xp.sqrt(kxx) - xp.sqrt(kyy)) ** 2 + 4 * xp.sqrt(kxx * kyy) * xp.sin(theta / 2) ** 2
+    truth = distance(xp, kxx, kyy, d)
     for nodes, angles, hopeless in _ORDERS:
-        if 3 * nodes * (nodes + 1) * angles > kxx.shape[0]:
-            return None
-        parts = _Parts(xp, distance, (low, high), (least, most), nodes, angles, like=u)
-
-        def evaluate(index: Any, parts: _Parts = parts) -> tuple[Array, Array, Array]:
-            return (
-                kxx[index] * moment(u[index]), kyy[index] * moment(v[index]), parts(u[index], v[index], theta[index]),
-            )  # fmt: skip
-
-        pairs = zip(evaluate(sample), truth, strict=True)
-        error = max(
-            float(xp.max(xp.abs(got - true) / xp.where(true > 0, true, xp.ones_like(true)))) for got, true in pairs
-        )
-        if error <= TOLERANCE:
-            return evaluate(slice(None))
+        parts = _Parts(xp, distance, cell, nodes, angles, device)
+        error = _error(xp, parts(u, v, theta), truth)
+        if error <= tolerance:
+            return parts
         if error > hopeless:
             return None
     return None
 
 
+def _points(xp: Any, cell: tuple[int, ...], sides: tuple[float, ...], device: Any) -> list[Array]:
+    """Random points of a cell, more of them near its lower ends, so that small angles are seen."""
+    random = np.random.default_rng(0).random((len(cell), 64)) ** 2
+    return [
+        xp.asarray((index + values) * side, dtype=xp.float64, device=device)
+        for index, values, side in zip(cell, random, sides, strict=True)
+    ]
+
+
+def _error(xp: Any, got: Array, truth: Array) -> float:
+    return float(xp.max(xp.abs(got - truth) / xp.where(truth > 0, truth, xp.ones_like(truth))))
+
+
 class _Axis:
     """Chebyshev nodes on [low, high], and the polynomials that are 1 at one of them."""
 
-    def __init__(self, xp: Any, low: float, high: float, count: int, like: Array) -> None:
+    def __init__(self, xp: Any, low: float, high: float, count: int, device: Any) -> None:
         self._xp, self._low, self._width, self._count = xp, low, max(high - low, 1e-12), count
         t = np.cos(np.pi * (np.arange(count) + 0.5) / count)
-        self.nodes = xp.asarray(low + (t + 1) / 2 * self._width, dtype=xp.float64, device=like.device)
+        self.nodes = xp.asarray(low + (t + 1) / 2 * self._width, dtype=xp.float64, device=device)
         # T_j at the nodes is orthogonal: its inverse is its transpose, scaled
         values = np.cos(np.arange(count)[:, None] * np.arccos(t))
         scale = np.where(np.arange(count) == 0, 1, 2)[:, None] / count
-        self._matrix = xp.asarray(values * scale, dtype=xp.float64, device=like.device)
+        self._matrix = xp.asarray(values * scale, dtype=xp.float64, device=device)
 
     def basis(self, points: Array) -> Array:
         """``[points, nodes]``."""
@@ -122,11 +162,9 @@ class _Axis:
 class _Line:
     """A function of one variable from its values at Chebyshev nodes."""
 
-    def __init__(
-        self, xp: Any, function: Callable[[Array], Array], low: float, high: float, count: int, like: Array
-    ) -> None:
-        self._axis = _Axis(xp, low, high, count, like)
-        self._values = function(self._axis.nodes)
+    def __init__(self, axis: _Axis, function: Callable[[Array], Array]) -> None:
+        self._axis = axis
+        self._values = function(axis.nodes)
 
     def __call__(self, points: Array) -> Array:
         return self._axis.basis(points) @ self._values
@@ -135,20 +173,16 @@ class _Line:
 class _Parts:
     """The squared distance from its two parts on tensor grids."""
 
-    def __init__(
-        self,
-        xp: Any,
-        distance: Distance,
-        logs: Sequence[float],
-        angles: Sequence[float],
-        nodes: int,
-        count: int,
-        like: Array,
-    ) -> None:
+    def __init__(self, xp: Any, distance: Distance, cell: Cell, nodes: int, count: int, device: Any) -> None:
         self._xp = xp
+        u, v, angles = (_ends(index, side) for index, side in zip(cell, (_SIDE, _SIDE, _ANGLE), strict=True))
         # one node more along v, so that u and v never coincide
-        self._u, self._v = (_Axis(xp, logs[0], logs[1], n, like) for n in (nodes, nodes + 1))
-        self._theta = _Axis(xp, angles[0], angles[1], count, like)
+        self._u, self._v = _Axis(xp, *u, nodes, device), _Axis(xp, *v, nodes + 1, device)
+        self._theta = _Axis(xp, *angles, count, device)
+        self._fill(distance, nodes, count)
+
+    def _fill(self, distance: Distance, nodes: int, count: int) -> None:
+        xp = self._xp
         u, v = self._u.nodes[:, None], self._v.nodes[None, :]
         kxx, kyy = (xp.broadcast_to(xp.exp(w), (nodes, nodes + 1)) for w in (u, v))
         radial = distance(xp, kxx, kyy, (xp.sqrt(kxx) - xp.sqrt(kyy)) ** 2)

@@ -91,9 +91,7 @@ class Activation:
         xp, kxx, kyy, d = namespace(kxx, kyy, d)
         many = kxx.shape == kyy.shape == d.shape and math.prod(kxx.shape) >= LARGE
         if many and self.integrated and not any(getattr(array, "requires_grad", False) for array in (kxx, kyy, d)):
-            found = interpolated_transform(xp, self._second_moment, self._distance, kxx, kyy, d)
-            if found is not None:
-                return found
+            return interpolated_transform(xp, self._second_moment, self._distance, kxx, kyy, d)
         return self._second_moment(xp, kxx), self._second_moment(xp, kyy), self._distance(xp, kxx, kyy, d)
 
     @cached_property

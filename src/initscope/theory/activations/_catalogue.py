@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,7 @@ selu = Elementwise(
 )
 
 
+@lru_cache(maxsize=32)
 def elu(alpha: float = 1.0) -> Activation:
     """x above 0, alpha·(exp(x) - 1) below."""
     alpha = float(alpha)
@@ -143,6 +145,7 @@ def elu(alpha: float = 1.0) -> Activation:
     )
 
 
+@lru_cache(maxsize=32)
 def celu(alpha: float = 1.0) -> Activation:
     """x above 0, alpha·(exp(x/alpha) - 1) below."""
     alpha = float(alpha)
