@@ -20,6 +20,7 @@ __all__ = ["HammingIndex", "Kind"]
 Kind = Literal["flat", "ivf", "hnsw"]
 
 _MAGIC, _VERSION = b"initscope-index\n", 1
+_TOGETHER = 1 << 12  # queries that one pass over the codes serves; faiss's 32 cost some 6 % of the time
 
 
 class HammingIndex:
@@ -196,11 +197,11 @@ class HammingIndex:
 
     def _empty(self) -> Any:
         faiss = _faiss()
-        return (
-            faiss.IndexBinaryFlat(self._padded)
-            if self.kind == "flat"
-            else faiss.IndexBinaryHNSW(self._padded, self.links)
-        )
+        if self.kind == "hnsw":
+            return faiss.IndexBinaryHNSW(self._padded, self.links)
+        index = faiss.IndexBinaryFlat(self._padded)
+        index.query_batch_size = _TOGETHER
+        return index
 
     def _trained(self, codes: np.ndarray) -> Any:
         """Inverted lists around centroids of these codes."""
