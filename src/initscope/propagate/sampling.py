@@ -18,7 +18,7 @@ from initscope.propagate.state import Maps
 from initscope.propagate.units import Field, Remembered, Sampled, Unit, without_samples
 from initscope.report.geometry import weakest
 
-__all__ = ["sampled", "standard_error_note"]
+__all__ = ["sampled"]
 
 _NORMALS = 1 << 22  # random numbers of one step, all pairs and positions together
 _LEAST, _MOST = 128, 1 << 18
@@ -47,7 +47,7 @@ def sampled(state: Maps, law: Unit, context: Context, positions: tuple[int, ...]
         fresh=frozenset(),
         origin=None,
         status=weakest(state.status, "sampled"),
-        note=standard_error_note(squares, state.sizes, f"{count} units at each position"),
+        note=_standard_error_note(squares, state.sizes, f"{count} units at each position"),
     )
     return replace(after, origin=Drawn(recipe, after, share, context.generator))
 
@@ -108,7 +108,7 @@ def _count(fields: list[Field], share: float, like: Maps) -> int:
     return min(_MOST, max(_LEAST, int(_NORMALS * share) // max(1, numbers)))
 
 
-def standard_error_note(squares: list[Tensor], sizes: tuple[int, ...], what: str) -> str:
+def _standard_error_note(squares: list[Tensor], sizes: tuple[int, ...], what: str) -> str:
     """Standard error of the mean cosine over pairs, from samples of x², y², (x-y)² ``[count, pairs, blocks, …]``."""
     weights = torch.tensor(sizes, dtype=torch.float64, device=squares[0].device)
     xx, yy, gap = (

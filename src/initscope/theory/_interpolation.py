@@ -71,7 +71,7 @@ def _cells(xp: Any, u: Array, v: Array, theta: Array, inside: Array) -> list[tup
     # variances of float64 span less than 2^11 cells
     codes = xp.where(inside, ((places[0] + 1024) * 2048 + places[1] + 1024) * 2 + places[2], -1)
     found = []
-    for code in np.unique(np.asarray(codes.tolist(), dtype=np.int64)).tolist():
+    for code in xp.unique_values(codes).tolist():
         if code >= 0:
             cell = code // 4096 - 1024, code // 2 % 2048 - 1024, code % 2
             found.append((cell, xp.nonzero(codes == code)[0]))
@@ -79,10 +79,10 @@ def _cells(xp: Any, u: Array, v: Array, theta: Array, inside: Array) -> list[tup
 
 
 def _moment(xp: Any, second_moment: Moment, k: Array, w: Array) -> Array:
-    """Second moments, cell by cell; of constants and of few elements directly."""
+    """Second moments, cell by cell; of constants, and where they are not smooth enough, directly."""
     result, rest = xp.zeros_like(k), k <= 0
     cells = xp.astype(xp.floor(w / _SIDE), xp.int64)
-    for cell in np.unique(np.asarray(cells.tolist(), dtype=np.int64)).tolist():
+    for cell in xp.unique_values(cells).tolist():
         index = (cells == cell) & (k > 0)
         line = _line(xp, second_moment, cell, TOLERANCE, k.device)
         if line is None:
