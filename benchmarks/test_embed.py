@@ -62,7 +62,11 @@ def test_encoding_against_the_bare_product_and_faiss(benchmark, record_property)
 
 @pytest.mark.parametrize("bits", [48, 256])
 def test_search_against_faiss(benchmark, bits):
-    """60,000 codes, 1,000 queries, 100 neighbours: as fast as the flat index; from vectors as fast as IndexLSH."""
+    """60,000 codes, 1,000 queries, 100 neighbours: faster than the flat index; from vectors faster than IndexLSH.
+
+    Of an index that has been asked before, so that its loops are loaded; until then it is faiss that searches.
+    """
+    pytest.importorskip("numba")
     rng = np.random.default_rng(0)
     rows, queries = (rng.standard_normal((count, 384), dtype=np.float32) for count in (60_000, 1000))
     hasher = SignHash(bits=bits).fit(rows)
@@ -73,6 +77,8 @@ def test_search_against_faiss(benchmark, bits):
     flat.add(codes)
     lsh = faiss.IndexLSH(384, bits)
     lsh.add(rows)
+    while not index.compiled:
+        index.search(asked, 100)
     ours, theirs, whole, lsh_time = alternate(
         lambda: index.search(asked, 100),
         lambda: flat.search(asked, 100),
@@ -83,8 +89,8 @@ def test_search_against_faiss(benchmark, bits):
     benchmark.extra_info.update(ours=ours, flat=theirs, whole=whole, lsh=lsh_time)
     benchmark.pedantic(lambda: None)
     print(f"{bits} bits: ours {ours:.3f} s, flat {theirs:.3f} s; from vectors {whole:.3f} s, IndexLSH {lsh_time:.3f} s")
-    assert ours < 1.1 * theirs
-    assert whole < 1.1 * lsh_time
+    assert ours < theirs
+    assert whole < lsh_time
 
 
 def test_mean_width_of_a_million_points(benchmark):

@@ -41,7 +41,8 @@ def test_dying_and_exploding_outputs_keep_their_angle_and_rank(scale):
 
 def test_loops_are_for_large_work_on_the_cpu(monkeypatch):
     flat = torch.ones(2, 8)
-    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    for module in ("numba", "initscope.measurement._loops"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     assert compiled_loops(flat, 100) is None
     monkeypatch.undo()
     assert compiled_loops(flat.double(), 1 << 40) is None

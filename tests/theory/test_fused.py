@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from initscope.theory import _compiled
+from initscope.theory import _fast
 from initscope.theory._boxes import PADDING_MODES, box_sum
 
 numba = pytest.importorskip("numba")
@@ -136,17 +136,17 @@ def test_layer_sums_equal_their_parts(dtype, pairs):
 def test_rule_for_compiling(monkeypatch):
     x = np.zeros(4, dtype=np.float32)
     monkeypatch.delitem(sys.modules, "initscope.theory._fused")
-    assert _compiled.fused_loops(x, entries=_compiled.WORTH_COMPILING - 1) is None
+    assert _fast.fused_loops(x, entries=_fast.WORTH_COMPILING - 1) is None
     monkeypatch.setitem(sys.modules, "initscope.theory._fused", _fused)
-    assert _compiled.fused_loops(x, entries=1) is _fused
-    assert _compiled.fused_loops(torch.zeros(4), entries=1) is _fused
-    assert _compiled.fused_loops(torch.zeros(4, requires_grad=True), entries=1) is None
-    assert _compiled.fused_loops(x.astype(np.float16), entries=1) is None
-    monkeypatch.setattr(_compiled.importlib.util, "find_spec", lambda name: None)
-    assert _compiled.fused_loops(x, entries=1) is None
+    assert _fast.fused_loops(x, entries=1) is _fused
+    assert _fast.fused_loops(torch.zeros(4), entries=1) is _fused
+    assert _fast.fused_loops(torch.zeros(4, requires_grad=True), entries=1) is None
+    assert _fast.fused_loops(x.astype(np.float16), entries=1) is None
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert _fast.fused_loops(x, entries=1) is None
 
 
 def test_as_numpy_shares_memory():
     tensor = torch.zeros(3)
-    _compiled.as_numpy(tensor)[0] = 1
+    _fast.as_numpy(tensor)[0] = 1
     assert tensor[0] == 1

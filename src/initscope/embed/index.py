@@ -1,7 +1,7 @@
 """`HammingIndex`: nearest codes by Hamming distance on faiss's binary indexes, with your own ids, saved safely.
 
 Codes are padded to whole 64-bit words inside: distances are the same and the search is two to three times faster for
-codes such as 48 bits.
+codes such as 48 bits. Once an index has been asked enough, exhaustive search goes on in loops of our own (`scan`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from initscope.embed._container import read_arrays, write_arrays
 from initscope.embed.codes import check_codes, words
+from initscope.embed.scan import Scan, scan_loops
 from initscope.errors import InputError, MissingDependencyError, check_count
 
 __all__ = ["HammingIndex", "Kind"]
@@ -67,6 +68,8 @@ class HammingIndex:
         self.effort = check_count("effort", effort, most=1 << 24)
         self._padded = -(-self.bits // 64) * 64
         self._ids = np.empty(0, dtype=np.int64)
+        self._scan: Scan | None = None
+        self._compared = 0
         self._index: Any = None if kind == "ivf" else self._empty()
 
     def __len__(self) -> int:
@@ -80,6 +83,11 @@ class HammingIndex:
         """Ids of the codes held, in the order of adding."""
         return self._ids.copy()
 
+    @property
+    def compiled(self) -> bool:
+        """Whether exhaustive search has gone over from faiss to the compiled loops."""
+        return self._scan is not None
+
     def add(self, codes: Any, ids: Any = None) -> None:
         """Add codes under ``ids`` (whole numbers, all different; by default they go on counting).
 
@@ -92,6 +100,7 @@ class HammingIndex:
         if self._index is None:
             self._index = self._trained(codes)
         together = np.concatenate([self._ids, ids])
+        self._scan = None
         if self.kind == "ivf":
             self._index.add_with_ids(codes, ids)
         else:
@@ -106,12 +115,13 @@ class HammingIndex:
         keep = ~np.isin(self._ids, ids)
         gone = np.flatnonzero(~keep) if self.kind == "flat" else self._ids[~keep]
         if len(gone):
+            self._scan = None
             self._index.remove_ids(gone)
             self._ids = self._ids[keep]
         return len(gone)
 
     def search(self, codes: Any, k: int = 10) -> tuple[np.ndarray, np.ndarray]:
-        """Return ``(distances, ids)``, each ``[queries, k]``, nearest first.
+        """Return ``(distances, ids)``, each ``[queries, k]``, nearest first; "flat" keeps ties in the order of adding.
 
         Where "ivf" finds fewer than ``k`` codes in the lists it looks at, the rest has id -1 and distance ``bits + 1``.
         """
@@ -121,6 +131,9 @@ class HammingIndex:
             raise InputError("the index is empty; add codes before searching")
         if self._index.ntotal != len(self._ids):
             raise InputError("an add or remove was interrupted half-way; load the index again from where it was saved")
+        if self.kind == "flat":
+            distances, found = self._exhaustive(queries, k)
+            return distances, self._ids[found]
         if self.kind == "hnsw":
             self._index.hnsw.efSearch = max(self.effort, k)
         elif self.kind == "ivf":
@@ -146,6 +159,16 @@ class HammingIndex:
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"{path}: holds no usable index ({error})") from error
         return index
+
+    def _exhaustive(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Distances and places: by faiss at first, by the compiled loops once their loading is paid for; both alike."""
+        self._compared += len(queries) * len(self) * self._padded // 64
+        if self._scan is None and (loops := scan_loops(self._compared)):
+            self._scan = Scan(_stored(self._index), loops)
+        if self._scan is not None:
+            return self._scan.search(queries, k, threads=_faiss().omp_get_max_threads())
+        distances, found = self._index.search(queries, k)
+        return distances, found
 
     # What faiss holds, as arrays and back.
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from initscope._compiled import has_numba
 from initscope.errors import InputError, check_between
 from initscope.injectivity import exact
 from initscope.injectivity._layer import Floats, as_layer
@@ -112,9 +113,7 @@ def decide(
 
 def _branching_seconds(n: int) -> float:
     """Rough time of the tree for a random layer: 240,000 nodes in 3 s at 10 inputs, almost fivefold per input."""
-    from initscope.theory.injectivity._compiled import COMPILED
-
-    return 0.0 if n <= SMALL else (3.0 if COMPILED else 600.0) * 4.5 ** (n - 10)
+    return 0.0 if n <= SMALL else (3.0 if has_numba() else 600.0) * 4.5 ** (n - 10)
 
 
 def _cheap(attempt: _Attempt, seed: int) -> Decision | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import numba
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
+
+from initscope._compiled import compiled
 
 __all__ = ["pair_sums"]
 
 _BLOCK = 4096  # values summed in single precision before the sum goes into a double
 
 
-@numba.njit(fastmath=True, nogil=True, cache=True)
+@partial(compiled, fastmath=True)
 def pair_sums(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32], sums: npt.NDArray[np.float64]) -> None:
     """‖x‖², ‖y‖², ‖x-y‖² of every row into ``sums [3, rows]``."""
     rows, columns = x.shape

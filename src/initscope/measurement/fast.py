@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from types import ModuleType
 
 import torch
 from torch import Tensor
+
+from initscope._compiled import loops
 
 __all__ = ["compiled_loops"]
 
@@ -21,8 +22,4 @@ def compiled_loops(flat: Tensor, values: int) -> ModuleType | None:
     """
     if flat.dtype != torch.float32 or flat.device.type != "cpu" or not flat.is_contiguous():
         return None
-    if "numba" not in sys.modules and (values < _WORTH_LOADING or importlib.util.find_spec("numba") is None):
-        return None
-    from initscope.measurement import _loops
-
-    return _loops
+    return loops("initscope.measurement._loops", pays=values >= _WORTH_LOADING or "numba" in sys.modules)

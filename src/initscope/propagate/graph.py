@@ -20,7 +20,7 @@ from initscope.propagate.simulation import Simulation
 from initscope.propagate.state import Given, Maps
 from initscope.propagate.walk import Missing, Walk
 from initscope.report.geometry import Prediction, Row
-from initscope.theory._compiled import fused_loops
+from initscope.theory._fast import fused_loops
 from initscope.tracing import Inputs, Trace, bind, trace
 
 __all__ = ["as_pairs", "predict"]

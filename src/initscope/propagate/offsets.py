@@ -19,7 +19,7 @@ from torch import Tensor
 
 from initscope.propagate.budget import Budget
 from initscope.propagate.state import Given, Maps, NotCovered, large_loops
-from initscope.theory._compiled import as_numpy
+from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation
 
 __all__ = ["Activations", "Cross", "Gathered", "Lookup", "Offset", "Origin", "Products", "Scaled", "Stacked", "Summed"]

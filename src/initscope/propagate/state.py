@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from initscope.report.geometry import Status
-from initscope.theory._compiled import as_numpy, fused_loops
+from initscope.theory._fast import as_numpy, fused_loops
 
 if TYPE_CHECKING:
     from initscope.propagate.offsets import Origin

@@ -1,8 +1,8 @@
 """Compiled loops for image pairs on the CPU (numba, optional): channel sums, box sums and the ReLU step.
 
 Same results as `_boxes.box_sum` and the ReLU dual, to rounding; NumPy arrays in and out. Importing this module imports
-numba; `_compiled.fused_loops` decides when that pays. The loops release the interpreter lock and run in plain threads
-over pairs, so they share torch's thread count and need no threading layer. numba keeps the machine code on disk.
+numba; `_fast.fused_loops` decides when that pays. The loops run in plain threads over pairs, so they share torch's
+thread count and need no threading layer.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from initscope._compiled import compiled, in_threads
 from initscope.theory._boxes import box_sum, output_size
 
 __all__ = ["box_sums", "pair_maps", "relu_layer_sums", "relu_step", "totals"]
@@ -53,12 +51,7 @@ _LOT = 1 << 16  # pixels that a thread takes at once: their maps stay in its cac
 
 def _compile(function: Function) -> Function:
     # reassoc lets sums vectorise, contract allows fused multiply-add; NaN and infinity keep their meaning.
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}}
-    try:
-        compiled = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder is writable for the cache: compile afresh in each process
-        compiled = numba.njit(**options)(function)
-    return compiled  # type: ignore[no-any-return]
+    return compiled(function, error_model="numpy", fastmath={"reassoc", "contract"})
 
 
 @_compile
@@ -219,18 +212,6 @@ def _lots(share: slice, pixels: int) -> list[slice]:
     return [slice(start, min(start + step, share.stop)) for start in range(share.start, share.stop, step)]
 
 
-def _in_threads(work: Callable[[slice], None], count: int) -> None:
-    """Run ``work`` on contiguous shares of ``range(count)``, one per thread."""
-    threads = max(1, min(_threads(), count))
-    edges = [count * k // threads for k in range(threads + 1)]
-    shares = [slice(a, b) for a, b in pairwise(edges)]
-    if threads == 1:
-        work(shares[0])
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, shares))
-
-
 class _Boxes:
     """Box sums of one geometry: `out_size`, and `into` that runs them on a lot of images."""
 
@@ -272,7 +253,7 @@ def pair_maps(x: Floats, y: Floats) -> Floats:
     def work(share: slice) -> None:
         _channel_sums(u[share], v[share], maps[0, share], maps[1, share], maps[2, share])
 
-    _in_threads(work, pairs)
+    in_threads(work, pairs, _threads())
     return maps.reshape(3, pairs, *size)
 
 
@@ -290,7 +271,7 @@ def relu_step(kxx: Floats, kyy: Floats, gap: Floats) -> None:
         part = slice(share.start * _LOT, share.stop * _LOT)
         _relu_step(kxx[part], kyy[part], gap[part], series)
 
-    _in_threads(work, -(-gap.size // _LOT))
+    in_threads(work, -(-gap.size // _LOT), _threads())
 
 
 def box_sums(maps: Floats, **layer: Any) -> Floats:
@@ -304,7 +285,7 @@ def box_sums(maps: Floats, **layer: Any) -> Floats:
         for part in _lots(share, height * width):
             boxes.into(images[part], out[part])
 
-    _in_threads(work, len(images))
+    in_threads(work, len(images), _threads())
     return out.reshape(*leading, *boxes.out_size)
 
 
@@ -316,7 +297,7 @@ def totals(maps: Floats) -> Floats:
     def work(share: slice) -> None:
         _totals(flat[share], sums[share])
 
-    _in_threads(work, len(flat))
+    in_threads(work, len(flat), _threads())
     return sums.reshape(maps.shape[:-1])
 
 
@@ -344,5 +325,5 @@ def relu_layer_sums(x: Floats, y: Floats, **layer: Any) -> Floats:
             _totals(sizes, totals)
             sums[:, part] = totals.reshape(3, -1)
 
-    _in_threads(work, pairs)
+    in_threads(work, pairs, _threads())
     return sums

@@ -10,7 +10,7 @@ import torch
 from testing import z_score
 
 from initscope.errors import InputError
-from initscope.theory import _compiled, activations
+from initscope.theory import _fast, activations
 from initscope.theory.angles import relu_cosine
 from initscope.theory.images import cosine, expected_cosine, expected_distance, expected_inner
 
@@ -155,7 +155,7 @@ def test_compiled_and_array_paths_agree(monkeypatch):
         for padding in ("circular", "zeros", "reflect", "replicate", "valid"):
             options = {"kernel_size": (5, 3), "stride": 2, "dilation": (1, 2), "groups": 2, "padding": padding}
             images = x.astype(dtype), y.astype(dtype)
-            monkeypatch.setattr(_compiled, "WORTH_COMPILING", 0)
+            monkeypatch.setattr(_fast, "WORTH_COMPILING", 0)
             fast = expected_inner(*images, **options)
             tensors = expected_inner(*map(torch.from_numpy, images), **options)
             with monkeypatch.context() as patch:
@@ -204,7 +204,7 @@ def with_value(value, index):
 def test_bad_values_name_the_pair(value, compiled, monkeypatch):
     if compiled:
         pytest.importorskip("numba")
-        monkeypatch.setattr(_compiled, "WORTH_COMPILING", 0)
+        monkeypatch.setattr(_fast, "WORTH_COMPILING", 0)
     else:
         monkeypatch.setattr("initscope.theory.images._layer.fused_loops", lambda *arrays, entries: None)
     with np.errstate(over="ignore", invalid="ignore"):

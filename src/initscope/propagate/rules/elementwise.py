@@ -17,7 +17,7 @@ from initscope.propagate.sampling import sampled
 from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
 from initscope.propagate.units import Activated, Parts
 from initscope.report.geometry import weakest
-from initscope.theory._compiled import as_numpy
+from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation, activation
 
 __all__ = ["apply_activation", "elementwise"]

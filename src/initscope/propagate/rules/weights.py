@@ -25,7 +25,7 @@ from initscope.propagate.state import Given, Maps, NotCovered, State, large_loop
 from initscope.propagate.units import Gaussian, Pair, Symmetric, Unit, Windowed
 from initscope.report.geometry import weakest
 from initscope.theory._boxes import box_sum
-from initscope.theory._compiled import as_numpy
+from initscope.theory._fast import as_numpy
 
 __all__ = ["convolution", "linear"]
 

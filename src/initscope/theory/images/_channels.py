@@ -15,7 +15,7 @@ import numpy.typing as npt
 from initscope._results import Result, rows_of_columns
 from initscope.errors import InputError, check_count
 from initscope.theory._arrays import Array, namespace
-from initscope.theory._compiled import as_numpy
+from initscope.theory._fast import as_numpy
 from initscope.theory.angles import relu_cosine
 from initscope.theory.images._layer import cosine, expected_cosine
 from initscope.theory.images._windows import check_pairs

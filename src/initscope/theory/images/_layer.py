@@ -9,7 +9,7 @@ from typing import Any
 from initscope.errors import InputError, check_between, check_count
 from initscope.theory import activations
 from initscope.theory._arrays import Array, namespace
-from initscope.theory._compiled import as_numpy, fused_loops
+from initscope.theory._fast import as_numpy, fused_loops
 from initscope.theory.activations import Activation
 from initscope.theory.images._windows import Padding, Windows, check_pairs
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from initscope.theory.injectivity._compiled import COMPILED, compiled
+from initscope._compiled import compiled, has_numba
 
 __all__ = ["Branching", "branch"]
 
@@ -26,7 +26,7 @@ IN_SPAN = 1e-10
 """A unit row this close to a span counts as inside; a wrong guess is caught when the outcome is verified."""
 AT_ZERO = 1e-10
 SEPARATED = 1e-11
-CHUNK = 20_000 if COMPILED else 200
+CHUNK = 20_000 if has_numba() else 200
 
 
 @compiled

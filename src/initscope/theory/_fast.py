@@ -7,14 +7,13 @@ from numba's cache on disk and 3-4 s the first time ever; array expressions take
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from types import ModuleType
 
 import array_api_compat
 import numpy as np
 import numpy.typing as npt
 
+from initscope._compiled import loops
 from initscope.theory._arrays import Array
 
 __all__ = ["WORTH_COMPILING", "as_numpy", "fused_loops"]
@@ -24,14 +23,9 @@ WORTH_COMPILING = 1 << 23
 
 def fused_loops(*arrays: Array, entries: int) -> ModuleType | None:
     """The module `_fused` if the rule above holds for these arrays and ``entries`` (pairs × pixels), else None."""
-    loaded = "initscope.theory._fused" in sys.modules
-    if not all(map(_is_plain, arrays)) or not (loaded or entries >= WORTH_COMPILING):
+    if not all(map(_is_plain, arrays)):
         return None
-    if importlib.util.find_spec("numba") is None:
-        return None
-    from initscope.theory import _fused
-
-    return _fused
+    return loops("initscope.theory._fused", pays=entries >= WORTH_COMPILING)
 
 
 def as_numpy(array: Array) -> npt.NDArray[np.floating]:
