@@ -48,7 +48,7 @@ def relu_cosine(rho: Array) -> Array:
 
     The ratio of expectations over i.i.d. zero-mean Gaussian weights, any width; the cosine itself concentrates as the
     width grows. Near 1 use `relu_cosine_gap`, which keeps the digits of ``1 - result``.
-    [ChoSaul2009]_ eq. 6, [Nachum2022]_ eq. 2.
+    [ChoSaul2009]_ eq. 6, [Nachum2022]_ eq. 2; the concentration of output angles in [Giryes2016]_ and [Bronstein2016]_.
 
     >>> round(float(relu_cosine(0.0)), 6)      # 1/pi
     0.31831

@@ -48,14 +48,14 @@ def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
 
     Per layer with k inputs, each layer allowed δ/L of failure:
 
-    - ``necessary`` = 3k - 1: fewer rows in general position are never injective (Cover 1965);
+    - ``necessary`` = 3k - 1: fewer rows in general position are never injective [Cover1965]_;
     - ``conjectured`` = ⌈6.698 k⌉: the full-RSB threshold, exact as k → ∞ and not rigorous;
     - ``guaranteed``: the smallest m with :math:`\binom{m}{k-1}2^{1-m}\sum_{j<k}\binom{m-1}{j} \le \delta/L`,
       rigorous at every size.
 
     The inputs of a layer are the guaranteed width of the one before, so that every layer is injective on its whole
     input space; widths then grow geometrically. Injectivity of the network as a whole needs less: equal widths of
-    ``constant_width`` = ⌈2 L log L · n⌉ suffice for large depth (Paleka 2021). It is given from depth 4 on, where it
+    ``constant_width`` = ⌈2 L log L · n⌉ suffice for large depth [Paleka2021]_. It is given from depth 4 on, where it
     exceeds the width at which even the first layer is sure to be injective; before, it would promise what is not so.
 
     >>> plan = expansivity(n=10, delta=0.01)

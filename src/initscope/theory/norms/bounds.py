@@ -1,4 +1,4 @@
-r"""Bounds on norms as the over-parameterisation paper prints them, and the best that the same technique can give.
+r"""Bounds on norms as [ArpitBengio2019]_ prints them, and the best that the same technique can give.
 
 Setting: :math:`v = R(Wu)` or :math:`v = z \odot Wu`, W of size m × n with i.i.d. :math:`N(0, 1/(pm))` entries and z
 i.i.d. Bernoulli(p); ReLU is p = 1/2 (He fan-out, variance 2/m). Every function returns a bound on the probability of
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def relu_norm_rate(eps: float) -> float:
-    r"""Exponent of lemmas 2 and 5 of the over-parameterisation paper.
+    r"""Exponent of lemmas 2 and 5 of [ArpitBengio2019]_.
 
     .. math:: c(\varepsilon) = \frac{\varepsilon}{4} + \log\frac{2}{1 + \sqrt{1 + \varepsilon}}
               = \tfrac{3}{32}\varepsilon^2 + O(\varepsilon^3)
@@ -46,7 +46,7 @@ def relu_norm_rate(eps: float) -> float:
 
 
 def relu_norm_bound(width: int, eps: float, *, samples: int = 1) -> float:
-    r"""Lemma 2 (ReLU layer, forward) and lemma 5 (masked layer, backward): bound on the failure of one layer.
+    r"""Lemma 2 (ReLU layer, forward) and lemma 5 (masked layer, backward) of [ArpitBengio2019]_: failure of one layer.
 
     .. math:: P\bigl(|\|v\|^2 - \|u\|^2| > \varepsilon\|u\|^2\bigr) \le 2N e^{-m c(\varepsilon)}
 
