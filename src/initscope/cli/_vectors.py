@@ -87,4 +87,6 @@ def read_codes(path: str | os.PathLike[str]) -> Codes:
             codes, bits, labels = content, 8 * content.shape[-1], None
         else:
             codes, bits, labels = content["codes"], int(content["bits"]), content.get("labels")
+        if labels is not None and labels.shape != codes.shape[:1]:
+            raise ValueError(f"codes of shape {codes.shape} and labels of shape {labels.shape}")
         return Codes(check_codes("codes", codes, bits), bits, labels)

@@ -115,9 +115,9 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
     for path, rows in ((queries, asked), (codes, ranked)):
         if rows.labels is None:
             raise InputError(f"{path} has no labels; encode data that has classes (a folder with one folder per class)")
-    same = np.array_equal(asked.codes, ranked.codes)
+    same = np.array_equal(asked.codes, ranked.codes) and np.array_equal(asked.labels, ranked.labels)
     if exclude_self and not same:
-        raise InputError(f"--exclude-self: {queries} and {codes} hold different codes; give the same file twice")
+        raise InputError(f"--exclude-self: {queries} and {codes} are not the same; give one file twice")
     if same and not exclude_self:
         say("every query is among the ranked codes and finds itself first; --exclude-self leaves it out")
     scores = _scores_among_others(ranked) if exclude_self else _scores(asked, ranked)
