@@ -112,10 +112,8 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
     """
     asked, ranked = read_codes(queries), read_codes(codes)
     _same_length(asked, ranked.bits, codes)
-    for path, rows in ((queries, asked), (codes, ranked)):
-        if rows.labels is None:
-            raise InputError(f"{path} has no labels; encode data that has classes (a folder with one folder per class)")
-    same = np.array_equal(asked.codes, ranked.codes) and np.array_equal(asked.labels, ranked.labels)
+    same_labels = np.array_equal(_labels(asked, queries), _labels(ranked, codes))
+    same = same_labels and np.array_equal(asked.codes, ranked.codes)
     if exclude_self and not same:
         raise InputError(f"--exclude-self: {queries} and {codes} are not the same; give one file twice")
     if same and not exclude_self:
@@ -165,6 +163,12 @@ def _scores_among_others(rows: Codes) -> Evaluation:
 def _same_length(queries: Codes, bits: int, where: Path) -> None:
     if queries.bits != bits:
         raise InputError(f"the queries have {queries.bits} bits, {where} has {bits}; encode both with the same hash")
+
+
+def _labels(rows: Codes, path: Path) -> np.ndarray:
+    if rows.labels is None:
+        raise InputError(f"{path} has no labels; encode data that has classes (a folder with one folder per class)")
+    return rows.labels
 
 
 def _ids(path: Path) -> np.ndarray:
