@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from initscope.cli import main
-from initscope.embed import KSH, HammingIndex, load_hasher, mean_average_precision
+from initscope.embed import AGH, KSH, HammingIndex, load_hasher, mean_average_precision, pack_bits
 
 
 @pytest.fixture
@@ -68,9 +68,13 @@ def test_fit_encode_build_query_evaluate(run, digits, tmp_path):
     assert code == 0
     np.testing.assert_array_equal(found["ids"], ids)
     np.testing.assert_array_equal(found["distances"], distances)
-    code, output, _ = run("search", "evaluate", codes, codes, "--format", "json")
-    score = mean_average_precision(expected, y, expected, y)
+    asked, ranked = tmp_path / "asked.npz", tmp_path / "ranked.npz"
+    np.savez(asked, codes=expected[:50], bits=12, labels=y[:50])
+    np.savez(ranked, codes=expected[50:], bits=12, labels=y[50:])
+    code, output, messages = run("search", "evaluate", asked, ranked, "--format", "json")
+    score = mean_average_precision(expected[:50], y[:50], expected[50:], y[50:])
     assert json.loads(output)["mean_average_precision"]["value"] == pytest.approx(score.value)
+    assert messages == ""
 
 
 def test_a_folder_of_images_described_by_gist(run, tmp_path):
@@ -88,10 +92,46 @@ def test_a_folder_of_images_described_by_gist(run, tmp_path):
     fitted, codes = tmp_path / "b.hash", tmp_path / "b.npz"
     assert run("hash", "fit", fitted, *options, "--method", "random", "--bits", 64)[0] == 0
     assert run("hash", "encode", fitted, codes, *options)[0] == 0
-    code, output, _ = run("search", "evaluate", codes, codes, "--format", "csv")
+    code, output, _ = run("search", "evaluate", codes, codes, "--exclude-self", "--format", "csv")
     rows = {row["at"]: row for row in csv.DictReader(io.StringIO(output))}
     assert code == 0
     assert float(rows["mAP, value"]["precision"]) > 0.95
+
+
+def test_queries_do_not_find_themselves(run, tmp_path):
+    """Against sorting; the codes are marks of a Golomb ruler, all of whose distances differ, so that nothing ties."""
+    marks, labels = np.array([0, 1, 4, 9, 15, 22, 32, 34]), np.array([0, 1, 0, 0, 1, 2, 0, 1])
+    codes = tmp_path / "codes.npz"
+    np.savez(codes, codes=pack_bits(np.arange(40) < marks[:, None]), bits=40, labels=labels)
+    precisions, first = [], []
+    for query in (0, 1, 2, 3, 4, 6, 7):  # 5 is alone in its class
+        order = np.argsort(np.abs(marks - marks[query]))[1:]
+        hits = labels[order] == labels[query]
+        precisions.append(np.mean(np.cumsum(hits)[hits] / np.arange(1, 8)[hits]))
+        first.append(hits[0])
+    code, output, messages = run("search", "evaluate", codes, codes, "--exclude-self", "--format", "json")
+    score = json.loads(output)["mean_average_precision"]
+    assert (code, messages) == (0, "")
+    assert (score["queries"], score["items"], score["skipped"]) == (7, 7, 1)
+    assert score["value"] == pytest.approx(np.mean(precisions))
+    assert score["best"] == score["worst"] == pytest.approx(np.mean(precisions))
+    assert score["standard_error"] == pytest.approx(np.std(precisions, ddof=1) / np.sqrt(7))
+    assert json.loads(output)["curve"][0] == {
+        "at": "rank 1",
+        "precision": pytest.approx(np.mean(first)),
+        "recall": pytest.approx(np.mean(np.array(first) / np.array([3, 2, 3, 3, 2, 3, 2]))),
+    }
+    assert "--exclude-self" in run("search", "evaluate", codes, codes)[2]
+
+
+def test_layers_reach_the_hashes_that_have_them(run, digits, tmp_path):
+    options = ("--data", digits, "--bits", 8, "--limit", 40)
+    for given, layers in (((), AGH().layers), (("--layers", 1), 1), (("--layers", 2), 2)):
+        assert run("hash", "fit", tmp_path / "a.hash", "--method", "agh", *options, *given)[0] == 0
+        assert load_hasher(tmp_path / "a.hash").layers == layers
+    code, _, messages = run("hash", "fit", tmp_path / "a.hash", "--method", "learned", *options, "--layers", 17)
+    assert code == 2
+    assert "layers = 17" in messages
 
 
 def test_bad_use_is_one_line_and_exit_2(run, digits, tmp_path):
@@ -100,7 +140,29 @@ def test_bad_use_is_one_line_and_exit_2(run, digits, tmp_path):
     run("hash", "encode", fitted, codes, "--data", digits)
     (tmp_path / "noise").write_bytes(b"noise")
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).random((5, 7)))
+    np.save(tmp_path / "zero.npy", np.uint8(3))
+    content = bytearray(codes.read_bytes())
+    (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
+    (tmp_path / "foreign.npz").write_bytes(b"PK\3\4" + 50 * b"x")
+    content[100] ^= 255
+    (tmp_path / "damaged.npz").write_bytes(content)
+    np.savez(tmp_path / "vector.npz", codes=np.zeros((20, 2), dtype=np.uint8), bits=np.array([1, 2]))
+    np.savez(tmp_path / "labels.npz", codes=np.zeros((20, 2), dtype=np.uint8), bits=16, labels=np.arange(5))
+    np.savez(tmp_path / "negative.npz", codes=np.zeros((20, 2), dtype=np.uint8), bits=-3)
+    np.savez(tmp_path / "one.npz", codes=np.zeros((1, 1), dtype=np.uint8), bits=8, labels=[0])
+    (tmp_path / "folder").mkdir()
+    damaged = ("cut", "foreign", "damaged", "vector", "negative", "labels")
     for arguments, reason in (
+        *(
+            (("search", "build", tmp_path / name, tmp_path / "x"), f"{name}: holds no codes")
+            for name in ("zero.npy", "rows.npy", *(f"{each}.npz" for each in damaged))
+        ),
+        (("search", "build", codes, tmp_path / "x", "--ids", tmp_path / "cut.npz"), "holds no ids"),
+        (("search", "build", codes, tmp_path / "folder"), "folder: cannot be written"),
+        (("search", "build", codes, tmp_path / "noise" / "below"), "below: cannot be written"),
+        (("search", "evaluate", codes, tmp_path / "one.npz", "--exclude-self"), "are not the same"),
+        (("hash", "fit", tmp_path / "x", "--data", digits, "--method", "itq", "--layers", 2), "has no layers"),
+        (("hash", "fit", tmp_path / "x", "--data", digits, "--method", "pca"), "random, itq, agh"),
         (("hash", "fit", tmp_path / "x", "--data", tmp_path / "rows.npy", "--method", "ssh"), "learns from labels"),
         (("hash", "fit", tmp_path / "x", "--data", digits, "--bits", 0), "bits = 0"),
         (("hash", "encode", fitted, tmp_path / "x", "--data", tmp_path / "rows.npy"), "was fitted to 64"),

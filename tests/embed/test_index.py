@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import json
 import os
+import pickle
 import signal
+import struct
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -161,50 +166,335 @@ def test_reasons_are_told_apart(tmp_path, saved):
         HammingIndex.load(tmp_path / "cut")
 
 
+def signed(magic_and_version, header, payload):
+    """A file with the checksum of whatever it holds: what a hostile or faulty writer could make."""
+    body = magic_and_version + struct.pack("<I", len(header)) + header + payload
+    return body + hashlib.sha256(body).digest()
+
+
+def parts_of(content):
+    (length,) = struct.unpack_from("<I", content, 20)
+    return content[:20], content[24 : 24 + length], content[24 + length : -32]
+
+
+def loads_or_is_refused(path, content):
+    """Load, and if that is accepted, use the index; anything but `InputError` or a right answer is a failure."""
+    path.write_bytes(content)
+    try:
+        index = HammingIndex.load(path)
+    except InputError:
+        return
+    if len(index):
+        distances, found = index.search(codes_of(3, index.bits), k=min(5, len(index)))
+        assert np.isin(found, [*index.ids, -1]).all()
+        assert (distances >= 0).all()
+    index.add(codes_of(2, index.bits))
+
+
+WRONG = st.one_of(
+    st.integers(-5, 100), st.sampled_from([2**31, 2**62, 2**70, -(2**70), 1e400, 0.5, None, True, "x", [], [[1]], {}])
+)
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=150)
+def test_files_with_a_right_checksum_and_wrong_contents_never_crash(saved, tmp_path_factory, data):
+    """Fields of the header replaced, removed or its types and shapes changed; numbers of the arrays overwritten."""
+    start, header, payload = parts_of(data.draw(st.sampled_from(saved)))
+    fields = json.loads(header)
+    for _ in range(data.draw(st.integers(0, 2))):
+        where = data.draw(st.sampled_from([fields, fields["meta"], *fields["arrays"]]))
+        if not where:
+            continue
+        name = data.draw(st.sampled_from(sorted(where)))
+        if name == "dtype":
+            where[name] = data.draw(st.sampled_from(["uint8", "int32", "int64", "float32", "float64", "O", ["x"]]))
+        elif name == "shape" and where[name]:
+            where[name] = [*where[name]]
+            where[name][data.draw(st.integers(0, len(where[name]) - 1))] = data.draw(WRONG)
+        elif name not in ("meta", "arrays"):
+            where[name] = data.draw(WRONG)
+    payload = bytearray(payload)
+    for _ in range(data.draw(st.integers(0, 3))):
+        position = data.draw(st.integers(0, len(payload) - 8))
+        payload[position : position + 4] = struct.pack(
+            "<i", data.draw(st.sampled_from([-2, -1, 0, 1, 49, 50, 2**31 - 1]))
+        )
+    content = signed(start, json.dumps(fields).encode(), bytes(payload))
+    loads_or_is_refused(tmp_path_factory.mktemp("crafted") / "index", content)
+
+
+def array_file(kind, **arrays):
+    meta = {"bits": 48, "kind": kind, "lists": None, "probes": 16, "links": 16, "effort": 64}
+    parts = [{"name": name, "dtype": a.dtype.name, "shape": list(a.shape)} for name, a in arrays.items()]
+    payload = b"".join(array.tobytes() for array in arrays.values())
+    start = b"initscope-index\n" + struct.pack("<I", 1)
+    return signed(start, json.dumps({"meta": meta, "arrays": parts}).encode(), payload)
+
+
+def zeros(*shape, dtype=np.int64):
+    return np.zeros(shape, dtype=dtype)
+
+
+BYTES = np.uint8
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (signed(b"initscope-index\n\1\0\0\0", b"[" * 100_000, b""), "header"),
+        (
+            array_file(
+                "ivf",
+                ids=np.arange(3),
+                centroids=zeros(1, 8, dtype=BYTES),
+                sizes=zeros(1) + 3,
+                list_ids=np.arange(3),
+                codes=zeros(3, 0, dtype=BYTES),
+            ),
+            "codes",
+        ),
+        (
+            array_file(
+                "ivf",
+                ids=np.arange(3),
+                centroids=zeros(2, 8, dtype=BYTES),
+                sizes=np.array([4, -1]),
+                list_ids=np.arange(3),
+                codes=zeros(3, 8, dtype=BYTES),
+            ),
+            "sizes",
+        ),
+        (array_file("flat", ids=np.arange(2), codes=zeros(2, 3, dtype=BYTES)), "codes"),
+        (array_file("flat", ids=np.arange(2), codes=zeros(2, 8, dtype=np.float64)), "codes"),
+        (array_file("flat", ids=zeros(2), codes=zeros(2, 8, dtype=BYTES)), "repeat"),
+        (array_file("flat", ids=np.array([-1, 4]), codes=zeros(2, 8, dtype=BYTES)), "negative"),
+        (array_file("hnsw", ids=np.arange(2), graph=zeros(40, dtype=BYTES)), "codes"),
+    ],
+    ids=["nested", "ivf-width", "ivf-sizes", "flat-width", "flat-type", "repeated-ids", "negative-ids", "hnsw"],
+)
+def test_contents_that_do_not_fit_are_refused(content, reason, tmp_path):
+    (tmp_path / "crafted").write_bytes(content)
+    with pytest.raises(InputError, match=reason):
+        HammingIndex.load(tmp_path / "crafted")
+
+
+def interrupted(real, codes_taken):
+    """faiss's ``add`` with an interrupt that arrives when so large a share of the codes is in."""
+
+    def add(self, codes, *ids):
+        share = slice(round(codes_taken * len(codes)))
+        if codes_taken:
+            real(self, np.ascontiguousarray(codes[share]), *(each[share] for each in ids))
+        raise KeyboardInterrupt
+
+    return add
+
+
+ADDING = {
+    "flat": (faiss.IndexBinaryFlat, "add"),
+    "ivf": (faiss.IndexBinaryIVF, "add_with_ids"),
+    "hnsw": (faiss.IndexBinaryHNSW, "add"),
+}
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
+@pytest.mark.parametrize("taken", [0, 0.5, 1])
+def test_an_interrupted_add_is_undone_done_or_refused(kind, taken, tmp_path, monkeypatch):
+    """Python raises an interrupt when faiss returns: all codes are in, or none, and what is saved can be loaded."""
+    codes = codes_of(90, 48)
+    index = HammingIndex(48, kind, probes=1000)
+    index.add(codes[:50])
+    index.save(tmp_path / "saved")
+    owner, name = ADDING[kind]
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, interrupted(getattr(owner, name), taken))
+        with pytest.raises(KeyboardInterrupt):
+            index.add(codes[50:])
+    if taken == 0.5:
+        for refused in (
+            lambda: index.add(codes[:1], [1000]),
+            lambda: index.search(codes[:1], 1),
+            lambda: index.save(tmp_path / "saved"),
+            lambda: copy.deepcopy(index),
+            *([] if kind == "hnsw" else [lambda: index.remove([1])]),
+        ):
+            with pytest.raises(InputError, match="half-way"):
+                refused()
+    else:
+        index.save(tmp_path / "saved")
+    held = 90 if taken == 1 else 50
+    loaded = HammingIndex.load(tmp_path / "saved")
+    assert loaded.ids.tolist() == list(range(held))
+    np.testing.assert_array_equal(loaded.search(codes[:held], k=1)[0], 0)
+
+
+def test_an_interrupted_first_add_leaves_nothing(monkeypatch):
+    monkeypatch.setattr(faiss.IndexBinaryIVF, "add_with_ids", interrupted(None, 0))
+    index = HammingIndex(48, "ivf")
+    with pytest.raises(KeyboardInterrupt):
+        index.add(codes_of(20, 48))
+    monkeypatch.undo()
+    codes = codes_of(400, 48)
+    index.add(codes)
+    assert len(index) == 400
+    assert index._index.nlist == 80  # lists of these codes, not of those that never came in
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf"])
+def test_an_interrupted_remove_is_done(kind, monkeypatch):
+    codes = codes_of(60, 48)
+    index = HammingIndex(48, kind, probes=1000)
+    index.add(codes)
+    owner = faiss.IndexBinaryFlat if kind == "flat" else faiss.IndexBinaryIVF
+    monkeypatch.setattr(owner, "remove_ids", interrupted(owner.remove_ids, 1))
+    with pytest.raises(KeyboardInterrupt):
+        index.remove([3, 7])
+    assert len(index) == 58
+    np.testing.assert_array_equal(np.sort(index.search(codes[:1], 58)[1][0]), np.setdiff1d(np.arange(60), [3, 7]))
+
+
+def test_hnsw_finds_equal_codes(tmp_path):
+    """Few distinct codes, many of each, added in parts: as exact as a search of all, before and after a file."""
+    distinct = codes_of(100, 48)
+    codes = distinct[RNG.integers(0, 100, 5000)]
+    graph, flat = HammingIndex(48, "hnsw"), HammingIndex(48)
+    for part in (slice(0, 10), slice(10, 11), slice(11, 3000), slice(3000, 5000)):
+        for index in (graph, flat):
+            index.add(codes[part], np.arange(5000)[part] * 3)
+    queries = codes[:40]
+    exact = flat.search(queries, 150)[0]
+    graph.save(tmp_path / "graph")
+    for index in (graph, HammingIndex.load(tmp_path / "graph")):
+        distances, found = index.search(queries, 150)
+        np.testing.assert_array_equal(distances, exact)
+        assert all(len(set(row)) == 150 for row in found)
+        np.testing.assert_array_equal(distances, np.take_along_axis(brute(queries, codes), found // 3, axis=1))
+        equal = [np.flatnonzero((codes == query).all(axis=1)) * 3 for query in queries]
+        for row, same in zip(found, equal):
+            np.testing.assert_array_equal(row[: len(same)], same[:150])
+
+
+def test_what_a_graph_does_not_reach_is_none(monkeypatch):
+    index = HammingIndex(48, "hnsw")
+    index.add(np.repeat(codes_of(10, 48), 3, axis=0))
+    search = faiss.IndexBinaryHNSW.search
+
+    def short(self, queries, k):
+        distances, found = search(self, queries, k)
+        distances[:, 4:], found[:, 4:] = -(2**31), -1
+        return distances, found
+
+    monkeypatch.setattr(faiss.IndexBinaryHNSW, "search", short)
+    distances, found = index.search(codes_of(5, 48), 20)
+    assert (found[:, :12] >= 0).all()
+    assert (found[:, 12:] == -1).all()
+    assert (distances[:, 12:] == 49).all()
+    assert (np.diff(distances, axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda index: pickle.loads(pickle.dumps(index))])
+def test_copies_and_pickles(kind, copied):
+    codes = codes_of(80, 48)
+    index = HammingIndex(48, kind, probes=7)
+    index.add(codes, np.arange(80) * 2)
+    other = copied(index)
+    for mine, theirs in zip(index.search(codes, 5), other.search(codes, 5)):
+        np.testing.assert_array_equal(mine, theirs)
+    other.add(codes[:1], [1])
+    assert (len(index), len(other), other.probes) == (80, 81, 7)
+
+
 WRITER = """
-import sys
+import os, sys
+import faiss
 import numpy as np
 from initscope.embed import HammingIndex
 
-path, mode = sys.argv[1:]
-rng = np.random.default_rng(0)
-index = HammingIndex.load(path)
-while True:
-    index.add(rng.integers(0, 256, (200_000, 6), dtype=np.uint8))
-    if mode == "save":
-        index.save(path)
-        print("saved", len(index), flush=True)
-    else:
+path, rows = sys.argv[1], int(sys.argv[2])
+for mode in sys.stdin:  # every writer is a fork of this process, which has done all the importing
+    writer = os.fork()
+    if writer:
+        os.waitpid(writer, 0)
+        print("gone", flush=True)
+        continue
+    index = HammingIndex.load(path)
+    print(os.getpid(), flush=True)
+    while True:
+        ids = np.arange(len(index), len(index) + rows)
+        codes = np.ascontiguousarray(ids[:, None].view(np.uint8)[:, :6])
+        print("adding", flush=True)
+        index.add(codes, ids)
         print("added", len(index), flush=True)
+        if mode == "save\\n":
+            index.save(path)
+            print("saved", len(index), flush=True)
 """
 
 
-@pytest.mark.parametrize("mode", ["add", "save"])
-def test_a_killed_writer_loses_nothing_that_was_reported_saved(tmp_path, mode):
-    path = tmp_path / "codes.index"
+def numbered(ids):
+    """Every code spells its id, so that what a file holds can be told from what it should hold."""
+    return np.ascontiguousarray(ids[:, None].view(np.uint8)[:, :6])
+
+
+def kill_writers(folder, rows, mode, kills):
+    """Kill writers after their first line ``adding`` or ``added``, ``kills`` times at delays spread over one such step.
+
+    Returns what each had reported last, and how many unfinished files were ever left.
+    """
+    path = folder / "codes.index"
     start = HammingIndex(48)
-    start.add(codes_of(100, 48))
+    start.add(numbered(np.arange(rows)))
     start.save(path)
+    saved, last, leftovers = rows, [], set()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    for delay in (0.0, 0.02, 0.05):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path), mode], stdout=subprocess.PIPE, text=True, env=environment
-        )
-        assert writer.stdout is not None
-        reported = [writer.stdout.readline()]
-        time.sleep(delay)
-        writer.send_signal(signal.SIGKILL)
-        reported += writer.stdout.readlines()
-        writer.wait()
-        writer.stdout.close()
-        sizes = [int(line.split()[1]) for line in reported if line.startswith("saved") and line.endswith("\n")]
-        loaded = HammingIndex.load(path)
-        assert len(loaded) >= max(sizes, default=100)
-        if mode == "add":
-            assert len(loaded) == 100
-        assert loaded.search(codes_of(1, 48), k=3)[1].shape == (1, 3)
-    for leftover in Path(tmp_path).glob(".codes.index*"):
-        assert leftover != path
+    command = [sys.executable, "-c", WRITER, str(path), str(rows // 4)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as nursery:
+        before, after = ("adding", "added") if mode == "add" else ("added", "saved")
+        took = 0.0
+        for kill in range(kills + 1):  # the first writer shows how long the step takes
+            print(mode, file=nursery.stdin, flush=True)
+            writer = int(nursery.stdout.readline())
+            reported = [nursery.stdout.readline()]
+            while not reported[-1].startswith(before):
+                reported.append(nursery.stdout.readline())
+            began = time.perf_counter()
+            if kill:
+                time.sleep(took * (kill - 1) / kills)
+            else:
+                while not reported[-1].startswith(after):
+                    reported.append(nursery.stdout.readline())
+                took = time.perf_counter() - began
+            os.kill(writer, signal.SIGKILL)
+            while (line := nursery.stdout.readline()) != "gone\n":
+                reported.append(line)
+            saved = max([saved, *(int(line.split()[1]) for line in reported if line.startswith("saved"))])
+            last.append(reported[-1].split()[0])
+            leftovers |= {each.name for each in folder.iterdir()} - {path.name}
+            loaded = HammingIndex.load(path)
+            assert len(loaded) >= saved
+            assert mode == "save" or len(loaded) == rows
+            saved = len(loaded)
+            np.testing.assert_array_equal(loaded.ids, np.arange(saved))
+            some = RNG.integers(0, saved, 20)
+            distances, found = loaded.search(numbered(some), k=1)
+            np.testing.assert_array_equal(found[:, 0], some)
+            np.testing.assert_array_equal(distances, 0)
+        nursery.stdin.close()
+    loaded.save(path)
+    assert [each.name for each in folder.iterdir()] == [path.name]
+    return last[1:], leftovers
+
+
+@pytest.mark.parametrize("mode", ["add", "save"])
+def test_killed_writers_lose_nothing_that_was_reported_saved(tmp_path, mode):
+    """Kills at times spread over adding or saving; the next good save removes what killed ones have left."""
+    last, leftovers = kill_writers(tmp_path, 50_000, mode, kills=4)
+    assert {"add": "adding", "save": "added"}[mode] in last  # at least one was hit in the middle
+    assert bool(leftovers) == (mode == "save")
 
 
 @pytest.mark.parametrize(
@@ -218,7 +508,10 @@ def test_a_killed_writer_loses_nothing_that_was_reported_saved(tmp_path, mode):
         (lambda i, c: i.add(c[:2], ids=[3, 99]), "id 3 is in the index"),
         (lambda i, c: i.add(c[:1], ids=[-4]), "negative"),
         (lambda i, c: i.add(c[:1], ids=[0.5]), "whole numbers"),
+        (lambda i, c: i.add(c[:1], ids=np.array([2**63], dtype=np.uint64)), "too large"),
+        (lambda i, c: i.remove([2**63]), "too large"),
         (lambda i, c: i.search(c, k=11), "holds 10 codes"),
+        (lambda i, c: HammingIndex(12).search(c), "the index is empty"),
         (lambda i, c: i.search(c, k=0), "k = 0"),
         (lambda i, c: HammingIndex(0), "bits = 0"),
         (lambda i, c: HammingIndex(8, "tree"), "tree"),
@@ -232,6 +525,15 @@ def test_bad_input_is_refused_and_changes_nothing(bad, reason):
         bad(index, codes)
     assert len(index) == 10
     np.testing.assert_array_equal(index.search(codes, k=1)[0], 0)
+
+
+def test_counting_on_stops_at_the_last_id():
+    index = HammingIndex(8)
+    index.add(codes_of(1, 8), [2**63 - 1])
+    with pytest.raises(InputError, match="give ids"):
+        index.add(codes_of(1, 8))
+    index.add(codes_of(1, 8), [5])
+    assert len(index) == 2
 
 
 def test_rerank_sorts_candidates_by_cosine():

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from cyclopts import Parameter
@@ -17,7 +21,7 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     from initscope.data import ImageSet
 
-__all__ = ["Codes", "VectorSource", "load_vectors", "read_codes", "write_codes"]
+__all__ = ["Codes", "VectorSource", "array_file", "load_vectors", "read_codes", "write_codes"]
 
 
 @Parameter(name="*")
@@ -66,16 +70,23 @@ def write_codes(path: str | os.PathLike[str], codes: Codes) -> None:
         np.savez(file, allow_pickle=False, **arrays)
 
 
+@contextmanager
+def array_file(path: str | os.PathLike[str], what: str, hint: str) -> Iterator[Any]:
+    """What NumPy reads from the file; foreign, cut and damaged ones, or ones of other contents, are `InputError`."""
+    try:
+        with Path(path).open("rb") as file:
+            yield np.load(file, allow_pickle=False)
+    except (OSError, ValueError, KeyError, EOFError, TypeError, IndexError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{Path(path)}: holds no {what} ({error}); {hint}") from error
+
+
 def read_codes(path: str | os.PathLike[str]) -> Codes:
     """Read codes: the .npz of `write_codes`, or a bare .npy of packed codes."""
-    try:
-        content = np.load(path, allow_pickle=False)
+    with array_file(path, "codes", "make them with: initscope hash encode") as content:
         if isinstance(content, np.ndarray):
             codes, bits, labels = content, 8 * content.shape[-1], None
         else:
-            with content:
-                codes, bits = content["codes"], int(content["bits"])
-                labels = content.get("labels")
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise InputError(f"{Path(path)}: holds no codes ({error}); make them with: initscope hash encode") from error
-    return Codes(check_codes(str(path), codes, bits), bits, labels)
+            codes, bits, labels = content["codes"], int(content["bits"]), content.get("labels")
+        if labels is not None and labels.shape != codes.shape[:1]:
+            raise ValueError(f"codes of shape {codes.shape} and labels of shape {labels.shape}")
+        return Codes(check_codes("codes", codes, bits), bits, labels)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from cyclopts import App
 
@@ -15,17 +14,15 @@ __all__ = ["app"]
 
 app = App(name="hash", help="Binary codes that keep similarity: fit a hash to data, encode data with it.")
 
-Method = Literal["random", "itq", "agh", "diffhash", "ssh", "ksh", "learned"]
-
 
 @app.command
 def fit(
     out: Path,
     source: VectorSource | None = None,
     *,
-    method: Method = "random",
+    method: str = "random",
     bits: int = 64,
-    layers: int = 1,
+    layers: int | None = None,
     seed: int = 0,
 ) -> None:
     """Fit a hash and write it to OUT.
@@ -35,27 +32,27 @@ def fit(
     out
         File for the fitted hash (arrays with a checksum, nothing to unpickle).
     method
-        random and itq, agh learn without labels; diffhash, ssh, ksh and learned need them (folders: one per class).
+        random, itq and agh do without labels; diffhash, ssh, ksh and learned need them (folders: one per class).
     bits
         Length of the code.
     layers
-        Of the learned hash.
+        Of agh (1 or 2, default 2) and learned (default 1).
     seed
         Seed of everything random.
     """
+    from initscope.embed._base import SupervisedHasher
     from initscope.embed.persistence import hasher_class, save_hasher
 
-    parameters: dict[str, object] = {"bits": bits}
-    if method == "random":
-        parameters["center"] = True
-    if method == "learned":
-        parameters["layers"] = layers
-    if method != "diffhash":
-        parameters["random_state"] = seed
+    chosen = hasher_class(method)
+    wanted = {"center": True, "layers": layers, "random_state": seed}
+    known = chosen().get_params()
+    if layers is not None and "layers" not in known:
+        raise InputError(f"--layers {layers}: --method {method} has no layers; leave it out, or use agh or learned")
+    parameters = {name: value for name, value in wanted.items() if name in known and value is not None}
     data = load_vectors(source or VectorSource())
-    if method in ("diffhash", "ssh", "ksh", "learned") and data.labels is None:
+    if issubclass(chosen, SupervisedHasher) and data.labels is None:
         raise InputError(f"--method {method} learns from labels and {data.name} has none; use random, itq or agh")
-    hasher = hasher_class(method)(**parameters).fit(data.images, data.labels)
+    hasher = chosen(bits=bits, **parameters).fit(data.images, data.labels)
     save_hasher(hasher, out)
     say(f"{out}: {hasher} fitted to {len(data)} rows of {data.images.shape[1]} numbers")
 

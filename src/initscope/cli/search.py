@@ -11,7 +11,7 @@ from cyclopts import App
 
 from initscope._results import Result
 from initscope.cli._output import Format, emit, say
-from initscope.cli._vectors import Codes, read_codes
+from initscope.cli._vectors import Codes, array_file, read_codes
 from initscope.embed.index import Kind
 from initscope.errors import InputError
 
@@ -98,27 +98,66 @@ def query(index: Path, codes: Path, *, k: int = 10, format: Format = "table") ->
 
 
 @app.command
-def evaluate(queries: Path, codes: Path, *, format: Format = "table") -> None:
+def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: Format = "table") -> None:
     """Score how well codes of one class find each other: every code of CODES is ranked for each of QUERIES.
 
     Parameters
     ----------
     queries, codes
         Codes with labels, from hash encode.
+    exclude_self
+        QUERIES and CODES are the same: leave each query out of its own ranking.
     format
         table, json or csv.
     """
-    from initscope.embed import mean_average_precision, precision_recall
-
     asked, ranked = read_codes(queries), read_codes(codes)
     _same_length(asked, ranked.bits, codes)
-    for path, rows in ((queries, asked), (codes, ranked)):
-        if rows.labels is None:
-            raise InputError(f"{path} has no labels; encode data that has classes (a folder with one folder per class)")
+    same_labels = np.array_equal(_labels(asked, queries), _labels(ranked, codes))
+    same = same_labels and np.array_equal(asked.codes, ranked.codes)
+    if exclude_self and not same:
+        raise InputError(f"--exclude-self: {queries} and {codes} are not the same; give one file twice")
+    if same and not exclude_self:
+        say("every query is among the ranked codes and finds itself first; --exclude-self leaves it out")
+    scores = _scores_among_others(ranked) if exclude_self else _scores(asked, ranked)
+    emit(scores, format, title=f"{queries} against {codes}")
+
+
+def _scores(asked: Codes, ranked: Codes) -> Evaluation:
+    from initscope.embed import mean_average_precision, precision_recall
+
     arguments = (asked.codes, asked.labels, ranked.codes, ranked.labels)
     ranks = [rank for rank in (1, 10, 100, 1000) if rank <= len(ranked.codes)]
     curve = precision_recall(*arguments, ranks=ranks).table()
-    emit(Evaluation(mean_average_precision(*arguments).to_dict(), curve), format, title=f"{queries} against {codes}")
+    return Evaluation(mean_average_precision(*arguments).to_dict(), curve)
+
+
+def _scores_among_others(rows: Codes) -> Evaluation:
+    """Every code against all others, one by one: each has a ranking of its own. One alone in its class is skipped."""
+    labels = np.asarray(rows.labels)
+    _, place, size = np.unique(labels, return_inverse=True, return_counts=True)
+    asked = np.flatnonzero(size[place] > 1)
+    if len(asked) == 0:
+        raise InputError("no two codes share a label: no query has a relevant item")
+    each = []
+    for query in asked:
+        others = np.arange(len(labels)) != query
+        alone = Codes(rows.codes[[query]], rows.bits, labels[[query]])
+        each.append(_scores(alone, Codes(rows.codes[others], rows.bits, labels[others])))
+
+    def mean(rows: list[dict[str, Any]], *names: str) -> dict[str, float]:
+        return {name: float(np.mean([row[name] for row in rows])) for name in names}
+
+    scores = [one.mean_average_precision for one in each]
+    values = [score["value"] for score in scores]
+    score = {
+        **scores[0],
+        **mean(scores, "value", "best", "worst"),
+        "standard_error": float(np.std(values, ddof=1) / np.sqrt(len(values))),
+        "queries": len(asked),
+        "skipped": len(labels) - len(asked),
+    }
+    at = zip(*(one.curve for one in each))
+    return Evaluation(score, [{"at": rows[0]["at"], **mean(list(rows), "precision", "recall")} for rows in at])
 
 
 def _same_length(queries: Codes, bits: int, where: Path) -> None:
@@ -126,8 +165,12 @@ def _same_length(queries: Codes, bits: int, where: Path) -> None:
         raise InputError(f"the queries have {queries.bits} bits, {where} has {bits}; encode both with the same hash")
 
 
+def _labels(rows: Codes, path: Path) -> np.ndarray:
+    if rows.labels is None:
+        raise InputError(f"{path} has no labels; encode data that has classes (a folder with one folder per class)")
+    return rows.labels
+
+
 def _ids(path: Path) -> np.ndarray:
-    try:
-        return np.asarray(np.load(path, allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path}: holds no ids ({error}); give a .npy file of whole numbers") from error
+    with array_file(path, "ids", "give a .npy file of whole numbers") as content:
+        return np.asarray(content)

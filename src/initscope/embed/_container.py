@@ -19,7 +19,7 @@ import numpy as np
 from initscope._files import atomic_path
 from initscope.errors import InputError
 
-__all__ = ["read_arrays", "write_arrays"]
+__all__ = ["expect", "read_arrays", "write_arrays"]
 
 _PREFIX = struct.Struct("<16sII")  # magic, version, length of the header
 _DIGEST = 32
@@ -66,15 +66,24 @@ def read_arrays(
                 raise ValueError(f"array {part}")
             count = math.prod(part["shape"])
             array = np.frombuffer(payload, dtype=part["dtype"], count=count, offset=offset).reshape(part["shape"])
-            arrays[str(part["name"])] = array
+            arrays[str(part["name"])] = array.copy()  # aligned, and free of the file's bytes
             offset += array.nbytes
         if offset != len(payload):
             raise ValueError("length")
         return dict(header["meta"]), arrays
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(
             f"{path}: its header does not describe {kind} ({error}); it was not written by initscope"
         ) from error
+
+
+def expect(arrays: dict[str, np.ndarray], name: str, dtype: type[np.generic], *shape: int | None) -> np.ndarray:
+    """The array of that name if it has this type and shape (None: any length), else `ValueError`."""
+    array = arrays[name]
+    lengths = [given if wanted is None else wanted for wanted, given in zip(shape, array.shape)]
+    if array.dtype != dtype or array.ndim != len(shape) or list(array.shape) != lengths:
+        raise ValueError(f"{name}: {array.dtype} {array.shape} in place of {np.dtype(dtype)} {shape}")
+    return array
 
 
 def _bytes(array: np.ndarray) -> Any:

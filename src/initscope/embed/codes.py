@@ -83,9 +83,10 @@ def hamming_blocks(queries: np.ndarray, codes: np.ndarray) -> Iterator[tuple[sli
         raise InputError(f"queries have {queries.shape[1]} bytes a code, the others {codes.shape[1]}")
     left, right = words(queries), words(codes)
     rows = max(_BLOCK_ELEMENTS // max(len(right), 1), 1)
+    counts = np.int16 if 64 * right.shape[1] <= np.iinfo(np.int16).max else np.int32
     for start in range(0, len(left), rows):
         block = slice(start, min(start + rows, len(left)))
-        distances = np.bitwise_count(left[block, None, 0] ^ right[None, :, 0]).astype(np.int16)
+        distances = np.bitwise_count(left[block, None, 0] ^ right[None, :, 0]).astype(counts)
         for word in range(1, right.shape[1]):
             distances += np.bitwise_count(left[block, None, word] ^ right[None, :, word])
         yield block, distances

@@ -11,16 +11,19 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
-from initscope.embed._container import read_arrays, write_arrays
+from initscope.embed._container import expect, read_arrays, write_arrays
+from initscope.embed._faiss import load_faiss, stored
+from initscope.embed._graph import Graph
 from initscope.embed.codes import check_codes, words
 from initscope.embed.scan import Scan, scan_loops
-from initscope.errors import InputError, MissingDependencyError, check_count
+from initscope.errors import InputError, check_count
 
 __all__ = ["HammingIndex", "Kind"]
 
 Kind = Literal["flat", "ivf", "hnsw"]
 
 _MAGIC, _VERSION = b"initscope-index\n", 1
+_LAST_ID = 2**63 - 1
 _TOGETHER = 1 << 12  # queries that one pass over the codes serves; faiss's 32 cost some 6 % of the time
 
 
@@ -32,7 +35,8 @@ class HammingIndex:
     bits : int
         Length of the codes.
     kind : {"flat", "ivf", "hnsw"}
-        Exact; inverted lists (a few per cent of the codes are looked at); graph (fast, cannot remove).
+        Exact; inverted lists (a few per cent of the codes are looked at); graph of the distinct codes (fast, cannot
+        remove).
     lists, probes : int
         Of "ivf": number of lists (None: four times the root of the number of codes first added) and how many are
         searched.
@@ -91,153 +95,179 @@ class HammingIndex:
     def add(self, codes: Any, ids: Any = None) -> None:
         """Add codes under ``ids`` (whole numbers, all different; by default they go on counting).
 
-        All or nothing: bad codes or ids change nothing. An "ivf" index makes its lists from the first codes it gets.
+        All or nothing: bad codes or ids change nothing, and an interrupt comes before or after. An "ivf" index makes
+        its lists from the first codes it gets.
         """
+        self._check_whole()
         codes = self._words(check_codes("codes", codes, self.bits))
         ids = self._new_ids(ids, len(codes))
         if len(codes) == 0:
             return
-        if self._index is None:
-            self._index = self._trained(codes)
+        index = self._trained(codes) if self._index is None else self._index
         together = np.concatenate([self._ids, ids])
         self._scan = None
-        if self.kind == "ivf":
-            self._index.add_with_ids(codes, ids)
-        else:
-            self._index.add(codes)
-        self._ids = together
+        try:
+            if self.kind == "ivf":
+                index.add_with_ids(codes, ids)
+            else:
+                index.add(codes)
+        finally:  # an interrupt while faiss works is raised when it is done: then the codes are in
+            if index.ntotal == len(together):
+                self._index, self._ids = index, together
 
     def remove(self, ids: Any) -> int:
         """Remove the codes with these ids; return how many there were. An "hnsw" index cannot."""
         if self.kind == "hnsw":
             raise InputError("kind = 'hnsw' cannot remove codes (faiss's graph has no removal); use 'flat' or 'ivf'")
+        self._check_whole()
         ids = self._whole(ids)
         keep = ~np.isin(self._ids, ids)
         gone = np.flatnonzero(~keep) if self.kind == "flat" else self._ids[~keep]
         if len(gone):
+            kept = self._ids[keep]
             self._scan = None
-            self._index.remove_ids(gone)
-            self._ids = self._ids[keep]
+            try:
+                self._index.remove_ids(gone)
+            finally:
+                if self._index.ntotal == len(kept):
+                    self._ids = kept
         return len(gone)
 
     def search(self, codes: Any, k: int = 10) -> tuple[np.ndarray, np.ndarray]:
         """Return ``(distances, ids)``, each ``[queries, k]``, nearest first; "flat" keeps ties in the order of adding.
 
-        Where "ivf" finds fewer than ``k`` codes in the lists it looks at, the rest has id -1 and distance ``bits + 1``.
+        Where "ivf" or "hnsw" finds fewer than ``k`` codes, the rest has id -1 and distance ``bits + 1``.
         """
+        self._check_whole()
         queries = self._words(check_codes("codes", codes, self.bits))
-        k = check_count("k", k, most=max(len(self), 1), hint=f"the index holds {len(self)} codes")
         if len(self) == 0:
             raise InputError("the index is empty; add codes before searching")
-        if self._index.ntotal != len(self._ids):
-            raise InputError("an add or remove was interrupted half-way; load the index again from where it was saved")
+        k = check_count("k", k, most=len(self), hint=f"the index holds {len(self)} codes")
         if self.kind == "flat":
-            distances, found = self._exhaustive(queries, k)
-            return distances, self._ids[found]
+            distances, places = self._exhaustive(queries, k)
+            return distances, self._ids[places]
         if self.kind == "hnsw":
-            self._index.hnsw.efSearch = max(self.effort, k)
-        elif self.kind == "ivf":
+            distances, places = self._index.search(queries, k, self.effort)
+            found = np.where(places < 0, -1, self._ids[places])
+        else:
             self._index.nprobe = min(self.probes, self._index.nlist)
-        distances, found = self._index.search(queries, k)
-        if self.kind == "ivf":
-            distances[found < 0] = self.bits + 1
-            return distances, found
-        return distances, np.where(found < 0, -1, self._ids[found])
+            distances, found = self._index.search(queries, k)
+        distances[found < 0] = self.bits + 1
+        return distances, found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to ``path``: a whole new file, renamed over the old one only when it is on the disk."""
-        options = {name: getattr(self, name) for name in ("bits", "kind", "lists", "probes", "links", "effort")}
-        write_arrays(path, _MAGIC, _VERSION, options, {"ids": self._ids, **self._arrays()})
+        write_arrays(path, _MAGIC, _VERSION, *self.__getstate__())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a saved index; a foreign, truncated or damaged file is refused."""
         options, arrays = read_arrays(path, _MAGIC, _VERSION, "an index")
+        index = cls.__new__(cls)
         try:
-            index = cls(options.pop("bits"), options.pop("kind"), **options)
-            index._restore(arrays)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            index.__setstate__((options, arrays))
+        except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path}: holds no usable index ({error})") from error
         return index
+
+    def __getstate__(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Options and arrays: what files and pickles hold."""
+        self._check_whole()
+        options = {name: getattr(self, name) for name in ("bits", "kind", "lists", "probes", "links", "effort")}
+        return options, {"ids": self._ids, **self._arrays()}
+
+    def __setstate__(self, state: tuple[dict[str, Any], dict[str, np.ndarray]]) -> None:
+        options, arrays = state
+        HammingIndex.__init__(self, **options)
+        self._restore(arrays)
+
+    def _check_whole(self) -> None:
+        """Refuse to go on, above all to save, if faiss was stopped half-way."""
+        if (0 if self._index is None else self._index.ntotal) != len(self._ids):
+            raise InputError("an add or remove was interrupted half-way; load the index again from where it was saved")
 
     def _exhaustive(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Distances and places: by faiss at first, by the compiled loops once their loading is paid for; both alike."""
         self._compared += len(queries) * len(self) * self._padded // 64
         if self._scan is None and (loops := scan_loops(self._compared)):
-            self._scan = Scan(_stored(self._index), loops)
+            self._scan = Scan(stored(self._index), loops)
         if self._scan is not None:
-            return self._scan.search(queries, k, threads=_faiss().omp_get_max_threads())
+            return self._scan.search(queries, k, threads=load_faiss().omp_get_max_threads())
         distances, found = self._index.search(queries, k)
         return distances, found
 
     # What faiss holds, as arrays and back.
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        if self._index is None or self.kind == "flat":
-            return {} if self._index is None else {"codes": _stored(self._index)}
-        faiss = _faiss()
+        if self._index is None:
+            return {}
+        if self.kind == "flat":
+            return {"codes": stored(self._index)}
         if self.kind == "hnsw":
-            return {"graph": faiss.serialize_index_binary(self._index)}
-        lists, size = self._index.invlists, self._padded // 8
+            return dict(self._index.arrays())
+        faiss, lists, size = load_faiss(), self._index.invlists, self._padded // 8
         sizes = np.array([lists.list_size(each) for each in range(self._index.nlist)], dtype=np.int64)
         filled = [each for each in range(self._index.nlist) if sizes[each]]
         codes = [faiss.rev_swig_ptr(lists.get_codes(each), int(sizes[each]) * size).copy() for each in filled]
         ids = [faiss.rev_swig_ptr(lists.get_ids(each), int(sizes[each])).copy() for each in filled]
-        quantizer = faiss.downcast_IndexBinary(self._index.quantizer)
         return {
-            "centroids": _stored(quantizer),
+            "centroids": stored(faiss.downcast_IndexBinary(self._index.quantizer)),
             "sizes": sizes,
             "list_ids": np.concatenate(ids) if ids else np.empty(0, dtype=np.int64),
             "codes": np.concatenate(codes).reshape(-1, size) if codes else np.empty((0, size), dtype=np.uint8),
         }
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        ids = arrays["ids"]
-        if ids.dtype != np.int64 or ids.ndim != 1:
-            raise ValueError("ids")
-        if self.kind == "flat":
-            self._index.add(np.ascontiguousarray(arrays["codes"]))
-        elif self.kind == "hnsw":
-            self._index = _faiss().deserialize_index_binary(arrays["graph"])
-        elif "centroids" in arrays:
-            self._index = self._inverted(np.ascontiguousarray(arrays["centroids"]))
-            ends = np.cumsum(arrays["sizes"])
-            if (
-                len(ends) != self._index.nlist
-                or ends[-1] != len(arrays["codes"])
-                or ends[-1] != len(arrays["list_ids"])
-            ):
-                raise ValueError("list sizes")
-            faiss = _faiss()
-            for each, (start, stop) in enumerate(zip(ends - arrays["sizes"], ends)):
-                if stop > start:
-                    part, names = arrays["codes"][start:stop].copy(), arrays["list_ids"][start:stop].copy()
-                    self._index.invlists.add_entries(each, len(names), faiss.swig_ptr(names), faiss.swig_ptr(part))
-            self._index.ntotal = int(ends[-1])
-        if (0 if self._index is None else self._index.ntotal) != len(ids):
-            raise ValueError("number of ids")
-        self._ids = ids.copy()
+        """Fill an empty index. Files are no more to be trusted than their writers: faiss sees checked arrays only."""
+        ids = expect(arrays, "ids", np.int64, None)
+        if ids.min(initial=0) < 0 or len(np.unique(ids)) != len(ids):
+            raise ValueError("ids that repeat or are negative")
+        if self.kind == "hnsw":
+            self._index.restore(arrays, len(ids))
+        elif self.kind == "flat":
+            self._index.add(expect(arrays, "codes", np.uint8, len(ids), self._padded // 8))
+        elif len(arrays) > 1:
+            self._restore_lists(arrays, ids)
+        self._ids = ids
+        self._check_whole()
+
+    def _restore_lists(self, arrays: dict[str, np.ndarray], ids: np.ndarray) -> None:
+        faiss, size = load_faiss(), self._padded // 8
+        centroids = expect(arrays, "centroids", np.uint8, None, size)
+        sizes = expect(arrays, "sizes", np.int64, len(centroids))
+        codes = expect(arrays, "codes", np.uint8, len(ids), size)
+        list_ids = expect(arrays, "list_ids", np.int64, len(ids))
+        if len(sizes) == 0 or sizes.min() < 0 or sizes.max() > len(ids) or sizes.sum() != len(ids):
+            raise ValueError(f"sizes of lists that do not add up to {len(ids)}")
+        if not np.array_equal(np.sort(list_ids), np.sort(ids)):
+            raise ValueError("list_ids are not the ids")
+        self._index = self._inverted(centroids)
+        ends = np.cumsum(sizes)
+        for each, (start, stop) in enumerate(zip(ends - sizes, ends)):
+            if stop > start:
+                names, part = list_ids[start:stop], codes[start:stop]
+                self._index.invlists.add_entries(each, len(names), faiss.swig_ptr(names), faiss.swig_ptr(part))
+        self._index.ntotal = len(ids)
 
     def _empty(self) -> Any:
-        faiss = _faiss()
         if self.kind == "hnsw":
-            return faiss.IndexBinaryHNSW(self._padded, self.links)
-        index = faiss.IndexBinaryFlat(self._padded)
+            return Graph(self._padded, self.links)
+        index = load_faiss().IndexBinaryFlat(self._padded)
         index.query_batch_size = _TOGETHER
         return index
 
     def _trained(self, codes: np.ndarray) -> Any:
         """Inverted lists around centroids of these codes."""
-        faiss = _faiss()
+        faiss = load_faiss()
         lists = min(self.lists or max(int(4 * len(codes) ** 0.5), 1), len(codes))
         quantizer = faiss.IndexBinaryFlat(self._padded)
         index = faiss.IndexBinaryIVF(quantizer, self._padded, lists)
         index.cp.min_points_per_centroid = 1
         index.train(codes)
-        return self._inverted(_stored(quantizer))
+        return self._inverted(stored(quantizer))
 
     def _inverted(self, centroids: np.ndarray) -> Any:
-        faiss = _faiss()
+        faiss = load_faiss()
         quantizer = faiss.IndexBinaryFlat(self._padded)
         quantizer.add(centroids)
         index = faiss.IndexBinaryIVF(quantizer, self._padded, quantizer.ntotal)
@@ -249,7 +279,9 @@ class HammingIndex:
 
     def _new_ids(self, ids: Any, count: int) -> np.ndarray:
         if ids is None:
-            first = int(self._ids.max()) + 1 if len(self._ids) else 0
+            first = int(self._ids.max(initial=-1)) + 1
+            if first + count - 1 > _LAST_ID:
+                raise InputError(f"id {first - 1} is in the index: {count} more do not fit below 2**63; give ids")
             return np.arange(first, first + count, dtype=np.int64)
         chosen = self._whole(ids)
         if len(chosen) != count:
@@ -268,17 +300,6 @@ class HammingIndex:
         array = np.atleast_1d(np.asarray(ids))
         if array.size and (array.dtype.kind not in "iu" or array.ndim != 1):
             raise InputError(f"ids of type {array.dtype} and shape {array.shape} must be a list of whole numbers")
+        if array.size and int(array.max()) > _LAST_ID:
+            raise InputError(f"id {int(array.max())} is too large; ids are whole numbers below 2**63")
         return array.astype(np.int64)
-
-
-def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingDependencyError("faiss", "search") from error
-    return faiss
-
-
-def _stored(flat: Any) -> np.ndarray:
-    """Codes held by a flat faiss index."""
-    return np.asarray(_faiss().vector_to_array(flat.xb)).reshape(flat.ntotal, flat.code_size)

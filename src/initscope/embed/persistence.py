@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 from typing import Any
@@ -10,9 +11,9 @@ import numpy as np
 
 from initscope.embed._base import Hasher
 from initscope.embed._container import read_arrays, write_arrays
-from initscope.errors import InputError
+from initscope.errors import InputError, check_count
 
-__all__ = ["HASHERS", "load_hasher", "save_hasher"]
+__all__ = ["HASHERS", "hasher_class", "load_hasher", "save_hasher"]
 
 HASHERS = {
     "random": "sign_hash:SignHash",
@@ -26,7 +27,7 @@ HASHERS = {
 """Short name of every hash, as the command line and the files call it."""
 
 _MAGIC, _VERSION = b"initscope-hash1\n", 1
-_PLAIN = (bool, int, float, str, type(None))
+_MOST_FEATURES = 1 << 26
 
 
 def hasher_class(name: str) -> type[Hasher]:
@@ -39,34 +40,33 @@ def hasher_class(name: str) -> type[Hasher]:
 
 
 def save_hasher(hasher: Hasher, path: str | os.PathLike[str]) -> None:
-    """Write a fitted hash to ``path``.
+    """Write a fitted hash to ``path``, with the names of its columns and classes.
 
     Parameters must be plain values (a seed, not a generator); a `LearnedHash` with a network of its own is refused.
     """
-    names = [name for name, target in HASHERS.items() if target.endswith(f":{type(hasher).__name__}")]
-    if not names or not hasattr(hasher, "n_features_in_"):
-        raise InputError(f"{hasher!r} is not a fitted hash of initscope; fit it first")
-    parameters = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in hasher.get_params().items()
-    }
-    for name, value in parameters.items():
-        if not isinstance(value, _PLAIN) and not (
-            isinstance(value, list) and all(isinstance(v, _PLAIN) for v in value)
-        ):
-            raise InputError(
-                f"{name} = {value!r} cannot be written to a file; use plain parameters (a whole number as seed)"
-            )
+    target = f"{type(hasher).__module__}:{type(hasher).__qualname__}"
+    names = [name for name, known in HASHERS.items() if target == f"initscope.embed.{known}"]
+    if not names:
+        raise InputError(
+            f"{hasher!r} ({target}) is no hash of initscope's own, and a file holds no class; keep it as a pickle"
+        )
+    if not hasattr(hasher, "n_features_in_"):
+        raise InputError(f"{hasher!r} is not fitted; fit it first")
+    parameters = {name: _plain(name, value) for name, value in hasher.get_params().items()}
     arrays: dict[str, np.ndarray] = {}
     numbers: dict[str, float] = {}
     lists: dict[str, int] = {}
+    labels: dict[str, list[Any]] = {}
     for name, value in vars(hasher).items():
-        if not name.endswith("_") or name.startswith("_") or name in ("n_features_in_", "feature_names_in_"):
+        if not _is_learned(name) or name == "n_features_in_":
             continue
-        if isinstance(value, list):
+        if name in ("classes_", "feature_names_in_"):
+            labels[name] = _plain(name, value)
+        elif isinstance(value, list):
             lists[name] = len(value)
             arrays.update({f"{name}/{place}": np.asarray(each) for place, each in enumerate(value)})
         elif isinstance(value, np.ndarray):
-            arrays[name] = np.arange(len(value)) if name == "classes_" else value
+            arrays[name] = value
         else:
             numbers[name] = float(value)
     meta = {
@@ -75,26 +75,64 @@ def save_hasher(hasher: Hasher, path: str | os.PathLike[str]) -> None:
         "features": int(hasher.n_features_in_),
         "numbers": numbers,
         "lists": lists,
+        "labels": labels,
     }
     write_arrays(path, _MAGIC, _VERSION, meta, arrays)
 
 
 def load_hasher(path: str | os.PathLike[str]) -> Hasher:
-    """Read a fitted hash; a foreign, truncated or damaged file is refused."""
+    """Read a fitted hash; a foreign, truncated or damaged file, or one that cannot encode a row, is refused."""
     meta, arrays = read_arrays(path, _MAGIC, _VERSION, "a fitted hash")
     try:
-        parameters: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in meta["parameters"].items()
-        }
-        hasher = hasher_class(meta["method"])(**parameters)
-        hasher._start()
-        hasher.n_features_in_ = int(meta["features"])
-        for name, value in meta["numbers"].items():
-            setattr(hasher, name, value)
-        for name, count in meta["lists"].items():
-            setattr(hasher, name, [arrays.pop(f"{name}/{place}") for place in range(count)])
-        for name, array in arrays.items():
-            setattr(hasher, name, array)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: holds no usable hash ({error})") from error
+        return _restored(meta, arrays)
+    except Exception as error:  # whatever a hash makes of wrong arrays, the file is at fault
+        raise InputError(f"{path}: holds no usable hash ({error or type(error).__name__})") from error
+
+
+def _restored(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Hasher:
+    parameters = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in meta["parameters"].items()
+    }
+    hasher = hasher_class(meta["method"])(**parameters)
+    hasher._start()
+    features = hasher.n_features_in_ = check_count("features", meta["features"], most=_MOST_FEATURES)
+    learned: dict[str, Any] = {name: float(value) for name, value in meta["numbers"].items()}
+    for name, count in meta["lists"].items():
+        learned[name] = [arrays.pop(f"{name}/{place}") for place in range(count)]
+    for name, values in meta["labels"].items():
+        learned[name] = np.array(values, dtype=object if name == "feature_names_in_" else None)
+    for name, value in {**learned, **arrays}.items():
+        if not _is_learned(name):
+            raise ValueError(f"{name} is not learned")
+        setattr(hasher, name, value)
+    if len(getattr(hasher, "feature_names_in_", range(features))) != features:
+        raise ValueError(f"{len(hasher.feature_names_in_)} names of {features} columns")
+    _encode_a_row(hasher)
     return hasher
+
+
+def _encode_a_row(hasher: Hasher) -> None:
+    """Try the arrays out: they are there and fit one another if a row becomes one score per bit."""
+    trial = copy.copy(hasher)
+    trial.__dict__["device"] = None  # the graphics card of the machine that wrote the file may be missing here
+    with np.errstate(all="ignore"):
+        for _, block in trial._blocks(np.zeros((1, hasher.n_features_in_), dtype=np.float32)):
+            shape = trial._scores(block).shape
+    if shape != (1, hasher.bits):
+        raise ValueError(f"a row becomes scores of shape {shape} in place of {hasher.bits} bits")
+
+
+def _is_learned(name: str) -> bool:
+    """Whether an attribute is what ``fit`` leaves, by scikit-learn's naming."""
+    return name.endswith("_") and not name.startswith("_")
+
+
+def _plain(name: str, value: Any) -> Any:
+    """``value`` as JSON takes it: a number, a text, a flag, None, or a list of them."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(name, each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (bool, int, float, str, type(None))):
+        return value
+    raise InputError(f"{name} = {value!r} cannot be written to a file; use plain values (a whole number as seed)")

@@ -1,0 +1,113 @@
+"""`Graph`: faiss's HNSW graph of the distinct codes, each of which stands for all codes equal to it.
+
+In a graph of all codes equal ones link to one another only, and whatever lies beyond them is never found.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from initscope.embed._container import expect
+from initscope.embed._faiss import load_faiss, stored
+
+__all__ = ["Graph"]
+
+
+class Graph:
+    """Codes ``uint8 [N, bits / 8]`` by the order of adding, with the part of faiss's interface that an index needs."""
+
+    def __init__(self, bits: int, links: int) -> None:
+        faiss = load_faiss()
+        self._index = faiss.IndexBinaryHNSW(bits, links)
+        self._distinct = faiss.downcast_IndexBinary(self._index.storage)
+        self._places = np.empty(0, dtype=np.int64)  # of each code among the distinct ones
+        self._groups: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    @property
+    def ntotal(self) -> int:
+        """Number of codes; -1 if adding was interrupted half-way."""
+        held = int(self._places.max(initial=-1)) + 1
+        return len(self._places) if self._index.ntotal == held == self._index.hnsw.offsets.size() - 1 else -1
+
+    def add(self, codes: np.ndarray) -> None:
+        """Add codes: link those that the graph lacks, and note the place of each."""
+        held = self._index.ntotal
+        together = np.concatenate([stored(self._distinct), codes])
+        whole_rows = together.view(np.dtype((np.void, together.shape[1]))).ravel()
+        _, first, same = np.unique(whole_rows, return_index=True, return_inverse=True)
+        lacking = np.sort(first[first >= held])
+        place = np.where(first < held, first, held + np.searchsorted(lacking, first))
+        places = np.concatenate([self._places, place[same[held:]]])
+        self._groups = None
+        try:
+            if len(lacking):  # faiss crashes on none
+                self._index.add(together[lacking])
+        finally:  # see `HammingIndex.add`
+            if self._index.ntotal == held + len(lacking):
+                self._places = places
+
+    def search(self, queries: np.ndarray, k: int, effort: int) -> tuple[np.ndarray, np.ndarray]:
+        """Distances and numbers of the nearest codes, -1 where fewer than ``k`` were found."""
+        self._index.hnsw.efSearch = max(effort, k)
+        near, distinct = self._index.search(queries, min(k, self._index.ntotal))
+        if self._groups is None:
+            sizes = np.bincount(self._places)
+            self._groups = np.argsort(self._places, kind="stable"), sizes.cumsum() - sizes, sizes
+        members, starts, sizes = self._groups
+        size = np.where(distinct < 0, 0, sizes[distinct])
+        rank = size.cumsum(axis=1) - size  # of the first code of each group
+        taken = np.clip(k - rank, 0, size).ravel()
+        group = np.repeat(np.arange(taken.size), taken)
+        within = np.arange(len(group)) - np.repeat(taken.cumsum() - taken, taken)
+        at = group // max(distinct.shape[1], 1), rank.ravel()[group] + within
+        distances, numbers = np.zeros((len(queries), k), dtype=np.int32), np.full((len(queries), k), -1)
+        distances[at] = near.ravel()[group]
+        numbers[at] = members[starts[distinct.ravel()[group]] + within]
+        return distances, numbers
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What `restore` takes."""
+        faiss, hnsw = load_faiss(), self._index.hnsw
+        return {
+            "codes": stored(self._distinct),
+            "places": self._places,
+            "levels": faiss.vector_to_array(hnsw.levels),
+            "links": faiss.vector_to_array(hnsw.neighbors),
+            "entry": np.array([hnsw.entry_point], dtype=np.int64),
+        }
+
+    def restore(self, arrays: dict[str, np.ndarray], count: int) -> None:
+        """Fill an empty graph; faiss follows links unchecked, so that each is checked here."""
+        faiss, hnsw = load_faiss(), self._index.hnsw
+        codes = expect(arrays, "codes", np.uint8, None, self._index.code_size)
+        places = expect(arrays, "places", np.int64, count)
+        levels = expect(arrays, "levels", np.int32, len(codes))
+        ends = faiss.vector_to_array(hnsw.cum_nneighbor_per_level)  # links up to each level
+        if not np.array_equal(np.unique(places), np.arange(len(codes))):
+            raise ValueError("places are not those of the codes")
+        if len(codes) == 0:
+            return
+        if levels.min() < 1 or levels.max() >= len(ends):
+            raise ValueError(f"levels from {levels.min()} to {levels.max()}")
+        offsets = np.concatenate([[0], np.cumsum(ends[levels], dtype=np.int64)])
+        links = expect(arrays, "links", np.int32, int(offsets[-1]))
+        entry = int(expect(arrays, "entry", np.int64, 1)[0])
+        if not 0 <= entry < len(codes) or levels[entry] != levels.max():
+            raise ValueError(f"entry {entry}")
+        if links.min() < -1 or links.max() >= len(codes):
+            raise ValueError(f"links from {links.min()} to {links.max()} among {len(codes)} codes")
+        for level in range(1, int(levels.max())):
+            nodes = np.flatnonzero(levels > level)
+            near = links[offsets[nodes, None] + np.arange(ends[level], ends[level + 1])]
+            if (levels[near[near >= 0]] <= level).any():
+                raise ValueError(f"links of level {level} to codes below it")
+        self._distinct.add(codes)
+        self._index.ntotal = len(codes)
+        for array, vector in (
+            (levels, hnsw.levels),
+            (offsets.astype(np.uint64), hnsw.offsets),
+            (links, hnsw.neighbors),
+        ):
+            faiss.copy_array_to_vector(array, vector)
+        hnsw.entry_point, hnsw.max_level = entry, int(levels.max()) - 1
+        self._places = places
