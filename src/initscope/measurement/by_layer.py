@@ -41,7 +41,7 @@ class LayerWidths(Result):
 
     def table(self) -> list[dict[str, Any]]:
         """One row per layer."""
-        names = ("value", "standard_error", "intrinsic_dimension", "radius", "doubling_gain", "dimension")
+        names = ("value", "standard_error", "intrinsic_dimension", "radius", "doubling_gain", "dimension", "method")
         return [
             {"layer": row.layer, "kind": row.kind}
             | {name: None if row.width is None else getattr(row.width, name) for name in names}
