@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from initscope._results import Result
+from initscope._results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,10 +48,7 @@ class Plan(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The answers as bars on a logarithmic axis."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(figsize=(6, 0.6 + 0.5 * len(self.answers)), layout="constrained").add_subplot()
+        ax = make_axes(ax, figsize=(6, 0.6 + 0.5 * len(self.answers)))
         bars = ax.barh(list(self.answers), list(self.answers.values()))
         ax.bar_label(bars, fmt="{:,.0f}", padding=3)
         ax.set_xscale("log")
