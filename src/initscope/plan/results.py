@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BitsPlan", "Check", "DepthPlan", "FiltersPlan", "Plan", "ProjectionPlan", "SubspacePlan", "WidthPlan"]
 
+_LAWS_OF_NORMS = {
+    "chernoff": "the best two-sided Chernoff bound of a layer, summed over layers and samples",
+    "exact": "the exact law for one input, summed over samples",
+}
+
 
 @dataclass(frozen=True)
 class Plan(Result):
@@ -66,8 +71,7 @@ class WidthPlan(Plan):
     unit = "width"
     statements: ClassVar[dict[str, str]] = {
         "paper": "lemma 2 (depth 1), theorem 1 or (gradients) theorem 3 of the over-parameterisation paper, as printed",
-        "chernoff": "the best two-sided Chernoff bound of a layer, summed over layers and samples",
-        "exact": "the exact law for one input, summed over samples",
+        **_LAWS_OF_NORMS,
     }
 
     depth: int
@@ -89,8 +93,7 @@ class DepthPlan(Plan):
     unit = "depth"
     statements: ClassVar[dict[str, str]] = {
         "paper": "theorem 1 of the over-parameterisation paper with its best split of eps over the layers",
-        "chernoff": "the best two-sided Chernoff bound of a layer, summed over layers and samples",
-        "exact": "the exact law for one input, summed over samples",
+        **_LAWS_OF_NORMS,
     }
 
     width: int
