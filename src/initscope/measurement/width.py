@@ -47,7 +47,7 @@ class MeanWidth(Result):
     points, dimension, draws : int
         Number of points (None for a set), dimension of the space, number of directions drawn (0: no sampling needed).
     method : str
-        ``closed form``, ``sampled`` or, for data, ``sampled (these points only)``.
+        ``closed form``, ``quadrature``, ``sampled`` or, for data, ``sampled (these points only)``.
     """
 
     value: float
@@ -203,7 +203,7 @@ class WidthTally:
 def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
     exact = members.width()
     if exact is not None:
-        value, error, draws, method = exact, 0.0, 0, "closed form"
+        value, error, draws, method = exact, 0.0, 0, getattr(members, "width_method", "closed form")
     else:
         g = random_directions(members.ambient, draws, seed)
         widths = _float64(members.support(g)) + _float64(members.support(-g))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from array_api_compat import device
@@ -72,8 +72,8 @@ def sudakov_log_packing(width: float, eps: float) -> float:
 class WidthSet(Protocol):
     """What `initscope.mean_width` needs to know of a set.
 
-    A set may also have ``enclosing_radius``, the radius of the smallest ball around it (None: not known): its
-    intrinsic dimension is measured with it.
+    A set may also have ``enclosing_radius``, the radius of the smallest ball around it (None: not known), with which
+    its intrinsic dimension is measured, and ``width_method``, how its width comes about: ``closed form`` if not said.
     """
 
     @property
@@ -169,6 +169,8 @@ class Ellipsoid:
               = \frac1{2\sqrt\pi}\int_0^\infty \Bigl(1 - \prod_i(1+2t\lambda_i)^{-1/2}\Bigr)\frac{dt}{t^{3/2}} .
     """
 
+    width_method: ClassVar[str] = "quadrature"
+
     matrix: np.ndarray
     _axes: np.ndarray = field(init=False, repr=False)
 
@@ -254,6 +256,11 @@ class SparseSet:
         if self.nonzeros < g.shape[-1]:
             g = xp.sort(xp.abs(g), axis=-1)[..., -self.nonzeros :]
         return _norm(g)
+
+    @property
+    def width_method(self) -> str:
+        """How `width` comes about."""
+        return "closed form" if self.nonzeros == self.ambient else "quadrature"
 
     def width(self) -> float | None:
         """Closed form for k = n, quadrature of the largest of n half-normals for k = 1, else None."""
