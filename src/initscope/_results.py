@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["Result", "format_number", "html_table", "plain", "rows_of_columns"]
+__all__ = ["Result", "format_number", "html_table", "make_axes", "plain", "rows_of_columns"]
 
 
 def plain(value: Any) -> Any:
@@ -64,6 +64,15 @@ def rows_of_columns(result: Result) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
+def make_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> Axes:
+    """The given axes, or those of a new figure, which no global state of pyplot knows."""
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=figsize, layout="constrained").add_subplot()
+
+
 class Result:
     """Mixin of frozen dataclasses: the same exports everywhere."""
 
@@ -95,10 +104,7 @@ class Result:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the numeric fields as bars (subclasses draw something better)."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         numbers = {
             name: value
             for name, value in self.to_dict().items()

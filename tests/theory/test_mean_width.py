@@ -85,6 +85,38 @@ def test_one_sparse_width_by_sampling(n):
     assert abs(z_score(samples, SparseSet(n, 1).width() * 1.08)) > 4
 
 
+@pytest.mark.parametrize("n", [2, 1000, 10**8, 10**12, 10**18])
+def test_one_sparse_width_in_high_precision(n):
+    """For many coordinates 1 - P^n is all in digits that P itself does not have."""
+    with mpmath.workdps(40):
+        typical = mpmath.sqrt(2 * mpmath.log(n))
+        places = [0, typical / 2, typical * 0.8, typical, typical + 1, typical + 3, typical + 15]
+        exact = 2 * mpmath.quad(lambda t: 1 - mpmath.erf(t / mpmath.sqrt(2)) ** n, places)
+        assert abs(SparseSet(n, 1).width() / exact - 1) < 1e-12
+
+
+def test_a_number_of_coordinates_may_be_numpy_s():
+    assert SparseSet(np.int64(100), 5).ambient == 100
+    assert SparseSet(np.int64(100), 1).width() == SparseSet(100, 1).width()
+
+
+@pytest.mark.parametrize(
+    ("members", "radius"),
+    [
+        (Ball(5, 2.0), 2.0),
+        (Subspace(RNG.standard_normal((5, 2)), 3.0), 3.0),
+        (Ellipsoid.from_axes([1.0, 4.0, 2.0]), 4.0),
+        (SparseSet(7, 2), 1.0),
+        (SparseSet(RNG.standard_normal((5, 9)), 2), None),
+        (GaussianMixture(np.array([[0.0, 3.0]]), np.array([[[1.0], [0.0]]]), radius=5.0), 4.0),  # 3² + 4² = 5²
+        (GaussianMixture(np.ones((2, 2)), np.ones((2, 2, 1)), radius=5.0), 5.0),  # means in the span: through 0
+        (GaussianMixture(np.array([[0.0, 3.0], [1.0, 0.0]]), np.ones((2, 2, 1)), radius=5.0), None),
+    ],
+)
+def test_enclosing_radius(members, radius):
+    assert members.enclosing_radius == (None if radius is None else pytest.approx(radius, rel=1e-12))
+
+
 def test_mixture_support_against_dense_sampling_of_the_set():
     """The supremum over a million points of the set is below the exact one and close to it."""
     means = np.array([[0.3, 0.2, 0.1], [0.0, 0.5, -0.4]])

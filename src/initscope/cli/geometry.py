@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,8 +25,24 @@ Model = Annotated[
     Parameter(help="package.module:factory, file.py:factory, or an architecture such as 'conv3x3x64-relu*12'."),
 ]
 Law = Annotated[InitializerName, Parameter(help="Law of the weights; present: that of the model's own weights.")]
-PairsOut = Annotated[Path | None, Parameter(help="Write every pair's own numbers to this .json or .csv file.")]
 Page = Annotated[Path | None, Parameter(help="Write a page with table and pictures to this .html file.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class GeometryOptions:
+    """What `predict` and `measure` are asked beside model and data."""
+
+    initializer: Law = "present"
+    format: Format = "table"
+    pairs_out: Path | None = None
+    """Write every pair's own numbers to this .json or .csv file."""
+    out: Page = None
+
+    def check_files(self) -> None:
+        """Refuse file names of other formats before any work is done."""
+        check_suffix(self.pairs_out, "--pairs-out", (".json", ".csv"))
+        check_suffix(self.out, "--out", (".html", ".htm"))
 
 
 def named_initializer(name: InitializerName) -> Initializer:
@@ -43,25 +60,14 @@ def named_initializer(name: InitializerName) -> Initializer:
     return laws[name]()
 
 
-def predict(
-    model: Model,
-    /,
-    *,
-    source: ModelSource | None = None,
-    initializer: Law = "present",
-    format: Format = "table",
-    pairs_out: PairsOut = None,
-    out: Page = None,
-) -> None:
+def predict(model: Model, /, *, source: ModelSource | None = None, options: GeometryOptions | None = None) -> None:
     """Predict angles and norms of pairs after every layer, from theory alone."""
     from initscope import predict
     from initscope.report import Comparison
 
-    _check_files(pairs_out, out)
-    source = source or ModelSource()
-    built = load_sources(model, source)
-    prediction = predict(built.model, built.x, built.y, named_initializer(initializer))
-    _finish(Comparison(prediction=prediction), model, built, source, initializer, format, pairs_out, out)
+    source, options, built = _load(model, source, options)
+    prediction = predict(built.model, built.x, built.y, named_initializer(options.initializer))
+    _finish(Comparison(prediction=prediction), model, built, source, options)
 
 
 def measure(
@@ -70,51 +76,41 @@ def measure(
     *,
     source: ModelSource | None = None,
     draws: Annotated[int, Parameter(help="Draws of the weights; 0 runs the weights that the model has.")] = 8,
-    initializer: Law = "present",
-    format: Format = "table",
-    pairs_out: PairsOut = None,
-    out: Page = None,
+    options: GeometryOptions | None = None,
 ) -> None:
     """Measure them: run the model on the pairs, with the prediction beside it."""
     from initscope import measure, predict
     from initscope.report import Comparison
 
-    _check_files(pairs_out, out)
-    source = source or ModelSource()
-    built = load_sources(model, source)
-    law = named_initializer(initializer)
+    source, options, built = _load(model, source, options)
+    law = named_initializer(options.initializer)
     # Mirrored units are not independent: they have no prediction, and are measured alone.
-    prediction = None if initializer == "looks-linear" else predict(built.model, built.x, built.y, law)
+    prediction = None if options.initializer == "looks-linear" else predict(built.model, built.x, built.y, law)
     measurement = measure(
         built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed, progress=progress_bar(draws)
     )
-    _finish(Comparison(prediction, measurement), model, built, source, initializer, format, pairs_out, out)
+    _finish(Comparison(prediction, measurement), model, built, source, options)
 
 
-def _check_files(pairs_out: Path | None, out: Path | None) -> None:
-    check_suffix(pairs_out, "--pairs-out", (".json", ".csv"))
-    check_suffix(out, "--out", (".html", ".htm"))
+def _load(
+    model: str, source: ModelSource | None, options: GeometryOptions | None
+) -> tuple[ModelSource, GeometryOptions, Sources]:
+    """The options, or their defaults, and what they stand for."""
+    source, options = source or ModelSource(), options or GeometryOptions()
+    options.check_files()
+    return source, options, load_sources(model, source)
 
 
-def _finish(
-    comparison: Comparison,
-    model: str,
-    built: Sources,
-    source: ModelSource,
-    initializer: str,
-    format: Format,
-    pairs_out: Path | None,
-    out: Path | None,
-) -> None:
-    if pairs_out is not None:
-        write_pairs(pairs_out, comparison)
+def _finish(comparison: Comparison, model: str, built: Sources, source: ModelSource, options: GeometryOptions) -> None:
+    if options.pairs_out is not None:
+        write_pairs(options.pairs_out, comparison)
     gaussian = source.data is None and source.input_shape is not None
     facts = {
         "model": model,
         "weights": source.weights,
-        "law of the weights": initializer,
+        "law of the weights": options.initializer,
         "data": "independent Gaussian inputs" if gaussian else source.data or DEFAULT_DATA,
         "shape of an input": " × ".join(map(str, built.x.shape[1:])),
         "values": source.normalize,
     }
-    show(comparison, format, out=out, facts=facts, images=(built.x, built.y))
+    show(comparison, options.format, out=options.out, facts=facts, images=(built.x, built.y))

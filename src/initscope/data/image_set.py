@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from initscope._results import Result
+from initscope._results import Result, make_axes
 from initscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
@@ -133,10 +133,7 @@ class ImageSet(Result):
         """Contact sheet of up to ``count`` images; values beyond [0, 1] are brought into it by one map for all."""
         if self.images.ndim != 4 or self.shape[0] not in (1, 3):
             raise InputError(f"{self!r} cannot be drawn; only images with 1 or 3 channels can")
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         images = self.spread(count).images
         low, high = min(0, images.min()), max(1, images.max())
         images = (images - low) / (high - low)

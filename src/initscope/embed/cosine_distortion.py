@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope._results import Result
+from initscope._results import Result, make_axes
 from initscope.errors import InputError
 from initscope.theory.angles import relu_cosine
 from initscope.theory.norms import relu_cosine_sd
@@ -58,10 +58,7 @@ class CosineDistortion(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Cosines after against cosines before: pairs as dots, predictions as crosses."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         ax.plot(self.input, self.observed, ".", markersize=2, label="observed")
         ax.plot(self.input, self.predicted, "x", markersize=3, label="predicted")
         ax.set(xlabel="cosine before", ylabel="cosine after")

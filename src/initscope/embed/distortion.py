@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope._random import generator
-from initscope._results import Result
+from initscope._results import Result, make_axes
 from initscope.embed._layer import Shape, kernel_shape, patch_sums, to_images
 from initscope.errors import InputError, check_count, check_probability
 from initscope.theory.concentration import sign_failure
@@ -63,10 +63,7 @@ class HammingDistortion(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Hamming distance against angle, with the line θ/π and two standard deviations on either side."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         share = np.linspace(0, 1, 200)
         spread = 2 * np.sqrt(share * (1 - share) / self.bits)
         ax.plot(np.degrees(self.angles), self.hamming / self.bits, ".", color="C1", markersize=4, alpha=0.4, mew=0)

@@ -1,8 +1,8 @@
-"""What the exhibits share: results that are rows, axes made on demand, figures of several panels."""
+"""What the exhibits share: results that are rows, lines with errors, figures of several panels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from initscope._results import Result
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Rows", "make_axes", "panels"]
+__all__ = ["Rows", "draw_lines", "panels"]
 
 
 class Rows(Result):
@@ -24,13 +24,12 @@ class Rows(Result):
         return [row.to_dict() for row in self.rows]
 
 
-def make_axes(ax: Axes | None) -> Axes:
-    """The given axes, or those of a new figure."""
-    if ax is not None:
-        return ax
-    from matplotlib.figure import Figure
-
-    return Figure(layout="constrained").add_subplot()
+def draw_lines(ax: Axes, rows: Sequence[Any], *, by: str, x: str, y: str) -> None:
+    """One line for each value of the field ``by``: ``y`` against ``x``, with bars of two standard errors."""
+    for name in dict.fromkeys(getattr(row, by) for row in rows):
+        line = [row for row in rows if getattr(row, by) == name]
+        places, heights = ([getattr(row, field) for row in line] for field in (x, y))
+        ax.errorbar(places, heights, [2 * row.standard_error for row in line], fmt="o-", capsize=2, label=name)
 
 
 def panels(*draws: Callable[[Axes], Any]) -> Figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope import embed, mean_width
-from initscope._results import Result
+from initscope._results import Result, make_axes
+from initscope.errors import check_count
+from initscope.exhibits._figures import Rows, draw_lines
+from initscope.exhibits._statistics import mean_and_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +23,10 @@ __all__ = ["LayerTheorem", "LayerTheoremRow", "run"]
 
 @dataclass(frozen=True)
 class LayerTheoremRow(Result):
-    """One layer: m outputs, the output's ω² over the input's (norm-preserving scale), and its standard error."""
+    """Layers of one size: m outputs, the output's ω² over the input's (norm-preserving scale), mean over draws.
+
+    The standard error is over layers and their directions, that of the input's own width included.
+    """
 
     kind: str
     outputs: int
@@ -29,26 +36,16 @@ class LayerTheoremRow(Result):
 
 
 @dataclass(frozen=True)
-class LayerTheorem(Result):
-    """Rows by layer. Weights N(0, 1/m), the talk's scale, halve every ratio."""
+class LayerTheorem(Rows):
+    """Rows by kind and size of layer. Weights N(0, 1/m), the talk's scale, halve every ratio."""
 
     squared_width: float
     rows: tuple[LayerTheoremRow, ...]
 
-    def table(self) -> list[dict[str, Any]]:
-        """The rows as dicts."""
-        return [row.to_dict() for row in self.rows]
-
     def plot(self, ax: Axes | None = None) -> Axes:
         """Ratio of ω² against the number of outputs."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
-        for kind in dict.fromkeys(row.kind for row in self.rows):
-            rows = [row for row in self.rows if row.kind == kind]
-            errors = [2 * row.standard_error for row in rows]
-            ax.errorbar([row.outputs for row in rows], [row.ratio for row in rows], errors, fmt="o-", label=kind)
+        ax = make_axes(ax)
+        draw_lines(ax, self.rows, by="kind", x="outputs", y="ratio")
         ax.axvline(10 * self.squared_width, linestyle="--", color="gray", label="m = 10 ω²")
         ax.set(xscale="log", xlabel="outputs m", ylabel="ω² after / before", ylim=(0, None))
         ax.legend()
@@ -61,6 +58,7 @@ def run(
     widths: Sequence[int] = (10, 30, 100, 300, 1000, 3000, 10_000),
     filters: Sequence[int] = (1, 4, 16, 64),
     side: int = 16,
+    layers: int = 10,
     draws: int = 128,
     seed: int = 0,
 ) -> LayerTheorem:
@@ -72,25 +70,27 @@ def run(
         Rows ``[N, side²]``; by default 2,000 unit vectors of ten random 5-dimensional subspaces (smooth images).
     widths, filters
         Sizes of the dense and of the 3×3 convolutional layers (``filters · side²`` outputs).
+    layers
+        Layers drawn of each size, at least two.
     draws, seed
-        Of `initscope.mean_width` and of the layers.
+        Of `initscope.mean_width` (every layer has directions of its own) and of the layers.
     """
+    check_count("layers", layers, least=2, hint="two are the least that give a standard error")
     points = _subspaces(side, seed) if points is None else np.asarray(points)
-    start = mean_width(points, draws=draws, seed=seed)
+    start = mean_width(points, draws=draws * layers, seed=seed)
     squared = start.value**2
-    layers: list[tuple[str, Any]] = [("dense", embed.ReLUFeatures(m, random_state=seed)) for m in widths]
-    layers += [
-        ("convolution 3×3", embed.ConvFeatures(n, image_shape=(1, side, side), random_state=seed)) for n in filters
-    ]
+    sizes: list[tuple[str, Any]] = [("dense", embed.ReLUFeatures(m)) for m in widths]
+    sizes += [("convolution 3×3", embed.ConvFeatures(n, image_shape=(1, side, side))) for n in filters]
     rows = []
-    for kind, layer in layers:
-        features = layer.fit_transform(points)
-        width = mean_width(features, draws=draws, seed=seed + 1)
-        ratio = width.value**2 / squared
-        relative = 2 * np.hypot(width.standard_error / width.value, start.standard_error / start.value)
-        rows.append(
-            LayerTheoremRow(kind, features.shape[1], features.shape[1] / squared, float(ratio), float(ratio * relative))
-        )
+    for kind, layer in sizes:
+        ratios = []
+        for draw in range(1, layers + 1):
+            features = layer.set_params(random_state=seed + draw).fit_transform(points)
+            ratios.append(mean_width(features, draws=draws, seed=seed + draw).value ** 2 / squared)
+        ratio, error = map(float, mean_and_error(ratios))
+        common = 2 * ratio * start.standard_error / start.value
+        outputs = features.shape[1]
+        rows.append(LayerTheoremRow(kind, outputs, outputs / squared, ratio, math.hypot(error, common)))
     return LayerTheorem(float(squared), tuple(rows))
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from initscope.exhibits._figures import Rows, make_axes, panels
+from initscope._results import make_axes
+from initscope.exhibits._figures import Rows, panels
 from initscope.exhibits._networks import LayerRatios, layer_ratios
 from initscope.initializers import Glorot, He
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from initscope import mean_width
-from initscope._results import Result
+from initscope._results import Result, make_axes
+from initscope.exhibits._figures import panels
+from initscope.exhibits._statistics import fit_line
 from initscope.theory.mean_width import GaussianMixture, SparseSet
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["Growth", "SetWidths", "run"]
 
@@ -26,8 +32,20 @@ class Growth(Result):
     squared: tuple[float, ...]
     errors: tuple[float, ...]
     slope: float
+    slope_error: float
     intercept: float
     explained: float
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The sets, with bars of two standard errors, and the line."""
+        ax = make_axes(ax)
+        ax.errorbar(self.features, self.squared, 2 * np.array(self.errors), fmt="o", capsize=2, label=self.family)
+        ends = np.array([min(self.features), max(self.features)])
+        label = f"slope {self.slope:.3g} ± {self.slope_error:.1g}"
+        ax.plot(ends, self.intercept + self.slope * ends, color="gray", label=label)
+        ax.set(xlabel=self.feature, ylabel="ω² / 4", ylim=(0, None))
+        ax.legend()
+        return ax
 
 
 @dataclass(frozen=True)
@@ -53,6 +71,14 @@ class SetWidths(Result):
             )
         ]
 
+    def plot(self, ax: Axes | None = None, *, family: int = 0) -> Axes:
+        """One family; `figure` draws all."""
+        return self.families[family].plot(ax)
+
+    def figure(self) -> Figure:
+        """One panel per family."""
+        return panels(*(growth.plot for growth in self.families))
+
 
 def run(
     *,
@@ -71,12 +97,12 @@ def run(
         return GaussianMixture(np.zeros((number, ambient)), factors, radius=1.0)
 
     def family(name: str, feature: str, parameters: Sequence[int], features: Any, sets: Any) -> Growth:
-        widths = [mean_width(members, draws=draws, seed=seed) for members in sets]
+        # Each set has directions of its own: with the same ones the points of the fit would move together.
+        widths = [mean_width(members, draws=draws, seed=seed + place) for place, members in enumerate(sets)]
         squared = np.array([width.one_sided**2 for width in widths])
         errors = [width.one_sided * width.standard_error for width in widths]
         x = np.asarray(features, dtype=np.float64)
-        slope, intercept = np.polyfit(x, squared, 1)
-        residual = squared - (intercept + slope * x)
+        line = fit_line(x, squared, errors)
         return Growth(
             family=name,
             feature=feature,
@@ -84,9 +110,10 @@ def run(
             features=tuple(x.tolist()),
             squared=tuple(squared.tolist()),
             errors=tuple(errors),
-            slope=float(slope),
-            intercept=float(intercept),
-            explained=float(1 - residual.var() / squared.var()),
+            slope=line.slope,
+            slope_error=line.slope_error,
+            intercept=line.intercept,
+            explained=line.explained,
         )
 
     return SetWidths(

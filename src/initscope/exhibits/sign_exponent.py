@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope import embed
-from initscope._results import Result
+from initscope._results import Result, make_axes
+from initscope.errors import check_count
+from initscope.exhibits._statistics import fit_line, mean_and_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +21,10 @@ __all__ = ["SignExponent", "run"]
 
 @dataclass(frozen=True)
 class SignExponent(Result):
-    """Largest |d_H - θ/π| over all pairs of a set, mean over layers, and the exponent fitted to it."""
+    """Largest |d_H - θ/π| over all pairs of a set, mean over layers, and the exponent fitted to it.
+
+    Every length has layers of its own, so that the points of the fit are independent; errors are over layers.
+    """
 
     points: int
     dimension: int
@@ -27,28 +32,38 @@ class SignExponent(Result):
     largest: tuple[float, ...]
     standard_errors: tuple[float, ...]
     cell_diameters: tuple[float, ...]
+    cell_diameter_errors: tuple[float, ...]
     exponent: float
+    exponent_error: float
     theorem_exponent: float
 
     def table(self) -> list[dict[str, Any]]:
         """One row per number of bits; the cell diameter is the largest angle (over π) between equal codes."""
-        columns = zip(self.bits, self.largest, self.standard_errors, self.cell_diameters)
-        return [
-            {"bits": bits, "largest_deviation": largest, "standard_error": error, "cell_diameter": cell}
-            for bits, largest, error, cell in columns
-        ]
+        columns = {
+            "bits": self.bits,
+            "largest_deviation": self.largest,
+            "standard_error": self.standard_errors,
+            "cell_diameter": self.cell_diameters,
+            "cell_diameter_error": self.cell_diameter_errors,
+        }
+        return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Largest deviation against bits, with lines of slope -1/2 and -1/6."""
-        if ax is None:
-            from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator, NullFormatter
 
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         bits = np.array(self.bits, dtype=np.float64)
-        ax.errorbar(bits, self.largest, 2 * np.array(self.standard_errors), fmt="o", label=f"slope {self.exponent:.3f}")
+        label = f"measured, slope {self.exponent:.3f} ± {self.exponent_error:.1g}"
+        ax.errorbar(bits, self.largest, 2 * np.array(self.standard_errors), fmt="o", capsize=2, label=label)
         for slope, name in ((-1 / 2, "slope -1/2"), (-1 / 6, "the theorem's slope -1/6")):
             ax.plot(bits, self.largest[0] * (bits / bits[0]) ** slope, "--", label=name)
-        ax.set(xscale="log", yscale="log", xlabel="bits", ylabel="largest |Hamming - angle/π|")
+        ax.set(xlabel="bits", ylabel="largest |Hamming - angle/π|", yscale="log")
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(bits, [f"{length:,}" for length in self.bits])
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter(NullFormatter())
         ax.legend()
         return ax
 
@@ -62,6 +77,7 @@ def run(
     seed: int = 0,
 ) -> SignExponent:
     """All pairs of random unit vectors of a space of this dimension, under so many random layers each."""
+    check_count("layers", layers, least=2, hint="two are the least that give a standard error")
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((points, dimension))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -70,18 +86,23 @@ def run(
     largest, cells = np.empty((2, len(bits), layers))
     for place, length in enumerate(bits):
         for layer in range(layers):
-            codes = embed.SignHash(length, random_state=seed + layer).fit_transform(rows)
+            # Layers of one seed are nested: the longer begins with the shorter.
+            codes = embed.SignHash(length, random_state=int(rng.integers(2**31))).fit_transform(rows)
             distance = embed.hamming_distance(codes[left], codes[right]) / length
             largest[place, layer] = np.abs(distance - share).max()
             cells[place, layer] = share[distance == 0].max(initial=0.0)
-    means = largest.mean(axis=1)
+    means, errors = mean_and_error(largest)
+    diameters, diameter_errors = mean_and_error(cells)
+    line = fit_line(np.log(bits), np.log(means), errors / means)
     return SignExponent(
         points=points,
         dimension=dimension,
         bits=tuple(bits),
         largest=tuple(means.tolist()),
-        standard_errors=tuple((largest.std(axis=1, ddof=1) / np.sqrt(layers)).tolist()),
-        cell_diameters=tuple(cells.mean(axis=1).tolist()),
-        exponent=float(np.polyfit(np.log(bits), np.log(means), 1)[0]),
+        standard_errors=tuple(errors.tolist()),
+        cell_diameters=tuple(diameters.tolist()),
+        cell_diameter_errors=tuple(diameter_errors.tolist()),
+        exponent=line.slope,
+        exponent_error=line.slope_error,
         theorem_exponent=-1 / 6,
     )

@@ -1,19 +1,21 @@
 """Cells of the input space: how many different activation patterns a network shows on a plane, deep against shallow.
 
 The talk says that depth buys exponentially more cells for the same number of parameters. Networks built to fold do;
-random ones do not: both are counted here.
+random ones do not: both are counted here. Random networks are compared with as many parameters and with as many units.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from initscope._results import Result
+from initscope._results import Result, make_axes
 from initscope.errors import InputError, check_count
+from initscope.exhibits._figures import Rows
+from initscope.exhibits._statistics import mean_and_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,36 +27,33 @@ Network = list[tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class TessellationRow(Result):
-    """One network: depth, width, number of parameters, and the cells met (mean over draws, with its error)."""
+    """Networks of one shape: what is held equal, depth, width, units, parameters, and the cells met.
+
+    Cells of random networks are means over draws; ``standard_error`` is 0 where nothing is drawn.
+    """
 
     kind: str
     depth: int
     width: int
+    units: int
     parameters: int
     cells: float
     standard_error: float
 
 
 @dataclass(frozen=True)
-class Tessellation(Result):
-    """Rows by network, and for pictures the cell numbers of the last random network of each depth on the plane."""
+class Tessellation(Rows):
+    """Rows by network, and for pictures the cell numbers on the plane of the last random network of each row."""
 
     rows: tuple[TessellationRow, ...]
     pictures: tuple[np.ndarray, ...]
     titles: tuple[str, ...]
 
-    def table(self) -> list[dict[str, Any]]:
-        """The rows as dicts."""
-        return [row.to_dict() for row in self.rows]
-
     def plot(self, ax: Axes | None = None, *, picture: int = -1) -> Axes:
         """Cells of one of the random networks on the plane, each in its own colour."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
         if not self.pictures:
             raise InputError("only cells on the plane can be drawn; run without points")
+        ax = make_axes(ax)
         numbers = self.pictures[picture]
         # Pale colours that differ between neighbours, and the boundaries as lines: cells, not colours, are the subject.
         shades = 0.78 + 0.22 * np.random.default_rng(0).random((int(numbers.max()) + 1, 3))
@@ -111,29 +110,34 @@ def run(
     *,
     depths: Sequence[int] = (1, 2, 4, 8),
     parameters: int = 1000,
+    units: int = 88,
     resolution: int = 256,
-    draws: int = 5,
+    draws: int = 20,
     folds: Sequence[int] = (1, 2, 4, 8, 12),
     seed: int = 0,
 ) -> Tessellation:
-    """Count cells of random networks of about ``parameters`` parameters, and of folding ones.
+    """Count cells of random networks of about ``parameters`` parameters, of about ``units`` units, and of folding ones.
 
     Cells are those met by the rows of ``points``, by default a grid of ``resolution``² points of the square [-1, 1]²,
     which misses cells smaller than its step. Folding networks (one input, cells on a fine line) stand beside a shallow
     network with as many units, whose cells are at most units + 1.
     """
+    check_count("draws", draws, least=2, hint="two are the least that give a standard error")
     axis = np.linspace(-1, 1, resolution)
     cloud = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2) if points is None else np.asarray(points)
+    inputs = cloud.shape[1]
+    shapes = [("equal parameters", depth, _width_for(parameters, depth, inputs)) for depth in depths]
+    shapes += [("equal units", depth, max(units // depth, 1)) for depth in depths]
     rng = np.random.default_rng(seed)
     rows, pictures, titles = [], [], []
-    for depth in depths:
-        width = _width_for(parameters, depth, cloud.shape[1])
+    for kind, depth, width in shapes:
         counts = []
         for _ in range(draws):
-            numbers = cells(random_network(cloud.shape[1], width, depth, rng), cloud)
+            numbers = cells(random_network(inputs, width, depth, rng), cloud)
             counts.append(int(numbers.max()) + 1)
-        size = _parameters(width, depth, cloud.shape[1])
-        rows.append(TessellationRow("random", depth, width, size, float(np.mean(counts)), _error(counts)))
+        met, error = map(float, mean_and_error(counts))
+        size = _parameters(width, depth, inputs)
+        rows.append(TessellationRow(kind, depth, width, depth * width, size, met, error))
         if points is None:
             pictures.append(numbers.reshape(resolution, resolution))
             layers = "1 layer" if depth == 1 else f"{depth} layers"
@@ -141,11 +145,11 @@ def run(
     for depth in folds:
         line = (np.arange(2 ** (depth + 4)) + 0.5)[:, None] / 2 ** (depth + 4)
         found = int(cells(folding_network(depth), line).max()) + 1
-        rows.append(TessellationRow("folding", depth, 2, 4 + 6 * (depth - 1), float(found), 0.0))
-        units = 2 * depth
-        shallow = [(np.ones((units, 1)), -(np.arange(units) + 0.5) / units)]
+        width = 2 * depth
+        rows.append(TessellationRow("folding", depth, 2, width, 4 + 6 * (depth - 1), float(found), 0.0))
+        shallow = [(np.ones((width, 1)), -(np.arange(width) + 0.5) / width)]
         found = int(cells(shallow, line).max()) + 1
-        rows.append(TessellationRow("best shallow", 1, units, 2 * units, float(found), 0.0))
+        rows.append(TessellationRow("best shallow", 1, width, width, 2 * width, float(found), 0.0))
     return Tessellation(tuple(rows), tuple(pictures), tuple(titles))
 
 
@@ -158,7 +162,3 @@ def _width_for(parameters: int, depth: int, inputs: int) -> int:
     while _parameters(width + 1, depth, inputs) <= parameters:
         width += 1
     return width
-
-
-def _error(counts: Sequence[int]) -> float:
-    return float(np.std(counts, ddof=1) / np.sqrt(len(counts))) if len(counts) > 1 else 0.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope._results import Result
+from initscope._results import Result, make_axes
 from initscope.errors import InputError, check_between, check_count
 from initscope.injectivity._progress import bar
 from initscope.injectivity.collision import colliding_pair
@@ -58,10 +58,7 @@ class CollisionCurve(Result):
         """Draw the share of collisions found against the expansivity, with the full-RSB threshold."""
         from initscope.theory.injectivity.replica import FULL_RSB
 
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(figsize=(6.4, 3.6), layout="constrained").add_subplot()
+        ax = make_axes(ax, figsize=(6.4, 3.6))
         for n in sorted({point.n for point in self.points}):
             mine = sorted((point for point in self.points if point.n == n), key=lambda point: point.alpha)
             ax.plot([p.alpha for p in mine], [p.found / p.draws for p in mine], "o-", ms=4, label=f"n = {n}")
@@ -139,10 +136,7 @@ class StabilityCurve(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the median of A/√n with its quartiles against the expansivity."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(figsize=(6.4, 3.6), layout="constrained").add_subplot()
+        ax = make_axes(ax, figsize=(6.4, 3.6))
         for n in sorted({point.n for point in self.points}):
             mine = [point for point in self.points if point.n == n]
             (line,) = ax.plot([p.alpha for p in mine], [p.median for p in mine], "o-", ms=3, label=f"n = {n}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from initscope._results import Result
+from initscope._results import Result, make_axes
 from initscope.theory.injectivity import (
     Estimate,
     cover_threshold,
@@ -47,10 +47,7 @@ class Thresholds(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the thresholds on one axis of expansivity."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(figsize=(7, 2.6), layout="constrained").add_subplot()
+        ax = make_axes(ax, figsize=(7, 2.6))
         marks = {
             "Cover": self.cover,
             "full RSB": self.full_rsb,

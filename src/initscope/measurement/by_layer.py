@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from initscope._results import Result
+from initscope._results import Result, make_axes
 from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError, check_count
 from initscope.measurement.width import MeanWidth, WidthTally
@@ -41,7 +41,7 @@ class LayerWidths(Result):
 
     def table(self) -> list[dict[str, Any]]:
         """One row per layer."""
-        names = ("value", "standard_error", "intrinsic_dimension", "radius", "doubling_gain", "dimension")
+        names = ("value", "standard_error", "intrinsic_dimension", "radius", "doubling_gain", "dimension", "method")
         return [
             {"layer": row.layer, "kind": row.kind}
             | {name: None if row.width is None else getattr(row.width, name) for name in names}
@@ -51,10 +51,7 @@ class LayerWidths(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Intrinsic dimension by layer."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         known = [(row.layer, row.width.intrinsic_dimension or 0.0) for row in self.rows if row.width is not None]
         ax.plot([name for name, _ in known], [dimension for _, dimension in known], "o-")
         ax.set(ylabel="intrinsic dimension (ω / 2r)²", ylim=(0, None))

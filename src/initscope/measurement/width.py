@@ -23,7 +23,7 @@ from initscope.theory.mean_width import WidthSet, gaussian_norm_mean
 __all__ = ["MeanWidth", "WidthTally", "mean_width", "random_directions"]
 
 _CENTRE_POINTS = 1000  # whose mean the radius is measured from
-_PRODUCT_ELEMENTS = 2_000_000  # of the block of inner products held at once: 8 MB in float32
+_BLOCK_ELEMENTS = 1_000_000  # of a block of points, and of its inner products: 4 MB each in float32
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,25 @@ class MeanWidth(Result):
         ω and the Monte-Carlo error over the random directions.
     one_sided : float
         ω/2, the mean of the supremum of one inner product (the w of Gordon's theorem).
-    intrinsic_dimension : float
+    intrinsic_dimension, intrinsic_dimension_error : float or None
         (ω / 2r)² with r the ``radius``: d for a d-dimensional ball of any size. None where no radius is known.
     radius : float or None
-        Largest distance of a point from the mean of 1,000 of them (at most twice the smallest enclosing radius).
+        Of data the largest distance of a point from the mean of about 1,000 of them (at most twice the smallest
+        enclosing radius), of a set its ``enclosing_radius``.
     doubling_gain, doubling_gain_error : float or None
         ω minus the mean width of two halves of the data: what the last doubling of the sample added. A sample always
         has a smaller width than the set it comes from; the next doubling will add about as much again.
     points, dimension, draws : int
         Number of points (None for a set), dimension of the space, number of directions drawn (0: no sampling needed).
     method : str
-        ``closed form``, ``sampled`` or, for data, ``sampled (these points only)``.
+        ``closed form``, ``quadrature``, ``sampled`` or, for data, ``sampled (these points only)``.
     """
 
     value: float
     standard_error: float
     one_sided: float
     intrinsic_dimension: float | None
+    intrinsic_dimension_error: float | None
     radius: float | None
     doubling_gain: float | None
     doubling_gain_error: float | None
@@ -62,18 +64,22 @@ class MeanWidth(Result):
     method: str
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per quantity, with its standard error where it has one."""
-        rows = [
+        """One row per quantity; what rests on the width has its standard error and its method."""
+        estimates = [
             ("mean width", self.value, self.standard_error),
             ("one-sided width", self.one_sided, self.standard_error / 2),
-            ("radius", self.radius, None),
-            ("intrinsic dimension", self.intrinsic_dimension, None),
+            ("intrinsic dimension", self.intrinsic_dimension, self.intrinsic_dimension_error),
             ("gain of the last doubling", self.doubling_gain, self.doubling_gain_error),
-            ("points", self.points, None),
-            ("dimension of the space", self.dimension, None),
-            ("directions drawn", self.draws, None),
         ]
-        return [{"quantity": name, "value": value, "standard_error": error} for name, value, error in rows]
+        facts = [
+            ("radius", self.radius),
+            ("points", self.points),
+            ("dimension of the space", self.dimension),
+            ("directions drawn", self.draws),
+        ]
+        rows = [(*estimate, None if estimate[1] is None else self.method) for estimate in estimates]
+        rows += [(*fact, None, None) for fact in facts]
+        return [dict(zip(("quantity", "value", "standard_error", "method"), row)) for row in rows]
 
 
 def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
@@ -86,8 +92,8 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     Parameters
     ----------
     points : array, tensor, iterable of batches, or set
-        ``[N, ...]`` (each point is flattened): NumPy (a memory map streams), torch (stays on its device), an iterable
-        of such batches (read once; of a tuple, as data loaders yield, the first member), or a
+        ``[N, ...]`` (each point is flattened): NumPy (a memory map streams), torch (stays on its device), a data
+        frame, an iterable of such batches (read once; of a tuple, as data loaders yield, the first member), or a
         `initscope.theory.mean_width` set.
     draws : int
         Number of random directions. The relative error is about 0.5/√(draws · intrinsic dimension)
@@ -105,13 +111,8 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     draws = check_count("draws", draws, least=2, hint="two are the least that give a standard error")
     if isinstance(points, WidthSet) and not array_api_compat.is_array_api_obj(points):
         return _width_of_set(points, draws, seed)
-    batches = _batches(points)
-    first = next(batches, None)
-    if first is None or first.shape[0] == 0:
-        raise InputError("there are no points; give an array [N, n] or an iterable of such batches")
     tally = WidthTally(draws, seed)
-    tally.add(first)
-    for batch in batches:
+    for batch in _batches(points):
         tally.add(batch)
     return tally.result()
 
@@ -128,6 +129,8 @@ class WidthTally:
         self.highest: list[Array] = [None, None]
         self.lowest: list[Array] = [None, None]
         self.count = 0
+        self.centre: Array = None
+        self.reach: Array = None
         self.directions: Array = None
 
     def forget(self) -> None:
@@ -136,20 +139,19 @@ class WidthTally:
 
     def add(self, batch: Array) -> None:
         """Take in points ``[rows, ...]``."""
-        batch = _rows(batch)
-        # Spread over the batch: data sorted by class would put the mean of the first points far off.
-        xp, few = namespace(_real(batch[:: max(batch.shape[0] // _CENTRE_POINTS, 1)]))
+        dimension = _point_size(batch)
+        if batch.shape[0] == 0:
+            return
         if self.count == 0:
-            self.dimension, self.centre = int(batch.shape[1]), xp.mean(few, axis=0)
-            self.reach = xp.zeros_like(self.centre[:1])
-        if batch.shape[1] != self.dimension:
-            raise InputError(f"a batch has points of dimension {batch.shape[1]}, the first had {self.dimension}")
+            self._start(batch, dimension)
+        if dimension != self.dimension:
+            raise InputError(f"a batch has points of dimension {dimension}, the first had {self.dimension}")
+        xp = namespace(self.centre)[0]
         if self.directions is None:
             chosen = random_directions(self.dimension, self.draws, self.seed).T
             self.directions = xp.asarray(chosen, dtype=self.centre.dtype, device=array_api_compat.device(self.centre))
-        rows = max(_PRODUCT_ELEMENTS // self.directions.shape[1], 2)
-        for start in range(0, batch.shape[0], rows):
-            block = xp.astype(_real(batch[start : start + rows]), self.directions.dtype, copy=False)
+        for block in _blocks(batch, max(dimension, self.draws)):
+            block = xp.astype(block, self.directions.dtype, copy=False)
             products = block @ self.directions
             for half in (0, 1):
                 part = products[(half + self.count) % 2 :: 2]
@@ -162,9 +164,19 @@ class WidthTally:
             self.reach = xp.maximum(self.reach, xp.max(xp.sum(offsets * offsets, axis=1)))
             self.count += block.shape[0]
 
+    def _start(self, batch: Array, dimension: int) -> None:
+        """Choose the centre: a mean spread over the batch, since the first points of sorted data are far off."""
+        few = batch[:: max(batch.shape[0] // _CENTRE_POINTS, 1)]
+        xp = array_api_compat.array_namespace(few)
+        self.dimension = dimension
+        self.centre = sum(xp.sum(block, axis=0) for block in _blocks(few, dimension)) / few.shape[0]
+        self.reach = xp.zeros_like(self.centre[:1])
+
     def result(self) -> MeanWidth:
         """The width of all points so far."""
-        if self.count < 2:
+        if self.count == 0:
+            raise InputError("there are no points; give an array [N, n] or an iterable of such batches")
+        if self.count == 1:
             raise InputError("one point has width 0; give at least two points")
         scale = gaussian_norm_mean(self.dimension)
         xp = namespace(self.reach)[0]
@@ -175,15 +187,12 @@ class WidthTally:
         radius = float(self.reach[0]) ** 0.5
         if radius == 0:
             raise InputError(f"all {self.count} points are equal: their width is 0 and their dimension undefined")
-        value, error = scale * widths.mean(), scale * _mean_error(widths)
-        return MeanWidth(
-            value=float(value),
-            standard_error=float(error),
-            one_sided=float(value / 2),
-            intrinsic_dimension=float((value / (2 * radius)) ** 2),
-            radius=radius,
+        return _estimate(
+            float(scale * widths.mean()),
+            scale * _mean_error(widths),
+            radius,
             doubling_gain=float(scale * (widths - halves).mean()),
-            doubling_gain_error=float(scale * _mean_error(widths - halves)),
+            doubling_gain_error=scale * _mean_error(widths - halves),
             points=self.count,
             dimension=self.dimension,
             draws=len(widths),
@@ -194,7 +203,7 @@ class WidthTally:
 def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
     exact = members.width()
     if exact is not None:
-        value, error, draws, method = exact, 0.0, 0, "closed form"
+        value, error, draws, method = exact, 0.0, 0, getattr(members, "width_method", "closed form")
     else:
         g = random_directions(members.ambient, draws, seed)
         widths = _float64(members.support(g)) + _float64(members.support(-g))
@@ -202,19 +211,30 @@ def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
             raise InputError("the support function is not finite: an unbounded set has no mean width; cut it by a ball")
         scale = gaussian_norm_mean(members.ambient)
         value, error, method = scale * float(widths.mean()), scale * _mean_error(widths), "sampled"
-    radius = getattr(members, "radius", None)
-    return MeanWidth(
-        value=value,
-        standard_error=error,
-        one_sided=value / 2,
-        intrinsic_dimension=None if radius is None else (value / (2 * radius)) ** 2,
-        radius=radius,
+    return _estimate(
+        value,
+        error,
+        getattr(members, "enclosing_radius", None),
         doubling_gain=None,
         doubling_gain_error=None,
         points=None,
         dimension=members.ambient,
         draws=draws,
         method=method,
+    )
+
+
+def _estimate(value: float, error: float, radius: float | None, **facts: Any) -> MeanWidth:
+    """A `MeanWidth` with what follows from the width and the radius."""
+    intrinsic = None if radius is None else (value / (2 * radius)) ** 2
+    return MeanWidth(
+        value=value,
+        standard_error=error,
+        one_sided=value / 2,
+        intrinsic_dimension=intrinsic,
+        intrinsic_dimension_error=None if intrinsic is None else 2 * intrinsic * error / value,
+        radius=radius,
+        **facts,
     )
 
 
@@ -225,33 +245,55 @@ def random_directions(dimension: int, draws: int, seed: int) -> np.ndarray:
 
 
 def _batches(points: Any) -> Iterator[Array]:
-    """Yield ``[rows, n]`` arrays from what the user gave."""
+    """Yield arrays ``[rows, ...]`` from what the user gave."""
     if array_api_compat.is_array_api_obj(points):
-        yield _rows(points)
+        yield points
         return
+    if hasattr(points, "toarray"):
+        raise InputError("the points are a sparse matrix; give dense batches, for example of X[i : i + 1000].toarray()")
     if not isinstance(points, Iterable) or isinstance(points, (str, bytes, dict)):
         raise InputError(
             f"{type(points).__name__} is not data; give an array [N, n], a tensor or an iterable of batches"
         )
-    if isinstance(points, (list, tuple)) and points and not any(map(array_api_compat.is_array_api_obj, points)):
-        try:
-            points = (np.asarray(points, dtype=np.float64),)
-        except (TypeError, ValueError) as error:
-            raise InputError("the list is neither a matrix of numbers nor a list of arrays") from error
+    if hasattr(points, "to_numpy"):
+        points = (points,)
+    elif isinstance(points, (list, tuple)) and points and not any(map(_is_batch, points)):
+        points = ([*points],)
     for batch in points:
-        if isinstance(batch, (list, tuple)) and batch and array_api_compat.is_array_api_obj(batch[0]):
+        if isinstance(batch, (list, tuple)) and batch and _is_batch(batch[0]):
             batch = batch[0]
-        rows = _rows(batch if array_api_compat.is_array_api_obj(batch) else np.asarray(batch))
-        if rows.shape[0]:
-            yield rows
+        yield batch if array_api_compat.is_array_api_obj(batch) else _numbers(batch)
 
 
-def _rows(batch: Array) -> Array:
+def _is_batch(value: Any) -> bool:
+    return array_api_compat.is_array_api_obj(value) or hasattr(value, "to_numpy")
+
+
+def _numbers(values: Any) -> np.ndarray:
+    """A data frame or nested lists as an array."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the {type(values).__name__} is neither a matrix of numbers nor a list of arrays; leave out what is text"
+        ) from error
+
+
+def _point_size(batch: Array) -> int:
+    """Numbers in one point of a batch."""
     if batch.ndim < 2 or 0 in batch.shape[1:]:
         raise InputError(f"points of shape {tuple(batch.shape)} must be [N, n] or [N, ...]: one row per point")
-    if array_api_compat.is_torch_array(batch):
-        batch = batch.detach()
-    return batch.reshape(batch.shape[0], math.prod(batch.shape[1:]))
+    return math.prod(batch.shape[1:])
+
+
+def _blocks(batch: Array, columns: int) -> Iterator[Array]:
+    """Rows of real numbers, few at a time: what is made of a block, ``columns`` wide, bounds the memory."""
+    rows = max(_BLOCK_ELEMENTS // columns, 1)
+    for start in range(0, batch.shape[0], rows):
+        block = batch[start : start + rows]
+        if array_api_compat.is_torch_array(block):
+            block = block.detach()
+        yield _real(block.reshape(block.shape[0], -1))
 
 
 def _real(batch: Array) -> Array:
@@ -259,6 +301,8 @@ def _real(batch: Array) -> Array:
     xp = array_api_compat.array_namespace(batch)
     if xp.isdtype(batch.dtype, "complex floating"):
         raise InputError("complex points have no Gaussian mean width here; stack real and imaginary parts")
+    if not xp.isdtype(batch.dtype, ("bool", "integral", "real floating")):
+        raise InputError(f"points of type {batch.dtype} are no numbers; convert them, or leave out what is text")
     return batch if batch.dtype in (xp.float32, xp.float64) else xp.astype(batch, xp.float32)
 
 

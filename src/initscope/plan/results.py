@@ -9,12 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from initscope._results import Result
+from initscope._results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["BitsPlan", "Check", "DepthPlan", "FiltersPlan", "Plan", "ProjectionPlan", "SubspacePlan", "WidthPlan"]
+
+_LAWS_OF_NORMS = {
+    "chernoff": "the best two-sided Chernoff bound of a layer, summed over layers and samples",
+    "exact": "the exact law for one input, summed over samples",
+}
 
 
 @dataclass(frozen=True)
@@ -48,10 +53,7 @@ class Plan(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The answers as bars on a logarithmic axis."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(figsize=(6, 0.6 + 0.5 * len(self.answers)), layout="constrained").add_subplot()
+        ax = make_axes(ax, figsize=(6, 0.6 + 0.5 * len(self.answers)))
         bars = ax.barh(list(self.answers), list(self.answers.values()))
         ax.bar_label(bars, fmt="{:,.0f}", padding=3)
         ax.set_xscale("log")
@@ -69,8 +71,7 @@ class WidthPlan(Plan):
     unit = "width"
     statements: ClassVar[dict[str, str]] = {
         "paper": "lemma 2 (depth 1), theorem 1 or (gradients) theorem 3 of the over-parameterisation paper, as printed",
-        "chernoff": "the best two-sided Chernoff bound of a layer, summed over layers and samples",
-        "exact": "the exact law for one input, summed over samples",
+        **_LAWS_OF_NORMS,
     }
 
     depth: int
@@ -92,8 +93,7 @@ class DepthPlan(Plan):
     unit = "depth"
     statements: ClassVar[dict[str, str]] = {
         "paper": "theorem 1 of the over-parameterisation paper with its best split of eps over the layers",
-        "chernoff": "the best two-sided Chernoff bound of a layer, summed over layers and samples",
-        "exact": "the exact law for one input, summed over samples",
+        **_LAWS_OF_NORMS,
     }
 
     width: int

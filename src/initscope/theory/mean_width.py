@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from array_api_compat import device
@@ -70,7 +70,11 @@ def sudakov_log_packing(width: float, eps: float) -> float:
 
 @runtime_checkable
 class WidthSet(Protocol):
-    """What `initscope.mean_width` needs to know of a set."""
+    """What `initscope.mean_width` needs to know of a set.
+
+    A set may also have ``enclosing_radius``, the radius of the smallest ball around it (None: not known), with which
+    its intrinsic dimension is measured, and ``width_method``, how its width comes about: ``closed form`` if not said.
+    """
 
     @property
     def ambient(self) -> int:
@@ -109,6 +113,11 @@ class Ball:
         check_count("ambient", self.ambient)
         check_between("radius", self.radius, 0.0, _FAR)
 
+    @property
+    def enclosing_radius(self) -> float:
+        """Its own."""
+        return self.radius
+
     def support(self, g: Array) -> Array:
         """Radius times the norm of each row."""
         return self.radius * _norm(g)
@@ -135,6 +144,11 @@ class Subspace:
         """Dimension of the surrounding space."""
         return int(self._frame.shape[0])
 
+    @property
+    def enclosing_radius(self) -> float:
+        """That of the ball that cuts it."""
+        return self.radius
+
     def support(self, g: Array) -> Array:
         """Radius times the norm of each row's projection."""
         _, g, frame = _beside(g, self._frame)
@@ -155,6 +169,8 @@ class Ellipsoid:
               = \frac1{2\sqrt\pi}\int_0^\infty \Bigl(1 - \prod_i(1+2t\lambda_i)^{-1/2}\Bigr)\frac{dt}{t^{3/2}} .
     """
 
+    width_method: ClassVar[str] = "quadrature"
+
     matrix: np.ndarray
     _axes: np.ndarray = field(init=False, repr=False)
 
@@ -173,6 +189,11 @@ class Ellipsoid:
     def ambient(self) -> int:
         """Dimension of the surrounding space."""
         return int(self.matrix.shape[0])
+
+    @property
+    def enclosing_radius(self) -> float:
+        """The longest semi-axis."""
+        return float(self._axes[0])
 
     def support(self, g: Array) -> Array:
         """Norm of :math:`B^Tg` for each row."""
@@ -208,8 +229,9 @@ class SparseSet:
     nonzeros: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.dictionary, int):
+        if isinstance(self.dictionary, (int, np.integer)):
             atoms = check_count("dictionary", self.dictionary)
+            object.__setattr__(self, "dictionary", atoms)
         else:
             object.__setattr__(self, "dictionary", _matrix("dictionary", self.dictionary))
             atoms = int(self.dictionary.shape[1])
@@ -219,6 +241,11 @@ class SparseSet:
     def ambient(self) -> int:
         """Dimension of the surrounding space."""
         return self.dictionary if isinstance(self.dictionary, int) else int(self.dictionary.shape[0])
+
+    @property
+    def enclosing_radius(self) -> float | None:
+        """1 in coordinates; not known for other dictionaries."""
+        return 1.0 if isinstance(self.dictionary, int) else None
 
     def support(self, g: Array) -> Array:
         """Norm of the k largest correlations with the dictionary."""
@@ -230,6 +257,11 @@ class SparseSet:
             g = xp.sort(xp.abs(g), axis=-1)[..., -self.nonzeros :]
         return _norm(g)
 
+    @property
+    def width_method(self) -> str:
+        """How `width` comes about."""
+        return "closed form" if self.nonzeros == self.ambient else "quadrature"
+
     def width(self) -> float | None:
         """Closed form for k = n, quadrature of the largest of n half-normals for k = 1, else None."""
         if not isinstance(self.dictionary, int):
@@ -239,12 +271,14 @@ class SparseSet:
         if self.nonzeros > 1:
             return None
         from scipy.integrate import quad
-        from scipy.special import erf
+        from scipy.special import erfc, expm1, log1p
 
-        n = self.dictionary
-        return 2 * float(
-            quad(lambda t: 1 - erf(t / math.sqrt(2)) ** n, 0, 12 + math.sqrt(2 * math.log(n)), limit=200)[0]
-        )
+        def some_above(t: float) -> float:  # 1 - P(|g| <= t)^n, which for large n is all in the last digits of P
+            return -float(expm1(self.dictionary * log1p(-erfc(t / math.sqrt(2)))))
+
+        typical = math.sqrt(2 * math.log(self.dictionary))  # where it falls from 1 to 0
+        pieces = ((0.0, typical), (typical, typical + 12))
+        return 2 * sum(float(quad(some_above, low, high, epsrel=1e-12, limit=200)[0]) for low, high in pieces)
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,15 +323,26 @@ class GaussianMixture:
         """Dimension of the surrounding space."""
         return int(self._centres.shape[1])
 
+    @property
+    def enclosing_radius(self) -> float | None:
+        """Of one component that of its own ball, of centred ones that of the cutting ball; of others not known."""
+        if len(self._frames) == 1:
+            return self._reach(self._centres[0])
+        centred = np.allclose(self._centres, 0, atol=1e-12 * self._reach(np.zeros(1)))
+        return self.radius if centred else None
+
+    def _reach(self, centre: np.ndarray) -> float:
+        """Radius of the ball that the cutting ball leaves of the component with this centre."""
+        assert self.radius is not None
+        return math.sqrt(max(self.radius**2 - float(centre @ centre), 0.0))
+
     def support(self, g: Array) -> Array:
         """Largest support function of the components."""
-        assert self.radius is not None
         xp, g = namespace(g)
         result = None
         for centre, frame in zip(self._centres, self._frames):
             _, _, middle, directions = _beside(g, centre, frame)
-            reach = math.sqrt(max(self.radius**2 - float(centre @ centre), 0.0))
-            value = g @ middle + reach * _norm(g @ directions)
+            value = g @ middle + self._reach(centre) * _norm(g @ directions)
             result = value if result is None else xp.maximum(result, value)
         return result
 
@@ -305,9 +350,7 @@ class GaussianMixture:
         """Closed form for one component (a ball of its rank), else None."""
         if len(self._frames) > 1:
             return None
-        assert self.radius is not None
-        reach = math.sqrt(max(self.radius**2 - float(self._centres[0] @ self._centres[0]), 0.0))
-        return 2 * reach * gaussian_norm_mean(int(self._frames[0].shape[1]))
+        return 2 * self._reach(self._centres[0]) * gaussian_norm_mean(int(self._frames[0].shape[1]))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import array_api_compat
 
-from initscope._results import Result, rows_of_columns
+from initscope._results import Result, make_axes, rows_of_columns
 from initscope.errors import InputError, check_between, check_count
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.images._layer import expected_cosine
@@ -147,10 +147,7 @@ class Resolution(Result):
 
     def plot(self, ax: Any = None) -> Any:
         """Bound and deviation against the factor, on logarithmic axes."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         ax.loglog(self.factor, self.boundary_ratio, "o-", label="bound: shared boundary / (‖A‖‖B‖)")
         ax.loglog(self.factor, self.deviation, "s-", label="mean cosine after - before")
         ax.set_xlabel("resolution factor")

@@ -12,7 +12,7 @@ import array_api_compat
 import numpy as np
 import numpy.typing as npt
 
-from initscope._results import Result, rows_of_columns
+from initscope._results import Result, make_axes, rows_of_columns
 from initscope.errors import InputError, check_count
 from initscope.theory._arrays import Array, namespace
 from initscope.theory._fast import as_numpy
@@ -168,10 +168,7 @@ class Saturation(Result):
 
     def plot(self, ax: Any = None) -> Any:
         """Deviation of the convolutional layer against that of a dense one, over the strength."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         ax.errorbar(self.strength, self.deviation, self.deviation_standard_error, fmt="o-", label="convolutional layer")
         ax.plot(self.strength, self.dense_deviation, "--", label="dense layer at the same cosines")
         ax.set_xlabel("strength: 0 the pictures, 1 pure red and pure green")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from initscope._results import Result
+from initscope._results import Result, make_axes
 from initscope.errors import InputError, check_between, check_count
 from initscope.theory.injectivity._estimate import Estimate
 from initscope.theory.injectivity.parisi_functional import Evaluation, Floats, Grid, Levels, evaluate
@@ -230,10 +230,7 @@ class OrderParameter(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw q(x), the overlap against the level."""
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(layout="constrained").add_subplot()
+        ax = make_axes(ax)
         ax.stairs(self.q, np.concatenate([[0.0], self.c, [1.15 * self.c[-1]]]), baseline=None)
         ax.set(xlabel="x (level c)", ylabel="overlap q(x)", title=f"α = {self.alpha:g}, e = {self.energy:.5f}")
         return ax
