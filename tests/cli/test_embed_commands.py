@@ -124,6 +124,12 @@ def test_queries_do_not_find_themselves(run, tmp_path):
     assert "--exclude-self" in run("search", "evaluate", codes, codes)[2]
 
 
+def test_directions_reach_the_random_hash(run, digits, tmp_path):
+    for given, directions in (((), "uniform"), (("--directions", "data"), "data")):
+        assert run("hash", "fit", tmp_path / "r.hash", "--data", digits, "--bits", 16, *given)[0] == 0
+        assert load_hasher(tmp_path / "r.hash").directions == directions
+
+
 def test_layers_reach_the_hashes_that_have_them(run, digits, tmp_path):
     options = ("--data", digits, "--bits", 8, "--limit", 40)
     for given, layers in (((), AGH().layers), (("--layers", 1), 1), (("--layers", 2), 2)):
@@ -162,6 +168,10 @@ def test_bad_use_is_one_line_and_exit_2(run, digits, tmp_path):
         (("search", "build", codes, tmp_path / "noise" / "below"), "below: cannot be written"),
         (("search", "evaluate", codes, tmp_path / "one.npz", "--exclude-self"), "are not the same"),
         (("hash", "fit", tmp_path / "x", "--data", digits, "--method", "itq", "--layers", 2), "has no layers"),
+        (
+            ("hash", "fit", tmp_path / "x", "--data", digits, "--method", "itq", "--directions", "data"),
+            "has no directions",
+        ),
         (("hash", "fit", tmp_path / "x", "--data", digits, "--method", "pca"), "random, itq, agh"),
         (("hash", "fit", tmp_path / "x", "--data", tmp_path / "rows.npy", "--method", "ssh"), "learns from labels"),
         (("hash", "fit", tmp_path / "x", "--data", digits, "--bits", 0), "bits = 0"),

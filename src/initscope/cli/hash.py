@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from cyclopts import App
 
@@ -23,6 +24,7 @@ def fit(
     method: str = "random",
     bits: int = 64,
     layers: int | None = None,
+    directions: Literal["uniform", "data"] | None = None,
     seed: int = 0,
 ) -> None:
     """Fit a hash and write it to OUT.
@@ -37,6 +39,8 @@ def fit(
         Length of the code.
     layers
         Of agh (1 or 2, default 2) and learned (default 1).
+    directions
+        Of random: all alike (uniform, default) or with the covariance of the data, which usually finds more.
     seed
         Seed of everything random.
     """
@@ -44,15 +48,18 @@ def fit(
     from initscope.embed.persistence import hasher_class, save_hasher
 
     chosen = hasher_class(method)
-    wanted = {"center": True, "layers": layers, "random_state": seed}
     known = chosen().get_params()
-    if layers is not None and "layers" not in known:
-        raise InputError(f"--layers {layers}: --method {method} has no layers; leave it out, or use agh or learned")
-    parameters = {name: value for name, value in wanted.items() if name in known and value is not None}
+    asked = {name: value for name, value in (("layers", layers), ("directions", directions)) if value is not None}
+    for name, value in asked.items():
+        if name not in known:
+            raise InputError(
+                f"--{name} {value}: --method {method} has no {name}; leave it out, or see --help for whose"
+            )
+    parameters = {name: value for name, value in {"center": True, "random_state": seed}.items() if name in known}
     data = load_vectors(source or VectorSource())
     if issubclass(chosen, SupervisedHasher) and data.labels is None:
         raise InputError(f"--method {method} learns from labels and {data.name} has none; use random, itq or agh")
-    hasher = chosen(bits=bits, **parameters).fit(data.images, data.labels)
+    hasher = chosen(bits=bits, **parameters, **asked).fit(data.images, data.labels)
     save_hasher(hasher, out)
     say(f"{out}: {hasher} fitted to {len(data)} rows of {data.images.shape[1]} numbers")
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from initscope import data, embed
-from initscope._results import Result
+from initscope._results import Result, make_axes
 from initscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
@@ -89,10 +89,7 @@ class HashingTable(Result):
     def plot(self, ax: Axes | None = None) -> Axes:
         """One line per method and length: ours (dot), what the order of ties allows (bar), the talk's (cross)."""
         methods = list(dict.fromkeys(row.method for row in self.rows))
-        if ax is None:
-            from matplotlib.figure import Figure
-
-            ax = Figure(figsize=(7, 1.2 + 0.45 * len(methods)), layout="constrained").add_subplot()
+        ax = make_axes(ax, figsize=(7, 1.2 + 0.45 * len(methods)))
         lengths = sorted({row.bits for row in self.rows if row.bits})
         for row in self.rows:
             place = methods.index(row.method)

@@ -37,7 +37,8 @@ class MeanWidth(Result):
     one_sided : float
         ω/2, the mean of the supremum of one inner product (the w of Gordon's theorem).
     intrinsic_dimension, intrinsic_dimension_error : float or None
-        (ω / 2r)² with r the ``radius``: d for a d-dimensional ball of any size. None where no radius is known.
+        (ω / 2r)² with r the ``radius``: (E‖g‖)², nearly d - ½, for a d-dimensional ball of any size. None where no
+        radius is known.
     radius : float or None
         Of data the largest distance of a point from the mean of about 1,000 of them (at most twice the smallest
         enclosing radius), of a set its ``enclosing_radius``.
