@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.linalg import eigvalsh
+from sklearn.datasets import load_digits
 
 from initscope.embed import AGH, ITQ, KSH, SSH, DiffHash, SignHash, mean_average_precision, unpack_bits
+from initscope.embed._anchors import squared_distances
 from initscope.embed.diff_hash import best_threshold, pair_moments
 from initscope.embed.ssh import sample_pairs
 from initscope.errors import InputError
@@ -123,7 +126,7 @@ def test_agh_separates_two_distant_groups_whatever_their_shape(rng):
 def test_agh_eigenvectors_are_those_of_the_full_graph(rng):
     X = rng.standard_normal((80, 3))
     hasher = AGH(bits=3, layers=1, anchors=20).fit(X)
-    ties = hasher._ties(X)
+    ties = hasher._ties(*hasher._nearest(X)).toarray()
     graph = ties / ties.sum(axis=0) @ ties.T
     np.testing.assert_allclose(ties.sum(axis=1), 1)
     values = np.sort(np.linalg.eigvalsh(graph))[::-1][1:4]
@@ -135,7 +138,7 @@ def test_agh_eigenvectors_are_those_of_the_full_graph(rng):
 def test_agh_second_cuts_are_the_least_of_all_balanced_ones(rng):
     X = rng.standard_normal((80, 3))
     hasher = AGH(bits=2, layers=2, anchors=20).fit(X)
-    ties = hasher._ties(X)
+    ties = hasher._ties(*hasher._nearest(X)).toarray()
     laplacian = np.eye(80) - ties / ties.sum(axis=0) @ ties.T
     value = (ties @ hasher.weights_)[:, 0]
     positive = value > 0
@@ -171,6 +174,42 @@ def test_ksh_codes_fit_the_similarity_better_with_every_bit(rng):
         codes = unpack_bits(KSH(bits=bits, anchors=100).fit(X, classes).transform(X), bits) * 2.0 - 1
         errors.append(((codes @ codes.T / bits - np.where(classes[:, None] == classes, 1, -1)) ** 2).mean())
     assert errors[0] > errors[1] > errors[2]
+
+
+def test_ksh_bits_are_fitted_to_what_the_bits_before_left_over(rng):
+    """The relaxed solution of every bit from its definition, the residue R = mS - Σ h hᵀ written out as a matrix."""
+    classes = rng.integers(0, 3, 60)
+    X = rng.standard_normal((60, 4)) + 2 * np.eye(3, 4)[classes]
+    hasher = KSH(bits=5, anchors=12, steps=0).fit(X, classes)
+    kernel = np.exp(-((X[:, None] - hasher.anchors_) ** 2).sum(axis=2) / hasher.bandwidth_)
+    kernel -= kernel.mean(axis=0)
+    residue = 5.0 * np.where(classes[:, None] == classes, 1, -1)
+    for weights in hasher.weights_:
+        ours = weights @ kernel.T @ residue @ kernel @ weights / (weights @ kernel.T @ kernel @ weights)
+        assert ours == pytest.approx(eigvalsh(kernel.T @ residue @ kernel, kernel.T @ kernel)[-1], rel=1e-3)
+        signs = np.where(kernel @ weights > 0, 1.0, -1.0)
+        residue -= np.outer(signs, signs)
+
+
+def test_squared_distances_far_from_the_origin(rng):
+    rows, anchors = (rng.integers(0, 17, (count, 30)) for count in (50, 8))
+    expected = ((rows[:, None] - anchors) ** 2).sum(axis=2)
+    for dtype in (np.float32, np.float64):
+        found = squared_distances((rows + 10_000).astype(dtype), (anchors + 10_000).astype(dtype))
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("method", [AGH(24), KSH(24, anchors=100, steps=5)], ids=repr)
+def test_anchor_methods_do_not_depend_on_the_origin(method):
+    """Grey values + 1000 are exact in single precision: their codes must be worth as much as those of the values."""
+    X, y = load_digits(return_X_y=True)
+    X, y = (X[:800] / 16).astype(np.float32), y[:800]
+    scores = []
+    for rows in (X, X + 1000, X.astype(np.float64) + 1000):
+        codes = method.fit(rows[:600], y[:600]).transform(rows)
+        scores.append(mean_average_precision(codes[600:], y[600:], codes[:600], y[:600]).value)
+    assert scores == pytest.approx([scores[0]] * 3, abs=0.02)
+    assert scores[0] > 0.5
 
 
 @pytest.mark.parametrize("method", [DiffHash, SSH, KSH])

@@ -60,8 +60,14 @@ class ReLUFeatures(Embedding):
         self.weights_ = [
             (rng.standard_normal((out, into)) * np.sqrt(2 / out)).astype(X.dtype) for into, out in pairwise(sizes)
         ]
-        self._n_features_out = width
         return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.weights_[-1])
+
+    def _float_type(self) -> Any:
+        return self.weights_[-1].dtype
 
     def _rows_to_output(self, block: np.ndarray) -> np.ndarray:
         for weights in self.weights_:

@@ -69,6 +69,9 @@ class SSH(SupervisedHasher):
             weight /= weight.sum()
         return self
 
+    def _float_type(self) -> Any:
+        return self.thresholds_.dtype
+
     def _scores(self, block: np.ndarray) -> np.ndarray:
         return np.asarray(block[:, self.features_] - self.thresholds_)
 
