@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits
 
 from initscope.embed import AGH, ITQ, KSH, SSH, DiffHash, SignHash, mean_average_precision, unpack_bits
 from initscope.embed._anchors import squared_distances
+from initscope.embed._base import random_generator
 from initscope.embed.diff_hash import best_threshold, pair_moments
 from initscope.embed.ssh import sample_pairs
 from initscope.errors import InputError
@@ -87,21 +88,46 @@ def test_ssh_picks_the_feature_that_tells_classes_apart(rng):
     assert max(share, 1 - share) > 0.96  # cuts are 32 quantiles: 1.5 % apart on either side
 
 
-def test_ssh_first_stump_has_the_largest_agreement(rng):
-    """Against every feature and quantile, pair by pair."""
+def test_ssh_boosts_on_pairs(rng):
+    """Every bit against all features and quantiles, pair by pair, with weights from the votes of the bits before.
+
+    Those votes, and a constant that balances like and unlike pairs, are an additive model F; weights are exp(-l F).
+    """
     X, classes = rng.standard_normal((60, 3)), rng.integers(0, 4, 60)
     X[:, 1] += classes
-    hasher = SSH(bits=1, pairs=400, thresholds=5).fit(X, classes)
-    from initscope.embed._base import random_generator
-
+    X = np.column_stack([X, np.ones(60)])
+    hasher = SSH(bits=6, pairs=400, thresholds=5).fit(X, classes)
     left, right, like = sample_pairs(classes, 400, random_generator(0, "ssh"))
 
-    def agreement(feature, cut):
-        agree = (X[left, feature] > cut) == (X[right, feature] > cut)
-        return abs(np.where(agree == like, 1, -1).mean())
+    def called_like(feature, cut):
+        return (X[left, feature] > cut) == (X[right, feature] > cut)
 
-    every = [agreement(j, cut) for j in range(3) for cut in np.quantile(X[:, j], np.linspace(0, 1, 7)[1:-1])]
-    assert agreement(hasher.features_[0], hasher.thresholds_[0]) == pytest.approx(max(every))
+    def gap(weights, feature, cut):
+        called = called_like(feature, cut)
+        return np.average(called[like], weights=weights[like]) - np.average(called[~like], weights=weights[~like])
+
+    stumps = [(j, cut) for j in range(3) for cut in np.quantile(X[:, j], np.linspace(0, 1, 7)[1:-1])]
+    F = np.zeros(400)
+    for feature, cut in zip(hasher.features_, hasher.thresholds_):
+        weights = np.exp(-np.where(like, F, -F))
+        r = gap(weights, feature, cut)
+        assert r == pytest.approx(max(gap(weights, *stump) for stump in stumps), abs=1e-12)
+        F += np.where(called_like(feature, cut), 1, -1) * np.log((1 + r) / (1 - r)) / 2
+        F -= np.log(np.exp(F)[~like].sum() / np.exp(-F)[like].sum()) / 2
+
+
+def test_ssh_takes_no_bit_that_separates_like_pairs_most():
+    """Two classes of two rows: the first feature separates like pairs always and unlike ones every other time."""
+    X, classes = np.array([[0.0, 0], [1, 0], [0, 0], [1, 1]]), np.array([0, 0, 1, 1])
+    hasher = SSH(bits=1, pairs=2000).fit(X, classes)
+    assert hasher.features_[0] == 1  # r = 1/2 - 1/2 of the second feature; of the first 0 - 1/2
+
+
+def test_ssh_bits_separate_rows():
+    """Digits have constant pixels, and a cut of one of them agrees with every like pair."""
+    X, y = load_digits(return_X_y=True)
+    bits = SSH(bits=48, pairs=5000, packed=False).fit(X, y).transform(X)
+    assert (bits.min(axis=0) < bits.max(axis=0)).all()
 
 
 def test_sampled_pairs_are_like_or_unlike_as_said(rng):
