@@ -183,7 +183,8 @@ def _grouped(query_codes: Any, query_labels: np.ndarray, codes: Any, labels: np.
             )
         for query, row in enumerate(distances):
             order = np.argsort(row, kind="stable")
-            starts = np.flatnonzero(np.concatenate([[True], np.diff(row[order]) > 0]))
+            ranked = row[order]
+            starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
             hits = np.concatenate([[0], np.cumsum(labels[order] == query_labels[query])])
             ends = np.append(starts[1:], len(row))
             yield slice(query, query + 1), (ends - starts)[None, :], (hits[ends] - hits[starts])[None, :]
