@@ -121,6 +121,9 @@ def test_conv_report_predicts_each_pair():
         lambda X: ConvFeatures(pool=1).fit(X).distortion_report(X),
         lambda X: ReLUFeatures(width=0).fit(X),
         lambda X: ReLUFeatures(width=5).fit(X).distortion_report(np.zeros((4, 16))),
+        lambda X: ReLUFeatures(width=5).fit(X).distortion_report(X, pairs=10.0),
+        lambda X: ReLUFeatures(width=5).fit(X).distortion_report(np.full((4, 16), np.nan)),
+        lambda X: ConvFeatures(filters=5).fit(X).distortion_report(np.full((4, 16), np.nan)),
     ],
 )
 def test_bad_input_is_refused(bad):

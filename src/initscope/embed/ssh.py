@@ -16,10 +16,9 @@ class SSH(SupervisedHasher):
     r"""Boosted similarity-sensitive coding [Shakhnarovich2005]_.
 
     Every bit is a stump :math:`[x_j > t]`, which calls a pair like if both rows are on one side of the cut. With pairs
-    weighted so that the like ones, P, and the unlike ones, N, weigh one half each, the next bit is the stump with the
-    largest
+    weighted so that the like ones and the unlike ones weigh one half each, the next bit is the stump with the largest
 
-    .. math:: r = \sum w\,l\,c = P_w(c = 1 \mid P) - P_w(c = 1 \mid N)
+    .. math:: r = \sum w\,l\,c = P_w(c = 1 \mid l = 1) - P_w(c = 1 \mid l = -1)
 
     (l = ±1 like or unlike, c = ±1 called like or not), among those that separate any pair. AdaBoost multiplies the
     weights by :math:`e^{-\alpha l c}`, :math:`\alpha = \tfrac12\log\tfrac{1+r}{1-r}`, and they are balanced again. The
