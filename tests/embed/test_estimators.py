@@ -25,6 +25,7 @@ ESTIMATORS = [
     SignHash(bits=20, center=True, packed=False),
     SignHash(bits=20, kernel_size=1),
     SignHash(bits=20, orthogonal=True),
+    SignHash(bits=20, center=True, directions="data"),
     ITQ(bits=12),
     AGH(bits=6, anchors=10),
     DiffHash(bits=2),

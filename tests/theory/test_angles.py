@@ -1,6 +1,7 @@
 """The maps of angles, against high precision, simulation and their own limits."""
 
 import math
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -158,7 +159,61 @@ def _fixed_variance(name, weight_variance, bias_variance):
     return k
 
 
+def test_an_activation_that_jumps_parts_nearby_inputs():
+    """1 - ρ becomes a multiple of √(1 - ρ): the slope is infinite, cosine 1 unstable, one layer decides."""
+    for name in ("sign", "step"):
+        assert angles.slope_at_one(name) == math.inf
+        assert angles.depth_scale(name) == 0
+        points = angles.fixed_points(name)
+        assert [point.stable for point in points[-2:]] == [True, False]
+        assert all(a.stable != b.stable for a, b in pairwise(points))  # a continuous map has them in turn
+        with pytest.raises(InputError, match="part at every gain"):
+            angles.critical_gain(name)
+    assert angles.depth_scale("cos", variance=1e-300) == 0
+
+
+@pytest.mark.parametrize(("name", "bias_variance"), [("gelu", 0.0), ("silu", 0.0), ("mish", 0.0), ("gelu", 0.04)])
+def test_no_critical_gain_where_the_variance_explodes(name, bias_variance):
+    with pytest.raises(InputError, match="grows without end"):
+        angles.critical_gain(name, bias_variance=bias_variance)
+
+
+@pytest.mark.parametrize("name", ["tanh", "erf", "sin", "elu", "selu", "hardtanh", "relu6"])
+def test_critical_gain_keeps_small_signals(name):
+    """χ → 1 for small variances, and the variance does not grow: kinks at 0 have two slopes."""
+    gain = angles.critical_gain(name)
+    k = 1e-8
+    assert angles.slope_at_one(name, variance=k, weight_variance=gain**2) == pytest.approx(1, abs=1e-3)
+    assert float(angles.variance_map(name, k, weight_variance=gain**2)) == pytest.approx(k, rel=1e-3)
+    assert float(angles.variance_map(name, 0.1, weight_variance=gain**2)) <= 0.1 * (1 + 1e-12)
+
+
+def test_fixed_points_near_cosine_one_are_found():
+    """λ = 5e-4 settles at θ = 3λ/2 to first order: θ²/2·λ/π = θ³/(3π)."""
+    points = angles.fixed_points("relu", strength=5e-4)
+    assert [point.stable for point in points] == [True, False]
+    assert math.acos(points[0].cosine) == pytest.approx(1.5 * 5e-4, rel=1e-2)
+    assert [round(point.cosine) for point in angles.fixed_points("identity")] == [-1, 1]
+
+
+def test_angle_map_has_its_slope_at_zero():
+    theta = torch.tensor([0.0, 1.0, math.pi], dtype=torch.float64, requires_grad=True)
+    angles.relu_angle(theta).sum().backward()
+    step = 1e-6
+    slope = (float(angles.relu_angle(1 + step)) - float(angles.relu_angle(1 - step))) / (2 * step)
+    np.testing.assert_allclose(theta.grad[:2].numpy(), [1.0, slope], rtol=1e-8)
+    assert torch.isfinite(theta.grad).all()
+
+
 def test_bad_input_is_refused():
+    with pytest.raises(InputError, match="radians"):
+        angles.psi(90.0)
+    with pytest.raises(InputError, match="radians"):
+        angles.relu_angle(-1.0)
+    with pytest.raises(InputError, match="strength = 5"):
+        angles.cosine_map("relu", 0.5, strength=5)
+    with pytest.raises(InputError, match="strength = 5"):
+        angles.collapse_depth(1.0, strength=5)
     with pytest.raises(InputError, match=r"cosine lies in \[-1, 1\]"):
         angles.relu_cosine(1.5)
     with pytest.raises(InputError, match=r"cosine lies in \[-1, 1\]"):

@@ -7,7 +7,7 @@ that law beside what happens on data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -20,7 +20,9 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     from initscope.embed.distortion import HammingDistortion
 
-__all__ = ["SignHash"]
+__all__ = ["Directions", "SignHash"]
+
+Directions = Literal["uniform", "data"]
 
 _SAME_SIGN = {
     "relu",
@@ -50,6 +52,14 @@ class SignHash(Hasher):
     With ``orthogonal`` the rows are orthonormal in groups of n, the length of a row of data ("super-bit" hashing
     [Ji2012]_): the mean is still θ/π, the variance is smaller than the binomial one, by little while m ≪ n.
 
+    With ``directions="data"`` the rows are N(0, Σ), Σ the second moments of the training rows (their covariance with
+    ``center``): hyperplanes lie across the directions in which the data vary. The law stays exactly binomial, for the
+    angle that Σ measures,
+
+    .. math:: \cos\theta_\Sigma = \frac{u^T\Sigma v}{\sqrt{u^T\Sigma u\; v^T\Sigma v}} ,
+
+    because :math:`a = \Sigma^{1/2}g` makes :math:`\langle a, u\rangle = \langle g, \Sigma^{1/2}u\rangle`.
+
     Parameters
     ----------
     bits : int
@@ -58,8 +68,10 @@ class SignHash(Hasher):
         ρ. Any with ρ(t) > 0 exactly for t > 0 gives the same bits; others are refused.
     center : bool
         Subtract the mean of the training data first. Angles are then measured around the mean, as retrieval wants it.
+    directions : {"uniform", "data"}
+        The rows' law: every direction alike, or the data's own second moments.
     orthogonal : bool
-        Orthonormal rows in place of independent ones.
+        Orthonormal rows in place of independent ones (with ``directions="data"``: before Σ\ :sup:`1/2` is applied).
     kernel_size : int, optional
         Side of the square filters of a convolutional layer; ``image_shape`` says how rows are images.
     image_shape : tuple, optional
@@ -85,6 +97,7 @@ class SignHash(Hasher):
         *,
         activation: str | Callable[[np.ndarray], np.ndarray] = "relu",
         center: bool = False,
+        directions: Directions = "uniform",
         orthogonal: bool = False,
         kernel_size: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
@@ -95,6 +108,7 @@ class SignHash(Hasher):
         self.bits = bits
         self.activation = activation
         self.center = center
+        self.directions = directions
         self.orthogonal = orthogonal
         self.kernel_size = kernel_size
         self.image_shape = image_shape
@@ -103,26 +117,32 @@ class SignHash(Hasher):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Draw the layer for the dimension of ``X`` (and take its mean, if asked)."""
+        """Draw the layer for the dimension of ``X`` (and take its mean and second moments, if asked)."""
         check_same_sign(self.activation)
+        if self.directions not in get_args(Directions):
+            raise InputError(f"directions = {self.directions!r} is unknown; choose one of {get_args(Directions)}")
         bits = self._start()
         X = self._validated(X, reset=True)
-        rng = random_generator(self.random_state, "sign hash")
-        if self.kernel_size is None:
-            weights = rng.standard_normal((bits, X.shape[1]))
-            if self.orthogonal:
-                weights = orthonormal_groups(weights)
-        elif self.orthogonal:
-            raise InputError(
-                f"orthogonal rows and kernel_size = {self.kernel_size} exclude each other: filters at different "
-                "positions have nothing to be orthogonal to; choose one"
-            )
-        else:
-            weights = local_rows(rng, bits, self.kernel_size, image_shape_of(self.image_shape, X.shape[1]))
-        self.weights_ = weights.astype(X.dtype)
         self.mean_ = X.mean(axis=0) if self.center else np.zeros(X.shape[1], dtype=X.dtype)
+        self.weights_ = self._rows(bits, X).astype(X.dtype)
         self.thresholds_ = self.weights_ @ self.mean_
         return self
+
+    def _rows(self, bits: int, X: np.ndarray) -> np.ndarray:
+        rng = random_generator(self.random_state, "sign hash")
+        if self.kernel_size is not None:
+            if self.orthogonal or self.directions == "data":
+                raise InputError(
+                    f"kernel_size = {self.kernel_size} excludes orthogonal rows and the data's directions: filters at "
+                    "different positions have nothing to be orthogonal to and see different data; choose one"
+                )
+            return local_rows(rng, bits, self.kernel_size, image_shape_of(self.image_shape, X.shape[1]))
+        if self.directions == "data":
+            self.root_ = moment_root(X - self.mean_)
+        rows = rng.standard_normal((bits, len(self.root_) if self.directions == "data" else X.shape[1]))
+        if self.orthogonal:
+            rows = orthonormal_groups(rows)
+        return rows @ self.root_ if self.directions == "data" else rows
 
     def _scores(self, block: np.ndarray) -> np.ndarray:
         return linear(block, self.weights_, self.thresholds_ if self.center else None, self.device)
@@ -152,10 +172,29 @@ class SignHash(Hasher):
         used, position = np.unique(np.concatenate([left, right]), return_inverse=True)
         rows = X[used]
         codes = np.concatenate([pack_bits(self._scores(block)) for _, block in self._blocks(rows)])
-        shape = (1, 1, X.shape[1]) if self.kernel_size is None else image_shape_of(self.image_shape, X.shape[1])
-        angles = mean_patch_angle(rows - self.mean_, position[:pairs], position[pairs:], self.kernel_size, shape)
+        seen = rows - self.mean_
+        if self.directions == "data":
+            seen = seen @ self.root_.T
+        shape = (1, 1, seen.shape[1]) if self.kernel_size is None else image_shape_of(self.image_shape, X.shape[1])
+        angles = mean_patch_angle(seen, position[:pairs], position[pairs:], self.kernel_size, shape)
         distances = hamming_distance(codes[position[:pairs]], codes[position[pairs:]])
         return hamming_distortion(angles, distances, self.bits, delta=delta, independent=not self.orthogonal)
+
+
+def moment_root(rows: np.ndarray) -> np.ndarray:
+    """A matrix R with RᵀR proportional to the second moments of the rows, no larger than it needs to be."""
+    rows = rows.astype(np.float64)
+    scale = np.abs(rows).max()
+    if scale == 0:
+        raise InputError(
+            f"n_samples = {len(rows)}: the rows do not differ from their mean, there is no direction to take from "
+            "them; give rows that vary, or directions='uniform'"
+        )
+    rows = rows / scale
+    if len(rows) <= rows.shape[1]:
+        return rows
+    values, vectors = np.linalg.eigh(rows.T @ rows)
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
 
 
 def check_same_sign(activation: str | Callable[[np.ndarray], np.ndarray]) -> None:

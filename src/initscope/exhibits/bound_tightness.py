@@ -1,4 +1,4 @@
-"""Figure 2 of the over-parameterisation paper: how far lemmas 2 and 5 are from what a layer does."""
+"""Figure 2 of [ArpitBengio2019]_: how far lemmas 2 and 5 are from what a layer does."""
 
 from __future__ import annotations
 

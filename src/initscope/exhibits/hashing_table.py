@@ -36,6 +36,7 @@ PUBLISHED: dict[str, dict[int, float]] = {
 METHODS: dict[str, Callable[[int, int], Any]] = {
     "random": lambda bits, seed: embed.SignHash(bits, center=True, random_state=seed),
     "random orthogonal": lambda bits, seed: embed.SignHash(bits, center=True, orthogonal=True, random_state=seed),
+    "random data": lambda bits, seed: embed.SignHash(bits, center=True, directions="data", random_state=seed),
     "ITQ": lambda bits, seed: embed.ITQ(bits, random_state=seed),
     "DiffHash": lambda bits, seed: embed.DiffHash(bits),
     "SSH": lambda bits, seed: embed.SSH(bits, random_state=seed),
@@ -45,8 +46,8 @@ METHODS: dict[str, Callable[[int, int], Any]] = {
     "NN-2": lambda bits, seed: embed.LearnedHash(bits, layers=2, random_state=seed),
 }
 
-RANDOM = ("random", "random orthogonal")
-"""Methods that learn nothing but a mean: cheap to draw often, and worth it."""
+RANDOM = ("random", "random orthogonal", "random data")
+"""Methods that learn nothing but a mean and second moments: cheap to draw often, and worth it."""
 
 MIRRORED = {"NN-1 mirrored": "NN-1", "NN-2 mirrored": "NN-2"}
 """Methods that also learn from the labelled images' mirror images, whose GIST is a permutation of theirs."""

@@ -1,4 +1,4 @@
-"""Footnote 1 of the over-parameterisation paper: what the independence assumed by theorem 3 costs in a network."""
+"""Footnote 1 of [ArpitBengio2019]_: what the independence assumed by theorem 3 costs in a network."""
 
 from __future__ import annotations
 

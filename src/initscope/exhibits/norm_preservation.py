@@ -1,4 +1,4 @@
-"""Figure 1 of the over-parameterisation paper: norms of activations and gradients under He and Glorot."""
+"""Figure 1 of [ArpitBengio2019]_: norms of activations and gradients under He and Glorot."""
 
 from __future__ import annotations
 

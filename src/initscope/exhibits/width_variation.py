@@ -1,4 +1,4 @@
-"""Figure 3 of the over-parameterisation paper: gradient norms in networks whose layers differ in width."""
+"""Figure 3 of [ArpitBengio2019]_: gradient norms in networks whose layers differ in width."""
 
 from __future__ import annotations
 

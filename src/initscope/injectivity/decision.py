@@ -61,7 +61,7 @@ def decide(
     r"""Decide whether x ↦ ReLU(Wx + b) is injective on R^n, with a proof either way.
 
     The layer is injective if and only if at every input z the rows with :math:`w_i\cdot z + b_i \ge 0` span R^n
-    (Puthawala et al. 2022; with a bias the same holds). Deciding is coNP-complete, and fixed-parameter tractable in the
+    ([Puthawala2022]_; with a bias the same holds). Deciding is coNP-complete, and fixed-parameter tractable in the
     number of inputs (Froese, Grillo, Skutella 2024). In turn:
 
     1. rank(W) < n, fewer than 2n or 3n - 1 rows, rows in opposite pairs: settled by linear algebra;

@@ -13,7 +13,7 @@ import numpy as np
 
 from initscope.errors import InputError
 
-__all__ = ["Array", "erf", "erfc", "namespace", "safe_sqrt"]
+__all__ = ["Array", "cosines", "erf", "erfc", "namespace", "safe_sqrt"]
 
 Array = Any
 """A NumPy array, a torch tensor, or a Python number where a formula accepts one."""
@@ -42,6 +42,14 @@ def namespace(*values: Array) -> tuple[Any, ...]:
     dtype = xp.result_type(*floating) if floating else xp.float64
     device = array_api_compat.device(arrays[0]) if arrays else None
     return xp, *(_convert(xp, value, dtype, device) for value in values)
+
+
+def cosines(rho: Array) -> tuple[Any, Array]:
+    """`namespace` of cosines: an `InputError` where they are NaN or leave [-1, 1] by more than rounding."""
+    xp, rho = namespace(rho)
+    if not bool(xp.all((rho >= -1 - 1e-6) & (rho <= 1 + 1e-6))):
+        raise InputError("a cosine lies in [-1, 1] and is not NaN; divide the inner product by both norms")
+    return xp, rho
 
 
 def _convert(xp: Any, value: Array, dtype: Any, device: Any) -> Array:

@@ -17,8 +17,8 @@ from scipy.optimize import brentq
 
 from initscope._results import Result
 from initscope.errors import InputError, check_between, check_count
-from initscope.theory._arccos import angle_of_half_gap, psi_of_half_gap
-from initscope.theory._arrays import Array, namespace
+from initscope.theory._arccos import psi_of_half_gap
+from initscope.theory._arrays import Array, cosines, namespace
 from initscope.theory.activations import Activation, activation
 
 __all__ = [
@@ -37,7 +37,7 @@ def psi(theta: Array) -> Array:
     >>> float(psi(math.pi))
     1.0
     """
-    xp, theta = namespace(theta)
+    xp, theta = _angles(theta)
     return psi_of_half_gap(xp, xp.sin(theta / 2) ** 2)
 
 
@@ -48,12 +48,12 @@ def relu_cosine(rho: Array) -> Array:
 
     The ratio of expectations over i.i.d. zero-mean Gaussian weights, any width; the cosine itself concentrates as the
     width grows. Near 1 use `relu_cosine_gap`, which keeps the digits of ``1 - result``.
-    [ChoSaul2009]_ eq. 6, [Nachum2022]_ eq. 2.
+    [ChoSaul2009]_ eq. 6, [Nachum2022]_ eq. 2; the concentration of output angles in [Giryes2016]_ and [Bronstein2016]_.
 
     >>> round(float(relu_cosine(0.0)), 6)      # 1/pi
     0.31831
     """
-    xp, rho = _cosines(rho)
+    xp, rho = cosines(rho)
     return rho + psi_of_half_gap(xp, (1 - rho) / 2)
 
 
@@ -73,9 +73,11 @@ def relu_cosine_gap(gap: Array) -> Array:
 
 def relu_angle(theta: Array) -> Array:
     """Angle after one wide random ReLU layer; θ - θ²/(3π) for small θ, π/2 at π."""
-    xp, theta = namespace(theta)
-    h = xp.sin(theta / 2) ** 2
-    return angle_of_half_gap(xp, h - psi_of_half_gap(xp, h) / 2)
+    xp, theta = _angles(theta)
+    s = xp.sin(theta / 2)
+    h = s**2
+    share = psi_of_half_gap(xp, h) / (2 * xp.where(h > 0, h, xp.ones_like(h)))  # of h that the layer takes
+    return 2 * xp.asin(s * xp.sqrt(1 - share))  # no root of h, whose derivative at 0 is infinite
 
 
 def zero_sum_relu_cosine(rho: Array, strength: float = 1.0) -> Array:
@@ -89,8 +91,7 @@ def zero_sum_relu_cosine(rho: Array, strength: float = 1.0) -> Array:
     >>> float(zero_sum_relu_cosine(0.0))
     0.0
     """
-    if not 0 <= strength <= 1:
-        raise InputError(f"strength = {strength} must lie in [0, 1]: 0 is plain He, 1 removes the mean completely")
+    strength = _strength(strength)
     return (relu_cosine(rho) - strength / math.pi) / (1 - strength / math.pi)
 
 
@@ -105,6 +106,7 @@ def squared_distance(norm_u: Array, norm_v: Array, theta: Array) -> Array:
     1.0
     """
     xp, norm_u, norm_v, theta = namespace(norm_u, norm_v, theta)
+    _angles(theta)
     between = (norm_u - norm_v) ** 2 + 4 * norm_u * norm_v * xp.sin(theta / 2) ** 2
     return between / 2 - norm_u * norm_v * psi_of_half_gap(xp, xp.sin(theta / 2) ** 2)
 
@@ -139,13 +141,25 @@ def cosine_map(
     >>> round(float(cosine_map("relu", 0.0) * math.pi), 12)
     1.0
     """
+    _, rho = cosines(rho)
+    return 1 - _gap_map(sigma, 1 - rho, variance, weight_variance, bias_variance, strength)
+
+
+def _gap_map(
+    sigma: ActivationLike,
+    gap: Array,
+    variance: float = 1.0,
+    weight_variance: float | None = None,
+    bias_variance: float = 0.0,
+    strength: float = 0.0,
+) -> Array:
+    """`cosine_map` in the variable 1 - ρ, which keeps its digits near 0."""
     sigma = activation(sigma)
-    xp, rho = _cosines(rho)
-    k = xp.full_like(rho, check_between("variance", variance, 0.0, math.inf))
+    xp, gap = namespace(gap)
+    k = xp.full_like(gap, check_between("variance", variance, 0.0, math.inf))
     scale = sigma.gain**2 if weight_variance is None else weight_variance
-    removed = strength * sigma.mean(k) ** 2
-    after = scale * (sigma.second_moment(k) - removed) + bias_variance
-    return 1 - scale * sigma.distance(k, k, 2 * k * (1 - rho)) / (2 * after)
+    after = scale * (sigma.second_moment(k) - _strength(strength) * sigma.mean(k) ** 2) + bias_variance
+    return scale * sigma.distance(k, k, 2 * k * gap) / (2 * after)
 
 
 @dataclass(frozen=True)
@@ -160,30 +174,34 @@ class FixedPoint(Result):
 def fixed_points(sigma: ActivationLike, **layer: Any) -> tuple[FixedPoint, ...]:
     """Fixed points of `cosine_map` in [-1, 1], ascending; ``layer`` as there.
 
-    A slope of exactly 1 at cosine 1 (ReLU) counts as stable: the approach is algebraic, θ ≈ 3π/depth.
+    A slope of exactly 1 at cosine 1 (ReLU) counts as stable: the approach is algebraic, θ ≈ 3π/depth. Angles below
+    1e-4 are not searched. A map that keeps every cosine (identity) has only its ends listed.
 
-    >>> [(round(p.cosine, 6), p.stable) for p in fixed_points("relu", strength=1.0)]
-    [(0.0, True), (1.0, False)]
+    >>> [(f"{abs(p.cosine):.6f}", p.stable) for p in fixed_points("relu", strength=1.0)]
+    [('0.000000', True), ('1.000000', False)]
     """
 
     def change(theta: float) -> float:
-        return float(cosine_map(sigma, math.cos(theta), **layer)) - math.cos(theta)
+        """Share of the gap 1 - ρ by which a layer shrinks it."""
+        gap = 2 * math.sin(theta / 2) ** 2
+        return 1 - float(_gap_map(sigma, gap, **layer)) / gap
 
-    grid = np.linspace(math.pi, 1e-3, 200)
-    values = [change(theta) for theta in grid]
-    roots = [float(theta) for theta, value in zip(grid, values, strict=True) if value == 0]
+    grid = np.concatenate([np.linspace(math.pi, 0.02, 180), np.geomspace(0.02, 1e-4, 30)[1:]])
+    values = np.array([change(theta) for theta in grid])
+    values[np.abs(values) < 1e-10] = 0
+    roots = list(grid[values == 0]) if (values != 0).any() else [math.pi]
     for left, right, low, high in zip(grid, grid[1:], values, values[1:], strict=False):
         if low * high < 0:
-            roots.append(float(brentq(change, left, right, xtol=1e-13)))
+            roots.append(brentq(change, left, right, xtol=1e-15))
     points = [FixedPoint(math.cos(root), *_local_slope(sigma, root, layer)) for root in sorted(roots, reverse=True)]
     slope = slope_at_one(sigma, **layer)
     return (*points, FixedPoint(1.0, slope, slope <= 1 + 1e-12))
 
 
 def _local_slope(sigma: ActivationLike, theta: float, layer: dict[str, Any]) -> tuple[float, bool]:
-    step = 1e-4
-    low, high = max(-1.0, math.cos(theta) - step), min(1.0, math.cos(theta) + step)
-    slope = float(cosine_map(sigma, high, **layer) - cosine_map(sigma, low, **layer)) / (high - low)
+    gap = 2 * math.sin(theta / 2) ** 2
+    low, high = gap - min(1e-4, gap / 2), min(2.0, gap + min(1e-4, gap / 2))
+    slope = float(_gap_map(sigma, high, **layer) - _gap_map(sigma, low, **layer)) / (high - low)
     return slope, abs(slope) < 1
 
 
@@ -199,19 +217,31 @@ def slope_at_one(
 
     .. math:: \chi = \frac{\sigma_w^2\,k\,E[\sigma'(X)^2]}{\sigma_w^2(E[\sigma(X)^2] - \lambda m^2) + \sigma_b^2}
 
+    Infinite where σ jumps (sign, step): 1 - ρ then becomes a multiple of its own root.
+
     >>> round(slope_at_one("relu"), 12)
     1.0
     """
     sigma = activation(sigma)
     k = check_between("variance", variance, 0.0, math.inf)
     scale = sigma.gain**2 if weight_variance is None else weight_variance
-    after = scale * (sigma.second_moment(k) - strength * sigma.mean(k) ** 2) + bias_variance
-    return float(scale * k * sigma.derivative_dual(k, k, k) / after)
+    after = scale * (sigma.second_moment(k) - _strength(strength) * sigma.mean(k) ** 2) + bias_variance
+    return math.inf if _jumps(sigma) else float(scale * k * sigma.derivative_dual(k, k, k) / after)
+
+
+def _jumps(sigma: Activation) -> bool:
+    """Whether σ itself, not only its derivative, jumps at one of its kinks."""
+    return any(abs(float(sigma(kink + 1e-9)) - float(sigma(kink - 1e-9))) > 1e-6 for kink in sigma.kinks)
 
 
 def depth_scale(sigma: ActivationLike, **layer: Any) -> float:
-    """Layers in which a small gap 1 - ρ changes by a factor e: 1/|log χ|, infinite at the edge of chaos (ReLU)."""
+    """Layers in which a small gap 1 - ρ changes by a factor e: 1/|log χ|, infinite at the edge of chaos (ReLU).
+
+    0 where χ is 0 or infinite: one layer decides.
+    """
     chi = slope_at_one(sigma, **layer)
+    if chi in (0, math.inf):
+        return 0.0
     return math.inf if abs(chi - 1) < 1e-12 else 1 / abs(math.log(chi))
 
 
@@ -220,8 +250,9 @@ def critical_gain(sigma: ActivationLike, *, bias_variance: float = 0.0) -> float
 
     With the fixed point k as the unknown, :math:`\sigma_w^2 = (k - \sigma_b^2)/E[\sigma^2]` and
     :math:`\chi = (k-\sigma_b^2)E[\sigma'^2]/E[\sigma^2]`. Homogeneous activations without bias have χ = 1 at the gain
-    that keeps the variance. When σ(0) = 0 and there is no bias, k = 0 solves it: the gain is 1/|σ'(0)|.
-    [Schoenholz2017]_, [Poole2016]_.
+    that keeps the variance. When σ(0) = 0 and there is no bias, k = 0 solves it: the gain is one over the root mean
+    square of σ' on either side of 0. Activations whose variance grows without end at that gain (GELU, SiLU, Mish: small
+    signals grow) are refused, and so are those that jump. [Schoenholz2017]_, [Poole2016]_.
 
     >>> round(critical_gain("relu") ** 2, 12), round(critical_gain("tanh"), 9)
     (2.0, 1.0)
@@ -229,12 +260,31 @@ def critical_gain(sigma: ActivationLike, *, bias_variance: float = 0.0) -> float
     sigma = activation(sigma)
     if not 0 <= bias_variance < math.inf:
         raise InputError(f"bias_variance = {bias_variance} must be finite and not negative")
-    if bias_variance == 0:
-        if sigma.homogeneous:
-            return sigma.gain
-        slope = abs(float(sigma.derivative(0.0)))
-        if float(sigma(0.0)) == 0 and slope > 0:
-            return 1 / slope
+    if _jumps(sigma):
+        raise InputError(f"{sigma.name} jumps: nearby inputs part at every gain, there is no edge of chaos")
+    if bias_variance == 0 and sigma.homogeneous:
+        return sigma.gain
+    k, gain = _critical_variance(sigma, bias_variance)
+    growth = [
+        math.log(gain**2 * float(sigma.second_moment(each)) + bias_variance) for each in (k / _NEARBY, k * _NEARBY)
+    ]
+    if growth[1] - growth[0] > 2 * math.log(_NEARBY) + 1e-9:
+        raise InputError(
+            f"{sigma.name} with bias_variance = {bias_variance:g} reaches χ = 1 at the gain {gain:.4g}, where a "
+            f"variance above {k:.3g} grows without end; normalise the layers instead"
+        )
+    return gain
+
+
+_NEARBY = 1.05
+
+
+def _critical_variance(sigma: Activation, bias_variance: float) -> tuple[float, float]:
+    """Fixed point of the variance at which χ = 1 (a tiny one for 0), and the gain that makes it one."""
+    if bias_variance == 0 and float(sigma(0.0)) == 0:
+        slope = math.hypot(float(sigma.derivative(-1e-9)), float(sigma.derivative(1e-9))) / math.sqrt(2)
+        if slope > 0:
+            return 1e-4, 1 / slope
 
     def excess(log_k: float) -> float:
         k = math.exp(log_k)
@@ -246,7 +296,7 @@ def critical_gain(sigma: ActivationLike, *, bias_variance: float = 0.0) -> float
     for left, right, low, high in zip(grid, grid[1:], values, values[1:], strict=False):
         if low < 0 <= high:
             k = math.exp(float(brentq(excess, left, right, xtol=1e-10)))
-            return math.sqrt((k - bias_variance) / float(sigma.second_moment(k)))
+            return k, math.sqrt((k - bias_variance) / float(sigma.second_moment(k)))
     raise InputError(
         f"{sigma.name} with bias_variance = {bias_variance:g} has no edge of chaos: nearby inputs merge at every gain; "
         "lower the bias variance or use an activation with σ(0) = 0"
@@ -254,16 +304,17 @@ def critical_gain(sigma: ActivationLike, *, bias_variance: float = 0.0) -> float
 
 
 def collapse_depth(theta: float, *, ratio: float = 0.5, strength: float = 0.0, limit: int = 100_000) -> int | None:
-    """Dense He ReLU layers until an angle ``theta`` has shrunk to ``ratio`` times itself; None if it never does.
+    """Dense He ReLU layers until an angle ``theta`` has shrunk to ``ratio`` times itself; None if not within ``limit``.
 
-    For small angles about 3π(1/ratio - 1)/θ layers; ``strength`` of zero-sum weights as in `zero_sum_relu_cosine`.
+    For small angles about 3π(1/ratio - 1)/θ layers, so 1e-5 takes a million;
+    ``strength`` of zero-sum weights as in `zero_sum_relu_cosine`.
 
     >>> collapse_depth(math.pi / 2)      # 90°, 71.4°, 60.4°, 52.8°, 47.1°, 42.6°
     5
     """
     theta = check_between("theta", theta, 0.0, math.pi + 1e-12, hint="an angle in radians")
     ratio = check_between("ratio", ratio, 0.0, 1.0)
-    h, keep = math.sin(theta / 2) ** 2, 1 - strength / math.pi
+    h, keep = math.sin(theta / 2) ** 2, 1 - _strength(strength) / math.pi
     for depth in range(1, check_count("limit", limit) + 1):
         h = (h - float(psi_of_half_gap(np, np.asarray(h))) / 2) / keep
         if 2 * math.asin(min(1.0, math.sqrt(h))) <= ratio * theta:
@@ -271,8 +322,14 @@ def collapse_depth(theta: float, *, ratio: float = 0.5, strength: float = 0.0, l
     return None
 
 
-def _cosines(rho: Array) -> tuple[Any, Array]:
-    xp, rho = namespace(rho)
-    if not bool(xp.all((rho >= -1 - 1e-6) & (rho <= 1 + 1e-6))):
-        raise InputError("a cosine lies in [-1, 1] and is not NaN; divide the inner product by both norms")
-    return xp, rho
+def _angles(theta: Array) -> tuple[Any, Array]:
+    xp, theta = namespace(theta)
+    if not bool(xp.all((theta >= -1e-6) & (theta <= math.pi + 1e-6))):
+        raise InputError("an angle between two inputs lies in [0, π] and is not NaN; give it in radians")
+    return xp, theta
+
+
+def _strength(strength: float) -> float:
+    if not 0 <= strength <= 1:
+        raise InputError(f"strength = {strength} must lie in [0, 1]: 0 is plain He, 1 removes the mean completely")
+    return strength

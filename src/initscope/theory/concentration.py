@@ -36,13 +36,16 @@ __all__ = [
 ]
 
 BERNSTEIN_CONSTANT = (8 / 3) * (1 + 1 / math.log(2)) * 4
-"""The constant D of theorem 2: squared ψ₂-norm of a Gaussian (8/3), centring in ψ₁ (1 + 1/ln 2), Bernstein (4)."""
+"""The constant D of [Nachum2022]_ theorem 2, by its lemma 4 and theorem 6.
+
+Squared ψ₂-norm of a Gaussian (8/3), centring in ψ₁ (1 + 1/ln 2), Bernstein (4).
+"""
 
 
 def inner_product_filters(
     *, positions: int, patch_norm: float, variance: float, eps: float, delta: float, lipschitz: float = 1.0
 ) -> int:
-    r"""Theorem 2: filters for which the mean inner product is within ``eps`` of its expectation.
+    r"""[Nachum2022]_ theorem 2: filters for which the mean inner product is within ``eps`` of its expectation.
 
     .. math:: N > \max(K, K^2)\,\log\frac{2n^2}{\delta}, \qquad K = \frac{D\,\nu^2 L^2 R^2 n^2}{\varepsilon}
 
@@ -60,7 +63,7 @@ def inner_product_filters(
 
 
 def linear_filters(*, positions: int, patch_norm: float, kernel_size: int, eps: float, delta: float) -> int:
-    """Lemma 2 of the same paper: theorem 2 for a linear layer (σ = identity) with variance 1/kernel_size²."""
+    """[Nachum2022]_ lemma 2: theorem 2 for a linear layer (σ = identity) with variance 1/kernel_size²."""
     check_count("kernel_size", kernel_size)
     return inner_product_filters(
         positions=positions, patch_norm=patch_norm, variance=1 / kernel_size**2, eps=eps, delta=delta
@@ -77,7 +80,7 @@ def cosine_filters(
     lipschitz: float = 1.0,
     second_moment: float = 0.5,
 ) -> int:
-    r"""Corollary 1: filters for which the output cosine is within ``eps`` of :math:`\bar\rho_{out}`.
+    r"""[Nachum2022]_ corollary 1: filters for which the output cosine is within ``eps`` of :math:`\bar\rho_{out}`.
 
     .. math:: N > \max(K, K^2)\,\log\frac{6n^2}{\delta}, \qquad K = \frac{5 D L^2 R^2 n^2}{\varepsilon\,\nu_\sigma^2
               r^2}

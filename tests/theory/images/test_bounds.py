@@ -154,3 +154,15 @@ def test_excess_bound_results_and_torch():
 def test_refusals(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_excess_stays_below_its_bound_in_single_precision():
+    """Images one per cent apart have patches under two degrees apart, which single precision took for parallel."""
+    rng = np.random.default_rng(0)
+    x = rng.random((8, 1, 12, 12))
+    y = x * (1 + 0.01 * rng.standard_normal(x.shape))
+    excess = expected_inner(x, y, kernel_size=3, weight_variance=2 / 9) - (x * y).sum(axis=(1, 2, 3))
+    bound = excess_bound(x.astype(np.float32), y.astype(np.float32), kernel_size=3)
+    assert (excess > 0).all()
+    assert (excess <= bound.inner).all()
+    assert excess_bound(x.tolist(), y.tolist(), kernel_size=3).inner.shape == (8,)

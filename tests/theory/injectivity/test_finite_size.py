@@ -58,3 +58,12 @@ def test_bad_sizes():
     for m, n in ((0, 1), (3, 0), (2.5, 1), (3, math.nan)):
         with pytest.raises(InputError):
             finite_size.probability(m, n)
+
+
+def test_two_inputs_and_many_rows():
+    assert finite_size.probability(2000, 2).value == 1.0
+
+
+def test_no_samples_are_refused():
+    with pytest.raises(InputError, match="samples = 0"):
+        finite_size.probability(20, 3, samples=0)

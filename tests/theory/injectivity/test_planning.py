@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from initscope.errors import InputError
@@ -17,7 +19,7 @@ def test_guaranteed_width_is_the_smallest(n, delta, depth):
         assert bounds.union_failure_bound(layer.guaranteed - 1, layer.inputs) > delta / depth
         assert layer.necessary <= layer.guaranteed
     assert [layer.inputs for layer in plan.layers[1:]] == [layer.guaranteed for layer in plan.layers[:-1]]
-    assert (plan.constant_width is None) == (depth < 3)
+    assert (plan.constant_width is None) == (depth < 4)
 
 
 def test_bad_plans():
@@ -26,3 +28,17 @@ def test_bad_plans():
             planning.expansivity(**arguments)
     with pytest.raises(InputError, match="ninefold"):
         planning.expansivity(n=1000, delta=0.1, depth=5)
+
+
+@pytest.mark.parametrize(("n", "delta", "smallest"), [(1, 0.9, 2), (2, 0.9, 7)])
+def test_guaranteed_width_may_be_below_four_times_the_inputs(n, delta, smallest):
+    """By hand: 2^(1-m) ≤ .9 from m = 2 on; m·m/2^(m-1) is 1.125 at m = 6 and .766 at m = 7."""
+    assert planning.expansivity(n=n, delta=delta).layers[0].guaranteed == smallest
+
+
+def test_no_constant_width_below_what_one_layer_needs():
+    """2 L log L is 6.59 at depth 3, less than the 6.698 at which one layer is injective at all."""
+    assert planning.expansivity(n=5, delta=0.05, depth=3).constant_width is None
+    plan = planning.expansivity(n=5, delta=0.05, depth=4)
+    assert plan.constant_width == math.ceil(8 * math.log(4) * 5)
+    assert plan.constant_width > plan.layers[0].conjectured

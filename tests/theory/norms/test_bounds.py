@@ -89,3 +89,15 @@ def test_other_bad_input():
     with pytest.raises(InputError, match="empty"):
         norms.activation_bound([], 0.1)
     assert math.isnan(norms.relu_norm_bound_eps(3, 0.05))
+
+
+@pytest.mark.parametrize("eps", [1e-3, 1e-6, 1e-8])
+def test_chernoff_rates_of_small_distortions(eps):
+    """Cumulant expansion: the variance of (2/m)χ²_B per unit is 5, so both rates are ε²/10 (1 + O(ε))."""
+    for rate in norms.chernoff_rates(eps):
+        assert rate == pytest.approx(eps**2 / 10, rel=2 * eps + 1e-6)
+
+
+def test_chernoff_width_of_a_small_distortion():
+    width = norms.chernoff_width(1e-5, 0.05)
+    assert norms.chernoff_bound(width, 1e-5) <= 0.05 < norms.chernoff_bound(width - 1, 1e-5)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from initscope.errors import InputError
 from initscope.theory.norms import relu_cosine_sd
 
 
@@ -36,8 +37,8 @@ def reference(theta):
         return float(mpmath.sqrt(4 * j - 8 * mean * e + mean**2 * (3 + 2 * j)))
 
 
-@pytest.mark.parametrize("theta", [1e-3, 0.02, 0.049, 0.051, 0.2, 1.5, 3.0])
-def test_small_angles_keep_their_digits(theta):
+@pytest.mark.parametrize("theta", [1e-3, 0.02, 0.049, 0.051, 0.2, 1.5, 3.0, 3.09, 3.0925, 3.14, 3.1414])
+def test_angles_near_the_ends_keep_their_digits(theta):
     assert float(relu_cosine_sd(math.cos(theta), 1)) == pytest.approx(reference(theta), rel=1e-8)
 
 
@@ -65,3 +66,24 @@ def test_torch_and_edges():
     assert torch.isfinite(rho.grad).all()
     assert float(sd[0].detach()) == pytest.approx(0, abs=1e-8)
     assert float(sd[3].detach()) == 0
+
+
+def test_gradient_at_cosine_one_is_that_of_the_limit():
+    """Near 1 the deviation is √2 θ²/√m = 2√2 (1 - ρ)/√m."""
+    rho = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
+    relu_cosine_sd(rho, 100).backward()
+    assert float(rho.grad) == pytest.approx(-2 * math.sqrt(2) / 10, rel=1e-12)
+
+
+@pytest.mark.parametrize("theta", [0.06, 1.0, 3.09])
+def test_single_precision(theta):
+    """Only the rounding of ρ itself is felt: ρ ± 6e-8 moves θ by that over sin θ, s² by at most its fifth power."""
+    rho = np.float32(math.cos(theta))
+    assert relu_cosine_sd(rho, 1).dtype == np.float32
+    assert float(relu_cosine_sd(rho, 1)) == pytest.approx(reference(math.acos(float(rho))), rel=1e-6)
+
+
+@pytest.mark.parametrize("rho", [math.nan, 5.0])
+def test_what_is_no_cosine_is_refused(rho):
+    with pytest.raises(InputError, match="cosine lies in"):
+        relu_cosine_sd(rho, 10)

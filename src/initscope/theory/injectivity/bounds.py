@@ -101,7 +101,7 @@ def union_threshold() -> Estimate:
 
     .. math:: \alpha\,(2H(1/\alpha) - \log 2) = 0
 
-    The exponential rate of `union_failure_bound` (Paleka 2021; the talk of Maillard et al. 2022 quotes 9.09).
+    The exponential rate of `union_failure_bound` ([Paleka2021]_; [Maillard2022]_ quotes 9.09).
 
     >>> round(union_threshold().value, 4)
     9.0886
@@ -113,7 +113,7 @@ def union_threshold() -> Estimate:
 
 
 def deep_expansivity(depth: int) -> float:
-    r"""Expansivity that suffices for a deep net of Gaussian layers of equal width, depth L large (Paleka 2021).
+    r"""Expansivity that suffices for a deep net of Gaussian layers of equal width, depth L large [Paleka2021]_.
 
     .. math:: \alpha \ge 2 L \log L
 

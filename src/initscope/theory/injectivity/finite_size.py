@@ -39,12 +39,12 @@ def probability(m: int, n: int, *, samples: int | None = None, seed: int = 0) ->
     if m < 3 * n - 1:
         return Estimate(0.0, 0.0, "exact")
     if n == 2:
-        return Estimate(1 - m * (m - 2) / 2.0 ** (m - 1), 0.0, "exact")
+        return Estimate(1 - m * (m - 2) * 2.0 ** (1 - m), 0.0, "exact")
     failure = union_failure_bound(m, n)
     if failure < CERTAIN and samples is None:
         return Estimate(1.0, failure, "union bound")
     if samples is not None or n in SAMPLES:
-        return simulate_probability(m, n, samples=samples or SAMPLES[n], seed=seed)
+        return simulate_probability(m, n, samples=SAMPLES[n] if samples is None else samples, seed=seed)
     return asymptotic(m, n)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from initscope._results import Result
 from initscope.errors import InputError, check_count, check_probability
-from initscope.theory.injectivity.bounds import deep_expansivity, union_failure_bound
+from initscope.theory.injectivity.bounds import deep_expansivity, union_failure_bound, union_threshold
 from initscope.theory.injectivity.replica import FULL_RSB
 
 __all__ = ["Expansivity", "LayerWidths", "expansivity"]
@@ -29,7 +29,7 @@ class LayerWidths(Result):
 
 @dataclass(frozen=True)
 class Expansivity(Result):
-    """Plan of `expansivity`: the layers, and the constant width that suffices for a deep net (None below depth 3)."""
+    """Plan of `expansivity`: the layers, and the constant width that suffices for a deep net (None below depth 4)."""
 
     n: int
     delta: float
@@ -48,14 +48,15 @@ def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
 
     Per layer with k inputs, each layer allowed δ/L of failure:
 
-    - ``necessary`` = 3k - 1: fewer rows in general position are never injective (Cover 1965);
+    - ``necessary`` = 3k - 1: fewer rows in general position are never injective [Cover1965]_;
     - ``conjectured`` = ⌈6.698 k⌉: the full-RSB threshold, exact as k → ∞ and not rigorous;
     - ``guaranteed``: the smallest m with :math:`\binom{m}{k-1}2^{1-m}\sum_{j<k}\binom{m-1}{j} \le \delta/L`,
       rigorous at every size.
 
     The inputs of a layer are the guaranteed width of the one before, so that every layer is injective on its whole
     input space; widths then grow geometrically. Injectivity of the network as a whole needs less: equal widths of
-    ``constant_width`` = ⌈2 L log L⌉ n suffice for large depth (Paleka 2021).
+    ``constant_width`` = ⌈2 L log L · n⌉ suffice for large depth [Paleka2021]_. It is given from depth 4 on, where it
+    exceeds the width at which even the first layer is sure to be injective; before, it would promise what is not so.
 
     >>> plan = expansivity(n=10, delta=0.01)
     >>> plan.layers[0].necessary, plan.layers[0].conjectured
@@ -75,13 +76,17 @@ def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
         guaranteed = _guaranteed(inputs, delta / depth)
         layers.append(LayerWidths(layer, inputs, 3 * inputs - 1, math.ceil(FULL_RSB * inputs), guaranteed))
         inputs = guaranteed
-    constant = math.ceil(deep_expansivity(depth) * n) if depth >= 3 else None
+    enough = depth >= 3 and deep_expansivity(depth) > union_threshold().value
+    constant = math.ceil(deep_expansivity(depth) * n) if enough else None
     return Expansivity(n, delta, depth, tuple(layers), constant, "union over orthants, δ shared between the layers")
 
 
 def _guaranteed(inputs: int, delta: float) -> int:
-    """Smallest width whose union bound is at most ``delta``: the bound decreases beyond its peak, bisect there."""
-    low, high = 4 * inputs, 10 * inputs + 16
+    """Smallest width whose union bound is at most ``delta``.
+
+    Up to 3·inputs - 2 failure is certain, so the bound is at least 1; from there it has one peak and then falls.
+    """
+    low, high = 3 * inputs - 2, 10 * inputs + 16
     while union_failure_bound(high, inputs) > delta:
         low, high = high, 2 * high
     while high - low > 1:

@@ -1,4 +1,4 @@
-r"""Bounds on norms as the over-parameterisation paper prints them, and the best that the same technique can give.
+r"""Bounds on norms as [ArpitBengio2019]_ prints them, and the best that the same technique can give.
 
 Setting: :math:`v = R(Wu)` or :math:`v = z \odot Wu`, W of size m × n with i.i.d. :math:`N(0, 1/(pm))` entries and z
 i.i.d. Bernoulli(p); ReLU is p = 1/2 (He fan-out, variance 2/m). Every function returns a bound on the probability of
@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 from initscope.errors import InputError, check_between, check_count, check_probability
+from initscope.theory._search import log_excess, smallest
 
 __all__ = [
     "activation_bound",
@@ -29,7 +30,7 @@ __all__ = [
 
 
 def relu_norm_rate(eps: float) -> float:
-    r"""Exponent of lemmas 2 and 5 of the over-parameterisation paper.
+    r"""Exponent of lemmas 2 and 5 of [ArpitBengio2019]_.
 
     .. math:: c(\varepsilon) = \frac{\varepsilon}{4} + \log\frac{2}{1 + \sqrt{1 + \varepsilon}}
               = \tfrac{3}{32}\varepsilon^2 + O(\varepsilon^3)
@@ -45,7 +46,7 @@ def relu_norm_rate(eps: float) -> float:
 
 
 def relu_norm_bound(width: int, eps: float, *, samples: int = 1) -> float:
-    r"""Lemma 2 (ReLU layer, forward) and lemma 5 (masked layer, backward): bound on the failure of one layer.
+    r"""Lemma 2 (ReLU layer, forward) and lemma 5 (masked layer, backward) of [ArpitBengio2019]_: failure of one layer.
 
     .. math:: P\bigl(|\|v\|^2 - \|u\|^2| > \varepsilon\|u\|^2\bigr) \le 2N e^{-m c(\varepsilon)}
 
@@ -148,20 +149,23 @@ def chernoff_rates(eps: float, *, keep: float = 0.5) -> tuple[float, float]:
     """
     check_between("eps", eps, 0.0, 1.0)
     check_between("keep", keep, 0.0, 1.0 + 1e-15, hint="the probability that a unit is kept; 0.5 for ReLU")
-    return _rate(1 - eps, keep), _rate(1 + eps, keep)
+    return _rate(-eps, keep), _rate(eps, keep)
 
 
-def _rate(mean: float, keep: float) -> float:
-    def residual(s: float) -> float:
-        return s**3 - mean * (1 - keep + keep * s)
+def _rate(excess: float, keep: float) -> float:
+    """Rate at the mean 1 + excess. In u = s - 1, which keeps the digits of a small excess; s² = 1/(1 - 2 tilt)."""
+
+    def residual(u: float) -> float:
+        return u**3 + 3 * u**2 + 3 * u - keep * u - excess - excess * keep * u
 
     from scipy.optimize import brentq
 
-    # The root lies between 1 and √mean, which is the root for keep = 1.
-    ends = sorted((1.0, math.sqrt(mean)))
-    s = brentq(residual, ends[0] * (1 - 1e-9), ends[1] * (1 + 1e-9), xtol=1e-15, rtol=1e-14)
-    tilt = keep / 2 * (1 - 1 / s**2)
-    return float(tilt * mean - math.log1p(keep * (s - 1)))
+    # The root lies between s = 1 and s = √(1 + excess), which is the root for keep = 1.
+    far = excess / (1 + math.sqrt(1 + excess))
+    low, high = sorted((0.0, far * (1 + 1e-9)))
+    u = brentq(residual, low, high, xtol=1e-300, rtol=1e-15)
+    tilt = keep / 2 * u * (2 + u) / (1 + u) ** 2
+    return float(tilt * (1 + excess) - math.log1p(keep * u))
 
 
 def chernoff_bound(width: int, eps: float, *, keep: float = 0.5, samples: int = 1) -> float:
@@ -184,13 +188,8 @@ def chernoff_width(eps: float, delta: float, *, depth: int = 1, samples: int = 1
     check_count("samples", samples)
     low, high = chernoff_rates(eps)
     each = delta / (depth * samples)
-    # The slower side alone needs log(1/each)/rate, both sides together at most log(2/each)/rate.
-    slow = min(low, high)
-    return next(
-        width
-        for width in range(max(1, math.ceil(-math.log(each) / slow)), math.ceil(math.log(2 / each) / slow) + 1)
-        if math.exp(-width * low) + math.exp(-width * high) <= each
-    )
+    guess = math.ceil(math.log(2 / each) / min(low, high))  # enough for both sides if they were equal
+    return smallest(lambda width: log_excess(math.exp(-width * low) + math.exp(-width * high), each), guess=guess)
 
 
 def _widths(widths: Sequence[int]) -> list[int]:

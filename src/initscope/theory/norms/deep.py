@@ -275,7 +275,7 @@ def backward_norm_failure(widths: Sequence[int], low: float, high: float) -> Pro
     ``widths`` are :math:`n_1, \dots, n_L` and :math:`\delta = \partial\ell/\partial a^L`. Each step back multiplies by
     a mask and by :math:`(W^{l+1})^T` with variance :math:`2/n_{l+1}`, so the ratio is that of a forward pass through
     :math:`n_1, \dots, n_{L-1}` times :math:`n_1/n_L`. Exact if the error is independent of masks and weights (footnote
-    1 of the over-parameterisation paper); in a network it is so up to one direction per layer, an effect of order 1/n.
+    1 of [ArpitBengio2019]_); in a network it is so up to one direction per layer, an effect of order 1/n.
     """
     return gradient_norm_failure(widths, 1, low, high)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 from initscope.errors import check_count
-from initscope.theory._arrays import Array, namespace, safe_sqrt
+from initscope.theory._arccos import angle_of_half_gap
+from initscope.theory._arrays import Array, cosines, safe_sqrt
 
 __all__ = ["relu_cosine_sd"]
 
-_SMALL_ANGLE = (
+_NEAR_ZERO = (
     2.0,
     -56 / (15 * math.pi),
     -4 / 3 + 2 / (3 * math.pi**2),
@@ -17,7 +18,20 @@ _SMALL_ANGLE = (
     2 / 5 - 16 / (15 * math.pi**2),
     -884 / (945 * math.pi),
 )
-"""Taylor coefficients of s² from θ⁴ on."""
+"""Taylor coefficients of s² in θ from θ⁴ on."""
+
+_NEAR_PI = (
+    8 / (15 * math.pi),
+    1 / (3 * math.pi**2),
+    -32 / (315 * math.pi),
+    -3 / (5 * math.pi**2),
+    8 / (945 * math.pi),
+    313 / (1575 * math.pi**2),
+)
+"""Taylor coefficients of s² in π - θ from the fifth power on."""
+
+_SQUARED_ANGLE = (4.0, 4 / 3, 32 / 45, 16 / 35, 512 / 1575)
+"""Taylor coefficients of θ² in sin²(θ/2) from the first power on."""
 
 
 def relu_cosine_sd(rho: Array, width: int) -> Array:
@@ -38,19 +52,24 @@ def relu_cosine_sd(rho: Array, width: int) -> Array:
     0.03466
     """
     check_count("width", width)
-    xp, rho = namespace(rho)
-    cosine = xp.clip(rho, -1.0, 1.0)
-    sine = safe_sqrt(xp, (1 - cosine) * (1 + cosine))
-    theta = xp.atan2(sine, cosine)
-    mean = (sine + (math.pi - theta) * cosine) / math.pi
-    j = (3 * sine * cosine + (math.pi - theta) * (1 + 2 * cosine**2)) / (2 * math.pi)
-    t = (4 / math.pi) * (
-        cosine * (3 * (math.pi - theta) / 8 + xp.sin(2 * theta) / 4 - xp.sin(4 * theta) / 32) + sine**5 / 4
-    )
-    variance = 4 * j - 8 * mean * t + mean**2 * (3 + 2 * j)
-    series = xp.zeros_like(theta)
-    for coefficient in reversed(_SMALL_ANGLE):
-        series = series * theta + coefficient
-    # The closed form cancels to θ⁴; at 0.05 both branches agree to ten digits.
-    variance = xp.where(theta < 0.05, series * theta**4, variance)
-    return safe_sqrt(xp, variance) / math.sqrt(width)
+    xp, given = cosines(rho)
+    rho = xp.clip(xp.astype(given, xp.float64), -1.0, 1.0)  # in float32 the sum below would keep few digits
+    h = (1 - rho) / 2
+    theta, rest = angle_of_half_gap(xp, h), angle_of_half_gap(xp, 1 - h)
+    sine = safe_sqrt(xp, (1 - rho) * (1 + rho))
+    mean = (sine + rest * rho) / math.pi
+    j = (3 * sine * rho + rest * (1 + 2 * rho**2)) / (2 * math.pi)
+    t = (4 / math.pi) * (rho * (3 * rest / 8 + xp.sin(2 * theta) / 4 - xp.sin(4 * theta) / 32) + sine**5 / 4)
+    deviation = safe_sqrt(xp, 4 * j - 8 * mean * t + mean**2 * (3 + 2 * j))
+    # The sum cancels to θ⁴ and to (π - θ)⁵; at 0.05 the series agree with it to eight digits or more.
+    near_one = h * _series(_SQUARED_ANGLE, h) * safe_sqrt(xp, _series(_NEAR_ZERO, theta))
+    near_minus_one = rest**2 * safe_sqrt(xp, rest * _series(_NEAR_PI, rest))
+    deviation = xp.where(theta < 0.05, near_one, xp.where(rest < 0.05, near_minus_one, deviation))
+    return xp.astype(deviation, given.dtype) / math.sqrt(width)
+
+
+def _series(coefficients: tuple[float, ...], x: Array) -> Array:
+    total = 0 * x
+    for coefficient in reversed(coefficients):
+        total = total * x + coefficient
+    return total

@@ -1,9 +1,8 @@
 r"""The exact law of one layer: :math:`\|R(Wu)\|^2/\|u\|^2 = \frac{2}{m}\chi^2_B`, :math:`B \sim` Binomial(m, 1/2).
 
 Rows of W are i.i.d. and isotropic, so the pre-activations are i.i.d. N(0, 2‖u‖²/m); signs and magnitudes of a Gaussian
-are independent, so B units survive and contribute B squared Gaussians (proposition 1 of the over-parameterisation
-paper). The same holds for a mask of any keep probability p (lemma 4) with 1/(pm) for 2/m. Beyond the paper, which has
-bounds only.
+are independent, so B units survive and contribute B squared Gaussians (proposition 1 of [ArpitBengio2019]_). The same
+holds for a mask of any keep probability p (lemma 4) with 1/(pm) for 2/m. Beyond the paper, which has bounds only.
 """
 
 from __future__ import annotations
