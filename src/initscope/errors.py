@@ -6,7 +6,7 @@ A message says the value, the bound, the cause and the next step. The command li
 from __future__ import annotations
 
 import math
-from numbers import Real
+from numbers import Integral, Real
 from typing import NoReturn
 
 __all__ = ["InputError", "MissingDependencyError", "check_between", "check_count", "check_probability"]
@@ -44,8 +44,8 @@ def check_probability(name: str, value: float, *, hint: str = "a probability of 
 
 
 def check_count(name: str, value: int, *, least: int = 1, most: float = math.inf, hint: str = "") -> int:
-    """Return ``value`` as an int if it is a whole number of at least ``least`` and at most ``most``."""
-    if not _is_number(value) or not least <= value <= most or math.isinf(value) or int(value) != value:
+    """Return ``value`` as an int if it is an integer (not 2.0) of at least ``least`` and at most ``most``."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or not least <= value <= most:
         bound = f"a whole number of at least {least}" + (f" and at most {most:g}" if most < math.inf else "")
         _refuse(name, value, bound, hint)
     return int(value)

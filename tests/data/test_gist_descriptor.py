@@ -156,6 +156,8 @@ def test_published_values(monkeypatch):
         lambda: data.gist(np.ones((8, 8))),
         lambda: data.gist(np.full((1, 8, 8), np.nan)),
         lambda: data.gist(np.full((1, 8, 8), -1.0)),
+        lambda: data.gist(np.full((1, 8, 8), 255.0)),
+        lambda: data.gist(np.full((1, 8, 8), 256, dtype=np.int16)),
         lambda: data.gist(np.ones((1, 8, 8)), orientations=()),
         lambda: data.gist(np.ones((1, 8, 8)), cells=9),
     ],

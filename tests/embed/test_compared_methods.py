@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.linalg import eigvalsh
+from sklearn.datasets import load_digits
 
 from initscope.embed import AGH, ITQ, KSH, SSH, DiffHash, SignHash, mean_average_precision, unpack_bits
+from initscope.embed._anchors import squared_distances
+from initscope.embed._base import random_generator
 from initscope.embed.diff_hash import best_threshold, pair_moments
 from initscope.embed.ssh import sample_pairs
 from initscope.errors import InputError
@@ -84,21 +88,46 @@ def test_ssh_picks_the_feature_that_tells_classes_apart(rng):
     assert max(share, 1 - share) > 0.96  # cuts are 32 quantiles: 1.5 % apart on either side
 
 
-def test_ssh_first_stump_has_the_largest_agreement(rng):
-    """Against every feature and quantile, pair by pair."""
+def test_ssh_boosts_on_pairs(rng):
+    """Every bit against all features and quantiles, pair by pair, with weights from the votes of the bits before.
+
+    Those votes, and a constant that balances like and unlike pairs, are an additive model F; weights are exp(-l F).
+    """
     X, classes = rng.standard_normal((60, 3)), rng.integers(0, 4, 60)
     X[:, 1] += classes
-    hasher = SSH(bits=1, pairs=400, thresholds=5).fit(X, classes)
-    from initscope.embed._base import random_generator
-
+    X = np.column_stack([X, np.ones(60)])
+    hasher = SSH(bits=6, pairs=400, thresholds=5).fit(X, classes)
     left, right, like = sample_pairs(classes, 400, random_generator(0, "ssh"))
 
-    def agreement(feature, cut):
-        agree = (X[left, feature] > cut) == (X[right, feature] > cut)
-        return abs(np.where(agree == like, 1, -1).mean())
+    def called_like(feature, cut):
+        return (X[left, feature] > cut) == (X[right, feature] > cut)
 
-    every = [agreement(j, cut) for j in range(3) for cut in np.quantile(X[:, j], np.linspace(0, 1, 7)[1:-1])]
-    assert agreement(hasher.features_[0], hasher.thresholds_[0]) == pytest.approx(max(every))
+    def gap(weights, feature, cut):
+        called = called_like(feature, cut)
+        return np.average(called[like], weights=weights[like]) - np.average(called[~like], weights=weights[~like])
+
+    stumps = [(j, cut) for j in range(3) for cut in np.quantile(X[:, j], np.linspace(0, 1, 7)[1:-1])]
+    F = np.zeros(400)
+    for feature, cut in zip(hasher.features_, hasher.thresholds_):
+        weights = np.exp(-np.where(like, F, -F))
+        r = gap(weights, feature, cut)
+        assert r == pytest.approx(max(gap(weights, *stump) for stump in stumps), abs=1e-12)
+        F += np.where(called_like(feature, cut), 1, -1) * np.log((1 + r) / (1 - r)) / 2
+        F -= np.log(np.exp(F)[~like].sum() / np.exp(-F)[like].sum()) / 2
+
+
+def test_ssh_takes_no_bit_that_separates_like_pairs_most():
+    """Two classes of two rows: the first feature separates like pairs always and unlike ones every other time."""
+    X, classes = np.array([[0.0, 0], [1, 0], [0, 0], [1, 1]]), np.array([0, 0, 1, 1])
+    hasher = SSH(bits=1, pairs=2000).fit(X, classes)
+    assert hasher.features_[0] == 1  # r = 1/2 - 1/2 of the second feature; of the first 0 - 1/2
+
+
+def test_ssh_bits_separate_rows():
+    """Digits have constant pixels, and a cut of one of them agrees with every like pair."""
+    X, y = load_digits(return_X_y=True)
+    bits = SSH(bits=48, pairs=5000, packed=False).fit(X, y).transform(X)
+    assert (bits.min(axis=0) < bits.max(axis=0)).all()
 
 
 def test_sampled_pairs_are_like_or_unlike_as_said(rng):
@@ -123,7 +152,7 @@ def test_agh_separates_two_distant_groups_whatever_their_shape(rng):
 def test_agh_eigenvectors_are_those_of_the_full_graph(rng):
     X = rng.standard_normal((80, 3))
     hasher = AGH(bits=3, layers=1, anchors=20).fit(X)
-    ties = hasher._ties(X)
+    ties = hasher._ties(*hasher._nearest(X)).toarray()
     graph = ties / ties.sum(axis=0) @ ties.T
     np.testing.assert_allclose(ties.sum(axis=1), 1)
     values = np.sort(np.linalg.eigvalsh(graph))[::-1][1:4]
@@ -135,7 +164,7 @@ def test_agh_eigenvectors_are_those_of_the_full_graph(rng):
 def test_agh_second_cuts_are_the_least_of_all_balanced_ones(rng):
     X = rng.standard_normal((80, 3))
     hasher = AGH(bits=2, layers=2, anchors=20).fit(X)
-    ties = hasher._ties(X)
+    ties = hasher._ties(*hasher._nearest(X)).toarray()
     laplacian = np.eye(80) - ties / ties.sum(axis=0) @ ties.T
     value = (ties @ hasher.weights_)[:, 0]
     positive = value > 0
@@ -171,6 +200,42 @@ def test_ksh_codes_fit_the_similarity_better_with_every_bit(rng):
         codes = unpack_bits(KSH(bits=bits, anchors=100).fit(X, classes).transform(X), bits) * 2.0 - 1
         errors.append(((codes @ codes.T / bits - np.where(classes[:, None] == classes, 1, -1)) ** 2).mean())
     assert errors[0] > errors[1] > errors[2]
+
+
+def test_ksh_bits_are_fitted_to_what_the_bits_before_left_over(rng):
+    """The relaxed solution of every bit from its definition, the residue R = mS - Σ h hᵀ written out as a matrix."""
+    classes = rng.integers(0, 3, 60)
+    X = rng.standard_normal((60, 4)) + 2 * np.eye(3, 4)[classes]
+    hasher = KSH(bits=5, anchors=12, steps=0).fit(X, classes)
+    kernel = np.exp(-((X[:, None] - hasher.anchors_) ** 2).sum(axis=2) / hasher.bandwidth_)
+    kernel -= kernel.mean(axis=0)
+    residue = 5.0 * np.where(classes[:, None] == classes, 1, -1)
+    for weights in hasher.weights_:
+        ours = weights @ kernel.T @ residue @ kernel @ weights / (weights @ kernel.T @ kernel @ weights)
+        assert ours == pytest.approx(eigvalsh(kernel.T @ residue @ kernel, kernel.T @ kernel)[-1], rel=1e-3)
+        signs = np.where(kernel @ weights > 0, 1.0, -1.0)
+        residue -= np.outer(signs, signs)
+
+
+def test_squared_distances_far_from_the_origin(rng):
+    rows, anchors = (rng.integers(0, 17, (count, 30)) for count in (50, 8))
+    expected = ((rows[:, None] - anchors) ** 2).sum(axis=2)
+    for dtype in (np.float32, np.float64):
+        found = squared_distances((rows + 10_000).astype(dtype), (anchors + 10_000).astype(dtype))
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("method", [AGH(24), KSH(24, anchors=100, steps=5)], ids=repr)
+def test_anchor_methods_do_not_depend_on_the_origin(method):
+    """Grey values + 1000 are exact in single precision: their codes must be worth as much as those of the values."""
+    X, y = load_digits(return_X_y=True)
+    X, y = (X[:800] / 16).astype(np.float32), y[:800]
+    scores = []
+    for rows in (X, X + 1000, X.astype(np.float64) + 1000):
+        codes = method.fit(rows[:600], y[:600]).transform(rows)
+        scores.append(mean_average_precision(codes[600:], y[600:], codes[:600], y[:600]).value)
+    assert scores == pytest.approx([scores[0]] * 3, abs=0.02)
+    assert scores[0] > 0.5
 
 
 @pytest.mark.parametrize("method", [DiffHash, SSH, KSH])

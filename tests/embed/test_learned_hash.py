@@ -136,6 +136,76 @@ def test_training_is_reproducible_and_leaves_torch_s_random_state_alone():
     assert (first != other).any()
 
 
+def test_training_seeds_no_other_device(monkeypatch):
+    def seeded(seed):
+        raise AssertionError("the CUDA generators were seeded")
+
+    monkeypatch.setattr("torch.cuda.manual_seed_all", seeded)
+    LearnedHash(bits=8, steps=1).fit(*blobs(np.random.default_rng(7), rows=50))
+
+
+def own_network(bits):
+    return torch.nn.Sequential(torch.nn.Linear(10, bits))
+
+
+@pytest.mark.parametrize("network", [None, own_network])
+def test_torch_s_default_type_does_not_matter(network):
+    X, classes = blobs(np.random.default_rng(7), rows=50)
+    torch.set_default_dtype(torch.float64)
+    try:
+        codes = LearnedHash(bits=8, steps=3, network=network).fit(X, classes).transform(X)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert codes.shape == (50, 1)
+
+
+def test_features_of_any_size_are_standardised():
+    """Powers of two change no digit: a feature times 2²⁰⁰, beyond single precision, gives the same code."""
+    X, classes = blobs(np.random.default_rng(7), rows=100)
+    scale = 2.0 ** np.where(np.arange(10) == 3, 200, 0)
+    hasher = LearnedHash(bits=8, steps=5)
+    np.testing.assert_array_equal(
+        hasher.fit(X * scale, classes).transform(X * scale), hasher.fit(X, classes).transform(X)
+    )
+    with pytest.raises(InputError, match="its spread overflows"):
+        hasher.fit(X * 2.0 ** np.where(np.arange(10) == 3, 1000, 0), classes)
+
+
+def test_diverged_training_is_refused():
+    X, classes = blobs(np.random.default_rng(7), rows=50)
+    with pytest.raises(InputError, match="training diverged"):
+        LearnedHash(bits=8, steps=2, sharpness=float("nan")).fit(X, classes)
+
+
+def test_default_loss_follows_the_depth():
+    """Softmax for one layer on labels, logistic for more, for pairs and for a network of one's own."""
+    X, classes = blobs(np.random.default_rng(7), rows=60)
+
+    def codes(**parameters):
+        return LearnedHash(bits=24, steps=5, hidden=8, **parameters).fit(X, classes).transform(X)
+
+    for parameters, loss, other in (
+        ({"layers": 1}, "softmax", "logistic"),
+        ({"layers": 2}, "logistic", "softmax"),
+        ({"network": own_network}, "logistic", "softmax"),
+    ):
+        np.testing.assert_array_equal(codes(**parameters), codes(loss=loss, **parameters))
+        assert (codes(**parameters) != codes(loss=other, **parameters)).any()
+
+
+def test_flags_of_pairs_are_true_and_false_or_one_and_zero():
+    X, classes = blobs(np.random.default_rng(7), rows=60)
+    left, right = X[:30], X[30:]
+    like = classes[:30] == classes[30:]
+    hasher = LearnedHash(bits=8, steps=3)
+    expected = hasher.fit_pairs(left, right, like).transform(X)
+    for same in (like.astype(int), like.astype(float), like.tolist()):
+        np.testing.assert_array_equal(hasher.fit_pairs(left, right, same).transform(X), expected)
+    for bad in (np.where(like, 1, -1), like * 0.5, np.where(like, "yes", "no"), np.where(like, 1, np.nan)):
+        with pytest.raises(InputError, match="like holds"):
+            hasher.fit_pairs(left, right, bad)
+
+
 @pytest.mark.parametrize(
     "parameters",
     [

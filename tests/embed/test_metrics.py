@@ -64,6 +64,12 @@ def test_real_distances_with_and_without_ties_agree_with_the_hamming_path():
     assert by_codes.worst < result.value < by_codes.best
 
 
+def test_infinite_distances_are_ties():
+    result = mean_average_precision(None, [1], None, [0, 1, 1], distances=[[np.inf, 0.0, np.inf]])
+    assert (result.worst, result.best) == pytest.approx(((1 + 2 / 3) / 2, 1))
+    assert result.value == pytest.approx((result.worst + result.best) / 2)
+
+
 def test_random_codes_give_the_share_of_relevant_items(monkeypatch):
     """Constant codes: every order is equally likely; the mean is that of random permutations."""
     codes, labels = np.zeros((1000, 2), dtype=np.uint8), np.repeat([0, 1], [100, 900])

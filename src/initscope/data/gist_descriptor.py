@@ -62,18 +62,18 @@ def gist(
     counts = [check_count("orientations", count) for count in orientations]
     if not counts:
         raise InputError("orientations is empty; give at least one scale, for example (8, 8, 8)")
-    grey = _grey(images.images if isinstance(images, ImageSet) else np.asarray(images))
-    height, width = grey.shape[1:]
+    pixels = _checked(images.images if isinstance(images, ImageSet) else np.asarray(images))
+    height, width = pixels.shape[2:]
     check_count("cells", cells, most=min(height, width), hint="no more than the image has pixels a side")
     bank = _gabor_bank(counts, height, width)
     rows, columns = (np.arange(cells) * side // cells for side in (height, width))
-    pixels = np.outer(np.diff(rows, append=height), np.diff(columns, append=width))
-    result = np.empty((len(grey), len(bank) * cells**2), dtype=np.float32)
-    for start in range(0, len(grey), _CHUNK):
-        spectrum = np.fft.fft2(_prefiltered(grey[start : start + _CHUNK]))
+    areas = np.outer(np.diff(rows, append=height), np.diff(columns, append=width))
+    result = np.empty((len(pixels), len(bank) * cells**2), dtype=np.float32)
+    for start in range(0, len(pixels), _CHUNK):
+        spectrum = np.fft.fft2(_prefiltered(_grey(pixels[start : start + _CHUNK])))
         for number, transfer in enumerate(bank):
             energy = np.abs(np.fft.ifft2(spectrum * transfer))
-            means = np.add.reduceat(np.add.reduceat(energy, rows, axis=1), columns, axis=2) / pixels
+            means = np.add.reduceat(np.add.reduceat(energy, rows, axis=1), columns, axis=2) / areas
             place = slice(number * cells**2, (number + 1) * cells**2)
             result[start : start + _CHUNK, place] = means.transpose(0, 2, 1).reshape(len(means), -1)
     return result
@@ -131,17 +131,24 @@ def _names(labels: NDArray[Any]) -> tuple[str, ...]:
     return tuple(str(label) for label in range(int(labels.max()) + 1))
 
 
-def _grey(images: NDArray[Any]) -> Floats:
-    """Grey values in 0 … 255, [N, H, W]."""
+def _checked(images: NDArray[Any]) -> NDArray[Any]:
+    """Images as [N, 1 or 3, H, W], or `InputError`."""
     if images.ndim == 3:
         images = images[:, None]
     if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape:
         raise InputError(f"images of shape {images.shape} must be [N, 1 or 3, H, W] or [N, H, W]")
-    values = images.astype(np.float64) * (1 if images.dtype.kind in "iu" else 255)
-    if not np.isfinite(values).all() or values.min() < 0:
+    most = 255 if images.dtype.kind in "iu" else 1
+    if not (images.min() >= 0 and images.max() <= most):
         raise InputError(
-            "images hold NaN, infinite or negative values; GIST needs grey values in [0, 1], not normalised"
+            f"images of type {images.dtype} hold values from {images.min():g} to {images.max():g}; GIST needs grey "
+            "values in [0, 1], or whole numbers in 0 … 255, not normalised: rescale them"
         )
+    return images
+
+
+def _grey(images: NDArray[Any]) -> Floats:
+    """Grey values in 0 … 255, [N, H, W]."""
+    values = images.astype(np.float64) * (1 if images.dtype.kind in "iu" else 255)
     return values[:, 0] if images.shape[1] == 1 else np.asarray(np.einsum("nchw,c->nhw", values, np.array(LUMA)))
 
 

@@ -19,7 +19,7 @@ from initscope.errors import InputError, check_count
 
 __all__ = ["Embedding", "Hasher", "SupervisedHasher", "random_generator"]
 
-_BLOCK_VALUES = 1 << 20  # of a block's output: the scores stay in the cache, where packing them costs next to nothing
+_BLOCK_VALUES = 1 << 20  # of a block: its scores stay in the cache, where packing them costs next to nothing
 
 
 def random_generator(random_state: Any, purpose: str) -> np.random.Generator:
@@ -34,44 +34,61 @@ def random_generator(random_state: Any, purpose: str) -> np.random.Generator:
 class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the transformers of this room: rows in, rows out, block by block."""
 
-    _n_features_out: int
+    weights_: Any
+
+    @property
+    @abstractmethod
+    def _n_features_out(self) -> int:
+        """Number of columns of the output."""
 
     def _validated(self, X: Any, *, reset: bool, y: Any = None) -> Any:
-        """X (and y) as scikit-learn wants them; finiteness of new data is checked block by block, in the cache."""
-        options: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": reset, "order": "C"}
+        """X (and y) as scikit-learn wants them: training data as floats, new data as they are.
+
+        New data become floats block by block, and are checked to be finite there, in the cache.
+        """
         if not reset:
-            options["ensure_all_finite"] = False
-        if y is None:
-            return validate_data(self, X, **options)
-        return validate_data(self, X, y, **options)
+            return validate_data(self, X, reset=False, ensure_all_finite=False, ensure_min_samples=0)
+        checked = validate_data(self, X) if y is None else validate_data(self, X, y)
+        rows = checked if y is None else checked[0]
+        # Bytes and half precision are exact in single precision, at half the memory and time of double.
+        rows = np.ascontiguousarray(rows, dtype=np.float32 if np.can_cast(rows.dtype, np.float32) else np.float64)
+        return rows if y is None else (rows, checked[1])
+
+    def _float_type(self) -> Any:
+        """The float type of what was fitted, which new data are cast to."""
+        return self.weights_.dtype
 
     def _blocks(self, X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        size = max(_BLOCK_VALUES // self._block_width(), 1)
+        """Slices of ``X`` and their finite rows in the estimator's float type."""
+        size = max(_BLOCK_VALUES // max(self._row_values(), self.n_features_in_), 1)
         for start in range(0, len(X), size):
             rows = slice(start, min(start + size, len(X)))
-            block = X[rows]
             with np.errstate(over="ignore", invalid="ignore"):
+                block = np.ascontiguousarray(X[rows], dtype=self._float_type())
                 total = block.sum()
             if not np.isfinite(total):
                 assert_all_finite(block, estimator_name=type(self).__name__, input_name="X")
             yield rows, block
 
-    def _block_width(self) -> int:
-        """Values computed for a row, which bound the rows of a block."""
+    def _row_values(self) -> int:
+        """Values computed for a row on the way to its output; with its length it bounds the rows of a block."""
         return self._n_features_out
 
     @abstractmethod
     def _rows_to_output(self, block: np.ndarray) -> np.ndarray:
         """The embedded rows of a block."""
 
-    def _empty_output(self, X: np.ndarray) -> np.ndarray:
-        return np.empty((len(X), self._n_features_out), dtype=X.dtype)
+    def _output_type(self) -> Any:
+        return self._float_type()
 
     def transform(self, X: Any) -> np.ndarray:
-        """Embed the rows of ``X`` block by block: beside input and output it needs a few megabytes."""
+        """Embed the rows of ``X`` in the float type of `fit`, block by block.
+
+        Beside input and output it needs some tens of megabytes, however many rows there are.
+        """
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        output = self._empty_output(X)
+        output = np.empty((len(X), self._n_features_out), dtype=self._output_type())
         for rows, block in self._blocks(X):
             output[rows] = self._rows_to_output(block)
         return output
@@ -89,10 +106,13 @@ class Hasher(Embedding):
     packed: bool
 
     def _start(self) -> int:
-        """Check ``bits`` and set what the output looks like; called by every ``fit``."""
-        bits = check_count("bits", self.bits)
-        self._n_features_out = code_bytes(bits) if self.packed else bits
-        return bits
+        """Check ``bits`` and keep the length of the code; called by every ``fit``."""
+        self._bits = check_count("bits", self.bits)
+        return self._bits
+
+    @property
+    def _n_features_out(self) -> int:
+        return code_bytes(self._bits) if self.packed else self._bits
 
     @abstractmethod
     def _scores(self, block: np.ndarray) -> np.ndarray:
@@ -102,11 +122,11 @@ class Hasher(Embedding):
         scores = self._scores(block)
         return pack_bits(scores) if self.packed else (scores > 0).view(np.uint8)
 
-    def _block_width(self) -> int:
-        return self.bits
+    def _row_values(self) -> int:
+        return self._bits
 
-    def _empty_output(self, X: np.ndarray) -> np.ndarray:
-        return np.empty((len(X), self._n_features_out), dtype=np.uint8)
+    def _output_type(self) -> Any:
+        return np.uint8
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -128,6 +148,12 @@ class SupervisedHasher(Hasher):
                 f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from class labels"
             )
         X, y = self._validated(X, reset=True, y=y)
+        fractions = y[y != np.floor(y)] if y.dtype.kind == "f" else y[:0]
+        if len(fractions):
+            raise InputError(
+                f"y holds {fractions[0]:g}, which is no class: {type(self).__name__} learns from class labels; give "
+                "whole numbers or strings, for example bins of y"
+            )
         self.classes_, classes = np.unique(y, return_inverse=True)
         if len(X) < 2:
             raise InputError(f"n_samples = {len(X)}: one sample makes no pair; give at least two")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from initscope.embed._anchors import squared_distances
 from initscope.embed._base import Hasher, random_generator
 from initscope.errors import InputError, check_count
 
@@ -69,14 +71,14 @@ class AGH(Hasher):
         self.anchors_ = (
             KMeans(anchors, n_init=1, max_iter=20, random_state=seed).fit(X).cluster_centers_.astype(X.dtype)
         )
-        nearest = self._nearest(X)[1]
-        self.bandwidth_ = float(nearest[:, -1].mean()) or 1.0
-        ties = self._ties(X)
+        index, squares = self._nearest(X)
+        self.bandwidth_ = float(squares[:, -1].mean()) or 1.0
+        ties = self._ties(index, squares)
         degree = np.maximum(ties.sum(axis=0), 1e-12)
-        scaled = ties / np.sqrt(degree)
         # The constant eigenvector is taken out, not dropped: in a graph of several parts it shares its eigenvalue 1.
         constant = np.sqrt(degree / degree.sum())
-        values, eigenvectors = np.linalg.eigh(scaled.T @ scaled - np.outer(constant, constant))
+        graph = (ties.T @ ties).toarray() / np.sqrt(np.outer(degree, degree))
+        values, eigenvectors = np.linalg.eigh(graph - np.outer(constant, constant))
         chosen = np.arange(anchors - 1, anchors - 1 - vectors, -1)
         spread = np.sqrt(np.maximum(values[chosen], 1e-12))
         self.weights_ = np.sqrt(len(X)) * eigenvectors[:, chosen] / np.sqrt(degree)[:, None] / spread
@@ -86,33 +88,41 @@ class AGH(Hasher):
             self.cuts_ = np.stack([_second_cuts(column, ties, degree) for column in embedded.T], axis=1)
         return self
 
-    def _nearest(self, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _nearest(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Nearest anchors of each row and their squared distances, nearest first."""
-        squares = (
-            (block * block).sum(axis=1)[:, None] - 2 * block @ self.anchors_.T + (self.anchors_**2).sum(axis=1)
-        ).astype(np.float64)
         count = min(check_count("nearest", self.nearest), len(self.anchors_))
-        index = np.argsort(squares, axis=1, kind="stable")[:, :count]
-        return index, np.maximum(np.take_along_axis(squares, index, axis=1), 0)
+        indices, squares = np.empty((len(rows), count), dtype=np.int32), np.empty((len(rows), count))
+        for place, block in self._blocks(rows):
+            distances = squared_distances(block, self.anchors_)
+            index = np.argpartition(distances, count - 1, axis=1)[:, :count]
+            near = np.take_along_axis(distances, index, axis=1)
+            order = np.argsort(near, axis=1)
+            indices[place], squares[place] = (np.take_along_axis(each, order, axis=1) for each in (index, near))
+        return indices, squares
 
-    def _ties(self, block: np.ndarray) -> np.ndarray:
-        """Rows of Z: weights to the nearest anchors, zero to the others."""
-        index, squares = self._nearest(block)
+    def _ties(self, index: np.ndarray, squares: np.ndarray) -> csr_array:
+        """Z from the nearest anchors of its rows: weights to them, zero to the others."""
         weights = np.exp(-(squares - squares[:, :1]) / self.bandwidth_)
-        ties = np.zeros((len(block), len(self.anchors_)))
-        np.put_along_axis(ties, index, weights / weights.sum(axis=1, keepdims=True), axis=1)
-        return ties
+        weights /= weights.sum(axis=1, keepdims=True)
+        starts = np.arange(len(index) + 1) * index.shape[1]
+        return csr_array((weights.ravel(), index.ravel(), starts), shape=(len(index), len(self.anchors_)))
+
+    def _row_values(self) -> int:
+        return max(self._bits, len(self.anchors_))
+
+    def _float_type(self) -> Any:
+        return self.anchors_.dtype
 
     def _scores(self, block: np.ndarray) -> np.ndarray:
-        first = np.asarray(self._ties(block) @ self.weights_)
+        first = np.asarray(self._ties(*self._nearest(block)) @ self.weights_)
         if self.layers == 1:
             return first
         high, low = self.cuts_
         second = np.where(first > 0, first - high, low - first)
-        return np.stack([first, second], axis=2).reshape(len(block), -1)[:, : self.bits]
+        return np.stack([first, second], axis=2).reshape(len(block), -1)[:, : self._bits]
 
 
-def _second_cuts(values: np.ndarray, ties: np.ndarray, degree: np.ndarray) -> np.ndarray:
+def _second_cuts(values: np.ndarray, ties: csr_array, degree: np.ndarray) -> np.ndarray:
     r"""Cuts (b₊, b₋) of the two sides of an eigenvector: least graph cut, in balance.
 
     Minimise :math:`v^TLv`, L = I - ZΛ⁻¹Zᵀ, of v = y - b₊ on the positive side and b₋ - y on the other, with 1ᵀv = 0.

@@ -79,10 +79,13 @@ class ConvFeatures(Embedding):
         if self.pool is not None:
             check_count("pool", self.pool, most=max(height, width), hint="no more cells than pixels")
         self._cells = (height, width) if self.pool is None else (min(self.pool, height), min(self.pool, width))
-        self._n_features_out = filters * self._cells[0] * self._cells[1]
         return self
 
-    def _block_width(self) -> int:
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.weights_) * self._cells[0] * self._cells[1]
+
+    def _row_values(self) -> int:
         return int(len(self.weights_) * self.image_shape_[1] * self.image_shape_[2])
 
     def _rows_to_output(self, block: np.ndarray) -> np.ndarray:

@@ -21,7 +21,14 @@ from initscope.theory.concentration import sign_failure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["HammingDistortion", "hamming_bound", "hamming_distortion", "mean_patch_angle", "random_pairs"]
+__all__ = [
+    "HammingDistortion",
+    "hamming_bound",
+    "hamming_distortion",
+    "mean_patch_angle",
+    "random_pairs",
+    "rows_of_pairs",
+]
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,12 @@ def random_pairs(rows: int, pairs: int, rng: np.random.Generator) -> tuple[np.nd
         raise InputError(f"{rows} row makes no pair; give at least two")
     left = rng.integers(rows, size=check_count("pairs", pairs))
     return left, (left + rng.integers(1, rows, size=pairs)) % rows
+
+
+def rows_of_pairs(X: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of ``X`` that occur in pairs, and the pairs as indices into them."""
+    used, places = np.unique(np.stack([left, right]), return_inverse=True)
+    return X[used], *places.reshape(2, -1)
 
 
 def mean_patch_angle(

@@ -41,7 +41,7 @@ class ITQ(Hasher):
         """Find the components and the rotation."""
         bits, iterations = self._start(), check_count("iterations", self.iterations, least=0)
         X = self._validated(X, reset=True)
-        self.mean_ = X.mean(axis=0)
+        self.mean_ = X.mean(axis=0, dtype=np.float64).astype(X.dtype)
         covariance = np.cov((X - self.mean_).T.astype(np.float64), bias=True).reshape(X.shape[1], X.shape[1])
         components = np.linalg.eigh(covariance)[1][:, ::-1][:, :bits]
         projected = (X - self.mean_) @ components

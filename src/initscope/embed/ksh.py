@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from initscope.embed._anchors import squared_distances
 from initscope.embed._base import SupervisedHasher, random_generator
 from initscope.errors import check_count
 
@@ -26,7 +27,7 @@ class KSH(SupervisedHasher):
     anchors : int
         Random rows that serve as anchors (fewer if there are fewer rows).
     steps : int
-        Of the smoothed ascent (L-BFGS).
+        Of the smoothed ascent (L-BFGS); 0 keeps the relaxed solution.
     packed : bool
     random_state : int, RandomState, Generator or None
     """
@@ -50,7 +51,7 @@ class KSH(SupervisedHasher):
         rng = random_generator(self.random_state, "ksh")
         chosen = rng.choice(len(X), min(check_count("anchors", self.anchors), len(X)), replace=False)
         self.anchors_ = X[chosen]
-        self.bandwidth_ = float(self._squares(X).mean()) or 1.0
+        self.bandwidth_ = float(squared_distances(X, self.anchors_).mean()) or 1.0
         self.mean_ = np.zeros(len(chosen))
         kernel = self._kernel(X)
         self.mean_ = kernel.mean(axis=0)
@@ -68,24 +69,35 @@ class KSH(SupervisedHasher):
 
         gram = kernel.T @ kernel
         gram += 1e-6 * max(float(np.trace(gram)) / len(gram), 1e-12) * np.eye(len(gram))
+        pulled_kernel = kernel.T @ residue(kernel)
         self.weights_ = np.empty((bits, len(chosen)))
         for bit in range(bits):
             last = len(gram) - 1
-            relaxed = eigh(kernel.T @ residue(kernel), gram, subset_by_index=[last, last])[1][:, 0]
+            relaxed = eigh(pulled_kernel, gram, subset_by_index=[last, last])[1][:, 0]
             relaxed *= np.sqrt(len(X))  # gram-normalised: scores of unit variance
-            smooth = minimize(loss, relaxed, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x
-            signs = [np.where(kernel @ a > 0, 1.0, -1.0) for a in (smooth, relaxed)]
+            found = [relaxed]
+            if steps:
+                found.append(minimize(loss, relaxed, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x)
+            signs = [np.where(kernel @ a > 0, 1.0, -1.0) for a in found]
             best = int(np.argmax([float(h @ residue(h)) for h in signs]))
-            self.weights_[bit] = (smooth, relaxed)[best]
+            self.weights_[bit] = found[best]
             codes = np.column_stack([codes, signs[best]])
+            share = kernel.T @ signs[best]
+            pulled_kernel -= np.outer(share, share)  # the residue has lost h hᵀ
         return self
 
-    def _squares(self, block: np.ndarray) -> np.ndarray:
-        squares = (block * block).sum(axis=1)[:, None] - 2 * block @ self.anchors_.T + (self.anchors_**2).sum(axis=1)
-        return np.asarray(np.maximum(squares.astype(np.float64), 0))
-
     def _kernel(self, block: np.ndarray) -> np.ndarray:
-        return np.asarray(np.exp(-self._squares(block) / self.bandwidth_) - self.mean_)
+        kernel = squared_distances(block, self.anchors_)
+        kernel /= -self.bandwidth_
+        np.exp(kernel, out=kernel)
+        kernel -= self.mean_
+        return kernel
+
+    def _row_values(self) -> int:
+        return max(self._bits, len(self.anchors_))
+
+    def _float_type(self) -> Any:
+        return self.anchors_.dtype
 
     def _scores(self, block: np.ndarray) -> np.ndarray:
         return np.asarray(self._kernel(block) @ self.weights_.T)

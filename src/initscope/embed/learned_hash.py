@@ -47,8 +47,9 @@ class LearnedHash(SupervisedHasher):
     steps, batch, learning_rate, weight_decay : training
     dropout, input_dropout : float
         Share of hidden units and of inputs left out at random while training.
-    loss : str
-        ``"logistic"``, or ``"softmax"`` (labels only): better for one layer, which cannot push all classes apart.
+    loss : str, optional
+        ``"logistic"``, or ``"softmax"`` (labels only): better for one layer, which cannot push all classes apart. By
+        default softmax for one layer on labels, else logistic.
     sharpness : float
         s above.
     packed : bool
@@ -77,7 +78,7 @@ class LearnedHash(SupervisedHasher):
         weight_decay: float = 0.1,
         dropout: float = 0.5,
         input_dropout: float = 0.2,
-        loss: str = "logistic",
+        loss: str | None = None,
         sharpness: float = 5.0,
         packed: bool = True,
         random_state: Any = 0,
@@ -103,30 +104,33 @@ class LearnedHash(SupervisedHasher):
         import torch
 
         losses = {"logistic": self._logistic, "softmax": self._softmax}
-        if self.loss not in losses:
-            raise InputError(f"loss = {self.loss!r} is unknown; choose one of {', '.join(losses)}")
+        name = self.loss or ("softmax" if self.network is None and self.layers == 1 else "logistic")
+        if name not in losses:
+            raise InputError(f"loss = {name!r} is unknown; choose one of {', '.join(losses)}")
         X, classes = self._validated_labels(X, y)
         labels = torch.from_numpy(classes)
 
         def loss(rows: torch.Tensor, codes: Codes) -> torch.Tensor:
             batch = codes(rows)
-            return losses[self.loss](batch @ batch.T, labels[rows, None] == labels[rows])
+            return losses[name](batch @ batch.T, labels[rows, None] == labels[rows])
 
         return self._train(X, len(labels), loss)
 
     def fit_pairs(self, left: Any, right: Any, like: Any) -> Self:
-        """Train on given pairs: row i of ``left`` and of ``right`` are alike where ``like[i]`` is true."""
+        """Train on given pairs: rows i of ``left`` and ``right`` are alike where ``like[i]`` is true (or 1, not 0)."""
         import torch
 
-        if self.loss != "logistic":
+        if self.loss not in (None, "logistic"):
             raise InputError(f"loss = {self.loss!r} compares the rows of a batch, which needs labels; use 'logistic'")
-        left = check_array(left, dtype=[np.float64, np.float32])
-        right = check_array(right, dtype=left.dtype)
+        left, right = check_array(left), check_array(right)
         similar = np.asarray(like)
         if left.shape != right.shape or similar.shape != (len(left),):
             raise InputError(
                 f"left {left.shape}, right {right.shape} and like {similar.shape} must have one row per pair each"
             )
+        if not np.isin(similar, (0, 1)).all():
+            other = similar[~np.isin(similar, (0, 1))][0]
+            raise InputError(f"like holds {other!r}: give True or 1 for like pairs and False or 0 for the others")
         X = self._validated(np.concatenate([left, right]), reset=True)
         flags = torch.from_numpy(similar.astype(bool))
         self.classes_ = np.array([False, True])
@@ -162,13 +166,11 @@ class LearnedHash(SupervisedHasher):
         batch = min(check_count("batch", self.batch, least=2), items)
         rate = check_between("learning_rate", self.learning_rate, 0.0, 1e3)
         steps = check_count("steps", self.steps)
-        self.mean_ = X.mean(axis=0).astype(np.float32)
-        spread = X.std(axis=0).astype(np.float32)
-        self.scale_ = np.where(spread > 0, spread, np.float32(1))
+        self._standardise(X)
         inputs = self._inputs(X)
         seed = int(random_generator(self.random_state, "learned hash").integers(2**62))
         with _seeded(seed):
-            network = self._build(X.shape[1], bits)
+            network = self._build(X.shape[1], bits).float()  # whatever torch's default type
             optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=self.weight_decay)
             order = torch.randperm(items)
             for step in range(steps):
@@ -182,6 +184,10 @@ class LearnedHash(SupervisedHasher):
                 optimiser.zero_grad()
                 value.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
+        if not all(torch.isfinite(part).all() for part in network.parameters()):
+            raise InputError(
+                f"training diverged: weights are not finite after {steps} steps at learning_rate = {rate:g}; lower it"
+            )
         network.eval()
         linear = [part for part in network.modules() if isinstance(part, torch.nn.Linear)]
         if self.network is None:
@@ -205,18 +211,33 @@ class LearnedHash(SupervisedHasher):
             parts.append(torch.nn.Linear(into, out))
         return torch.nn.Sequential(*parts)
 
+    def _standardise(self, X: np.ndarray) -> None:
+        """Keep mean and scale of the features, in the float type of the data: they may be far from the origin."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, spread = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+        if not np.isfinite(spread).all():
+            worst = int(np.argmin(np.isfinite(spread)))
+            raise InputError(f"feature {worst} reaches {np.abs(X[:, worst]).max():g}: its spread overflows; rescale it")
+        varies = spread > np.finfo(X.dtype).eps * np.abs(mean)  # a spread of rounding errors is none
+        self.mean_, self.scale_ = mean.astype(X.dtype), np.where(varies, spread, 1.0).astype(X.dtype)
+
+    def _standardised(self, rows: np.ndarray) -> np.ndarray:
+        return np.asarray((rows - self.mean_) / self.scale_, dtype=np.float32)
+
     def _inputs(self, rows: np.ndarray) -> torch.Tensor:
         import torch
 
-        inputs = torch.from_numpy((rows.astype(np.float32) - self.mean_) / self.scale_)
+        inputs = torch.from_numpy(self._standardised(rows))
         if self.image_shape is not None:
             inputs = inputs.reshape(len(rows), *image_shape_of(self.image_shape, rows.shape[1]))
         return inputs
 
-    def _block_width(self) -> int:
-        # Hidden activations are what takes the memory; a network of the user's own may have many times its inputs.
-        hidden = 16 * self.n_features_in_ if self.network is not None else self.hidden if self.layers > 1 else 0
-        return int(max(self.bits, hidden))
+    def _float_type(self) -> Any:
+        return self.mean_.dtype
+
+    def _row_values(self) -> int:
+        # A network of the user's own may have many times its inputs in hidden activations.
+        return 16 * self.n_features_in_ if self.network is not None else max(len(part) for part in self.weights_)
 
     def _scores(self, block: np.ndarray) -> np.ndarray:
         if self.network is not None:
@@ -224,19 +245,20 @@ class LearnedHash(SupervisedHasher):
 
             with torch.no_grad():
                 return np.asarray(self.network_(self._inputs(block)).numpy())
-        values = (block.astype(np.float32) - self.mean_) / self.scale_
+        values = self._standardised(block)
         for depth, (weights, biases) in enumerate(zip(self.weights_, self.biases_)):
             if depth:
                 np.maximum(values, 0, out=values)
-            values = values @ weights.T + biases
+            values = values @ weights.T
+            values += biases
         return np.asarray(values)
 
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Torch's global generator set for initialisation and dropout, and put back as it was."""
+    """Torch's global generator set for initialisation and dropout, and put back as it was; no other device's."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         yield

@@ -183,7 +183,8 @@ def _grouped(query_codes: Any, query_labels: np.ndarray, codes: Any, labels: np.
             )
         for query, row in enumerate(distances):
             order = np.argsort(row, kind="stable")
-            starts = np.flatnonzero(np.concatenate([[True], np.diff(row[order]) > 0]))
+            ranked = row[order]
+            starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
             hits = np.concatenate([[0], np.cumsum(labels[order] == query_labels[query])])
             ends = np.append(starts[1:], len(row))
             yield slice(query, query + 1), (ends - starts)[None, :], (hits[ends] - hits[starts])[None, :]
@@ -193,11 +194,14 @@ def _grouped(query_codes: Any, query_labels: np.ndarray, codes: Any, labels: np.
         if len(array) != len(each):
             raise InputError(f"{name} has {len(array)} rows but {len(each)} labels")
     groups = 8 * codes.shape[1] + 1
-    for rows, block in hamming_blocks(query_codes, codes):
-        match = labels[None, :] == query_labels[rows, None]
-        key = 2 * block.astype(np.int64) + match + 2 * groups * np.arange(len(block))[:, None]
-        tally = np.bincount(key.ravel(), minlength=2 * groups * len(block)).reshape(len(block), groups, 2)
-        yield rows, tally.sum(axis=2), tally[:, :, 1]
+    order = np.argsort(labels, kind="stable")  # the relevant items of a query are then a slice
+    first, last = (np.searchsorted(labels, query_labels, side=side, sorter=order) for side in ("left", "right"))
+    for rows, block in hamming_blocks(query_codes, codes[order]):
+        counts, relevant = np.empty((2, len(block), groups), dtype=np.int64)
+        for place, (row, start, end) in enumerate(zip(block, first[rows], last[rows])):
+            counts[place] = np.bincount(row, minlength=groups)
+            relevant[place] = np.bincount(row[start:end], minlength=groups)
+        yield rows, counts, relevant
 
 
 def _average_precision(counts: np.ndarray, relevant: np.ndarray, harmonic: np.ndarray) -> np.ndarray:

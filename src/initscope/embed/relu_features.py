@@ -60,8 +60,14 @@ class ReLUFeatures(Embedding):
         self.weights_ = [
             (rng.standard_normal((out, into)) * np.sqrt(2 / out)).astype(X.dtype) for into, out in pairwise(sizes)
         ]
-        self._n_features_out = width
         return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.weights_[-1])
+
+    def _float_type(self) -> Any:
+        return self.weights_[-1].dtype
 
     def _rows_to_output(self, block: np.ndarray) -> np.ndarray:
         for weights in self.weights_:
@@ -72,14 +78,15 @@ class ReLUFeatures(Embedding):
     def distortion_report(self, X: Any, *, pairs: int = 10_000, random_state: Any = 0) -> CosineDistortion:
         """Compare cosines of random pairs before and after with the predicted map and its spread at this width."""
         from initscope.embed.cosine_distortion import cosine_distortion, dense_spread, row_cosines
-        from initscope.embed.distortion import random_pairs
+        from initscope.embed.distortion import random_pairs, rows_of_pairs
 
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         left, right = random_pairs(len(X), pairs, random_generator(random_state, "pairs"))
-        before = row_cosines(X, left, right)
+        rows, left, right = rows_of_pairs(X, left, right)
+        before = row_cosines(rows, left, right)
         predicted, spread = dense_spread(before, self.width, self.depth)
-        observed = row_cosines(self.transform(X), left, right)
+        observed = row_cosines(self.transform(rows), left, right)
         return cosine_distortion(
             before, predicted, observed, spread, "mean cosine map of ReLU and its spread at this width"
         )

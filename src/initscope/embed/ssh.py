@@ -15,9 +15,15 @@ __all__ = ["SSH", "sample_pairs"]
 class SSH(SupervisedHasher):
     r"""Boosted similarity-sensitive coding [Shakhnarovich2005]_.
 
-    Every bit is a stump :math:`[x_j > t]`. A pair is called like if both sides agree; AdaBoost on weighted pairs picks
-    the stump with the largest :math:`r = \sum w\,l\,c` (l = ±1 like or unlike, c = ±1 agree or not) and reweights
-    by :math:`e^{-\alpha l c}`, :math:`\alpha = \tfrac12\log\tfrac{1+r}{1-r}`.
+    Every bit is a stump :math:`[x_j > t]`, which calls a pair like if both rows are on one side of the cut. With pairs
+    weighted so that the like ones and the unlike ones weigh one half each, the next bit is the stump with the largest
+
+    .. math:: r = \sum w\,l\,c = P_w(c = 1 \mid l = 1) - P_w(c = 1 \mid l = -1)
+
+    (l = ±1 like or unlike, c = ±1 called like or not), among those that separate any pair. AdaBoost multiplies the
+    weights by :math:`e^{-\alpha l c}`, :math:`\alpha = \tfrac12\log\tfrac{1+r}{1-r}`, and they are balanced again. The
+    balance is a boosting step too, that of the constant vote: the Hamming distance up to which a pair is called like,
+    which costs no bit.
 
     Parameters
     ----------
@@ -47,27 +53,35 @@ class SSH(SupervisedHasher):
         left, right, like = sample_pairs(classes, check_count("pairs", self.pairs, least=2), rng)
         candidates = np.quantile(X, np.linspace(0, 1, cuts + 2)[1:-1], axis=0).T  # [features, cuts]
         level = np.stack([np.searchsorted(cut, column) for cut, column in zip(candidates, X.T)])
-        first, last = np.sort(np.stack([level[:, left], level[:, right]]), axis=0)
+        lower, upper = np.sort(np.stack([level[:, left], level[:, right]]), axis=0)
         offsets = (np.arange(X.shape[1]) * (cuts + 1))[:, None]
-        first, last = (first + offsets).ravel(), (last + offsets).ravel()
+        lower, upper = (lower + offsets).ravel(), (upper + offsets).ravel()
+
+        def separated(weights: np.ndarray) -> np.ndarray:
+            """Weight of the pairs on two sides of each cut: k has those with lower <= k < upper, a difference array."""
+            tiled, size = np.tile(weights, X.shape[1]), X.shape[1] * (cuts + 1)
+            steps = np.bincount(lower, tiled, size) - np.bincount(upper, tiled, size)
+            return np.asarray(np.cumsum(steps.reshape(X.shape[1], cuts + 1), axis=1)[:, :-1])
+
+        idle = separated(np.ones(len(like))) < 0.5
         sign = np.where(like, 1.0, -1.0)
-        weight = np.full(len(sign), 1 / len(sign))
+        weight = np.ones(len(sign))
         self.features_, self.thresholds_ = np.empty(bits, dtype=np.int64), np.empty(bits, dtype=X.dtype)
         for bit in range(bits):
-            # A cut of level k separates the pairs with first <= k < last: one difference array per feature.
-            signed = np.tile(weight * sign, X.shape[1])
-            size = X.shape[1] * (cuts + 1)
-            steps = np.bincount(first, signed, size) - np.bincount(last, signed, size)
-            separated = np.cumsum(steps.reshape(X.shape[1], cuts + 1), axis=1)[:, :-1]
-            agreement = np.abs((weight * sign).sum() - 2 * separated)
+            for side in (like, ~like):
+                weight[side] /= 2 * weight[side].sum()
+            agreement = (weight * sign).sum() - 2 * separated(weight * sign)
+            agreement[idle] = -1.0
             feature, cut = np.unravel_index(int(np.argmax(agreement)), agreement.shape)
-            r = float(np.clip((weight * sign).sum() - 2 * separated[feature, cut], -1 + 1e-9, 1 - 1e-9))
+            r = float(np.clip(agreement[feature, cut], -1 + 1e-9, 1 - 1e-9))
             self.features_[bit], self.thresholds_[bit] = feature, candidates[feature, cut]
             above = X[:, feature] > candidates[feature, cut]
             vote = np.where(above[left] == above[right], 1.0, -1.0)
             weight *= np.exp(-0.5 * np.log((1 + r) / (1 - r)) * sign * vote)
-            weight /= weight.sum()
         return self
+
+    def _float_type(self) -> Any:
+        return self.thresholds_.dtype
 
     def _scores(self, block: np.ndarray) -> np.ndarray:
         return np.asarray(block[:, self.features_] - self.thresholds_)
