@@ -102,6 +102,12 @@ CASES = {
         "closed form",
     ),
     "pixel shuffle": (start(nn.ReLU(), nn.PixelShuffle(2), conv(WIDTH // 4)), "closed form"),
+    "pixel shuffle, then average pool": (start(nn.ReLU(), nn.PixelShuffle(2), nn.AvgPool2d(2)), "sampled"),
+    "pixel shuffle, then max pool": (start(nn.PixelShuffle(2), nn.MaxPool2d(2)), "sampled"),
+    "channels folded into rows, then pool": (
+        start(Function(lambda self, x: x.reshape(len(x), WIDTH // 2, 16, 8)), nn.AvgPool2d((16, 1))), "sampled"
+    ),
+    "channel shuffle, then pool": (start(nn.ReLU(), nn.ChannelShuffle(4), nn.AvgPool2d(2)), "closed form"),
     "max pool": (start(nn.ReLU(), nn.MaxPool2d(2), conv(), nn.ReLU()), "closed form after sampling"),
     "depthwise, then pointwise": (start(nn.ReLU(), conv(groups=WIDTH), conv(size=1), nn.ReLU()), "closed form"),
     "depthwise, then activation": (start(conv(groups=WIDTH), nn.ReLU(), conv()), "closed form after sampling"),
