@@ -30,12 +30,38 @@ class Function(nn.Module):
         return self.function(self, x)
 
 
+class Standardised(nn.Conv2d):
+    """Divides each filter by its own deviation, in a ``forward`` of its own."""
+
+    def forward(self, x):
+        mean, sd = (self.weight.mean((1, 2, 3), keepdim=True), self.weight.std((1, 2, 3), keepdim=True))
+        return F.conv2d(x, (self.weight - mean) / sd, self.bias, padding=1)
+
+
+class Doubled(nn.Conv2d):
+    """Changes the part of ``forward`` that convolutions share."""
+
+    def _conv_forward(self, x, weight, bias):
+        return super()._conv_forward(x, 2 * weight, bias)
+
+
+class Renamed(nn.Conv2d):
+    """Computes what its base class does."""
+
+
 def conv(inputs=WIDTH, outputs=WIDTH, size=3, **options):
     return nn.Conv2d(inputs, outputs, size, padding=options.pop("padding", size // 2), **options)
 
 
 def skip(inner):
     return Function(lambda self, x: x + self.inner(x), inner=inner)
+
+
+def tied():
+    """Two layers that hold the same weights."""
+    model = Function(lambda self, x: self.a(x) + self.b(x), a=conv(size=1), b=conv(size=1))
+    model.b.weight, model.b.bias = model.a.weight, model.a.bias
+    return model
 
 
 def start(*layers):
@@ -115,6 +141,10 @@ CASES = {
         start(Function(lambda self, x: x * torch.sigmoid(self.gate(x)), gate=conv()), conv(size=1)),
         "closed form after sampling",
     ),
+    "standardised weights": (nn.Sequential(Standardised(3, WIDTH, 3), conv(size=1)), "closed form after sampling"),
+    "doubled weights": (start(nn.ReLU(), Doubled(WIDTH, WIDTH, 1)), "sampled"),
+    "subclass that computes the same": (start(nn.ReLU(), Renamed(WIDTH, WIDTH, 1), nn.ReLU()), "closed form"),
+    "sum of tied layers": (start(nn.ReLU(), tied()), "sampled"),
     "shared layer": (
         start(Function(lambda self, x: self.c(F.relu(self.c(F.relu(x)))), c=conv()), nn.ReLU()), "closed form"
     ),

@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
 
 from initscope.initializers._base import weight_layers
 from initscope.propagate.registry import Context, find_rule
 from initscope.propagate.state import Given, Maps, NotCovered
 from initscope.propagate.units import Known, Unit
 from initscope.tracing import Inputs, Node, Trace, trace
+from initscope.tracing._inputs import named_tensors
 from initscope.tracing._symbolic import Watch
 
-__all__ = ["Simulation"]
+__all__ = ["Simulation", "attribute"]
 
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
@@ -83,15 +83,21 @@ class Simulation:
         return last if tokens else 0
 
     def _weights(self, node: Node) -> frozenset[object]:
-        """All layers before a node."""
+        """The parameters that a node's value depends on."""
         seen, stack = {node}, [node]
         while stack:
             for parent in stack.pop().all_input_nodes:
                 if parent not in seen:
                     seen.add(parent)
                     stack.append(parent)
-        modules = (module for one in seen if (module := self._traced.module(one)) is not None)
-        return frozenset(id(part) for module in modules for part in module.modules())
+        found: set[object] = set()
+        for one in seen:
+            if (module := self._traced.module(one)) is not None:
+                found.update(map(id, module.parameters()))
+            elif one.op == "get_attr":
+                found.add(id(attribute(self._traced.graph_module, str(one.target))))
+            found.update(id(value) for _, value in named_tensors((one.args, one.kwargs), ""))
+        return frozenset(found)
 
     @cached_property
     def _records(self) -> dict[str, _Record]:
@@ -127,9 +133,15 @@ def _recorder(drawn: Trace, records: dict[str, _Record], *, means: bool) -> Watc
         record = records.get(drawn.name(node))
         if record is None or not isinstance(output, Tensor) or not output.is_floating_point() or output.dim() < 2:
             return
-        if isinstance(drawn.module(node), _ConvNd):
-            return  # convolutions always have a rule
         pairs = len(output) // 2
         record.add(output[:pairs].detach(), output[pairs:].detach(), means=means)
 
     return watch
+
+
+def attribute(root: nn.Module | None, path: str) -> Any:
+    """What stands at a dotted path in a module."""
+    value: Any = root
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value

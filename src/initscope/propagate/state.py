@@ -121,7 +121,7 @@ class Maps:
         The law of a unit where it is known: Gaussian, an activation of a Gaussian, a sum … None: second moments only.
         A dual may be applied to a Gaussian unit alone.
     weights : frozenset
-        The weight layers that the units depend on.
+        The parameters (by ``id``) that the units depend on.
     fresh : frozenset
         Those whose zero-mean weights every unit is linear in, not empty only if so: what depends on none of them is
         uncorrelated with the units.

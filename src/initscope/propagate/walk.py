@@ -14,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd
 from initscope.initializers._base import weight_layers
 from initscope.propagate.operations import as_module, find_operation, name_of
 from initscope.propagate.rules import Context, NotCovered, find_rule
-from initscope.propagate.simulation import Simulation
+from initscope.propagate.simulation import Simulation, attribute
 from initscope.propagate.state import Given, Maps
 from initscope.tracing import Node, Step, Trace
 
@@ -30,12 +30,17 @@ class Missing:
     reason: str
 
 
+_WEIGHTS = Missing("it computes with weights that are drawn at random, as a function of its own")
+
+
 class Walk:
     """Values of all nodes of a traced model for one batch of pairs; each is dropped after its last use."""
 
     def __init__(self, traced: Trace, inputs: list[Any], context: Context, simulation: Simulation) -> None:
         self._traced, self._context, self._simulation = traced, context, simulation
         self._inputs = iter(inputs)
+        # What an initializer draws; other parameters of the model are constants.
+        self._drawn = {id(weight) for layer in weight_layers(traced.model) for weight in layer.parameters()}
         self._values: dict[Node, Any] = {}
 
     def states(self) -> Iterator[tuple[Node, Any]]:
@@ -71,11 +76,14 @@ class Walk:
         if node.op == "placeholder":
             return next(self._inputs, Missing("it got no input"))
         if node.op == "get_attr":
-            return _attribute(self._traced.graph_module, str(node.target))
+            return self._constant(attribute(self._traced.graph_module, str(node.target)))
         args, kwargs = self._filled_in(node.args), self._filled_in(node.kwargs)
         found = _states((args, kwargs))
-        if any(isinstance(value, Missing) for value in found):
-            reason = "a layer before it is not covered"
+        missing = next((value for value in found if isinstance(value, Missing)), None)
+        if missing is not None and node not in self._traced.names:
+            return missing  # no row: a size, or weights that are computed
+        if missing is not None:
+            reason = missing.reason if missing is _WEIGHTS else "a layer before it is not covered"
         else:
             try:
                 return self._call(node, args, kwargs, found)
@@ -95,7 +103,10 @@ class Walk:
             return {key: self._filled_in(item) for key, item in value.items()}
         if isinstance(value, (tuple, list)):
             return (list if isinstance(value, list) else tuple)(self._filled_in(item) for item in value)
-        return value
+        return self._constant(value)
+
+    def _constant(self, value: Any) -> Any:
+        return _WEIGHTS if id(value) in self._drawn else value
 
     def _call(self, node: Node, args: Any, kwargs: Any, found: list[Any]) -> Any:
         module = self._traced.module(node)
@@ -193,10 +204,3 @@ def _attribute_of(state: Any, name: str) -> Any:
     if name in ("shape", "ndim", "is_cuda", "requires_grad"):
         return getattr(_like(state), name)
     raise NotCovered(f"its attribute {name} has no rule")
-
-
-def _attribute(root: nn.Module | None, path: str) -> Any:
-    value: Any = root
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
