@@ -11,7 +11,9 @@ from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from initscope.initializers._base import weight_layers
 from initscope.propagate.registry import Context, find_rule
@@ -21,9 +23,9 @@ from initscope.tracing import Inputs, Node, Trace, trace
 from initscope.tracing._inputs import named_tensors
 from initscope.tracing._symbolic import Watch
 
-__all__ = ["Simulation", "attribute"]
+__all__ = ["NoDropout", "Simulation", "attribute"]
 
-_DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+_DROPOUT = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
 
 
 @dataclass
@@ -105,6 +107,7 @@ class Simulation:
         sides = iter(self._y.tensors())
         both = self._x.map(lambda tensor: torch.cat([tensor, next(sides)]))
         generator = torch.Generator(device=both.tensors()[0].device).manual_seed(self._seed)
+        samples = len(both.tensors()[0])
         means = any(self._context.law(layer).strength > 0 for layer in weight_layers(self._traced.model))
         for _ in range(self._draws):
             network = copy.deepcopy(self._traced.model)
@@ -113,28 +116,42 @@ class Simulation:
             if self._context.mode is not None:
                 network.train(self._context.mode == "train")
             for module in network.modules():
-                if isinstance(module, _DROPOUT):
-                    module.eval()
+                if isinstance(module, (nn.MultiheadAttention, nn.RNNBase)):
+                    module.dropout = 0.0
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             try:
                 drawn = trace(network, values, is_leaf=lambda module: find_rule(module) is not None)
-                drawn.run(values, _recorder(drawn, records, means=means))
+                drawn.run(values, _recorder(drawn, records, samples, means=means))
             except Exception as error:
                 cause = str(error).strip().splitlines() or [""]
                 raise NotCovered(f"the model fails on these inputs: {type(error).__name__}: {cause[0]}") from error
         return records
 
 
-def _recorder(drawn: Trace, records: dict[str, _Record], *, means: bool) -> Watch:
-    """Reduces the output of each step at once."""
+class NoDropout(TorchFunctionMode):
+    """Dropout, of modules and as a function, returns its input; tracing sees it as it is."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _DROPOUT:
+            values = args[0] if args else kwargs["input"]
+            return values if isinstance(values, Tensor) else func(*args, **kwargs)
+        if func is F.scaled_dot_product_attention:
+            args, kwargs = args[:4], {**dict(zip(("dropout_p", "is_causal"), args[4:])), **kwargs, "dropout_p": 0.0}
+        return func(*args, **kwargs)
+
+
+def _recorder(drawn: Trace, records: dict[str, _Record], samples: int, *, means: bool) -> Watch:
+    """Reduces the output of each step at once, if it has real values for each of the ``samples``."""
 
     def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
         record = records.get(drawn.name(node))
-        if record is None or not isinstance(output, Tensor) or not output.is_floating_point() or output.dim() < 2:
+        if record is None or not isinstance(output, Tensor) or output.dim() < 2 or len(output) != samples:
             return
-        pairs = len(output) // 2
-        record.add(output[:pairs].detach(), output[pairs:].detach(), means=means)
+        if output.is_floating_point():
+            x, y = output.detach().chunk(2)
+            record.add(x, y, means=means)
 
     return watch
 
