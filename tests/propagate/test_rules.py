@@ -64,6 +64,17 @@ def tied():
     return model
 
 
+def half_quiet(self, x):
+    x[:, : WIDTH // 2].mul_(0.2)
+    return x
+
+
+def added_in_place(self, x):
+    skip = x
+    x += self.inner(x)
+    return x + skip
+
+
 def start(*layers):
     return nn.Sequential(conv(3), *layers)
 
@@ -144,6 +155,8 @@ CASES = {
     "standardised weights": (nn.Sequential(Standardised(3, WIDTH, 3), conv(size=1)), "closed form after sampling"),
     "doubled weights": (start(nn.ReLU(), Doubled(WIDTH, WIDTH, 1)), "sampled"),
     "subclass that computes the same": (start(nn.ReLU(), Renamed(WIDTH, WIDTH, 1), nn.ReLU()), "closed form"),
+    "written through a view": (start(Function(half_quiet), conv(size=1)), "closed form after sampling"),
+    "added in place": (start(Function(added_in_place, inner=conv(size=1))), "closed form"),
     "sum of tied layers": (start(nn.ReLU(), tied()), "sampled"),
     "shared layer": (
         start(Function(lambda self, x: self.c(F.relu(self.c(F.relu(x)))), c=conv()), nn.ReLU()), "closed form"

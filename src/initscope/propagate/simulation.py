@@ -19,8 +19,7 @@ from initscope.initializers._base import weight_layers
 from initscope.propagate.registry import Context, find_rule
 from initscope.propagate.state import Given, Maps, NotCovered
 from initscope.propagate.units import Known, Unit
-from initscope.tracing import Inputs, Node, Trace, trace
-from initscope.tracing._inputs import named_tensors
+from initscope.tracing import Inputs, Node, Step, Trace, trace
 from initscope.tracing._symbolic import Watch
 
 __all__ = ["NoDropout", "Simulation", "attribute"]
@@ -98,7 +97,8 @@ class Simulation:
                 found.update(map(id, module.parameters()))
             elif one.op == "get_attr":
                 found.add(id(attribute(self._traced.graph_module, str(one.target))))
-            found.update(id(value) for _, value in named_tensors((one.args, one.kwargs), ""))
+            elif isinstance(one, Step):
+                found.update(map(id, one.constants))
         return frozenset(found)
 
     @cached_property

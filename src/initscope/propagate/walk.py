@@ -16,7 +16,7 @@ from initscope.propagate.operations import as_module, find_operation, name_of
 from initscope.propagate.rules import Context, NotCovered, find_rule
 from initscope.propagate.simulation import Simulation, attribute
 from initscope.propagate.state import Given, Maps
-from initscope.tracing import Node, Step, Trace
+from initscope.tracing import Node, Step, Trace, overwritten
 
 __all__ = ["Missing", "Walk"]
 
@@ -78,6 +78,7 @@ class Walk:
         if node.op == "get_attr":
             return self._constant(attribute(self._traced.graph_module, str(node.target)))
         args, kwargs = self._filled_in(node.args), self._filled_in(node.kwargs)
+        kwargs.pop("out", None)  # the result is the same; who reads from there later reads this step
         found = _states((args, kwargs))
         missing = next((value for value in found if isinstance(value, Missing)), None)
         if missing is not None:
@@ -95,6 +96,8 @@ class Walk:
 
     def _filled_in(self, value: Any) -> Any:
         """Arguments with the values of the nodes that they name."""
+        if isinstance(value, Step) and not value.row:
+            return self._value(value)
         if isinstance(value, (fx.Node, Step)):
             return self._values[value]
         if isinstance(value, slice):
@@ -113,6 +116,8 @@ class Walk:
         if module is not None:
             return self._call_module(module, args, kwargs, found)
         target, name = node.target, name_of(node.target)
+        if target is overwritten:
+            raise NotCovered("another view of it was written into")
         if not found or all(isinstance(value, Given) for value in found):
             return self._run(_method(str(target)) if node.op == "call_method" else target, args, kwargs)
         if target is getattr:
