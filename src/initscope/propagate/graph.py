@@ -18,7 +18,7 @@ from initscope.initializers import Initializer, Present
 from initscope.propagate.bands import finite_width_sd
 from initscope.propagate.budget import Budget
 from initscope.propagate.rules import Context, find_rule
-from initscope.propagate.simulation import NoDropout, Simulation
+from initscope.propagate.simulation import Simulation
 from initscope.propagate.state import Given, Maps, Totals
 from initscope.propagate.walk import Missing, Walk
 from initscope.report.geometry import Prediction, Row
@@ -66,7 +66,8 @@ def predict(
     Returns
     -------
     Prediction
-        ``rows`` and ``[rows, pairs]`` arrays ``cosine``, ``norm_ratio``, ``rms_ratio``; row 0 is the input.
+        ``rows`` and ``[rows, pairs]`` arrays ``cosine``, ``norm_ratio``, ``rms_ratio``; row 0 is the input. Norms are
+        ratios to those of all real-valued inputs; of a model of indices, to the first values that it makes of them.
         ``cosine_sd`` is what one draw of a dense ReLU network of these widths strays by, NaN elsewhere.
 
     Examples
@@ -97,7 +98,7 @@ def predict(
     def cut(side: Inputs, start: int) -> Inputs:
         return _part(side, start, size, traced.batch)
 
-    with leaves_no_trace(model), NoDropout():
+    with leaves_no_trace(model):
         chunks = [
             _walk(traced, cut(x, start), cut(y, start), context, draws, seed, start, pairs)
             for start in range(0, pairs, size)

@@ -122,7 +122,8 @@ class Simulation:
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             try:
                 drawn = trace(network, values, is_leaf=lambda module: find_rule(module) is not None)
-                drawn.run(values, _recorder(drawn, records, samples, means=means))
+                with NoDropout():
+                    drawn.run(values, _recorder(drawn, records, samples, means=means))
             except Exception as error:
                 cause = str(error).strip().splitlines() or [""]
                 raise NotCovered(f"the model fails on these inputs: {type(error).__name__}: {cause[0]}") from error
@@ -130,13 +131,12 @@ class Simulation:
 
 
 class NoDropout(TorchFunctionMode):
-    """Dropout, of modules and as a function, returns its input; tracing sees it as it is."""
+    """Dropout, of modules and as a function, returns its input."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in _DROPOUT:
-            values = args[0] if args else kwargs["input"]
-            return values if isinstance(values, Tensor) else func(*args, **kwargs)
+            return args[0] if args else kwargs["input"]
         if func is F.scaled_dot_product_attention:
             args, kwargs = args[:4], {**dict(zip(("dropout_p", "is_causal"), args[4:])), **kwargs, "dropout_p": 0.0}
         return func(*args, **kwargs)

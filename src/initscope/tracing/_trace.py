@@ -36,7 +36,8 @@ class Trace:
         What is run: the model, or a bare layer wrapped as a model of one step.
     steps : tuple of Node
         The inputs (``op`` "placeholder") and calls of modules ("call_module"), functions ("call_function") and methods
-        ("call_method") that carry data: no sizes, no parameters. After an in-place step its result is read from it.
+        ("call_method") that carry data: no sizes, no parameters. After an in-place step its result is read from it, and
+        through other views of the tensor from a step `overwritten` behind it.
     graph_module : fx.GraphModule or None
         The symbolic trace with all its nodes, sizes and parameters included; None where ``fallback`` says why.
     fallback : str
