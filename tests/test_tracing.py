@@ -145,6 +145,125 @@ def test_assignment_into_a_slice_is_a_step_of_the_recorded_run():
     assert traced.steps[3].all_input_nodes == [traced.steps[2]]
 
 
+def rewrites_columns(self, x):
+    h = self.fc(x)
+    h[:, :2].mul_(0.0)
+    return h + 1
+
+
+def rewrites_by_function(self, x):
+    h = self.fc(x)
+    F.relu(h[:, :2], True)
+    return h + 1
+
+
+def rewrites_a_chunk(self, x):
+    h = self.fc(x)
+    first, second = h.chunk(2, dim=1)
+    first.mul_(3.0)
+    return torch.cat([h, second], dim=1)
+
+
+def rewrites_all(self, x):
+    h = self.fc(x)
+    h.view(-1).mul_(3.0)
+    return h + 1
+
+
+def rewrites_out(self, x):
+    h = self.fc(x)
+    torch.mul(h, 3.0, out=h)
+    return h + 1
+
+
+def adds_in_place(self, x):
+    h = skip = self.fc(x)
+    h += torch.relu(h)
+    return h - 2 * skip
+
+
+def writes_behind_a_view(self, x):
+    h = self.fc(x)
+    view = h[:, :2]
+    h *= 2
+    return view + 1
+
+
+def writes_twice(self, x):
+    h = self.fc(x)
+    h[:, :2].mul_(3.0)
+    h[:, 1:].add_(1.0)
+    return h + h.t().t()
+
+
+def writes_into_its_input(self, x):
+    x[:, :2] *= 3.0
+    return self.fc(x)
+
+
+def counts(self, x):
+    columns = width = x.shape[1]
+    columns += 1
+    return self.fc(x) * columns + width
+
+
+WRITERS = [rewrites_columns, rewrites_by_function, rewrites_a_chunk, rewrites_all, rewrites_out, adds_in_place]
+WRITERS += [writes_behind_a_view, writes_twice, writes_into_its_input, counts]
+
+
+class Writer(nn.Module):
+    def __init__(self, function, branching):
+        super().__init__()
+        self.fc, self.function, self.branching = nn.Linear(4, 6), function, branching
+
+    def forward(self, x):
+        if self.branching and x.sum() > 1e9:
+            x = -x
+        return self.function(self, x)
+
+
+@pytest.mark.parametrize("branching", [False, True])
+@pytest.mark.parametrize("function", WRITERS)
+def test_what_is_written_through_any_view_is_read_from_the_step_that_wrote_it(function, branching):
+    """The trace runs as the model does, and no step reads a value that was overwritten since."""
+    model, x = Writer(function, branching), torch.randn(5, 4)
+    kept, seen = x.clone(), {}
+    traced = trace(model, x)
+
+    def watch(step, args, kwargs, value):
+        if not isinstance(value, torch.Tensor):
+            return
+        for parent, read in zip(step.args, args, strict=True):
+            if isinstance(read, torch.Tensor) and parent in seen and read.data_ptr() != value.data_ptr():
+                torch.testing.assert_close(read, seen[parent], rtol=0, atol=0)
+        seen[step] = value.clone()
+
+    with torch.no_grad():
+        output = traced.run(bind(model, x), watch)
+        torch.testing.assert_close(output, model(x.clone()), rtol=0, atol=0)
+    assert torch.equal(x, kept)
+
+
+def test_masks_and_computed_weights_of_a_recorded_run_are_no_rows_but_their_own_values():
+    class Masks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x):
+            if x.sum() > 1e9:
+                x = -x
+            return F.linear(x * (x > 0), self.fc.weight * 2)
+
+    model = Masks()
+    traced = trace(model, torch.ones(3, 4))
+    assert names(traced)[-2:] == ["mul", "linear"]
+    product, linear = traced.steps[-2:]
+    assert product.all_input_nodes == [traced.steps[0]]
+    assert (product.args[1].name, product.args[1].row) == ("gt", False)
+    assert linear.constants == [model.fc.weight]
+
+
 class Careless(nn.Module):
     """Leaves marks wherever it can, and fails on negative sums."""
 

@@ -30,12 +30,49 @@ class Function(nn.Module):
         return self.function(self, x)
 
 
+class Standardised(nn.Conv2d):
+    """Divides each filter by its own deviation, in a ``forward`` of its own."""
+
+    def forward(self, x):
+        mean, sd = (self.weight.mean((1, 2, 3), keepdim=True), self.weight.std((1, 2, 3), keepdim=True))
+        return F.conv2d(x, (self.weight - mean) / sd, self.bias, padding=1)
+
+
+class Doubled(nn.Conv2d):
+    """Changes the part of ``forward`` that convolutions share."""
+
+    def _conv_forward(self, x, weight, bias):
+        return super()._conv_forward(x, 2 * weight, bias)
+
+
+class Renamed(nn.Conv2d):
+    """Computes what its base class does."""
+
+
 def conv(inputs=WIDTH, outputs=WIDTH, size=3, **options):
     return nn.Conv2d(inputs, outputs, size, padding=options.pop("padding", size // 2), **options)
 
 
 def skip(inner):
     return Function(lambda self, x: x + self.inner(x), inner=inner)
+
+
+def tied():
+    """Two layers that hold the same weights."""
+    model = Function(lambda self, x: self.a(x) + self.b(x), a=conv(size=1), b=conv(size=1))
+    model.b.weight, model.b.bias = model.a.weight, model.a.bias
+    return model
+
+
+def half_quiet(self, x):
+    x[:, : WIDTH // 2].mul_(0.2)
+    return x
+
+
+def added_in_place(self, x):
+    skip = x
+    x += self.inner(x)
+    return x + skip
 
 
 def start(*layers):
@@ -102,6 +139,12 @@ CASES = {
         "closed form",
     ),
     "pixel shuffle": (start(nn.ReLU(), nn.PixelShuffle(2), conv(WIDTH // 4)), "closed form"),
+    "pixel shuffle, then average pool": (start(nn.ReLU(), nn.PixelShuffle(2), nn.AvgPool2d(2)), "sampled"),
+    "pixel shuffle, then max pool": (start(nn.PixelShuffle(2), nn.MaxPool2d(2)), "sampled"),
+    "channels folded into rows, then pool": (
+        start(Function(lambda self, x: x.reshape(len(x), WIDTH // 2, 16, 8)), nn.AvgPool2d((16, 1))), "sampled"
+    ),
+    "channel shuffle, then pool": (start(nn.ReLU(), nn.ChannelShuffle(4), nn.AvgPool2d(2)), "closed form"),
     "max pool": (start(nn.ReLU(), nn.MaxPool2d(2), conv(), nn.ReLU()), "closed form after sampling"),
     "depthwise, then pointwise": (start(nn.ReLU(), conv(groups=WIDTH), conv(size=1), nn.ReLU()), "closed form"),
     "depthwise, then activation": (start(conv(groups=WIDTH), nn.ReLU(), conv()), "closed form after sampling"),
@@ -109,6 +152,12 @@ CASES = {
         start(Function(lambda self, x: x * torch.sigmoid(self.gate(x)), gate=conv()), conv(size=1)),
         "closed form after sampling",
     ),
+    "standardised weights": (nn.Sequential(Standardised(3, WIDTH, 3), conv(size=1)), "closed form after sampling"),
+    "doubled weights": (start(nn.ReLU(), Doubled(WIDTH, WIDTH, 1)), "sampled"),
+    "subclass that computes the same": (start(nn.ReLU(), Renamed(WIDTH, WIDTH, 1), nn.ReLU()), "closed form"),
+    "written through a view": (start(Function(half_quiet), conv(size=1)), "closed form after sampling"),
+    "added in place": (start(Function(added_in_place, inner=conv(size=1))), "closed form"),
+    "sum of tied layers": (start(nn.ReLU(), tied()), "sampled"),
     "shared layer": (
         start(Function(lambda self, x: self.c(F.relu(self.c(F.relu(x)))), c=conv()), nn.ReLU()), "closed form"
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -11,13 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError, check_count
 from initscope.initializers import Initializer, Present
 from initscope.propagate.bands import finite_width_sd
 from initscope.propagate.budget import Budget
 from initscope.propagate.rules import Context, find_rule
 from initscope.propagate.simulation import Simulation
-from initscope.propagate.state import Given, Maps
+from initscope.propagate.state import Given, Maps, Totals
 from initscope.propagate.walk import Missing, Walk
 from initscope.report.geometry import Prediction, Row
 from initscope.theory._fast import fused_loops
@@ -64,7 +66,8 @@ def predict(
     Returns
     -------
     Prediction
-        ``rows`` and ``[rows, pairs]`` arrays ``cosine``, ``norm_ratio``, ``rms_ratio``; row 0 is the input.
+        ``rows`` and ``[rows, pairs]`` arrays ``cosine``, ``norm_ratio``, ``rms_ratio``; row 0 is the input. Norms are
+        ratios to those of all real-valued inputs; of a model of indices, to the first values that it makes of them.
         ``cosine_sd`` is what one draw of a dense ReLU network of these widths strays by, NaN elsewhere.
 
     Examples
@@ -81,21 +84,21 @@ def predict(
     whole = isinstance(model, nn.Module) and any(isinstance(module, nn.Embedding) for module in model.modules())
     x, y = _bound_pairs(model, x, y, keep_integers=whole)
     traced = trace(model, x, is_leaf=lambda module: find_rule(module) is not None)
-    first = x.tensors()[0]
-    pairs, law = len(first), Present() if initializer is None else initializer
+    values = sum(tensor.numel() for tensor in x.tensors())
+    pairs, law = len(x.tensors()[0]), Present() if initializer is None else initializer
     context = Context(law, torch.Generator().manual_seed(seed), mode=mode)
-    size = max(1, _CHUNK // max(1, first[0].numel()))
+    size = max(1, _CHUNK // max(1, values // pairs))
     if any(isinstance(module, _BatchNorm) and context.training(module) for module in model.modules()):
         size = pairs  # batch statistics are those of all samples together
     if traced.batch is not None:
         size = traced.batch  # it is written into the recorded steps
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
-    fused_loops(*x.tensors(), entries=first.numel() * len(traced.steps))
+    fused_loops(*x.tensors(), entries=values * len(traced.steps))
 
     def cut(side: Inputs, start: int) -> Inputs:
         return _part(side, start, size, traced.batch)
 
-    with torch.no_grad():
+    with leaves_no_trace(model):
         chunks = [
             _walk(traced, cut(x, start), cut(y, start), context, draws, seed, start, pairs)
             for start in range(0, pairs, size)
@@ -129,10 +132,10 @@ def _shaped_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     return x, y
 
 
-def _check_shapes(x: Tensor, y: Tensor) -> None:
+def _check_shapes(x: Tensor, y: Tensor, axes: int = 2) -> None:
     if x.shape != y.shape:
         raise InputError(f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; pairs need equal shapes [pairs, ...]")
-    if x.dim() < 2 or len(x) == 0:
+    if x.dim() < axes or len(x) == 0:
         raise InputError(f"x has shape {tuple(x.shape)}; give at least one pair, shaped [pairs, ...]")
     if x.device != y.device:
         raise InputError(f"x is on {x.device} and y on {y.device}; move them to one device")
@@ -146,8 +149,9 @@ def _bound_pairs(model: Any, x: Any, y: Any, *, keep_integers: bool) -> tuple[In
     left, right = bound_x.tensors(), bound_y.tensors()
     if not left or len(left) != len(right):
         raise InputError(f"x holds {len(left)} tensors and y {len(right)}; give both the same, at least one")
+    axes = 1 if any(tensor.dim() > 1 for tensor in left) else 2  # beside others an input may be one number a sample
     for a, b in zip(left, right, strict=True):
-        _check_shapes(a, b)
+        _check_shapes(a, b, axes)
     if len({len(tensor) for tensor in left}) > 1:
         raise InputError(f"the inputs hold {[len(tensor) for tensor in left]} pairs; give all as many")
     return bound_x, bound_y
@@ -155,6 +159,8 @@ def _bound_pairs(model: Any, x: Any, y: Any, *, keep_integers: bool) -> tuple[In
 
 def _tensors(values: Any, keep_integers: bool) -> Any:
     """Arrays as tensors, in the tuples, dicts and lists of arrays that hold them."""
+    if isinstance(values, Inputs):
+        return values.map(lambda tensor: tensor.detach())  # what the model was called with already
     if isinstance(values, Mapping):
         return {key: _tensors(value, keep_integers) for key, value in values.items()}
     several = isinstance(values, list) and bool(values) and all(isinstance(v, (Tensor, np.ndarray)) for v in values)
@@ -169,7 +175,7 @@ def _tensors(values: Any, keep_integers: bool) -> Any:
 def _checked(x: Tensor, y: Tensor, start: int) -> Given:
     """Pairs ``start …`` as a state; their squared norms, which are needed anyway, show NaN, infinity and zeros."""
     given = Given(x, y)
-    if not x.is_floating_point():
+    if not given.real:
         return given
     totals = given.totals()
     for name, side, square in (("x", x, totals.xx), ("y", y, totals.yy)):
@@ -197,25 +203,34 @@ def _walk(
 ) -> tuple[tuple[Row, ...], tuple[np.ndarray, ...]]:
     """Rows and their (cosine, norm ratio, rms ratio) for a batch of ``all_pairs``, the first of it number ``first``."""
     inputs = [_checked(a, b, first) for a, b in zip(x.tensors(), y.tensors(), strict=True)]
-    start = inputs[0].totals()
-    context = replace(context, budget=Budget(len(start.xx), all_pairs, start.units))
+    pairs = len(inputs[0].x)
+    context = replace(context, budget=Budget(pairs, all_pairs, max(math.prod(given.shape) for given in inputs)))
     walk = Walk(traced, inputs, context, Simulation(traced, x, y, context, draws, seed))
+    unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
     rows: list[Row] = []
-    columns: tuple[list[np.ndarray], ...] = ([], [], [])
+    found: list[Totals] = []
     for node, value in walk.states():
         name, kind = traced.name(node), traced.kind(node)
-        if not isinstance(value, (Given, Maps)):
+        if isinstance(value, Maps) or (isinstance(value, Given) and value.real):
+            rows.append(Row(name, kind, value.status, value.shape, value.note))
+            found.append(value.totals())
+        else:
             reason = value.reason if isinstance(value, Missing) else "its output is not one value per unit"
             rows.append(Row(name, kind, "not covered", note=reason))
-            for column in columns:
-                column.append(np.full(len(start.xx), np.nan))
-            continue
-        totals = value.totals()
-        rows.append(Row(name, kind, value.status, value.shape, value.note))
-        ratio = (totals.xx / start.xx).sqrt()
-        columns[0].append(totals.cosine.cpu().numpy())
-        columns[1].append(ratio.cpu().numpy())
-        columns[2].append((ratio * (start.units / totals.units) ** 0.5).cpu().numpy())
+            found.append(Totals(unknown, unknown, unknown, 0))
     if traced.fallback:
         rows[0] = replace(rows[0], note=traced.fallback)
-    return tuple(rows), tuple(np.stack(column) for column in columns)
+    norms, units = _norms(found, [node.op == "placeholder" for node in traced.steps])
+    return tuple(rows), (np.stack([totals.cosine.cpu().numpy() for totals in found]), norms, norms * units)
+
+
+def _norms(found: list[Totals], inputs: list[bool]) -> tuple[np.ndarray, np.ndarray]:
+    """Norms of the x against the start, and what makes them ratios per unit.
+
+    The start are all real-valued inputs, or the first values made of them, as those that an embedding looks up.
+    """
+    real = [totals for totals, is_input in zip(found, inputs, strict=True) if is_input and totals.units]
+    real = real or [totals for totals in found if totals.units][:1] or found[:1]
+    start, size = sum(totals.xx for totals in real), sum(totals.units for totals in real)
+    norms = torch.stack([(totals.xx / start).sqrt() for totals in found]).cpu().numpy()
+    return norms, np.array([[math.sqrt(size / max(1, totals.units))] for totals in found])

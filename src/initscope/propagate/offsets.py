@@ -139,7 +139,7 @@ def _closure(wanted: Iterable[Wanted], *, deep: bool = True) -> list[Wanted]:
         if (state.order, offset) in found:
             continue
         if state.origin is None:
-            raise NotCovered("it averages positions, whose covariances are not known after a sampled step")
+            raise NotCovered("it averages positions whose covariances are not known")
         found[state.order, offset] = (state, offset)
         if deep:
             stack.extend(state.origin.sources(offset))

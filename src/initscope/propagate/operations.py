@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from initscope._modules import ActivationLayer
+from initscope.tracing import OPERATORS
 
 __all__ = ["as_module", "find_operation", "name_of", "operation"]
 
@@ -72,15 +73,15 @@ def name_of(target: Any) -> str:
         name = target
     elif target in _NAMES:
         return _NAMES[target]
+    elif target in OPERATORS:
+        name = OPERATORS[target]
     else:
         name = getattr(target, "__name__", "")
         if not any(getattr(place, name, None) is target for place in _TORCH) and target is not getattr:
             return ""
     if name.startswith("__"):
         name = name.strip("_")
-    return {"iadd": "add", "isub": "sub", "imul": "mul", "itruediv": "div", "truediv": "div"}.get(
-        name, name.rstrip("_")
-    )
+    return "div" if name == "truediv" else name.rstrip("_")
 
 
 def as_module(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> nn.Module | None:

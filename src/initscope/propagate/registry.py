@@ -44,7 +44,7 @@ _RULES: dict[type[nn.Module], Rule] = {}
 
 
 def rule(*kinds: type[nn.Module]) -> Callable[[AnyRule], AnyRule]:
-    """Register the decorated function as the rule of these module classes (and their subclasses).
+    """Register the decorated function as the rule of these modules, and of subclasses that keep their ``forward``.
 
     A rule takes ``(module, state, context)`` and returns the state after the module. A state is `Given` (tensors ``x``
     and ``y`` that no weights have touched yet) or `Maps` (second moments of random units); raise `NotCovered` with the
@@ -74,5 +74,16 @@ def rule(*kinds: type[nn.Module]) -> Callable[[AnyRule], AnyRule]:
 
 
 def find_rule(module: nn.Module) -> Rule | None:
-    """The rule of the module's class or of its nearest registered base class."""
-    return next((_RULES[kind] for kind in type(module).__mro__ if kind in _RULES), None)
+    """The rule of the module's class or of its nearest registered base class that computes the same."""
+    kinds = (kind for kind in type(module).__mro__ if kind in _RULES)
+    return next((_RULES[kind] for kind in kinds if _computes_as(module, kind)), None)
+
+
+def _computes_as(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether what a module computes is defined by ``kind`` or by torch, not by a user's subclass or for it alone."""
+    for method in ("forward", "_conv_forward"):
+        definer = next((cls for cls in type(module).__mro__ if method in vars(cls)), nn.Module)
+        ours = issubclass(kind, definer) or definer.__module__.startswith("torch.")
+        if method in vars(module) or not ours:
+            return False
+    return True

@@ -11,19 +11,20 @@ from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
+from torch.overrides import TorchFunctionMode
 
 from initscope.initializers._base import weight_layers
 from initscope.propagate.registry import Context, find_rule
 from initscope.propagate.state import Given, Maps, NotCovered
 from initscope.propagate.units import Known, Unit
-from initscope.tracing import Inputs, Node, Trace, trace
+from initscope.tracing import Inputs, Node, Step, Trace, trace
 from initscope.tracing._symbolic import Watch
 
-__all__ = ["Simulation"]
+__all__ = ["NoDropout", "Simulation", "attribute"]
 
-_DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+_DROPOUT = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
 
 
 @dataclass
@@ -83,15 +84,22 @@ class Simulation:
         return last if tokens else 0
 
     def _weights(self, node: Node) -> frozenset[object]:
-        """All layers before a node."""
+        """The parameters that a node's value depends on."""
         seen, stack = {node}, [node]
         while stack:
             for parent in stack.pop().all_input_nodes:
                 if parent not in seen:
                     seen.add(parent)
                     stack.append(parent)
-        modules = (module for one in seen if (module := self._traced.module(one)) is not None)
-        return frozenset(id(part) for module in modules for part in module.modules())
+        found: set[object] = set()
+        for one in seen:
+            if (module := self._traced.module(one)) is not None:
+                found.update(map(id, module.parameters()))
+            elif one.op == "get_attr":
+                found.add(id(attribute(self._traced.graph_module, str(one.target))))
+            elif isinstance(one, Step):
+                found.update(map(id, one.constants))
+        return frozenset(found)
 
     @cached_property
     def _records(self) -> dict[str, _Record]:
@@ -99,6 +107,7 @@ class Simulation:
         sides = iter(self._y.tensors())
         both = self._x.map(lambda tensor: torch.cat([tensor, next(sides)]))
         generator = torch.Generator(device=both.tensors()[0].device).manual_seed(self._seed)
+        samples = len(both.tensors()[0])
         means = any(self._context.law(layer).strength > 0 for layer in weight_layers(self._traced.model))
         for _ in range(self._draws):
             network = copy.deepcopy(self._traced.model)
@@ -107,29 +116,49 @@ class Simulation:
             if self._context.mode is not None:
                 network.train(self._context.mode == "train")
             for module in network.modules():
-                if isinstance(module, _DROPOUT):
-                    module.eval()
+                if isinstance(module, (nn.MultiheadAttention, nn.RNNBase)):
+                    module.dropout = 0.0
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             try:
                 drawn = trace(network, values, is_leaf=lambda module: find_rule(module) is not None)
-                drawn.run(values, _recorder(drawn, records, means=means))
+                with NoDropout():
+                    drawn.run(values, _recorder(drawn, records, samples, means=means))
             except Exception as error:
                 cause = str(error).strip().splitlines() or [""]
                 raise NotCovered(f"the model fails on these inputs: {type(error).__name__}: {cause[0]}") from error
         return records
 
 
-def _recorder(drawn: Trace, records: dict[str, _Record], *, means: bool) -> Watch:
-    """Reduces the output of each step at once."""
+class NoDropout(TorchFunctionMode):
+    """Dropout, of modules and as a function, returns its input."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _DROPOUT:
+            return args[0] if args else kwargs["input"]
+        if func is F.scaled_dot_product_attention:
+            args, kwargs = args[:4], {**dict(zip(("dropout_p", "is_causal"), args[4:])), **kwargs, "dropout_p": 0.0}
+        return func(*args, **kwargs)
+
+
+def _recorder(drawn: Trace, records: dict[str, _Record], samples: int, *, means: bool) -> Watch:
+    """Reduces the output of each step at once, if it has real values for each of the ``samples``."""
 
     def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
         record = records.get(drawn.name(node))
-        if record is None or not isinstance(output, Tensor) or not output.is_floating_point() or output.dim() < 2:
+        if record is None or not isinstance(output, Tensor) or output.dim() < 2 or len(output) != samples:
             return
-        if isinstance(drawn.module(node), _ConvNd):
-            return  # convolutions always have a rule
-        pairs = len(output) // 2
-        record.add(output[:pairs].detach(), output[pairs:].detach(), means=means)
+        if output.is_floating_point():
+            x, y = output.detach().chunk(2)
+            record.add(x, y, means=means)
 
     return watch
+
+
+def attribute(root: nn.Module | None, path: str) -> Any:
+    """What stands at a dotted path in a module."""
+    value: Any = root
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value

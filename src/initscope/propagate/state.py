@@ -64,6 +64,11 @@ class Given:
         """Shape of one input."""
         return tuple(self.x.shape[1:])
 
+    @property
+    def real(self) -> bool:
+        """Whether these are real values, several for each input: no masks, no indices, no single numbers."""
+        return self.x.is_floating_point() and self.x.dim() > 1
+
     def run(self, function: Callable[[Tensor], Tensor]) -> Given:
         """A fixed function of the values, which an in-place function must not overwrite."""
         return replace(self, x=function(self.x.clone()), y=function(self.y.clone()))
@@ -99,8 +104,6 @@ class Given:
 
     def totals(self) -> Totals:
         """Sums over units."""
-        if not self.x.is_floating_point():
-            return Given(self.x.double(), self.y.double()).totals()
         xx, yy, gap = _total(self._squares, kept=2) * self.shape[0]
         return Totals(xx, yy, gap, math.prod(self.shape))
 
@@ -121,7 +124,7 @@ class Maps:
         The law of a unit where it is known: Gaussian, an activation of a Gaussian, a sum … None: second moments only.
         A dual may be applied to a Gaussian unit alone.
     weights : frozenset
-        The weight layers that the units depend on.
+        The parameters (by ``id``) that the units depend on.
     fresh : frozenset
         Those whose zero-mean weights every unit is linear in, not empty only if so: what depends on none of them is
         uncorrelated with the units.

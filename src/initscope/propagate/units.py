@@ -175,13 +175,14 @@ class Rearranged(Unit):
     """Units of another state at other places.
 
     ``index`` holds flattened positions (of blocks and positions together if ``flat``), -1 for a constant 0;
-    ``blocks`` the chosen blocks, None for all.
+    ``blocks`` the chosen blocks, None for all; ``whole`` says whether a unit is one unit of the other state everywhere.
     """
 
     before: Maps
     index: Tensor
     blocks: tuple[int, ...] | None = None
     flat: bool = False
+    whole: bool = True
 
     def means(self, state: Maps) -> Pair:
         """Means move along."""
@@ -204,7 +205,7 @@ class Rearranged(Unit):
     @property
     def _in_place(self) -> bool:
         """Whether positions stay where they are, and only the axis of the channels moves."""
-        same = not self.flat and tuple(self.index.shape) == self.before.positions
+        same = self.whole and not self.flat and tuple(self.index.shape) == self.before.positions
         return same and bool((self.index.flatten() == torch.arange(self.index.numel())).all())
 
     def _below(self, sites: Sites) -> Sites:

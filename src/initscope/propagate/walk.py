@@ -14,9 +14,9 @@ from torch.nn.modules.conv import _ConvNd
 from initscope.initializers._base import weight_layers
 from initscope.propagate.operations import as_module, find_operation, name_of
 from initscope.propagate.rules import Context, NotCovered, find_rule
-from initscope.propagate.simulation import Simulation
+from initscope.propagate.simulation import NoDropout, Simulation, attribute
 from initscope.propagate.state import Given, Maps
-from initscope.tracing import Node, Step, Trace
+from initscope.tracing import Node, Step, Trace, overwritten
 
 __all__ = ["Missing", "Walk"]
 
@@ -30,12 +30,17 @@ class Missing:
     reason: str
 
 
+_WEIGHTS = Missing("it computes with weights that are drawn at random, as a function of its own")
+
+
 class Walk:
     """Values of all nodes of a traced model for one batch of pairs; each is dropped after its last use."""
 
     def __init__(self, traced: Trace, inputs: list[Any], context: Context, simulation: Simulation) -> None:
         self._traced, self._context, self._simulation = traced, context, simulation
-        self._inputs = iter(inputs)
+        self._inputs, self._pairs = iter(inputs), len(inputs[0].x)
+        # What an initializer draws; other parameters of the model are constants.
+        self._drawn = {id(weight) for layer in weight_layers(traced.model) for weight in layer.parameters()}
         self._values: dict[Node, Any] = {}
 
     def states(self) -> Iterator[tuple[Node, Any]]:
@@ -71,11 +76,13 @@ class Walk:
         if node.op == "placeholder":
             return next(self._inputs, Missing("it got no input"))
         if node.op == "get_attr":
-            return _attribute(self._traced.graph_module, str(node.target))
+            return self._constant(attribute(self._traced.graph_module, str(node.target)))
         args, kwargs = self._filled_in(node.args), self._filled_in(node.kwargs)
+        kwargs.pop("out", None)  # the result is the same; who reads from there later reads this step
         found = _states((args, kwargs))
-        if any(isinstance(value, Missing) for value in found):
-            reason = "a layer before it is not covered"
+        missing = next((value for value in found if isinstance(value, Missing)), None)
+        if missing is not None:
+            reason = missing.reason if missing is _WEIGHTS else "a layer before it is not covered"
         else:
             try:
                 return self._call(node, args, kwargs, found)
@@ -83,10 +90,14 @@ class Walk:
                 reason = str(error)
             except Exception as error:  # whatever a rule or the model's own call raises: the row stays
                 reason = f"{type(error).__name__}: {error}"
-        return self._sampled(node, found, reason)
+        if node in self._traced.names:
+            return self._sampled(node, found, reason)
+        return missing or Missing(reason)  # a size, or weights that are computed: nothing to sample
 
     def _filled_in(self, value: Any) -> Any:
         """Arguments with the values of the nodes that they name."""
+        if isinstance(value, Step) and not value.row:
+            return self._value(value)
         if isinstance(value, (fx.Node, Step)):
             return self._values[value]
         if isinstance(value, slice):
@@ -95,15 +106,20 @@ class Walk:
             return {key: self._filled_in(item) for key, item in value.items()}
         if isinstance(value, (tuple, list)):
             return (list if isinstance(value, list) else tuple)(self._filled_in(item) for item in value)
-        return value
+        return self._constant(value)
+
+    def _constant(self, value: Any) -> Any:
+        return _WEIGHTS if id(value) in self._drawn else value
 
     def _call(self, node: Node, args: Any, kwargs: Any, found: list[Any]) -> Any:
         module = self._traced.module(node)
         if module is not None:
             return self._call_module(module, args, kwargs, found)
         target, name = node.target, name_of(node.target)
+        if target is overwritten:
+            raise NotCovered("another view of it was written into")
         if not found or all(isinstance(value, Given) for value in found):
-            return _run(_method(str(target)) if node.op == "call_method" else target, args, kwargs)
+            return self._run(_method(str(target)) if node.op == "call_method" else target, args, kwargs)
         if target is getattr:
             return _attribute_of(args[0], args[1])
         if name in _SIZES and isinstance(args[0], Maps):
@@ -119,13 +135,36 @@ class Walk:
     def _call_module(self, module: nn.Module, args: Any, kwargs: Any, found: list[Any]) -> Any:
         fixed = not weight_layers(module) and not isinstance(module, _BatchNorm)
         if all(isinstance(value, Given) for value in found) and fixed and not any(True for _ in module.parameters()):
-            return _run(module, args, kwargs)
+            return self._run(module, args, kwargs)
         rule = find_rule(module)
         if rule is None:
             raise NotCovered(f"{type(module).__name__} has no rule")
         if len(found) != 1 or not args or args[0] is not found[0]:
             raise NotCovered(f"{type(module).__name__} reads {len(found)} values")
         return rule(module, args[0], self._context)
+
+    def _run(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """A call on constants and given values: on x and on y, or once where there are none."""
+        if not _states((args, kwargs)):
+            return function(*args, **kwargs)
+        with NoDropout():
+            x, y = (function(*_side(args, side), **_side(kwargs, side)) for side in ("x", "y"))
+        return self._joined(x, y)
+
+    def _joined(self, x: Any, y: Any) -> Any:
+        """Both results as one value: a constant where they do not depend on the data."""
+        if isinstance(x, (tuple, list)) and any(isinstance(item, Tensor) for item in x):
+            return tuple(self._joined(a, b) for a, b in zip(x, y, strict=True))
+        if not isinstance(x, Tensor):
+            return x
+        given, each = Given(x, y), x.shape == y.shape and x.dim() > 0 and len(x) == self._pairs
+        if each and given.real:
+            return given
+        if torch.equal(x, y):
+            return x
+        if not each:
+            raise NotCovered("it mixes samples")
+        return given
 
     def _sampled(self, node: Node, found: list[Any], reason: str) -> Any:
         parents = [value for value in found if isinstance(value, Maps)]
@@ -150,30 +189,13 @@ def _states(value: Any) -> list[Any]:
     return found
 
 
-def _run(function: Any, args: Any, kwargs: Any) -> Any:
-    """A call on constants and given values: on x and on y, or once where there are none."""
-    if not _states((args, kwargs)):
-        return function(*args, **kwargs)
-    results = []
-    for side in ("x", "y"):
-
-        def take(value: Any, side: str = side) -> Any:
-            if isinstance(value, Given):
-                return getattr(value, side).clone()
-            if isinstance(value, dict):
-                return {key: take(item) for key, item in value.items()}
-            return type(value)(map(take, value)) if type(value) in (tuple, list) else value
-
-        results.append(function(*take(args), **take(kwargs)))
-    return _joined(*results)
-
-
-def _joined(x: Any, y: Any) -> Any:
-    if isinstance(x, Tensor) and x.is_floating_point() and x.dim() > 1:
-        return Given(x, y)
-    if isinstance(x, (tuple, list)) and any(isinstance(item, Tensor) for item in x):
-        return tuple(_joined(a, b) for a, b in zip(x, y, strict=True))
-    return x
+def _side(value: Any, side: str) -> Any:
+    """Arguments with x or y of every given value, in copies, which the call may write into."""
+    if isinstance(value, Given):
+        return getattr(value, side).clone()
+    if isinstance(value, dict):
+        return {key: _side(item, side) for key, item in value.items()}
+    return type(value)(_side(item, side) for item in value) if type(value) in (tuple, list) else value
 
 
 def _method(name: str) -> Callable[..., Any]:
@@ -193,10 +215,3 @@ def _attribute_of(state: Any, name: str) -> Any:
     if name in ("shape", "ndim", "is_cuda", "requires_grad"):
         return getattr(_like(state), name)
     raise NotCovered(f"its attribute {name} has no rule")
-
-
-def _attribute(root: nn.Module | None, path: str) -> Any:
-    value: Any = root
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value

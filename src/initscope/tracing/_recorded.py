@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch.nn.modules import module as global_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from initscope.tracing._in_place import OPERATORS, overwritten
 from initscope.tracing._inputs import Inputs, map_tensors, named_tensors
 from initscope.tracing._names import Names
 
@@ -23,7 +24,8 @@ __all__ = ["Recording", "Step"]
 class Step:
     """One call of a recorded run, with the attributes of an ``fx.Node``; tensors in its arguments are their steps.
 
-    Tensors that do not come from the inputs (parameters, constants) stay in the arguments as they are.
+    Parameters and constants stay in the arguments as they are. A step without a ``row`` stands only in arguments: masks
+    and indices made of data, and what is computed of parameters.
     """
 
     name: str
@@ -32,26 +34,33 @@ class Step:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     module: nn.Module | None = None
+    row: bool = True
 
     @property
     def all_input_nodes(self) -> list[Step]:
-        """The steps whose values this one reads, each once."""
-        found: dict[Step, None] = {}
-        _find_steps((self.args, self.kwargs), found)
-        return list(found)
+        """The steps with a row whose values this one reads, each once."""
+        return list(dict.fromkeys(leaf for leaf in _leaves((self.args, self.kwargs)) if isinstance(leaf, Step)))
+
+    @property
+    def constants(self) -> list[torch.Tensor]:
+        """The tensors among its arguments, or behind them, that are not made of the inputs."""
+        return [leaf for leaf in _leaves((self.args, self.kwargs)) if isinstance(leaf, torch.Tensor)]
 
     def __repr__(self) -> str:
         return self.name
 
 
-def _find_steps(value: Any, found: dict[Step, None]) -> None:
-    if isinstance(value, Step):
-        found[value] = None
-    elif isinstance(value, dict):
-        _find_steps(list(value.values()), found)
-    elif isinstance(value, (tuple, list)):
+def _leaves(value: Any) -> Iterator[Any]:
+    """Everything in nested arguments, with what steps without a row read in their place."""
+    if isinstance(value, Step) and not value.row:
+        value = (value.args, value.kwargs)
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, (tuple, list)):
         for item in value:
-            _find_steps(item, found)
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 class Recording(TorchFunctionMode):
@@ -75,6 +84,7 @@ class Recording(TorchFunctionMode):
         self._stack: list[nn.Module] = []
         self._inside: nn.Module | None = None  # the whole module that runs: what happens in it is its own affair
         self._data: Any = WeakIdKeyDictionary()  # the step that made a tensor, as long as the tensor lives
+        self._versions: Any = WeakIdKeyDictionary()  # tells whether it was written into since
 
     def run(self, inputs: Inputs) -> Any:
         """The model's output on ``inputs``."""
@@ -112,33 +122,42 @@ class Recording(TorchFunctionMode):
         output = func(*args, **kwargs)
         if self._inside is not None:
             return output
-        parents = self._parents((args, kwargs))
-        if not parents:
-            return output
-        written = args[0] if func is torch.Tensor.__setitem__ else output
-        if not _holds_values(written):
-            # Masks and indices made of data are no rows, but what they are used for is.
-            map_tensors(written, lambda tensor: self._data.__setitem__(tensor, parents[0]))
+        tensors = [tensor for _, tensor in named_tensors((args, kwargs), "")]
+        sources = [self._data[tensor] for tensor in tensors if tensor in self._data]
+        if not sources and not any(isinstance(tensor, nn.Parameter) for tensor in tensors):
             return output
         op, target = _op_and_target(func)
-        path = self._paths.get(id(self._stack[-1]), "") if self._stack else ""
-        made = self._made(self._names.function(path, _name_of(func)), op, target, args, kwargs, None, written)
+        written = args[0] if func is torch.Tensor.__setitem__ else output
+        if not _holds_values(written) or not any(step.row or step.all_input_nodes for step in sources):
+            step = Step(_name_of(func), op, target, self._symbolic(args), self._symbolic(kwargs), row=False)
+            map_tensors(written, lambda tensor: self._data.__setitem__(tensor, step))
+            return output
+        name = self._function_name(OPERATORS.get(target) or _name_of(func))
+        made = self._made(name, op, target, args, kwargs, None, written)
         return output if output is None else made
+
+    def _function_name(self, function: str) -> str:
+        path = self._paths.get(id(self._stack[-1]), "") if self._stack else ""
+        return self._names.function(path, function)
 
     def _made(
         self, name: str, op: str, target: Any, args: Any, kwargs: Any, module: nn.Module | None, output: Any
     ) -> Any:
-        """Note a step and the tensors that it made; returns its output."""
+        """Note a step and the tensors that it made, or wrote into through another view; returns its output."""
         step = Step(name, op, target, self._symbolic(args), self._symbolic(kwargs), module)
         self.steps.append(step)
         if self.watch is not None:
             replaced = self.watch(name, args, kwargs, output)
             output = output if replaced is None else replaced
-        map_tensors(output, lambda tensor: self._data.__setitem__(tensor, step))
+        map_tensors(output, lambda tensor: self._keep(tensor, step))
+        for tensor in [one for one, version in self._versions.items() if one._version != version]:
+            self._versions[tensor] = tensor._version
+            name = self._function_name(overwritten.__name__)
+            self._made(name, "call_function", overwritten, (tensor, output), {}, None, tensor)
         return output
 
-    def _parents(self, value: Any) -> list[Step]:
-        return [self._data[tensor] for _, tensor in named_tensors(value, "") if tensor in self._data]
+    def _keep(self, tensor: torch.Tensor, step: Step) -> None:
+        self._data[tensor], self._versions[tensor] = step, tensor._version
 
     def _symbolic(self, value: Any) -> Any:
         return map_tensors(value, lambda tensor: self._data.get(tensor, tensor))

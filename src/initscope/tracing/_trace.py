@@ -11,10 +11,12 @@ from torch import fx, nn
 
 from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError
+from initscope.tracing._in_place import OPERATORS
 from initscope.tracing._inputs import Inputs, Whole, bind
 from initscope.tracing._names import Names
+from initscope.tracing._nodes import carries_data
 from initscope.tracing._recorded import Recording, Step
-from initscope.tracing._symbolic import Watch, carries_data, run_graph, symbolic_graph
+from initscope.tracing._symbolic import Watch, run_graph, symbolic_graph
 
 __all__ = ["Node", "Step", "Trace", "trace"]
 
@@ -34,7 +36,8 @@ class Trace:
         What is run: the model, or a bare layer wrapped as a model of one step.
     steps : tuple of Node
         The inputs (``op`` "placeholder") and calls of modules ("call_module"), functions ("call_function") and methods
-        ("call_method") that carry data: no sizes, no parameters. After an in-place step its result is read from it.
+        ("call_method") that carry data: no sizes, no parameters. After an in-place step its result is read from it, and
+        through other views of the tensor from a step `overwritten` behind it.
     graph_module : fx.GraphModule or None
         The symbolic trace with all its nodes, sizes and parameters included; None where ``fallback`` says why.
     fallback : str
@@ -75,6 +78,7 @@ class Trace:
         step overwrites them. Returns the model's output. Steps of a model that branches on its data may be missing in
         a run, or differ from those of the trace; those that the trace does not have are not watched.
         """
+        inputs = inputs.map(torch.clone)  # what is written into them is the model's affair
         if self.graph_module is not None:
             return run_graph(self.graph_module, inputs, watch)
         by_name = {name: node for node, name in self.names.items()}
@@ -155,7 +159,7 @@ def _recorded(
 
 def _first_samples(inputs: Inputs, count: int) -> Inputs:
     size = _batch(inputs)
-    return inputs.map(lambda tensor: tensor[:count] if tensor.dim() and len(tensor) == size else tensor)
+    return inputs.map(lambda tensor: (tensor[:count] if tensor.dim() and len(tensor) == size else tensor).clone())
 
 
 def _batch(inputs: Inputs) -> int | None:
@@ -175,4 +179,7 @@ def _kind(node: Node, module: nn.Module | None) -> str:
         return "input"
     if module is not None:
         return type(module).__name__
-    return str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))
+    if node.op == "call_method":
+        return str(node.target)
+    name: str = getattr(node.target, "__name__", str(node.target))
+    return OPERATORS.get(node.target, name)

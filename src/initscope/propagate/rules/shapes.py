@@ -118,7 +118,7 @@ def _moved(state: Maps, moved: Tensor, batch: int) -> Maps:
         raise NotCovered("it mixes samples with other axes")
     source = moved[0].round().long() - 1
     zero = source < 0
-    place = list(torch.unravel_index(source.clamp_min(0), state.shape))
+    place = [torch.where(zero, -1, index) for index in torch.unravel_index(source.clamp_min(0), state.shape)]
     channel = place.pop(state.axis)
     position = torch.zeros_like(source)
     for index, size in zip(place, state.positions, strict=True):
@@ -132,11 +132,12 @@ def _moved(state: Maps, moved: Tensor, batch: int) -> Maps:
         raise NotCovered("the units it moves have lost their order")
     for axis in _channel_axes(source, position, channel, state.channels):
         where, channels = position.select(axis, 0), block.movedim(axis, 0).reshape(source.shape[axis], -1)
+        whole = _along(channel, axis) is not None
         if len(state.sizes) == 1:
-            return _at(state, where, axis, (0,), (source.shape[axis],), place)
+            return _at(state, where, axis, (0,), (source.shape[axis],), place, whole)
         if bool((channels == channels[:, :1]).all()):
             chosen, sizes = torch.unique_consecutive(channels[:, 0], return_counts=True)
-            return _at(state, where, axis, tuple(chosen.tolist()), tuple(sizes.tolist()), place)
+            return _at(state, where, axis, tuple(chosen.tolist()), tuple(sizes.tolist()), place, whole)
     raise NotCovered("no axis of its output holds the channels of one position")
 
 
@@ -158,27 +159,34 @@ def _flattened(state: Maps, position: Tensor, block: Tensor) -> Maps:
 
 
 def _at(
-    state: Maps, where: Tensor, axis: int, blocks: tuple[int, ...], sizes: tuple[int, ...], place: list[Tensor]
+    state: Maps,
+    where: Tensor,
+    axis: int,
+    blocks: tuple[int, ...],
+    sizes: tuple[int, ...],
+    place: list[Tensor],
+    whole: bool,
 ) -> Maps:
+    """``whole``: each channel is one channel of ``state`` at all positions, so that they are correlated as there."""
     every = blocks == tuple(range(len(state.sizes)))
-    origin = _sites(state, where, place, axis) if every else None
+    origin = _sites(state, where, place, axis) if every and whole else None
     kxx, kyy, d = (take(maps[:, list(blocks)], where) for maps in (state.kxx, state.kyy, state.d))
     unit = state.unit
     if unit is not None and not unit.lasting:
-        unit = Rearranged(state, where, None if every else blocks)
+        unit = Rearranged(state, where, None if every else blocks, whole=whole)
     return state.after(kxx=kxx, kyy=kyy, d=d, sizes=sizes, axis=axis, unit=unit, origin=origin)
 
 
 def _sites(state: Maps, where: Tensor, place: list[Tensor], axis: int) -> Origin | None:
     """How offsets move along, where every output axis reads along one input axis alone."""
-    inside = where >= 0
-    sites = []
-    if where.dim() != len(state.positions) or not bool(inside.any()):
+    if where.dim() != len(state.positions) or not bool((where >= 0).any()):
         return None
-    for a, index in enumerate(place):
-        lines = torch.where(inside, index.select(axis, 0), -1).movedim(a, 0).reshape(where.shape[a], -1)
-        line = lines.max(dim=1).values
-        if not bool(((lines == line[:, None]) | (lines < 0)).all()):
-            return None
-        sites.append(line)
-    return Gathered(state, tuple(sites))
+    sites = [line for a, index in enumerate(place) if (line := _along(index.select(axis, 0), a)) is not None]
+    return Gathered(state, tuple(sites)) if len(sites) == len(place) else None
+
+
+def _along(index: Tensor, axis: int) -> Tensor | None:
+    """What is read along an axis, if it is the same on all others; -1, which stands for a filled-in zero, fits all."""
+    lines = index.movedim(axis, 0).reshape(index.shape[axis], -1)
+    line = lines.max(dim=1).values
+    return line if bool(((lines == line[:, None]) | (lines < 0)).all()) else None

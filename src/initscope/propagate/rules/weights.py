@@ -308,7 +308,7 @@ def weighted(
     blocks = kxx.shape[1]
     if channels % blocks:
         raise InputError(f"{channels} output channels cannot be split into {blocks} blocks")
-    layer = frozenset({id(module)})
+    layer = frozenset(map(id, module.parameters()))  # not the module's: several may hold the same weights
     return Maps(
         kxx=kxx,
         kyy=kyy,

@@ -1,0 +1,33 @@
+"""Which nodes of a symbolic trace hold data."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch import fx
+
+__all__ = ["carries_data"]
+
+_SIZES = frozenset({"size", "dim", "ndimension", "numel", "nelement", "stride", "get_device", "type", "element_size"})
+_SIZES |= frozenset({"is_contiguous", "is_floating_point", "is_complex", "item", "tolist"})
+_TENSOR_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
+
+
+def carries_data(node: fx.Node) -> bool:
+    """Whether the node's value is made of the inputs' values: neither a parameter nor a size."""
+    if "carries_data" not in node.meta:
+        node.meta["carries_data"] = _carries_data(node)
+    return bool(node.meta["carries_data"])
+
+
+def _carries_data(node: fx.Node) -> bool:
+    if node.op == "placeholder":
+        return True
+    if node.op in ("output", "get_attr") or not any(carries_data(parent) for parent in node.all_input_nodes):
+        return False
+    if node.op == "call_method":
+        return node.target not in _SIZES
+    if node.target is getattr:
+        return node.args[1] in _TENSOR_ATTRIBUTES
+    return node.target not in (len, torch.numel, torch.is_tensor, isinstance, operator.is_, operator.is_not)
