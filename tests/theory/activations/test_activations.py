@@ -171,7 +171,7 @@ def test_cauchy_schwarz_and_symmetry(kxx, kyy, rho):
 def test_any_callable_with_a_kink_found_or_stated(kinks):
     """max(x, 1) = 1 + relu(x - 1): E by the piecewise closed form. A missed kink costs 1e-5 at this many nodes."""
     sigma = activation(lambda x: np.maximum(x, 1.0), kinks=kinks)
-    exact = A._catalogue._piecewise("max1", 0.0, (1.0,), (1.0,), offset=1.0)
+    exact = A._catalogue._piecewise("max1", (1.0,), (1.0,), (0.0, 1.0))
     assert sigma.kinks == (1.0,)
     for kxx, kyy, rho in COVARIANCES:
         k = covariance(kxx, kyy, rho)
