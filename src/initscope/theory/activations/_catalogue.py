@@ -93,6 +93,20 @@ def softshrink(threshold: float = 0.5) -> Activation:
     return _piecewise(f"softshrink({threshold:g})", kinks, (threshold, 1.0), (0.0,), (-threshold, 1.0))
 
 
+def hardshrink(threshold: float = 0.5) -> Activation:
+    """Hard thresholding: x where |x| > threshold, else 0."""
+    if not 0 < threshold < math.inf:
+        raise InputError(f"threshold = {threshold} must be positive and finite; PyTorch's default is 0.5")
+    return _piecewise(f"hardshrink({threshold:g})", (-threshold, threshold), (0.0, 1.0), (0.0,), (0.0, 1.0))
+
+
+def threshold(threshold: float, value: float) -> Activation:
+    """x above the threshold, value below."""
+    if not (math.isfinite(threshold) and math.isfinite(value)):
+        raise InputError(f"threshold({threshold}, {value}): both must be finite numbers")
+    return _piecewise(f"threshold({threshold:g},{value:g})", (threshold,), (value,), (0.0, 1.0))
+
+
 @dataclass(frozen=True, eq=False)
 class Elementwise(Activation):
     """Any function of ``(xp, x)``, integrated numerically."""
@@ -169,6 +183,7 @@ _NAMED |= {
     "elu": elu(),
     "celu": celu(),
     "softshrink": softshrink(),
+    "hardshrink": hardshrink(),
 }
 
 

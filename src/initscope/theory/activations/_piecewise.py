@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.polynomial import polynomial as powers
 
 from initscope.theory._arccos import angle_of_half_gap, half_gap
-from initscope.theory._arrays import Array, erfc, namespace, safe_sqrt
+from initscope.theory._arrays import Array, erfc, safe_sqrt
 from initscope.theory.activations._base import Activation
 from initscope.theory.activations._closed import horner
 
@@ -33,15 +33,17 @@ class Piecewise(Activation):
     By Price's theorem the derivatives of the dual in kxy are :math:`E[\sigma^{(m)}(X)\sigma^{(m)}(Y)]`. Where
     :math:`\sigma^{(m)}` jumps, by :math:`c_{mi}` at the kink i, the next derivative has a part with delta functions,
 
-    .. math:: \delta_m(k) = \sum_{ij} c_{mi}c_{mj}\,p(i,j) + \sum_i c_{mi}\,p(i)\,E[\sigma^{(m+1)}(Y)\,|\,X = i] + \dots,
+    .. math:: \delta_m(k) = \sum_{ij} c_{mi}c_{mj}\,p(i,j)
+              + \sum_i c_{mi}\,p(i)\,\big(E[\sigma^{(m+1)}(Y)\,|\,X = i] + E[\sigma^{(m+1)}(X)\,|\,Y = i]\big),
 
-    p the normal densities at the kinks and … the same with X and Y exchanged; the third derivative has nothing else.
-    So with :math:`e_m` the expectations without deltas, of one variable at covariance 0 as at cosine 1,
+    p the normal densities at the kinks; the third derivative has nothing else.
+    So with :math:`e_m(k)` the expectations without deltas
 
     .. math:: \hat\sigma(k) = \sum_{m=0}^2 \Big( \frac{(k-k_0)^m}{m!} e_m(k_0)
               + \int_{k_0}^k \frac{(k-t)^m}{m!}\,\delta_m(t)\,dt \Big):
 
-    one integral instead of two, to about 1e-10, from :math:`k_0 = 0` for the dual and from cosine 1 for distances.
+    one integral instead of two, to about 1e-10. The dual takes :math:`k_0 = 0`; distances at small angles, where duals
+    have lost their digits, take what is missing to cosine 1, with :math:`k_0` the covariance.
     """
 
     pieces: tuple[tuple[float, ...], ...] = ((0.0, 1.0),)
@@ -65,8 +67,6 @@ class Piecewise(Activation):
 
     def _evaluate(self, xp: Any, pieces: Pieces, x: Array) -> Array:
         """Other polynomials on the same pieces; at a kink the one from the left."""
-        if not any(map(any, pieces)):
-            return xp.zeros_like(x)
         result = horner(xp, pieces[0], x)
         for kink, piece in zip(self.kinks, pieces[1:], strict=True):
             result = xp.where(x > kink, horner(xp, piece, x), result)
@@ -92,10 +92,10 @@ class Piecewise(Activation):
         return xp.astype(total, dtype)
 
     def _dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        return self._from_independence(xp, kxx, kyy, kxy, order=0)
+        return _in_chunks(xp, partial(self._from_independence, xp, order=0), kxx, kyy, kxy)
 
     def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        return self._from_independence(xp, kxx, kyy, kxy, order=1)
+        return _in_chunks(xp, partial(self._from_independence, xp, order=1), kxx, kyy, kxy)
 
     def _from_independence(self, xp: Any, kxx: Array, kyy: Array, kxy: Array, *, order: int) -> Array:
         """E[σ^(order)(X) σ^(order)(Y)] by the expansion from covariance 0, where all expectations are products."""
@@ -107,7 +107,7 @@ class Piecewise(Activation):
         end = xp.where(inside, xp.asin(xp.where(inside, rho, xp.zeros_like(rho))), xp.sign(rho) * (math.pi / 2))
         node, weight = (xp.asarray(a, dtype=rho.dtype, device=rho.device) for a in _graded())
         # The angle from cosine ±1: near there the cosine itself has no digits left.
-        angle = math.pi / 2 - xp.abs(end)[..., None] * (1 - node)
+        angle = (math.pi / 2 - xp.abs(end))[..., None] + xp.abs(end)[..., None] * node
         # ρ itself, not sin of the end: at ±1 the end has no gradient, and the rest of the derivative is 0 there.
         side = xp.sign(end)[..., None]
         lever = rho[..., None] - side * xp.cos(angle)
@@ -118,67 +118,50 @@ class Piecewise(Activation):
             total = total + kxy ** (m - order) / math.factorial(m - order) * means
         return total
 
-    def transform(self, kxx: Array, kyy: Array, d: Array) -> tuple[Array, Array, Array]:
-        """As for every activation, in chunks: each element takes many nodes of memory."""
-        xp, kxx, kyy, d = namespace(kxx, kyy, d)
-        kxx, kyy, d = xp.broadcast_arrays(kxx, kyy, d)
-        flat = [xp.reshape(array, (-1,)) for array in (kxx, kyy, d)]
-        starts = range(0, max(1, flat[0].shape[0]), _CHUNK)
-        parts = [super(Piecewise, self).transform(*(a[k : k + _CHUNK] for a in flat)) for k in starts]
-        first, second, apart = (xp.reshape(xp.concat(list(each)), kxx.shape) for each in zip(*parts, strict=True))
-        return first, second, apart
-
     def _distance(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
-        """From the dual at wide angles; at others by the expansion from cosine 1, where nothing cancels."""
         if any(getattr(array, "requires_grad", False) for array in (kxx, kyy, d)):
             return super()._distance(xp, kxx, kyy, d)
-        dtype = xp.result_type(kxx, kyy, d)
-        kxx, kyy, d = xp.broadcast_arrays(*(xp.astype(array, xp.float64) for array in (kxx, kyy, d)))
+        double = (xp.astype(array, xp.float64) for array in (kxx, kyy, d))
+        return xp.astype(_in_chunks(xp, partial(self._apart, xp), *double), xp.result_type(kxx, kyy, d))
+
+    def _apart(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
+        """From the dual at wide angles; at others by what it rises until cosine 1, where nothing cancels."""
         product, h = half_gap(xp, kxx, kyy, d)
         wide = (h > 0.25) | (product == 0)
         result = xp.zeros_like(d)
         if bool(xp.any(wide)):
             x, y = kxx[wide], kyy[wide]
             total = self._second_moment(xp, x) + self._second_moment(xp, y)
-            result[wide] = total - 2 * self._dual(xp, x, y, (x + y - d[wide]) / 2)
+            result[wide] = total - 2 * self._from_independence(xp, x, y, (x + y - d[wide]) / 2, order=0)
         if not bool(xp.all(wide)):
             near = ~wide
             result[near] = self._near(xp, kxx[near], kyy[near], xp.clip(h[near], 0.0, 1.0))
-        return xp.astype(xp.where(result > 0, result, xp.zeros_like(result)), dtype)
+        return xp.where(result > 0, result, xp.zeros_like(result))
 
     def _near(self, xp: Any, kxx: Array, kyy: Array, h: Array) -> Array:
         """The squared distance from ``h`` = sin²(θ/2) at small angles."""
         sx, sy = safe_sqrt(xp, kxx), safe_sqrt(xp, kyy)
-        theta = angle_of_half_gap(xp, h)
+        product, theta = sx * sy, angle_of_half_gap(xp, h)
         node, weight = (xp.asarray(a, dtype=h.dtype, device=h.device) for a in _graded())
         angle = theta[..., None] * node
-        # cos θ - cos of the angle
-        lever = 2 * (xp.sin(angle / 2) ** 2 - h[..., None])
-        deltas = theta * xp.sum(weight * self._deltas(xp, sx, sy, angle, 1.0, lever, 0), axis=-1)
-        radial, slopes, curvatures = self._at_cosine_one(xp, sx, sy)
-        fall = 2 * h * sx * sy  # of the covariance
-        return radial + 2 * (fall * slopes - fall**2 / 2 * curvatures + deltas)
+        deltas = self._deltas(xp, sx, sy, angle, 1.0, 2 * xp.sin(angle / 2) ** 2, 0)
+        rise = theta * xp.sum(weight * deltas, axis=-1)
+        for m in _ORDERS[1:]:
+            if any(map(any, self._derivatives[m])):
+                expected = self._from_independence(xp, kxx, kyy, product * (1 - 2 * h), order=m)
+                rise = rise + (2 * h * product) ** m / math.factorial(m) * expected
+        return self._radial(xp, sx, sy) + 2 * rise
 
-    def _at_cosine_one(self, xp: Any, sx: Array, sy: Array) -> tuple[Array, Array, Array]:
-        """E (σ(X) - σ(Y))², E σ'(X)σ'(Y) and E σ''(X)σ''(Y) of multiples X, Y of one normal g.
-
-        They are smooth between the kinks of both: by Gauss-Legendre nodes.
-        """
+    def _radial(self, xp: Any, sx: Array, sy: Array) -> Array:
+        """E (σ(s_x g) - σ(s_y g))² of one normal g: smooth between the kinks of both, by Gauss-Legendre nodes."""
         fixed = [xp.full_like(sx, edge) for edge in (-9.0, -6.0, -3.0, -1.5, 0.0, 1.5, 3.0, 6.0, 9.0)]
         kinks = [xp.clip(_standard(xp, kink, s), -9.0, 9.0) for s in (sx, sy) for kink in self.kinks]
         edges = xp.sort(xp.stack([*fixed, *kinks], axis=-1), axis=-1)
         node, weight = (xp.asarray(a, dtype=sx.dtype, device=sx.device) for a in _legendre())
         half = ((edges[..., 1:] - edges[..., :-1]) / 2)[..., None]
         g = edges[..., :-1][..., None] + half * (1 + node)
-        share = half * weight * _density(xp, g)
-        both = [s[..., None, None] * g for s in (sx, sy)]
-        (x, y), (dx, dy), (ddx, ddy) = (
-            [self._evaluate(xp, self._derivatives[order], v) for v in both] for order in _ORDERS
-        )
-        radial, slopes, curvatures = (
-            xp.sum(share * integrand, axis=(-2, -1)) for integrand in ((x - y) ** 2, dx * dy, ddx * ddy)
-        )
-        return radial, slopes, curvatures
+        apart = self._value(xp, sx[..., None, None] * g) - self._value(xp, sy[..., None, None] * g)
+        return xp.sum(half * weight * _density(xp, g) * apart**2, axis=(-2, -1))
 
     def _deltas(
         self, xp: Any, sx: Array, sy: Array, angle: Array, side: Array | float, lever: Array, order: int
@@ -238,8 +221,16 @@ class Piecewise(Activation):
             above = _above(xp, t)
             total = total + jumps[order] * above
             if order == 1 and jumps[2]:
-                total = total + jumps[2] * s * spread * (_density(xp, t) - t * above)
+                total = total + jumps[2] * (s * spread * _density(xp, t) + (s * centre - kink) * above)
         return total
+
+
+def _in_chunks(xp: Any, function: Callable[..., Array], *arrays: Array) -> Array:
+    """An elementwise function of arrays that broadcast, few elements at once."""
+    shape = np.broadcast_shapes(*(tuple(array.shape) for array in arrays))
+    flat = [xp.reshape(xp.broadcast_to(array, shape), (-1,)) for array in arrays]
+    starts = range(0, max(1, flat[0].shape[0]), _CHUNK)
+    return xp.reshape(xp.concat([function(*(a[k : k + _CHUNK] for a in flat)) for k in starts]), shape)
 
 
 def _jump(left: Sequence[float], right: Sequence[float], kink: float, order: int) -> float:
