@@ -46,10 +46,12 @@ def test_what_is_not_smooth_enough_is_integrated(monkeypatch):
         np.testing.assert_allclose(result, direct, rtol=1e-14)
 
 
-def test_piecewise_linear_maps_need_no_interpolation():
-    """ReLU6 of many elements: the dual, against the quadrature of a few, to 1e-9."""
-    sigma = activation("relu6")
-    kxx, kyy, d = elements()
+@pytest.mark.parametrize("name", ["relu6", "hardswish", "hardshrink"])
+def test_piecewise_polynomials_need_no_interpolation(name):
+    """By one integral, against the quadrature of a few in two dimensions, to 1e-9."""
+    sigma = activation(name)
+    assert not sigma.integrated
+    kxx, kyy, d = elements(1_000)
     index = slice(10, 60)
     expected = Activation._distance(sigma, array_api_compat.array_namespace(kxx), kxx[index], kyy[index], d[index])
     np.testing.assert_allclose(sigma.transform(kxx, kyy, d)[2][index], expected, rtol=1e-9, atol=1e-12)

@@ -33,10 +33,12 @@ _BY_CLASS: dict[type[nn.Module], Callable[[Any], Activation]] = {
     nn.Softsign: lambda m: catalogue.softsign,
     nn.Tanhshrink: lambda m: catalogue.tanhshrink,
     nn.Softshrink: lambda m: catalogue.softshrink(m.lambd),
+    nn.Hardshrink: lambda m: catalogue.hardshrink(m.lambd),
+    nn.Threshold: lambda m: catalogue.threshold(m.threshold, m.value),
     nn.Hardsigmoid: lambda m: catalogue.hardsigmoid,
     nn.Hardswish: lambda m: catalogue.hardswish,
 }
-ACTIVATION_MODULES: tuple[type[nn.Module], ...] = (*_BY_CLASS, nn.PReLU, nn.Softplus, nn.Hardshrink, nn.Threshold)
+ACTIVATION_MODULES: tuple[type[nn.Module], ...] = (*_BY_CLASS, nn.PReLU, nn.Softplus)
 
 
 def activation_of(module: nn.Module) -> Activation | None:
@@ -50,10 +52,6 @@ def activation_of(module: nn.Module) -> Activation | None:
         return catalogue.leaky_relu(slopes[0]) if len(set(slopes)) == 1 else None
     if isinstance(module, nn.Softplus):
         return _softplus(float(module.beta), float(module.threshold))
-    if isinstance(module, nn.Hardshrink):
-        return catalogue.activation(module.forward, kinks=(-module.lambd, module.lambd))
-    if isinstance(module, nn.Threshold):
-        return catalogue.activation(module.forward, kinks=(module.threshold,))
     return None
 
 

@@ -1,4 +1,4 @@
-"""Second moments of piecewise linear activations, where variances are tiny or huge."""
+"""Moments and squared distances of piecewise polynomials, where variances are tiny or huge and angles small."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from initscope.theory import activations
+from initscope.theory.activations import Activation
 
 CASES = {
     "relu6": (activations.relu6, (0, 6), lambda x: min(max(x, 0), 6)),
@@ -14,6 +15,9 @@ CASES = {
     "soft shrinkage": (
         activations.softshrink(0.5), (-0.5, 0.5), lambda x: mpmath.sign(x) * max(abs(x) - mpmath.mpf("0.5"), 0)
     ),
+    "hard shrinkage": (activations.hardshrink(0.5), (-0.5, 0.5), lambda x: x if abs(x) > 0.5 else 0),
+    "hard swish": (activations.hardswish, (-3, 3), lambda x: x * min(max(x + 3, 0), 6) / 6),
+    "squared ReLU": (activations.squared_relu, (0,), lambda x: max(x, 0) ** 2),
 }  # fmt: skip
 
 
@@ -37,5 +41,29 @@ def test_squared_distances_keep_their_digits(name, half_gap):
     kxx = np.array([0.3, 1.0, 7.0])
     kyy = kxx * (1 + np.array([0.0, 0.3, 1.0]) * np.sqrt(half_gap))
     d = (np.sqrt(kxx) - np.sqrt(kyy)) ** 2 + 4 * half_gap * np.sqrt(kxx * kyy)
-    plane = activations.activation(sigma, kinks=sigma.kinks)  # the same function, of which nothing else is known
-    np.testing.assert_allclose(sigma.distance(kxx, kyy, d), plane.distance(kxx, kyy, d), rtol=1e-8)
+    plane = Activation._distance(sigma, np, kxx, kyy, d)
+    np.testing.assert_allclose(sigma.distance(kxx, kyy, d), plane, rtol=1e-8)
+
+
+@pytest.mark.parametrize(("variance", "digits"), [(1e4, 1e-9), (1e8, 1e-8), (1e12, 1e-6)])
+def test_hard_swish_keeps_its_digits_at_huge_variances(variance, digits):
+    """The jumps of its curvature sum to 0: bells that are not subtracted well leave an error of
+    variance·1e-16 and more."""
+    kxx = variance * np.array([1.0, 1.0, 1.0])
+    kyy = variance * np.array([1.0, 1.7, 0.6])
+    d = (np.sqrt(kxx) - np.sqrt(kyy)) ** 2 + 4 * np.array([1e-3, 0.2, 0.6]) * np.sqrt(kxx * kyy)
+    plane = Activation._distance(activations.hardswish, np, kxx, kyy, d)
+    np.testing.assert_allclose(activations.hardswish.distance(kxx, kyy, d), plane, rtol=digits)
+
+
+def test_modules_of_torch_have_the_values_of_their_activations():
+    """Pieces against the function that torch computes, at and beside the kinks."""
+    import torch
+    from torch import nn
+
+    from initscope.propagate.elementwise import activation_of
+
+    x = torch.linspace(-5, 5, 401, dtype=torch.float64) + 1e-3
+    modules = [nn.Hardswish(), nn.Hardsigmoid(), nn.Hardtanh(-0.3, 2.0), nn.ReLU6(), nn.Softshrink(0.7)]
+    for module in [*modules, nn.Hardshrink(0.7), nn.Threshold(0.2, -1.0)]:
+        np.testing.assert_allclose(activation_of(module)(x), module(x), rtol=1e-14, atol=1e-15)

@@ -16,6 +16,7 @@ from initscope.theory.activations._catalogue import (
     gaussian,
     gelu,
     gelu_tanh,
+    hardshrink,
     hardsigmoid,
     hardswish,
     hardtanh,
@@ -37,9 +38,11 @@ from initscope.theory.activations._catalogue import (
     softplus,
     softshrink,
     softsign,
+    squared_relu,
     step,
     tanh,
     tanhshrink,
+    threshold,
     truncation,
 )
 
@@ -55,6 +58,7 @@ __all__ = [
     "gaussian",
     "gelu",
     "gelu_tanh",
+    "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
@@ -76,8 +80,10 @@ __all__ = [
     "softplus",
     "softshrink",
     "softsign",
+    "squared_relu",
     "step",
     "tanh",
     "tanhshrink",
+    "threshold",
     "truncation",
 ]

@@ -15,7 +15,7 @@ from initscope.theory._arrays import Array
 from initscope.theory._quadrature import find_kinks
 from initscope.theory.activations import _closed
 from initscope.theory.activations._base import Activation
-from initscope.theory.activations._piecewise import PiecewiseLinear
+from initscope.theory.activations._piecewise import Piecewise
 
 identity = _closed.TwoSlopes("identity", homogeneous=True, method="closed form", a=1.0, b=0.0, at_zero=1.0)
 relu = _closed.TwoSlopes("relu", homogeneous=True, method="closed form", kinks=(0.0,))
@@ -67,30 +67,44 @@ def hermite(degree: int) -> Activation:
     return _closed.Polynomial(f"hermite({degree})", method="closed form", coefficients=tuple(coefficients.tolist()))
 
 
+def _piecewise(name: str, kinks: tuple[float, ...], *pieces: tuple[float, ...]) -> Piecewise:
+    return Piecewise(name, kinks=kinks, pieces=pieces)
+
+
 def truncation(low: float, high: float) -> Activation:
     """Linear on [low, high], constant outside: the activation of [Giryes2016]_; hard tanh is truncation(-1, 1)."""
     if not low < high:
         raise InputError(f"truncation({low}, {high}): the lower end must be below the upper end")
-    return _piecewise(f"truncation({low:g},{high:g})", 0.0, (low, high), (1.0, -1.0), offset=float(low))
-
-
-def _piecewise(
-    name: str, slope: float, kinks: tuple[float, ...], jumps: tuple[float, ...], *, offset: float = 0.0
-) -> PiecewiseLinear:
-    return PiecewiseLinear(name, kinks=kinks, slope=slope, jumps=jumps, offset=offset)
+    return _piecewise(f"truncation({low:g},{high:g})", (low, high), (low,), (0.0, 1.0), (high,))
 
 
 hardtanh = replace(truncation(-1.0, 1.0), name="hardtanh")
 relu6 = replace(truncation(0.0, 6.0), name="relu6")
-hardsigmoid = _piecewise("hardsigmoid", 0.0, (-3.0, 3.0), (1 / 6, -1 / 6))
+hardsigmoid = _piecewise("hardsigmoid", (-3.0, 3.0), (0.0,), (1 / 2, 1 / 6), (1.0,))
+hardswish = _piecewise("hardswish", (-3.0, 3.0), (0.0,), (0.0, 1 / 2, 1 / 6), (0.0, 1.0))
+squared_relu = _piecewise("squared_relu", (0.0,), (0.0,), (0.0, 0.0, 1.0))
 
 
 def softshrink(threshold: float = 0.5) -> Activation:
     """Soft thresholding: sign(x)·max(|x| - threshold, 0)."""
     if not 0 < threshold < math.inf:
         raise InputError(f"threshold = {threshold} must be positive and finite; PyTorch's default is 0.5")
-    kinks, jumps = (-threshold, threshold), (-1.0, 1.0)
-    return _piecewise(f"softshrink({threshold:g})", 1.0, kinks, jumps, offset=float(threshold))
+    kinks = (-threshold, threshold)
+    return _piecewise(f"softshrink({threshold:g})", kinks, (threshold, 1.0), (0.0,), (-threshold, 1.0))
+
+
+def hardshrink(threshold: float = 0.5) -> Activation:
+    """Hard thresholding: x where |x| > threshold, else 0."""
+    if not 0 < threshold < math.inf:
+        raise InputError(f"threshold = {threshold} must be positive and finite; PyTorch's default is 0.5")
+    return _piecewise(f"hardshrink({threshold:g})", (-threshold, threshold), (0.0, 1.0), (0.0,), (0.0, 1.0))
+
+
+def threshold(threshold: float, value: float) -> Activation:
+    """x above the threshold, value below."""
+    if not (math.isfinite(threshold) and math.isfinite(value)):
+        raise InputError(f"threshold({threshold}, {value}): both must be finite numbers")
+    return _piecewise(f"threshold({threshold:g},{value:g})", (threshold,), (value,), (0.0, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +142,6 @@ gelu_tanh = Elementwise(
 logsigmoid = Elementwise("logsigmoid", function=lambda xp, x: -_softplus(xp, -x))
 softsign = Elementwise("softsign", kinks=(0.0,), function=lambda xp, x: x / (1 + xp.abs(x)))
 tanhshrink = Elementwise("tanhshrink", function=lambda xp, x: x - xp.tanh(x))
-hardswish = Elementwise("hardswish", kinks=(-3.0, 3.0), function=lambda xp, x: x * xp.clip(x + 3, 0.0, 6.0) / 6)
 selu = Elementwise(
     "selu",
     kinks=(0.0,),
@@ -160,7 +173,7 @@ _NAMED: dict[str, Activation] = {
     item.name: item
     for item in (
         identity, relu, abs, sign, step, erf, gelu, gelu_tanh, sin, cos, exp, gaussian, relu6, hardtanh, hardsigmoid,
-        tanh, sigmoid, softplus, silu, mish, logsigmoid, softsign, tanhshrink, hardswish, selu,
+        hardswish, squared_relu, tanh, sigmoid, softplus, silu, mish, logsigmoid, softsign, tanhshrink, selu,
     )
 }  # fmt: skip
 _NAMED |= {
@@ -170,6 +183,7 @@ _NAMED |= {
     "elu": elu(),
     "celu": celu(),
     "softshrink": softshrink(),
+    "hardshrink": hardshrink(),
 }
 
 

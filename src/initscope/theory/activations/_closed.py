@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from initscope.theory._arccos import angle_of_half_gap, half_gap, psi_of_half_ga
 from initscope.theory._arrays import Array, erf, safe_sqrt
 from initscope.theory.activations._base import Activation
 
-__all__ = ["Erf", "Exponential", "Gaussian", "Gelu", "Polynomial", "Sign", "TwoSlopes", "Wave"]
+__all__ = ["Erf", "Exponential", "Gaussian", "Gelu", "Polynomial", "Sign", "TwoSlopes", "Wave", "horner"]
 
 
 class _Closed(Activation):
@@ -237,10 +238,7 @@ class Polynomial(_Closed):
     coefficients: tuple[float, ...] = (0.0, 1.0)
 
     def _value(self, xp: Any, x: Array) -> Array:
-        result = xp.full_like(x, self.coefficients[-1])
-        for coefficient in self.coefficients[-2::-1]:
-            result = result * x + coefficient
-        return result
+        return horner(xp, self.coefficients, x)
 
     @property
     def _prime(self) -> Polynomial:
@@ -269,6 +267,14 @@ class Polynomial(_Closed):
         for power, coefficient in enumerate(self.coefficients[::2]):
             total = total + coefficient * _pairings(2 * power) * kxx**power
         return total
+
+
+def horner(xp: Any, coefficients: Sequence[float], x: Array) -> Array:
+    """The polynomial with these coefficients, by rising power, at x."""
+    result = xp.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        result = result * x + coefficient
+    return result
 
 
 def _pairings(count: int) -> int:

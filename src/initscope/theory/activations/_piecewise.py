@@ -1,138 +1,156 @@
-"""Continuous piecewise linear activations: hard truncation, hard tanh, ReLU6, soft shrinkage and their kind."""
+"""Piecewise polynomials of degree two at most: hard swish, ReLU6, hard tanh, soft and hard shrinkage and their kind."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial, reduce
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import polynomial as powers
 
 from initscope.theory._arccos import angle_of_half_gap, half_gap
-from initscope.theory._arrays import Array, erfc, namespace, safe_sqrt
+from initscope.theory._arrays import Array, erfc, safe_sqrt
 from initscope.theory.activations._base import Activation
+from initscope.theory.activations._closed import horner
 
-__all__ = ["PiecewiseLinear"]
+__all__ = ["Piecewise"]
 
 
 _CHUNK = 1 << 10  # elements worked on at once: some hundred numbers for each stay near the caches
+_ORDERS = range(3)  # σ, σ' and σ'' may jump
+
+Pieces = Sequence[Sequence[float]]
 
 
 @dataclass(frozen=True, eq=False)
-class PiecewiseLinear(Activation):
-    r"""σ(x) = offset + slope·x + Σ jumps_i·max(x - kinks_i, 0).
+class Piecewise(Activation):
+    r"""A polynomial between any two kinks: ``pieces`` from left to right, each by rising powers.
 
-    By Price's theorem the second derivative of the dual in kxy is :math:`E[\sigma''(X)\sigma''(Y)]`, a sum of bivariate
-    normal densities at the kinks, so that with :math:`k_{xy} = \sqrt{k_{xx}k_{yy}}\sin\varphi_1`
+    By Price's theorem the derivatives of the dual in kxy are :math:`E[\sigma^{(m)}(X)\sigma^{(m)}(Y)]`. Where
+    :math:`\sigma^{(m)}` jumps, by :math:`c_{mi}` at the kink i, the next derivative has a part with delta functions,
 
-    .. math:: \hat\sigma = E\sigma(X)\,E\sigma(Y) + k_{xy}\,E\sigma'(X)\,E\sigma'(Y)
-              + \sum_{ij} \frac{c_ic_j}{2\pi} \int_0^{\varphi_1} (k_{xy} - \sqrt{k_{xx}k_{yy}}\sin\varphi)
-              \exp\Big(-\frac{a_i^2 + b_j^2 - 2a_ib_j\sin\varphi}{2\cos^2\varphi}\Big) d\varphi,
+    .. math:: \delta_m(k) = \sum_{ij} c_{mi}c_{mj}\,p(i,j)
+              + \sum_i c_{mi}\,p(i)\,\big(E[\sigma^{(m+1)}(Y)\,|\,X = i] + E[\sigma^{(m+1)}(X)\,|\,Y = i]\big),
 
-    with :math:`a_i, b_j` the kinks in standard deviations of X and Y: one integral instead of two, to about 1e-13.
+    p the normal densities at the kinks; the third derivative has nothing else.
+    So with :math:`e_m(k)` the expectations without deltas
+
+    .. math:: \hat\sigma(k) = \sum_{m=0}^2 \Big( \frac{(k-k_0)^m}{m!} e_m(k_0)
+              + \int_{k_0}^k \frac{(k-t)^m}{m!}\,\delta_m(t)\,dt \Big):
+
+    one integral instead of two, to about 1e-10. The dual takes :math:`k_0 = 0`; distances at small angles, where duals
+    have lost their digits, take what is missing to cosine 1, with :math:`k_0` the covariance.
     """
 
-    offset: float = 0.0
-    slope: float = 0.0
-    jumps: tuple[float, ...] = ()
+    pieces: tuple[tuple[float, ...], ...] = ((0.0, 1.0),)
+
+    @cached_property
+    def _derivatives(self) -> list[Pieces]:
+        """The pieces of σ, σ', σ'' and of the third derivative, which is 0."""
+        return [[powers.polyder(piece, order).tolist() for piece in self.pieces] for order in range(4)]
+
+    @cached_property
+    def _jumps(self) -> list[tuple[float, ...]]:
+        """For each kink the jumps of σ, σ' and σ''."""
+        sides = zip(self.kinks, pairwise(self.pieces), strict=True)
+        return [tuple(_jump(left, right, kink, order) for order in _ORDERS) for kink, (left, right) in sides]
 
     def _value(self, xp: Any, x: Array) -> Array:
-        result = self.offset + self.slope * x
-        for kink, jump in zip(self.kinks, self.jumps, strict=True):
-            result = result + jump * xp.where(x > kink, x - kink, xp.zeros_like(x))
-        return result
+        return self._evaluate(xp, self.pieces, x)
 
     def _derivative(self, xp: Any, x: Array) -> Array:
-        result = xp.full_like(x, self.slope)
-        for kink, jump in zip(self.kinks, self.jumps, strict=True):
-            result = result + jump * xp.where(x > kink, xp.ones_like(x), xp.zeros_like(x))
+        return self._evaluate(xp, self._derivatives[1], x)
+
+    def _evaluate(self, xp: Any, pieces: Pieces, x: Array) -> Array:
+        """Other polynomials on the same pieces; at a kink the one from the left."""
+        result = horner(xp, pieces[0], x)
+        for kink, piece in zip(self.kinks, pieces[1:], strict=True):
+            result = xp.where(x > kink, horner(xp, piece, x), result)
         return result
 
     def _mean(self, xp: Any, kxx: Array) -> Array:
-        s = safe_sqrt(xp, kxx)
-        total = xp.full_like(s, self.offset)
-        for kink, jump in zip(self.kinks, self.jumps, strict=True):
-            a = _standard(xp, kink, s)
-            total = total + jump * (s * _density(xp, a) - kink * _above(xp, a))
-        return total
-
-    def _mean_slope(self, xp: Any, kxx: Array) -> Array:
-        s = safe_sqrt(xp, kxx)
-        total = xp.full_like(s, self.slope)
-        for kink, jump in zip(self.kinks, self.jumps, strict=True):
-            total = total + jump * _above(xp, _standard(xp, kink, s))
-        return total
+        return self._expect(xp, self.pieces, kxx)
 
     def _second_moment(self, xp: Any, kxx: Array) -> Array:
-        """Piece by piece, ∫ (α + βx)² over each: all are positive, so that nothing cancels between them."""
+        return self._expect(xp, [powers.polymul(piece, piece).tolist() for piece in self.pieces], kxx)
+
+    def _expect(self, xp: Any, pieces: Pieces, kxx: Array) -> Array:
+        """The expectation of other polynomials on the same pieces, piece by piece: squares do not cancel then."""
         dtype, kxx = kxx.dtype, xp.astype(kxx, xp.float64)
         s = safe_sqrt(xp, kxx)
         far = xp.full_like(s, 40.0)
         edges = [-far, *(_standard(xp, kink, s) for kink in self.kinks), far]
-        alpha, beta = self.offset, self.slope
         total = xp.zeros_like(s)
-        for piece, (low, high) in enumerate(pairwise(edges)):
-            if piece > 0:
-                alpha, beta = alpha - self.jumps[piece - 1] * self.kinks[piece - 1], beta + self.jumps[piece - 1]
-            ones, mean, square = _moments_between(xp, low, high)
-            total = total + alpha * alpha * ones + 2 * alpha * beta * s * mean + beta * beta * kxx * square
+        for (low, high), piece in zip(pairwise(edges), pieces, strict=True):
+            if any(piece):
+                for power, moment in enumerate(_moments_between(xp, low, high, len(piece))):
+                    total = total + piece[power] * s**power * moment
         return xp.astype(total, dtype)
 
     def _dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        product, bends = self._bends(xp, kxx, kyy, kxy, moment=1)
-        mixed = self._mean(xp, kxx) * self._mean(xp, kyy)
-        return mixed + kxy * self._mean_slope(xp, kxx) * self._mean_slope(xp, kyy) + product * bends
+        return _in_chunks(xp, partial(self._from_independence, xp, order=0), kxx, kyy, kxy)
 
-    def transform(self, kxx: Array, kyy: Array, d: Array) -> tuple[Array, Array, Array]:
-        """As for every activation, in chunks: each element takes 129 nodes of memory."""
-        xp, kxx, kyy, d = namespace(kxx, kyy, d)
-        kxx, kyy, d = xp.broadcast_arrays(kxx, kyy, d)
-        flat = [xp.reshape(array, (-1,)) for array in (kxx, kyy, d)]
-        starts = range(0, max(1, flat[0].shape[0]), _CHUNK)
-        parts = [super(PiecewiseLinear, self).transform(*(a[k : k + _CHUNK] for a in flat)) for k in starts]
-        first, second, apart = (xp.reshape(xp.concat(list(each)), kxx.shape) for each in zip(*parts, strict=True))
-        return first, second, apart
+    def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
+        return _in_chunks(xp, partial(self._from_independence, xp, order=1), kxx, kyy, kxy)
+
+    def _from_independence(self, xp: Any, kxx: Array, kyy: Array, kxy: Array, *, order: int) -> Array:
+        """E[σ^(order)(X) σ^(order)(Y)] by the expansion from covariance 0, where all expectations are products."""
+        sx, sy = safe_sqrt(xp, kxx), safe_sqrt(xp, kyy)
+        product = sx * sy
+        positive = product > 0
+        rho = xp.where(positive, kxy / xp.where(positive, product, xp.ones_like(product)), xp.zeros_like(product))
+        inside = xp.abs(rho) < 1
+        end = xp.where(inside, xp.asin(xp.where(inside, rho, xp.zeros_like(rho))), xp.sign(rho) * (math.pi / 2))
+        node, weight = (xp.asarray(a, dtype=rho.dtype, device=rho.device) for a in _graded())
+        # The angle from cosine ±1: near there the cosine itself has no digits left.
+        angle = (math.pi / 2 - xp.abs(end))[..., None] + xp.abs(end)[..., None] * node
+        # ρ itself, not sin of the end: at ±1 the end has no gradient, and the rest of the derivative is 0 there.
+        side = xp.sign(end)[..., None]
+        lever = rho[..., None] - side * xp.cos(angle)
+        deltas = end * xp.sum(weight * self._deltas(xp, sx, sy, angle, side, lever, order), axis=-1)
+        total = xp.where(positive, deltas, xp.zeros_like(deltas))
+        for m in _ORDERS[order:]:
+            means = self._expect(xp, self._derivatives[m], kxx) * self._expect(xp, self._derivatives[m], kyy)
+            total = total + kxy ** (m - order) / math.factorial(m - order) * means
+        return total
 
     def _distance(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
-        r"""From the dual at wide angles; at others by an integral from cosine 1, in which nothing cancels:
-
-        .. math:: E(\sigma(s_xg) - \sigma(s_yg))^2 + 2 s_xs_y \int_{\cos\theta}^1 E[\sigma'(X)\sigma'(Y)]_r\,dr.
-        """
         if any(getattr(array, "requires_grad", False) for array in (kxx, kyy, d)):
             return super()._distance(xp, kxx, kyy, d)
-        dtype = xp.result_type(kxx, kyy, d)
-        kxx, kyy, d = xp.broadcast_arrays(*(xp.astype(array, xp.float64) for array in (kxx, kyy, d)))
+        double = (xp.astype(array, xp.float64) for array in (kxx, kyy, d))
+        return xp.astype(_in_chunks(xp, partial(self._apart, xp), *double), xp.result_type(kxx, kyy, d))
+
+    def _apart(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
+        """From the dual at wide angles; at others by what it rises until cosine 1, where nothing cancels."""
         product, h = half_gap(xp, kxx, kyy, d)
         wide = (h > 0.25) | (product == 0)
         result = xp.zeros_like(d)
         if bool(xp.any(wide)):
             x, y = kxx[wide], kyy[wide]
             total = self._second_moment(xp, x) + self._second_moment(xp, y)
-            result[wide] = total - 2 * self._dual(xp, x, y, (x + y - d[wide]) / 2)
+            result[wide] = total - 2 * self._from_independence(xp, x, y, (x + y - d[wide]) / 2, order=0)
         if not bool(xp.all(wide)):
             near = ~wide
-            result[near] = self._near(xp, kxx[near], kyy[near], product[near], xp.clip(h[near], 0.0, 1.0))
-        return xp.astype(xp.where(result > 0, result, xp.zeros_like(result)), dtype)
+            result[near] = self._near(xp, kxx[near], kyy[near], xp.clip(h[near], 0.0, 1.0))
+        return xp.where(result > 0, result, xp.zeros_like(result))
 
-    def _near(self, xp: Any, kxx: Array, kyy: Array, product: Array, h: Array) -> Array:
-        """The squared distance from ``product`` of the deviations and ``h`` = sin²(θ/2), for small angles."""
+    def _near(self, xp: Any, kxx: Array, kyy: Array, h: Array) -> Array:
+        """The squared distance from ``h`` = sin²(θ/2) at small angles."""
         sx, sy = safe_sqrt(xp, kxx), safe_sqrt(xp, kyy)
-        _, bends = self._bends(xp, kxx, kyy, product * (1 - 2 * h), moment=0)
-        slopes = self._mean_slope(xp, kxx) * self._mean_slope(xp, kyy) + bends
-        node, weight = (xp.asarray(a, dtype=h.dtype, device=h.device) for a in _tanh_sinh())
-        theta = angle_of_half_gap(xp, h)[..., None]
-        angle = theta * node
-        half, sine2 = xp.sin(angle / 2) ** 2, xp.sin(angle) ** 2
-        safe = xp.where(sine2 > 0, sine2, xp.ones_like(sine2))
-        tail = xp.zeros_like(h)
-        for kink_x, jump_x in zip(self.kinks, self.jumps, strict=True):
-            for kink_y, jump_y in zip(self.kinks, self.jumps, strict=True):
-                a, b = _standard(xp, kink_x, sx)[..., None], _standard(xp, kink_y, sy)[..., None]
-                bell = xp.exp(-((a - b) ** 2 / safe + a * b / (1 - half)) / 2)
-                tail = tail + jump_x * jump_y * xp.sum(weight * half * bell, axis=-1)
-        return self._radial(xp, sx, sy) + product * (4 * h * slopes + 2 * theta[..., 0] / math.pi * tail)
+        product, theta = sx * sy, angle_of_half_gap(xp, h)
+        node, weight = (xp.asarray(a, dtype=h.dtype, device=h.device) for a in _graded())
+        angle = theta[..., None] * node
+        deltas = self._deltas(xp, sx, sy, angle, 1.0, 2 * xp.sin(angle / 2) ** 2, 0)
+        rise = theta * xp.sum(weight * deltas, axis=-1)
+        for m in _ORDERS[1:]:
+            if any(map(any, self._derivatives[m])):
+                expected = self._from_independence(xp, kxx, kyy, product * (1 - 2 * h), order=m)
+                rise = rise + (2 * h * product) ** m / math.factorial(m) * expected
+        return self._radial(xp, sx, sy) + 2 * rise
 
     def _radial(self, xp: Any, sx: Array, sy: Array) -> Array:
         """E (σ(s_x g) - σ(s_y g))² of one normal g: smooth between the kinks of both, by Gauss-Legendre nodes."""
@@ -145,57 +163,102 @@ class PiecewiseLinear(Activation):
         apart = self._value(xp, sx[..., None, None] * g) - self._value(xp, sy[..., None, None] * g)
         return xp.sum(half * weight * _density(xp, g) * apart**2, axis=(-2, -1))
 
-    def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        _, bends = self._bends(xp, kxx, kyy, kxy, moment=0)
-        return self._mean_slope(xp, kxx) * self._mean_slope(xp, kyy) + bends
+    def _deltas(
+        self, xp: Any, sx: Array, sy: Array, angle: Array, side: Array | float, lever: Array, order: int
+    ) -> Array:
+        """Σ (k - t)^n/n! δ_m(t) dt/d angle with n = m - order ≥ 0, at t = √(kxx kyy)·side·cos(angle).
 
-    def _bends(self, xp: Any, kxx: Array, kyy: Array, kxy: Array, *, moment: int) -> tuple[Array, Array]:
-        """∫ (sin φ1 - sin φ)^moment Σ densities dφ, the part of the dual that the kinks make."""
-        sx, sy = safe_sqrt(xp, kxx), safe_sqrt(xp, kyy)
-        product = sx * sy
-        positive = product > 0
-        rho = xp.where(positive, kxy / xp.where(positive, product, xp.ones_like(product)), xp.zeros_like(product))
-        inside = xp.abs(rho) < 1
-        end = xp.where(inside, xp.asin(xp.where(inside, rho, xp.zeros_like(rho))), xp.sign(rho) * (math.pi / 2))[
-            ..., None
-        ]
-        node, weight = (xp.asarray(a, dtype=rho.dtype, device=rho.device) for a in _tanh_sinh())
-        # cos² φ from the distance to the end: near φ = ±π/2 the cosine itself has no digits left.
-        remaining = xp.abs(end) * (1 - node)
-        gap = math.pi / 2 - xp.abs(end) + remaining
-        sine = xp.sign(end) * xp.cos(gap)
-        cosine2 = xp.sin(gap) ** 2
-        # ρ itself, not sin of the end: at ±1 the end has no gradient, and the rest of the derivative is 0 there.
-        lever = (rho[..., None] - sine) if moment else xp.ones_like(sine)
-        total = xp.zeros_like(product)
-        safe = xp.where(cosine2 > 0, cosine2, xp.ones_like(cosine2))
-        for kink_x, jump_x in zip(self.kinks, self.jumps, strict=True):
-            for kink_y, jump_y in zip(self.kinks, self.jumps, strict=True):
-                a, b = _standard(xp, kink_x, sx)[..., None], _standard(xp, kink_y, sy)[..., None]
-                # a² + b² - 2ab sin φ = (a - b)² + 2ab(1 - sin φ); 1 - sin φ = cos² φ / (1 + sin φ).
-                ratio = xp.where(
-                    sine >= 0,
-                    (a - b) ** 2 / safe + 2 * a * b / (1 + xp.abs(sine)),
-                    (a + b) ** 2 / safe - 2 * a * b / (1 + xp.abs(sine)),
-                )
-                bell = xp.where(cosine2 > 0, xp.exp(-ratio / 2), xp.zeros_like(ratio))
-                total = total + jump_x * jump_y * xp.sum(weight * lever * bell, axis=-1)
-        return product, xp.where(positive, total * end[..., 0] / (2 * math.pi), xp.zeros_like(total))
+        ``lever`` is (k - t)/√(kxx kyy).
+        """
+        sx, sy = sx[..., None], sy[..., None]
+        lever = sx * sy * lever
+        taylor = [lever ** (m - order) / math.factorial(m - order) for m in _ORDERS[order:]]
+        crossed = self._one_delta(xp, sx, sy, angle, side, taylor) + self._one_delta(xp, sy, sx, angle, side, taylor)
+        return crossed + self._two_deltas(xp, sx, sy, angle, side, taylor)
+
+    def _two_deltas(
+        self, xp: Any, sx: Array, sy: Array, angle: Array, side: Array | float, taylor: list[Array]
+    ) -> Array:
+        """Both variables at a kink: bivariate normal densities."""
+        sine = _positive(xp, xp.sin(angle))
+        steep, flat = 1 / (2 * sine**2), side / (2 * xp.cos(angle / 2) ** 2)
+        shares, exponents = [], []
+        for kink_x, jumps_x in zip(self.kinks, self._jumps, strict=True):
+            for kink_y, jumps_y in zip(self.kinks, self._jumps, strict=True):
+                a, b = _standard(xp, kink_x, sx), _standard(xp, kink_y, sy)
+                # a² + b² - 2ab cos = (a ∓ b)² ± 2ab (1 ∓ cos), over 2 sin²
+                exponents.append((a - side * b) ** 2 * steep + a * b * flat)
+                products = [x * y for x, y in zip(jumps_x, jumps_y, strict=True)][-len(taylor) :]
+                shares.append(sum((p * t for p, t in zip(products, taylor, strict=True) if p), xp.zeros_like(sine)))
+        if not shares:
+            return xp.zeros_like(sine)
+        # By differences to the largest bell: where variances are huge all are alike, and jumps may sum to 0.
+        least = reduce(xp.minimum, exponents)
+        total = sum(shares, xp.zeros_like(sine))
+        for share, exponent in zip(shares, exponents, strict=True):
+            total = total + share * xp.expm1(least - exponent)
+        return xp.exp(-least) * total / (2 * math.pi)
+
+    def _one_delta(
+        self, xp: Any, sx: Array, sy: Array, angle: Array, side: Array | float, taylor: list[Array]
+    ) -> Array:
+        """X at a kink, with the expectation of the derivative of Y given that."""
+        sine = xp.sin(angle)
+        total = xp.zeros_like(sine)
+        for kink, jumps in zip(self.kinks, self._jumps, strict=True):
+            a = _standard(xp, kink, sx)
+            for m, jump, power in zip(_ORDERS[-len(taylor) :], jumps[-len(taylor) :], taylor, strict=True):
+                if jump and any(map(any, self._derivatives[m + 1])):
+                    given = self._given(xp, m + 1, sy, a * side * xp.cos(angle), _positive(xp, sine))
+                    total = total + jump * sy * _density(xp, a) * power * sine * given
+        return total
+
+    def _given(self, xp: Any, order: int, s: Array, centre: Array, spread: Array) -> Array:
+        """E σ^(order), 1 or 2, of a normal variable with mean s·centre and deviation s·spread."""
+        total = horner(xp, self._derivatives[order][0], s * centre)
+        for kink, jumps in zip(self.kinks, self._jumps, strict=True):
+            t = (_standard(xp, kink, s) - centre) / spread
+            above = _above(xp, t)
+            total = total + jumps[order] * above
+            if order == 1 and jumps[2]:
+                total = total + jumps[2] * (s * spread * _density(xp, t) + (s * centre - kink) * above)
+        return total
+
+
+def _in_chunks(xp: Any, function: Callable[..., Array], *arrays: Array) -> Array:
+    """An elementwise function of arrays that broadcast, few elements at once."""
+    shape = np.broadcast_shapes(*(tuple(array.shape) for array in arrays))
+    flat = [xp.reshape(xp.broadcast_to(array, shape), (-1,)) for array in arrays]
+    starts = range(0, max(1, flat[0].shape[0]), _CHUNK)
+    return xp.reshape(xp.concat([function(*(a[k : k + _CHUNK] for a in flat)) for k in starts]), shape)
+
+
+def _jump(left: Sequence[float], right: Sequence[float], kink: float, order: int) -> float:
+    """The jump of a derivative between two pieces; rounding makes none."""
+    low, high = (float(powers.polyval(kink, powers.polyder(piece, order))) for piece in (left, right))
+    scale = max(float(powers.polyval(abs(kink), np.abs(powers.polyder(piece, order)))) for piece in (left, right))
+    return 0.0 if abs(high - low) <= 1e-14 * scale else high - low
 
 
 @lru_cache(maxsize=1)
-def _tanh_sinh(points: int = 129, reach: float = 3.6) -> tuple[np.ndarray, np.ndarray]:
-    """Double-exponential nodes and weights on (0, 1), dense at both ends."""
-    t = np.linspace(-reach, reach, points)
-    s = np.pi / 2 * np.sinh(t)
-    weight = (t[1] - t[0]) * np.pi / 4 * np.cosh(t) / np.cosh(s) ** 2
-    return 1 / (1 + np.exp(-2 * s)), weight
+def _graded(points: int = 80, depth: float = 24.0) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights on (0, 1), dense at 0 on a logarithmic scale, for bells that rise anywhere."""
+    t, weight = _legendre(points)
+    # x = -log node with steps ∝ 1/(depth - x): what is x deep counts by exp(-x) only
+    root = np.sqrt((1 - t) / 2)
+    node = np.exp(-depth * (1 - root))
+    return node, weight * node * depth / (4 * root)
 
 
-@lru_cache(maxsize=1)
-def _legendre() -> tuple[np.ndarray, np.ndarray]:
-    """Twelve Gauss-Legendre nodes and weights on (-1, 1)."""
-    return np.polynomial.legendre.leggauss(12)
+@lru_cache(maxsize=2)
+def _legendre(points: int = 12) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Legendre nodes and weights on (-1, 1)."""
+    return np.polynomial.legendre.leggauss(points)
+
+
+def _positive(xp: Any, x: Array) -> Array:
+    """x, or 1 where x is 0 and something is divided by it."""
+    return xp.where(x > 0, x, xp.ones_like(x))
 
 
 def _standard(xp: Any, kink: float, s: Array) -> Array:
@@ -213,8 +276,8 @@ def _above(xp: Any, a: Array) -> Array:
     return erfc(xp, a / math.sqrt(2)) / 2
 
 
-def _moments_between(xp: Any, low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """Integrals of 1, x, x² against the normal density from ``low`` to ``high``.
+def _moments_between(xp: Any, low: Array, high: Array, count: int) -> list[Array]:
+    """Integrals of 1, x, x², … (``count`` of them) against the normal density from ``low`` to ``high``.
 
     Between near ends, where the differences of the formulas have few digits, by 12 Gauss-Legendre nodes; below zero
     mirrored, so that tails keep theirs.
@@ -222,12 +285,17 @@ def _moments_between(xp: Any, low: Array, high: Array) -> tuple[Array, Array, Ar
     mirrored = high <= 0
     low, high = xp.where(mirrored, -high, low), xp.where(mirrored, -low, high)
     node, weight = (xp.asarray(a, dtype=low.dtype, device=low.device) for a in _legendre())
-    half = xp.where(high - low < 1, (high - low) / 2, xp.zeros_like(low))[..., None]
+    close = high - low < 1
+    half = xp.where(close, (high - low) / 2, xp.zeros_like(low))[..., None]
     x = ((high + low) / 2)[..., None] + half * node
     share = half * weight * _density(xp, x)
-    near = [xp.sum(share * x**power, axis=-1) for power in range(3)]
-    above = [_above(xp, a) for a in (low, high)]
-    bell = [_density(xp, a) for a in (low, high)]
-    apart = [above[0] - above[1], bell[0] - bell[1], above[0] - above[1] + low * bell[0] - high * bell[1]]
-    ones, mean, square = (xp.where(high - low < 1, a, b) for a, b in zip(near, apart, strict=True))
-    return ones, xp.where(mirrored, -mean, mean), square
+    bell_low, bell_high = _density(xp, low), _density(xp, high)
+    apart = [_above(xp, low) - _above(xp, high), bell_low - bell_high]
+    for power in range(2, count):
+        ends = low ** (power - 1) * bell_low - high ** (power - 1) * bell_high
+        apart.append((power - 1) * apart[power - 2] + ends)
+    moments = []
+    for power in range(count):
+        moment = xp.where(close, xp.sum(share * x**power, axis=-1), apart[power])
+        moments.append(xp.where(mirrored, -moment, moment) if power % 2 else moment)
+    return moments
