@@ -17,7 +17,7 @@ from initscope.models import load_model
 COLUMNS = [
     "layer", "kind", "status", "cosine_predicted", "cosine_measured", "cosine_se", "norm_ratio_predicted",
     "norm_ratio_measured", "rms_ratio_predicted", "rms_ratio_measured", "gradient_ratio", "gradient_cosine",
-    "dead_fraction", "effective_rank", "mean_width",
+    "dead_fraction", "saturated_fraction", "effective_rank", "mean_width",
 ]  # fmt: skip
 
 
@@ -236,3 +236,49 @@ def test_fail_on_and_apply(tmp_path, capsys):
 def test_data_of_low_rank_is_no_loss_of_a_layer():
     line = torch.rand(64, 1, generator=torch.Generator().manual_seed(0)) @ torch.rand(1, 64) + 0.001 * samples(64)
     assert "rank-loss" not in names(initscope.inspect(mlp(3, He()), line, pairs=16, alternatives=False))
+
+
+def test_a_sample_of_zeros_is_left_out_of_the_pairs_and_nothing_else():
+    """As if its pair were not there: prediction, measurement, table and page."""
+    data = torch.rand(32, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 16), nn.ReLU(), nn.Linear(16, 10))
+    whole = initscope.inspect(model, data, pairs=16, draws=2, alternatives=False)
+    place = int((data == whole.observation.x[3]).flatten(1).all(dim=1).nonzero()[0])
+    data[place] = 0
+    report = initscope.inspect(model, data, pairs=16, draws=2, alternatives=False)
+    others = [pair for pair in range(16) if pair != 3]
+    for ours, theirs in ((report.prediction, whole.prediction), (report.measurement, whole.measurement)):
+        assert np.isnan(ours.cosine[:, 3]).all()
+        np.testing.assert_allclose(ours.cosine[:, others], theirs.cosine[:, others], rtol=1e-6)
+    row = report.table()[-1]
+    assert row["cosine_measured"] == pytest.approx(whole.measurement.cosine[-1, others].mean())
+    assert row["cosine_predicted"] == pytest.approx(whole.prediction.cosine[-1, others].mean())
+    assert len(report.deviating(16)) == 15
+    assert "data:image/jpeg" in report.to_html()
+
+
+def test_many_samples_of_zeros_still_make_a_page():
+    data = samples(64)
+    data[:40] = 0
+    report = initscope.inspect(mlp(2, He(), bias=True), data, pairs=32, alternatives=False)
+    assert report.prediction is not None
+    assert not {"exploding", "not-finite"} & names(report)
+    assert "Angles between pairs" in report.to_html()
+
+
+def test_draws_are_measured_in_the_mode_asked_for():
+    model = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 4))
+    sizes = []
+    for training in (True, False):
+        report = initscope.inspect(model.train(training), samples(), pairs=16, mode="eval", draws=2, alternatives=False)
+        sizes.append(report.measurement.rms_ratio)
+        assert model.training is training
+    np.testing.assert_array_equal(*sizes)
+
+
+def test_weights_that_are_not_finite_are_named():
+    model = mlp(3, He())
+    with torch.no_grad():
+        model[2].weight[0, 0] = float("nan")
+    with pytest.raises(InputError, match=r"2\.weight holds NaN"):
+        initscope.inspect(model, samples(), pairs=8, alternatives=False)

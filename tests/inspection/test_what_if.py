@@ -186,3 +186,40 @@ def test_alternatives_leave_the_model_alone_and_follow_the_mode():
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     rows = {item.name: item for item in table.alternatives}
     assert rows["He"].status == "closed form"  # in train mode batch statistics are measured
+
+
+class Called(nn.Module):
+    """Its Linear is called as a function, and its ReLU is a module."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.relu = nn.Parameter(torch.randn(16, 64, generator=generator()) / 8), nn.ReLU()
+
+    def forward(self, x):
+        return self.relu(F.linear(x, self.weight))
+
+
+def test_a_model_without_a_module_with_weights():
+    report = initscope.inspect(Called(), samples(24), pairs=8)
+    assert report.what_if is not None
+
+
+def test_dropout_leaves_the_random_state_alone():
+    model = nn.Sequential(nn.Linear(64, 16), nn.Dropout(0.5), nn.ReLU(), nn.Linear(16, 4)).train()
+    before = torch.get_rng_state()
+    what_if(model, samples()[:6], samples()[6:12])
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_quadrature_is_not_repeated_for_every_alternative(monkeypatch):
+    """Closed forms are: ``He`` has its prediction in the tests above."""
+    module, calls = sys.modules["initscope.inspection.what_if"], []
+    monkeypatch.setattr(module, "predict", lambda *args: calls.append(args) or initscope.predict(*args))
+    model, x, y = nn.Sequential(nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 4)), samples()[:6], samples()[6:12]
+    first = what_if(model, x, y)
+    assert len(calls) == 1
+    again = what_if(model, x, y, prediction=initscope.predict(model, x, y))
+    assert len(calls) == 1
+    kept = [next(row for row in table.alternatives if row.name == "as it is") for table in (first, again)]
+    assert kept[0].angle_predicted == kept[1].angle_predicted
+    assert kept[0].angle_predicted is not None

@@ -29,6 +29,7 @@ _SHORT = {
     "rms ratio measured": "size",
     "gradient ratio": "gradient",
     "dead fraction": "dead",
+    "saturated fraction": "sat.",
     "effective rank": "rank",
     "status": "status",
 }

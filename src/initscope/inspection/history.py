@@ -11,6 +11,8 @@ from torch import nn
 from initscope._results import Result
 from initscope.errors import InputError
 from initscope.inspection.report import Report, inspect
+from initscope.inspection.what_if import what_is_kept
+from initscope.report.geometry import median_over_pairs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +53,7 @@ class BeforeAfter(Result):
 
         ax = new_axes() if ax is None else ax
         for label, report in (("before", self.before), ("after", self.after)):
-            ax.plot(np.nanmedian(report.observation.angle, axis=1), "o-", markersize=3, label=label)
+            ax.plot(median_over_pairs(report.observation.angle), "o-", markersize=3, label=label)
         ax.set_xlabel("step")
         ax.set_ylabel("median angle of pairs (degrees)")
         ax.set_ylim(bottom=0)
@@ -100,14 +102,12 @@ class EpochLog:
             model, self.data, pairs=self.pairs, seed=self.seed, mode=self.mode, alternatives=False, prediction=False
         )
         seen = report.observation
-        angle = np.nanmedian(seen.angle, axis=1)
-        gradients = seen.gradient_ratio[np.isfinite(seen.gradient_ratio).any(axis=1)]
-        layers = np.nanmedian(gradients, axis=1) if len(gradients) else np.array([np.nan])
+        angle, size, spread = what_is_kept(seen)
         row = {
             "epoch": epoch,
-            "angle_ratio": float(angle[-1] / angle[0]),
-            "rms_ratio": float(np.nanmedian(seen.rms_ratio[-1])),
-            "gradient_spread": float(layers.max() / layers.min()) if layers.min() > 0 else None,
+            "angle_ratio": angle,
+            "rms_ratio": size,
+            "gradient_spread": spread if np.isfinite(spread) else None,
             "dead_fraction": float(np.nanmax(seen.dead_fraction, initial=0.0)),
             "effective_rank": float(seen.effective_rank[-1]),
             "verdicts": ", ".join(verdict.name for verdict in report.verdicts),

@@ -25,6 +25,7 @@ _DIGITS = {
     "gradient_ratio": 3,
     "gradient_cosine": 3,
     "dead_fraction": 2,
+    "saturated_fraction": 2,
     "effective_rank": 1,
     "mean_width": 2,
 }

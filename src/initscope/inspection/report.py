@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
+import numpy.typing as npt
+import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from initscope._results import Result, plain
+from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError
 from initscope.initializers import Initializer, believability
 from initscope.inspection.expansivity import LayerExpansivity, layer_expansivities
 from initscope.inspection.verdicts import NAMES, Thresholds, Verdict, judge
 from initscope.inspection.what_if import WhatIf, what_if
 from initscope.measurement import measure
-from initscope.measurement.observation import Observation, observe
+from initscope.measurement.observation import Observation, observe, set_mode
 from initscope.propagate import predict
-from initscope.report.geometry import Measurement, Prediction, Row, Status, mean_over_pairs
+from initscope.report.geometry import (
+    Measurement,
+    Prediction,
+    Row,
+    Status,
+    covered_rows,
+    mean_over_pairs,
+    median_over_pairs,
+)
+from initscope.tracing import Inputs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Deviation", "Report", "Unhealthy", "inspect"]
+
+_Side = TypeVar("_Side", Prediction, Measurement)
 
 
 @dataclass(frozen=True)
@@ -75,11 +89,15 @@ class Report(Result):
         if self.prediction is None:
             return []
         predicted, measured = self.prediction.angle, self.observation.angle
-        covered = np.flatnonzero(np.isfinite(predicted).all(axis=1) & np.isfinite(measured).all(axis=1))
-        last = int(covered[-1])
-        order = np.argsort(-np.abs(measured[last] - predicted[last]), kind="stable")[:count]
+        gap = np.abs(measured - predicted)
+        covered = covered_rows(gap)
+        if not covered:
+            return []
+        first, last = covered[0], covered[-1]
+        order = [k for k in np.argsort(-gap[last], kind="stable") if np.isfinite(gap[last, k])][:count]
         return [
-            Deviation(int(k), float(measured[0, k]), float(predicted[last, k]), float(measured[last, k])) for k in order
+            Deviation(int(k), float(measured[first, k]), float(predicted[last, k]), float(measured[last, k]))
+            for k in order
         ]
 
     def table(self) -> list[dict[str, Any]]:
@@ -88,17 +106,17 @@ class Report(Result):
         nothing: list[float | None] = [None] * len(seen.rows)
         columns: dict[str, list[Any]] = {}
         for name in ("cosine", "norm_ratio", "rms_ratio"):
-            columns[f"{name}_predicted"] = nothing if predicted is None else mean_over_pairs(getattr(predicted, name))
-            columns[f"{name}_measured"] = mean_over_pairs(getattr(seen if redrawn is None else redrawn, name))
+            measured = getattr(seen if redrawn is None else redrawn, name)
+            columns[f"{name}_predicted"] = (
+                nothing if predicted is None else plain(mean_over_pairs(getattr(predicted, name)))
+            )
+            columns[f"{name}_measured"] = plain(mean_over_pairs(measured))
             if name == "cosine":
-                errors = (
-                    nothing if redrawn is None else [e if e == e else None for e in redrawn.mean_cosine_se.tolist()]
-                )
-                columns["cosine_se"] = list(errors)
+                columns["cosine_se"] = nothing if redrawn is None else plain(redrawn.mean_cosine_se)
         for name in ("gradient_ratio", "gradient_cosine"):
-            columns[name] = mean_over_pairs(getattr(seen, name))
-        for name in ("dead_fraction", "effective_rank", "mean_width"):
-            columns[name] = [value if value == value else None for value in getattr(seen, name).tolist()]
+            columns[name] = plain(mean_over_pairs(getattr(seen, name)))
+        for name in ("dead_fraction", "saturated_fraction", "effective_rank", "mean_width"):
+            columns[name] = plain(getattr(seen, name))
         return [
             {"layer": row.layer, "kind": row.kind, "status": row.status}
             | {name: values[index] for name, values in columns.items()}
@@ -135,11 +153,12 @@ class Report(Result):
         from initscope.report.figures import new_axes
 
         ax = new_axes() if ax is None else ax
-        measured = np.nanmedian(self.observation.angle, axis=1)
+        measured = median_over_pairs(self.observation.angle)
         ax.plot(measured, "o", label="measured")
         if self.prediction is not None:
-            ax.plot(np.median(self.prediction.angle, axis=1), label="predicted")
-        ax.axhline(self.thresholds.collapse * measured[0], linestyle=":", label="collapse threshold")
+            ax.plot(median_over_pairs(self.prediction.angle), label="predicted")
+        start = next(iter(measured[np.isfinite(measured)]), np.nan)
+        ax.axhline(self.thresholds.collapse * start, linestyle=":", label="collapse threshold")
         ax.set_xlabel("step")
         ax.set_ylabel("median angle of pairs (degrees)")
         ax.set_ylim(bottom=0)
@@ -209,13 +228,21 @@ def inspect(
     True
     """
     seen = observe(model, data, pairs=pairs, gradients=gradients, mode=mode, seed=seed)
+    _check_weights(model)
     limits = Thresholds() if thresholds is None else thresholds
-    expected, reason = _predicted(model, seen, initializer, mode) if prediction else (None, "not asked for")
-    redrawn = measure(model, seen.x, seen.y, initializer=initializer, draws=draws, seed=seed) if draws else None
+    told = _pairs_with_angles(seen)
+    x, y = (_picked(side, told) for side in (seen.x, seen.y))
+    with leaves_no_trace(model):
+        set_mode(model, mode, dropout=True)
+        expected, reason = _predicted(model, x, y, told, seen, initializer) if prediction else (None, "not asked for")
+        redrawn = None
+        if draws and told.any():
+            redrawn = _for_all_pairs(measure(model, x, y, initializer=initializer, draws=draws, seed=seed), told)
     table = None
     if alternatives and _is_tensor(seen.x):
         try:
-            table = what_if(model, seen.x, seen.y, seed=seed, mode=mode, thresholds=limits)
+            present = expected if initializer is None else None
+            table = what_if(model, seen.x, seen.y, seed=seed, mode=mode, thresholds=limits, prediction=present)
         except InputError:
             table = None
     title = f"{type(model).__name__} on {seen.samples} samples"
@@ -239,18 +266,54 @@ def _is_tensor(value: Any) -> bool:
     return hasattr(value, "shape")
 
 
-def _predicted(
-    model: nn.Module, seen: Observation, initializer: Initializer | None, mode: str | None
-) -> tuple[Prediction | None, str]:
-    from initscope._untouched import leaves_no_trace
+def _check_weights(model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if not bool(torch.isfinite(parameter).all()):
+            raise InputError(f"{name} holds NaN or infinite values; draw or load these weights anew")
 
-    with leaves_no_trace(model):
-        if mode is not None:
-            model.train(mode == "train")
-        try:
-            prediction = predict(model, seen.x, seen.y, initializer)
-        except InputError as error:
-            return None, str(error)
+
+def _pairs_with_angles(seen: Observation) -> npt.NDArray[np.bool_]:
+    """Whether each pair has one: a sample of zeros, a black image say, has no direction."""
+    told = np.ones(seen.pairs, dtype=bool)
+    for side in (seen.x, seen.y):
+        for tensor in side.tensors() if isinstance(side, Inputs) else [side]:
+            if tensor.is_floating_point() and tensor.dim() and len(tensor) == seen.pairs:
+                told &= (tensor.reshape(seen.pairs, -1) != 0).any(dim=1).cpu().numpy()
+    return told
+
+
+def _picked(side: Any, told: npt.NDArray[np.bool_]) -> Any:
+    """The samples of a side that are ``told``."""
+
+    def choose(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor[torch.as_tensor(told, device=tensor.device)] if len(tensor) == len(told) else tensor
+
+    return side.map(choose) if isinstance(side, Inputs) else choose(side)
+
+
+def _for_all_pairs(side: _Side, told: npt.NDArray[np.bool_]) -> _Side:
+    """Prediction or measurement of the pairs that are ``told``, with NaN for the others."""
+    changed: dict[str, Any] = {}
+    for item in fields(side):
+        values = getattr(side, item.name)
+        if isinstance(values, np.ndarray) and values.ndim == 2:
+            changed[item.name] = np.full((len(values), len(told)), np.nan)
+            changed[item.name][:, told] = values
+    return replace(side, **changed)
+
+
+def _predicted(
+    model: nn.Module,
+    x: Any,
+    y: Any,
+    told: npt.NDArray[np.bool_],
+    seen: Observation,
+    initializer: Initializer | None,
+) -> tuple[Prediction | None, str]:
+    try:
+        prediction = predict(model, x, y, initializer)
+    except InputError as error:
+        return None, str(error)
     if [row.layer for row in prediction.rows] != [row.layer for row in seen.rows]:
         return None, "prediction and measurement saw different steps"
-    return prediction, ""
+    return _for_all_pairs(prediction, told), ""

@@ -64,7 +64,7 @@ def rewritten(model: nn.Module) -> list[Variant]:
     if any(isinstance(module, nn.ReLU) for module in modules):
         depth = sum(isinstance(module, (nn.Linear, _ConvNd)) for module in modules)
         # Nearer to linear the deeper it is, so that angles change by a bounded amount over the whole depth.
-        slope = round(max(0.2, 1 - 2 / depth**0.5), 2)
+        slope = round(max(0.2, 1 - 2 / max(1, depth) ** 0.5), 2)
         gain = (2 / (1 + slope**2)) ** 0.5
         code = f"replace nn.ReLU() by nn.LeakyReLU({slope:g}), then {_PREFIX}orthogonal_(model, gain={gain:.4f})"
         found.append(Variant(f"leaky slope {slope:g}, orthogonal", Orthogonal(gain=gain), code, _with_slope(slope)))

@@ -14,13 +14,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.flop_counter import FlopCounterMode
 
 from initscope._results import Result
+from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError, check_count
 from initscope.initializers import Initializer, Present
 from initscope.inspection.variants import Variant, laws, rewritten, sizes
 from initscope.inspection.verdicts import Thresholds, judge
 from initscope.measurement.observation import Observation, observe
 from initscope.propagate import predict
-from initscope.report.geometry import Floats
+from initscope.report.geometry import Floats, Prediction, median_over_pairs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,9 +32,6 @@ SCORE = (
     "Alternatives whose draws cross fewer thresholds come first, then those of higher score: "
     "score = angle × size × gradient, each in (0, 1] and measured: min(1, median angle at the end over the input's); "
     "10^(-|log10 of the size per unit at the end|/3); 10^(-log10(largest/smallest layer gradient)/2)"
-)
-_SAMPLED = (
-    12  # steps that a prediction may sample; it is shown beside what was measured, and has no part in the ranking
 )
 _WORK = 1e8  # multiplications of a forward pass of one sample, beyond which less is tried: some seconds a trial
 _LEAST_PAIRS = 4
@@ -46,8 +44,8 @@ class Alternative(Result):
     ``angle_ratio``, ``rms_ratio`` (of the last step) and ``gradient_spread`` (the largest over the smallest layer
     gradient) are medians over ``draws`` draws of the weights; ``crossed`` says how many of them got which verdict.
     ``angle_predicted`` is the limit of wide layers, by the method that ``status`` names; None where there is none
-    (other sizes, batch norm, mirrored weights), and where predicting the model as it is takes more than 12 sampled
-    steps: the ranking does without.
+    (other sizes, batch norm, mirrored weights), and where predicting the model as it is takes more than closed forms of
+    vectors: images, quadrature and sampling cost more than all measurements, and the ranking does without.
     """
 
     name: str
@@ -139,15 +137,17 @@ def what_if(
     draws: int = 3,
     mode: Literal["train", "eval"] | None = None,
     thresholds: Thresholds | None = None,
+    prediction: Prediction | None = None,
 ) -> WhatIf:
     """Try other starts of ``model`` on a few of the pairs; the model itself is left alone.
 
     Each alternative is measured on a draw of its weights in a copy, and predicted where theory covers it. At finite
     width draws differ, so those that cross the fewest thresholds are drawn ``draws`` times. Models of more than 10⁸
-    multiplications a sample are tried on one draw of fewer pairs (at least 4), and not wider than that.
+    multiplications a sample are tried on one draw of fewer pairs (at least 4), and not wider than that. ``prediction``
+    is that of the model as it is on these pairs, where there is one already.
     """
     draws = check_count("draws", draws)
-    trials = _Trials(model, x[:pairs], y[:pairs], seed, mode, thresholds)
+    trials = _Trials(model, x[:pairs], y[:pairs], seed, mode, thresholds, prediction)
     as_it_is = Variant("as it is", None, "", is_drawn=False)
     for variant in [as_it_is, *laws(model), *rewritten(model), *sizes()]:
         trials.begin(variant)
@@ -186,8 +186,10 @@ class _Trials:
         seed: int,
         mode: Literal["train", "eval"] | None,
         thresholds: Thresholds | None,
+        prediction: Prediction | None,
     ) -> None:
         self.model, self.seed, self.mode, self.thresholds = model, seed, mode, thresholds
+        self.as_it_is = prediction
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
         self.work = _multiplications(self._copied(), x[:2])
         fewer = max(_LEAST_PAIRS, int(len(x) * _WORK / max(_WORK, self.work)))
@@ -195,7 +197,7 @@ class _Trials:
         self.seen: dict[Variant, list[_Draw]] = {}
         self.predicted: dict[Variant, tuple[float | None, str]] = {}
         self.skipped: dict[str, str] = {}
-        self.quick = True  # as long as no prediction sampled much
+        self.quick = True  # as long as predictions are closed forms of vectors; the ranking does without them
         self._refilled: nn.Module | None = None  # one copy for all laws, which each overwrite what the others drew
 
     def begin(self, variant: Variant) -> None:
@@ -250,7 +252,7 @@ class _Trials:
 
     def _numbers(self, seen: Observation) -> _Draw:
         faults = tuple(verdict.name for verdict in judge(seen, self.thresholds) if verdict.fault)
-        return _Draw(_kept(seen.angle), _median(seen.rms_ratio[-1]), _spread(seen), faults)
+        return _Draw(*what_is_kept(seen), faults)
 
     def _prediction(self, variant: Variant, changed: nn.Module) -> tuple[float | None, str]:
         """Angle kept in wide layers, where theory has the last step at little cost."""
@@ -259,20 +261,20 @@ class _Trials:
         if resized or batched or not self.quick:
             return None, "measured"
         try:
-            predicted = predict(changed, self.x, self.y, Present() if variant.law is None else variant.law)
+            known = self.as_it_is if variant.law is None else None
+            predicted = predict(changed, self.x, self.y, variant.law or Present()) if known is None else known
         except InputError:
             return None, "measured"
         status = predicted.rows[-1].status
-        self.quick = sum(row.status == "sampled" for row in predicted.rows) <= _SAMPLED
-        if not np.isfinite(predicted.cosine[-1]).all():
-            return None, "measured"
-        return _kept(predicted.angle), status
+        self.quick = all(row.status == "closed form" and len(row.shape) == 1 for row in predicted.rows)
+        angles = predicted.angle[:, : len(self.x)]
+        return (_kept(angles), status) if np.isfinite(angles[-1]).any() else (None, "measured")
 
 
 def _multiplications(model: nn.Module, x: torch.Tensor) -> float:
     """Of a forward pass, for each sample."""
     try:
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        with leaves_no_trace(model), FlopCounterMode(display=False) as counter:
             model(x.to(next((p.dtype for p in model.parameters()), x.dtype)))
     except Exception:  # whatever the model raises: it will again when it is tried, and then be told
         return 0.0
@@ -285,16 +287,19 @@ def _median(values: Any) -> float:
     return float(np.median(finite)) if len(finite) else float("nan")
 
 
-def _kept(angle: Floats) -> float:
-    """Median at the end over the median at the start, NaN if pairs start parallel."""
-    before = _median(angle[0])
-    return _median(angle[-1]) / before if before > 0 else float("nan")
-
-
-def _spread(seen: Observation) -> float:
-    layers = np.array([_median(row) for row in seen.gradient_ratio])
+def what_is_kept(seen: Observation) -> tuple[float, float, float]:
+    """Median angle and size per unit at the end over those at the start, and the largest over the smallest gradient."""
+    layers = median_over_pairs(seen.gradient_ratio)
     layers = layers[np.isfinite(layers)]
-    return float(layers.max() / layers.min()) if len(layers) and layers.min() > 0 else float("inf")
+    spread = float(layers.max() / layers.min()) if len(layers) and layers.min() > 0 else float("inf")
+    return _kept(seen.angle), float(median_over_pairs(seen.rms_ratio[-1:])[0]), spread
+
+
+def _kept(angle: Floats) -> float:
+    """Median at the end over the median where values begin, NaN if pairs start parallel."""
+    medians = median_over_pairs(angle)
+    before = next(iter(medians[np.isfinite(medians)]), 0.0)
+    return float(medians[-1] / before) if before > 0 else float("nan")
 
 
 def _score(angle: float, size: float, spread: float) -> float:

@@ -23,7 +23,7 @@ from initscope.measurement.pairs import pairs_at_once
 from initscope.measurement.recorder import Recorder
 from initscope.measurement.steps import traced_like_predict
 from initscope.measurement.stream import Batch, batches, gather_pairs
-from initscope.report.geometry import Floats, Row, angle_degrees
+from initscope.report.geometry import Floats, Row, angle_degrees, mean_over_pairs
 from initscope.tracing import Inputs, Trace
 
 __all__ = ["Mode", "Observation", "observe", "set_mode"]
@@ -31,6 +31,7 @@ __all__ = ["Mode", "Observation", "observe", "set_mode"]
 Mode = Literal["train", "eval"]
 
 _DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
+_RANGES = {"tanh": (-1.0, 1.0), "softsign": (-1.0, 1.0), "sigmoid": (0.0, 1.0), "hardsigmoid": (0.0, 1.0)}
 _COUPLED = "batch norm in train mode couples the samples: a sample's share in the gradient of the summed loss"
 
 
@@ -51,6 +52,9 @@ class Observation(Result):
         Fraction of the units of an activation's output that are zero, or positive, for all samples and positions.
     dead_element_fraction, always_on_element_fraction : array ``[rows]``
         The same for single elements: a unit at one position.
+    saturated_fraction : array ``[rows]``
+        Fraction of the values of a bounded activation (tanh, sigmoid, softsign and their piecewise linear kin) at the
+        ends of its range.
     effective_rank : array ``[rows]``
         Participation ratio (tr C)²/tr C² of the outputs' covariance over the samples, at most samples - 1.
     mean_width : array ``[rows]``
@@ -75,6 +79,7 @@ class Observation(Result):
     always_on_fraction: Floats
     dead_element_fraction: Floats
     always_on_element_fraction: Floats
+    saturated_fraction: Floats
     effective_rank: Floats
     mean_width: Floats
     x: Any = field(compare=False)
@@ -96,9 +101,9 @@ class Observation(Result):
     def table(self) -> list[dict[str, Any]]:
         """One dict per row; means over pairs, None where a column does not apply."""
         paired = ("cosine", "angle", "norm_ratio", "rms_ratio", "gradient_ratio", "gradient_cosine")
-        single = ("dead_fraction", "always_on_fraction", "effective_rank", "mean_width")
-        columns = {name: _means(getattr(self, name)) for name in paired}
-        columns |= {name: plain(getattr(self, name)) for name in single}
+        single = ("dead_fraction", "always_on_fraction", "saturated_fraction", "effective_rank", "mean_width")
+        columns = {name: mean_over_pairs(getattr(self, name)) for name in paired}
+        columns |= {name: getattr(self, name) for name in single}
         return [
             {"layer": row.layer, "kind": row.kind}
             | {name: plain(values[index]) for name, values in columns.items()}
@@ -118,13 +123,6 @@ class Observation(Result):
 
     def __repr__(self) -> str:
         return f"Observation({len(self.rows)} rows, {self.pairs} pairs, {self.samples} samples, {self.mode})"
-
-
-def _means(values: Floats) -> list[float | None]:
-    """Mean of each row over the pairs that have a value."""
-    counts = np.isfinite(values).sum(axis=1)
-    sums = np.where(np.isfinite(values), values, 0.0).sum(axis=1)
-    return [float(total / count) if count else None for total, count in zip(sums, counts, strict=True)]
 
 
 def observe(
@@ -198,21 +196,24 @@ def observe(
         parts = list(_pair_batches(pool, whole=coupled))
         with nullcontext() if dropout or not _drops(traced) else _NoDropout():
             try:
-                recorder = _recorded(Recorder(traced, seed=seed, gradients=gradients, units=units, loss=loss), parts)
+                recorder = _recorded(_recorder(traced, seed=seed, gradients=gradients, units=units, loss=loss), parts)
             except InputError as error:
                 if not gradients or loss is not None:
                     raise
                 # Some models run but cannot be differentiated; what can be measured, is.
-                recorder = _recorded(Recorder(traced, seed=seed, gradients=False, units=units), parts)
+                recorder = _recorded(_recorder(traced, seed=seed, gradients=False, units=units), parts)
                 recorder.gradient_note = f"no gradient: {error}"
             for batch in chain(rest, stream) if units else ():
                 _run(recorder.run_samples, batch)
         modes = {module.training for module in model.modules() if not isinstance(module, _DropoutNd)}
-    half = len(pool) // 2
+    half, records = len(pool) // 2, recorder.records.values()
     if coupled and recorder.gradients:
         recorder.gradient_note = recorder.gradient_note or _COUPLED
     return Observation(
         **recorder.result(),
+        saturated_fraction=np.array(
+            [np.nan if record.activity is None else record.activity.saturated_fraction() for record in records]
+        ),
         x=_single(pool.pick(slice(0, half)).inputs),
         y=_single(pool.pick(slice(half, None)).inputs),
         mode="mixed" if len(modes) > 1 else "train" if True in modes else "eval",
@@ -261,6 +262,22 @@ def _pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
     for start in range(0, half, size):
         x = torch.arange(start, min(half, start + size))
         yield pool.pick(torch.cat([x, half + x]))
+
+
+def _recorder(traced: Trace, **options: Any) -> Recorder:
+    """A recorder whose tallies know the ranges of bounded activations."""
+    recorder = Recorder(traced, **options)
+    for node, record in recorder.records.items():
+        if record.activity is not None:
+            record.activity.bounds = _range(traced.module(node), traced.kind(node))
+    return recorder
+
+
+def _range(module: nn.Module | None, kind: str) -> tuple[float, float] | None:
+    """Of an activation that levels off at both ends; the zeros of ReLU6 count as dead, like those of ReLU."""
+    if isinstance(module, nn.Hardtanh) and not isinstance(module, nn.ReLU6):
+        return module.min_val, module.max_val
+    return _RANGES.get(kind.lower().rstrip("_"))
 
 
 def _recorded(recorder: Recorder, parts: list[Batch]) -> Recorder:

@@ -28,6 +28,8 @@ __all__ = ["SAMPLED_UNITS", "ActivityTally", "SpreadTally", "UnitSample"]
 SAMPLED_UNITS = 128
 """Units of a layer on which its effective rank and mean width rest; layers up to this size are seen whole."""
 _DIRECTIONS = 64
+_END = 0.005
+"""Share of a range that counts as its end: there tanh and the sigmoid have less than 4·0.005 of their largest slope."""
 
 
 class UnitSample:
@@ -100,19 +102,30 @@ class SpreadTally:
 class ActivityTally:
     """Which units of an activation's output are zero, or positive, for all samples at all positions.
 
-    A unit is a channel of a convolution's output, a feature of a Linear's; ``axis`` says where units are.
+    A unit is a channel of a convolution's output, a feature of a Linear's; ``axis`` says where units are. Of a bounded
+    activation ``bounds`` are the ends of its range, and the values there are counted.
     """
 
-    def __init__(self, axis: int) -> None:
-        self.axis = axis
+    def __init__(self, axis: int, bounds: tuple[float, float] | None = None) -> None:
+        self.axis, self.bounds = axis, bounds
         self.highest: Tensor | None = None
         self.lowest: Tensor | None = None
+        self.values = self.at_ends = 0
 
     def add(self, output: Tensor) -> None:
         """Take one batch of outputs ``[samples, ...]`` into account."""
         high, low = output.amax(dim=0), output.amin(dim=0)
         self.highest = high if self.highest is None else torch.maximum(self.highest, high)
         self.lowest = low if self.lowest is None else torch.minimum(self.lowest, low)
+        if self.bounds is not None:
+            least, most = self.bounds
+            margin = _END * (most - least)
+            self.values += output.numel()
+            self.at_ends += int(((output < least + margin) | (output > most - margin)).sum())
+
+    def saturated_fraction(self) -> float:
+        """Fraction of the values, over units and samples, at the ends of the range; NaN without bounds."""
+        return self.at_ends / self.values if self.values else math.nan
 
     def fractions(self) -> dict[str, float]:
         """Fractions of units that are dead and always on, and of single elements (a unit at a position) likewise."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from initscope.report.geometry import covered_rows, mean_over_pairs
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -42,12 +44,12 @@ def angle_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
     predicted, measured = comparison.prediction, comparison.measurement
     if predicted is not None:
         _band(ax, predicted.angle, PREDICTED)
-        ax.plot(predicted.angle.mean(axis=1), color=PREDICTED, label="predicted")
+        ax.plot(mean_over_pairs(predicted.angle), color=PREDICTED, label="predicted")
         _spread_of_a_draw(ax, predicted)
     if measured is not None:
         if predicted is None:
             _band(ax, measured.angle, MEASURED)
-        _points(ax, measured.angle.mean(axis=1), measured.mean_angle_se, range(len(measured.rows)))
+        _points(ax, mean_over_pairs(measured.angle), measured.mean_angle_se, range(len(measured.rows)))
     ax.set_ylabel("angle between pairs (degrees)")
     ax.set_ylim(bottom=0)
     _finish_depth(ax, comparison.rows)
@@ -60,9 +62,9 @@ def _spread_of_a_draw(ax: Axes, predicted: Prediction) -> None:
         return
     angle = predicted.angle
     sine = np.sin(np.radians(angle))
-    spread = np.degrees(predicted.cosine_sd / np.where(sine > 0, sine, np.nan)).mean(axis=1)
+    spread = mean_over_pairs(np.degrees(predicted.cosine_sd / np.where(sine > 0, sine, np.nan)))
     for sign, label in ((1, "± 2 sd of one draw"), (-1, None)):
-        ax.plot(angle.mean(axis=1) + 2 * sign * spread, color=PREDICTED, linestyle="--", linewidth=0.9, label=label)
+        ax.plot(mean_over_pairs(angle) + 2 * sign * spread, color=PREDICTED, linestyle="--", linewidth=0.9, label=label)
 
 
 def norm_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
@@ -76,16 +78,16 @@ def norm_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
     shown = [0, *_behind_activations(comparison.rows, range(1, len(comparison.rows)))]
     drawn, highest = [], 0.0
     if predicted is not None:
-        drawn.append(predicted.rms_ratio.mean(axis=1)[shown])
+        drawn.append(mean_over_pairs(predicted.rms_ratio)[shown])
         ax.plot(shown, drawn[-1], color=PREDICTED, label="predicted")
     if measured is not None:
-        drawn.append(measured.rms_ratio.mean(axis=1)[shown])
-        relative = measured.mean_norm_ratio_se / measured.norm_ratio.mean(axis=1)
+        drawn.append(mean_over_pairs(measured.rms_ratio)[shown])
+        relative = measured.mean_norm_ratio_se / mean_over_pairs(measured.norm_ratio)
         errors = relative[shown] * drawn[-1]
         _points(ax, drawn[-1], errors, shown)
-        highest = float(np.nanmax(drawn[-1] + 2 * np.nan_to_num(errors)))
+        highest = float(np.nanmax(drawn[-1] + 2 * np.nan_to_num(errors), initial=0.0))
     values = np.concatenate(drawn)
-    values = values[np.isfinite(values)]
+    values = values[np.isfinite(values)] if np.isfinite(values).any() else np.ones(1)
     if values.min() > 0 and values.max() > 20 * values.min():
         ax.set_yscale("log")
     else:
@@ -103,15 +105,16 @@ def pairs_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
     ax = new_axes(height=4.4) if ax is None else ax
     predicted, measured = comparison.prediction, comparison.measurement
     shown: Any = measured if measured is not None else predicted
+    start = covered_rows(shown.cosine)[:1] or [0]
     against = (
-        predicted.cosine if predicted is not None and measured is not None else shown.cosine[[0] * len(shown.rows)]
+        predicted.cosine if predicted is not None and measured is not None else shown.cosine[start * len(shown.rows)]
     )
     chosen = _first_middle_last(comparison.rows, against + shown.cosine)
     for row, color, marker in zip(chosen, (PREDICTED, THIRD, MEASURED), "os^", strict=False):
         label = f"after {comparison.rows[row].layer}"
         ax.plot(against[row], shown.cosine[row], marker, color=color, markersize=4.5, alpha=0.75, label=label)
     points = np.concatenate([against[chosen], shown.cosine[chosen]], axis=None) if chosen else np.array([0.0, 1.0])
-    low, high = max(-1.0, points.min() - 0.03), min(1.0, points.max() + 0.03)
+    low, high = max(-1.0, np.nanmin(points) - 0.03), min(1.0, np.nanmax(points) + 0.03)
     ax.plot([low, high], [low, high], color=GREY, linewidth=1.2, linestyle="--", zorder=1)
     both = predicted is not None and measured is not None
     ax.set_xlabel("predicted cosine" if both else "cosine of the inputs")
@@ -122,7 +125,8 @@ def pairs_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
 
 
 def _band(ax: Axes, values: Floats, color: str) -> None:
-    low, high = np.percentile(values, _BAND, axis=1)
+    known = [row[np.isfinite(row)] for row in values]
+    low, high = np.array([np.percentile(row, _BAND) if len(row) else (np.nan, np.nan) for row in known]).T
     ax.fill_between(np.arange(len(values)), low, high, color=color, alpha=0.15, linewidth=0, label="80 % of the pairs")
 
 
@@ -153,7 +157,7 @@ def _finish_depth(ax: Axes, rows: Sequence[Row], legend: Literal["best", "lower 
 
 
 def _first_middle_last(rows: Sequence[Row], values: Floats) -> list[int]:
-    covered = [index for index in range(1, len(rows)) if not np.isnan(values[index]).any()]
+    covered = [row for row in covered_rows(values) if row > 0]
     behind = _behind_activations(rows, covered)
     return sorted({behind[0], behind[(len(behind) - 1) // 2], behind[-1]}) if behind else []
 

@@ -52,9 +52,24 @@ class Row(Result):
     note: str = ""
 
 
-def mean_over_pairs(values: Floats) -> list[float | None]:
-    """Mean of each row over its pairs, None where a row is not covered."""
-    return [None if np.isnan(row).any() else float(row.mean()) for row in values]
+def mean_over_pairs(values: Floats) -> Floats:
+    """Mean of each row over the pairs that have a value, NaN where none has: a sample of zeros has no angle."""
+    known = np.isfinite(values)
+    counts, sums = known.sum(axis=1), np.where(known, values, 0.0).sum(axis=1)
+    return np.asarray(np.divide(sums, counts, out=np.full(len(values), np.nan), where=counts > 0))
+
+
+def median_over_pairs(values: Floats) -> Floats:
+    """Median of each row over the pairs that have a value, NaN where none has."""
+    known = ~np.isnan(values).all(axis=1)
+    result = np.full(len(values), np.nan)
+    result[known] = np.nanmedian(values[known], axis=1)
+    return result
+
+
+def covered_rows(values: Floats) -> list[int]:
+    """Rows in which some pair has a value."""
+    return [int(row) for row in np.flatnonzero(np.isfinite(values).any(axis=1))]
 
 
 def angle_degrees(cosine: Floats) -> Floats:
@@ -137,7 +152,7 @@ class Measurement(_Geometry):
     @property
     def mean_angle_se(self) -> Floats:
         """Standard error of the mean angle in degrees: that of the mean cosine over the mean sine (delta method)."""
-        sine = np.sqrt(1 - np.clip(self.cosine, -1, 1) ** 2).mean(axis=1)
+        sine = mean_over_pairs(np.sqrt(1 - np.clip(self.cosine, -1, 1) ** 2))
         return np.asarray(np.degrees(self.mean_cosine_se / np.where(sine > 0, sine, np.nan)))
 
     def _alone(self) -> Comparison:
@@ -185,16 +200,13 @@ class Comparison(Result):
         predicted, measured = self.prediction, self.measurement
         columns: dict[str, list[float | None]] = {}
         for name in ("cosine", "angle", "norm_ratio", "rms_ratio"):
-            columns[f"{name}_predicted"] = nothing if predicted is None else mean_over_pairs(getattr(predicted, name))
-            columns[f"{name}_measured"] = nothing if measured is None else mean_over_pairs(getattr(measured, name))
+            for suffix, side in (("predicted", predicted), ("measured", measured)):
+                columns[f"{name}_{suffix}"] = nothing if side is None else plain(mean_over_pairs(getattr(side, name)))
             if name == "cosine":
                 spread = None if predicted is None else predicted.cosine_sd
-                columns["cosine_sd_predicted"] = nothing if spread is None else mean_over_pairs(spread)
+                columns["cosine_sd_predicted"] = nothing if spread is None else plain(mean_over_pairs(spread))
             if name in ("cosine", "norm_ratio"):
-                errors = None if measured is None else getattr(measured, f"mean_{name}_se")
-                columns[f"{name}_se"] = (
-                    nothing if errors is None else [plain(float(e)) if e == e else None for e in errors]
-                )
+                columns[f"{name}_se"] = nothing if measured is None else plain(getattr(measured, f"mean_{name}_se"))
         return columns
 
     def pairs_table(self) -> list[dict[str, Any]]:
@@ -229,9 +241,10 @@ class Comparison(Result):
         """Name of the first layer from which on the median angle is at most ``ratio`` of the input's, or None."""
         source = self.measurement if self.measurement is not None else self.prediction
         assert source is not None
-        medians = np.median(source.angle, axis=1)
-        below = medians <= ratio * medians[0]
-        after = [index for index in range(len(below)) if below[index:].all()]
+        medians = median_over_pairs(source.angle)
+        covered = covered_rows(source.angle)
+        below = {row: bool(medians[row] <= ratio * medians[covered[0]]) for row in covered}
+        after = [row for place, row in enumerate(covered) if all(below[later] for later in covered[place:])]
         return self.rows[after[0]].layer if after else None
 
     def plot(self, ax: Axes | None = None) -> Axes:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from initscope.report.geometry import Comparison, Measurement, Prediction
+from initscope.report.geometry import (
+    Comparison,
+    Measurement,
+    Prediction,
+    covered_rows,
+    mean_over_pairs,
+    median_over_pairs,
+)
 
 __all__ = ["headline", "suggestion"]
 
@@ -19,19 +26,19 @@ def headline(comparison: Comparison) -> str:
     sides = {"measured": comparison.measurement, "predicted": comparison.prediction}
     told = {name: side for name, side in sides.items() if side is not None}
     name, main = next(iter(told.items()))
-    last = _last_covered(main)
-    if last == 0:
+    if not _is_covered(main):
         return "No layer of this model is covered: the notes in the table say why."
-    angles = main.angle.mean(axis=1)
+    first, *_, last = covered_rows(main.cosine)
+    angles = mean_over_pairs(main.angle)
     verb = {-1: "close", 0: "keep", 1: "open"}[_trend(main)]
-    after = f"{last} {'step' if last == 1 else 'steps'}"
-    movement = f"from {angles[0]:.1f}° to {angles[last]:.1f}°"
+    after = f"{last - first} {'step' if last - first == 1 else 'steps'}"
+    movement = f"from {angles[first]:.1f}° to {angles[last]:.1f}°"
     if verb == "keep":
         text = f"Angles between pairs stay as they are, {movement} on average over {after} ({name}"
     else:
         text = f"Angles between pairs {verb} {movement} on average over {after} ({name}"
     if comparison.prediction is not None and comparison.measurement is not None:
-        expected = comparison.prediction.angle[last].mean()
+        expected = mean_over_pairs(comparison.prediction.angle)[last]
         text += f"; {expected:.1f}° predicted)." if np.isfinite(expected) else "; the last is not predicted)."
     else:
         text += ")."
@@ -45,8 +52,7 @@ def suggestion(comparison: Comparison) -> str:
     """What to try, in a sentence or two; each rests on what the theory says of the alternative."""
     main = comparison.measurement if comparison.measurement is not None else comparison.prediction
     assert main is not None
-    last = _last_covered(main)
-    if last == 0:
+    if not _is_covered(main):
         return "Look at a part of the model that consists of Linear, convolution and activation layers."
     trend = _trend(main)
     if trend < 0:
@@ -61,7 +67,7 @@ def suggestion(comparison: Comparison) -> str:
         )
     else:
         text = "The geometry survives: nothing needs to change."
-    size = float(np.median(main.rms_ratio[last]))
+    size = float(median_over_pairs(main.rms_ratio)[covered_rows(main.cosine)[-1]])
     if size > _SIZE:
         text += f" Units grow {size:.3g}-fold: choose a smaller gain, or He's variance 2/fan-in."
     elif size < 1 / _SIZE:
@@ -69,12 +75,12 @@ def suggestion(comparison: Comparison) -> str:
     return text
 
 
-def _last_covered(side: Prediction | Measurement) -> int:
-    return int(np.flatnonzero(~np.isnan(side.cosine).any(axis=1))[-1])
+def _is_covered(side: Prediction | Measurement) -> bool:
+    """Whether anything is known behind the input, or behind the first step that makes values of indices."""
+    return len(covered_rows(side.cosine)) > 1
 
 
 def _trend(side: Prediction | Measurement) -> int:
     """-1 if the mean angle closes, 1 if it opens, 0 if it stays within `_KEPT`."""
-    angles = side.angle.mean(axis=1)
-    start, end = angles[0], angles[_last_covered(side)]
+    start, *_, end = mean_over_pairs(side.angle)[covered_rows(side.cosine)]
     return 0 if abs(end - start) <= _KEPT * start else int(np.sign(end - start))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from initscope.report.geometry import covered_rows
+
 if TYPE_CHECKING:
     from initscope.report.geometry import Floats
 
@@ -35,13 +37,17 @@ def thumbnails(x: Any, y: Any, *, angles: Floats, count: int = 6) -> list[Thumbn
     images = np.stack([np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)])
     if images.ndim != 5 or images.shape[2] not in (1, 3) or min(images.shape[3:]) < 4:
         return []
-    order = np.argsort(angles[0], kind="stable")
+    covered = covered_rows(angles)
+    if not covered:
+        return []
+    first, last = covered[0], covered[-1]
+    order = np.argsort(angles[first], kind="stable")
+    order = order[np.isfinite(angles[first, order]) & np.isfinite(angles[last, order])]
     chosen = order[np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(int)]
     low, high = min(0.0, images.min()), max(1.0, images.max())
     pixels = np.round(255 * (images[:, chosen] - low) / (high - low)).astype(np.uint8)
-    last = int(np.flatnonzero(~np.isnan(angles).any(axis=1))[-1])
     return [
-        Thumbnail(_data_uri(pixels[0, k]), _data_uri(pixels[1, k]), float(angles[0, pair]), float(angles[last, pair]))
+        Thumbnail(_data_uri(pixels[0, k]), _data_uri(pixels[1, k]), *angles[[first, last], pair].tolist())
         for k, pair in enumerate(chosen)
     ]
 
