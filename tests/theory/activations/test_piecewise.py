@@ -56,6 +56,16 @@ def test_hard_swish_keeps_its_digits_at_huge_variances(variance, digits):
     np.testing.assert_allclose(activations.hardswish.distance(kxx, kyy, d), plane, rtol=digits)
 
 
+def test_the_smallest_distances_and_variances_are_no_numbers_too_small():
+    """Neither division by 0 nor NaN; near equal units the slope's second moment is what multiplies the distance."""
+    one = np.ones(2)
+    for sigma, _, _ in CASES.values():
+        assert np.isfinite(sigma.distance(one, one, np.array([1e-310, 0.0]))).all()
+        assert np.isfinite(sigma.distance(np.array([1e-300, 1e-308]), one, one)).all()
+    slope = activations.hardswish.derivative_dual(1.0, 1.0, 1.0)
+    assert activations.hardswish.distance(1.0, 1.0, 1e-300) == pytest.approx(1e-300 * slope, rel=1e-9)
+
+
 def test_modules_of_torch_have_the_values_of_their_activations():
     """Pieces against the function that torch computes, at and beside the kinks."""
     import torch

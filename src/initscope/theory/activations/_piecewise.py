@@ -180,7 +180,7 @@ class Piecewise(Activation):
         self, xp: Any, sx: Array, sy: Array, angle: Array, side: Array | float, taylor: list[Array]
     ) -> Array:
         """Both variables at a kink: bivariate normal densities."""
-        sine = _positive(xp, xp.sin(angle))
+        sine = _sine(xp, angle)
         steep, flat = 1 / (2 * sine**2), side / (2 * xp.cos(angle / 2) ** 2)
         shares, exponents = [], []
         for kink_x, jumps_x in zip(self.kinks, self._jumps, strict=True):
@@ -203,13 +203,13 @@ class Piecewise(Activation):
         self, xp: Any, sx: Array, sy: Array, angle: Array, side: Array | float, taylor: list[Array]
     ) -> Array:
         """X at a kink, with the expectation of the derivative of Y given that."""
-        sine = xp.sin(angle)
+        sine = _sine(xp, angle)
         total = xp.zeros_like(sine)
         for kink, jumps in zip(self.kinks, self._jumps, strict=True):
             a = _standard(xp, kink, sx)
             for m, jump, power in zip(_ORDERS[-len(taylor) :], jumps[-len(taylor) :], taylor, strict=True):
                 if jump and any(map(any, self._derivatives[m + 1])):
-                    given = self._given(xp, m + 1, sy, a * side * xp.cos(angle), _positive(xp, sine))
+                    given = self._given(xp, m + 1, sy, a * side * xp.cos(angle), sine)
                     total = total + jump * sy * _density(xp, a) * power * sine * given
         return total
 
@@ -256,9 +256,9 @@ def _legendre(points: int = 12) -> tuple[np.ndarray, np.ndarray]:
     return np.polynomial.legendre.leggauss(points)
 
 
-def _positive(xp: Any, x: Array) -> Array:
-    """x, or 1 where x is 0 and something is divided by it."""
-    return xp.where(x > 0, x, xp.ones_like(x))
+def _sine(xp: Any, angle: Array) -> Array:
+    """The sine, so far above 0 that its square can be divided by."""
+    return xp.clip(xp.sin(angle), float(xp.finfo(angle.dtype).smallest_normal) ** 0.25, 1.0)
 
 
 def _standard(xp: Any, kink: float, s: Array) -> Array:
