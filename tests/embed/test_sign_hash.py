@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import binom, kstest
 
 from initscope.embed import SignHash, hamming_bound, hamming_distance, unpack_bits
@@ -137,6 +138,8 @@ def test_directions_that_cannot_be_are_refused():
     X = RNG.standard_normal((9, 16))
     with pytest.raises(InputError, match="directions = 'best' is unknown"):
         SignHash(8, directions="best").fit(X)
+    with pytest.raises(InputError, match="takes no NumPy array"):
+        SignHash(8, activation=torch.nn.ReLU()).fit(X)
     with pytest.raises(InputError, match="kernel_size = 3 excludes"):
         SignHash(8, directions="data", kernel_size=3).fit(X)
     with pytest.raises(InputError, match="do not differ from their mean"):

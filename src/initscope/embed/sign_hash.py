@@ -123,7 +123,9 @@ class SignHash(Hasher):
             raise InputError(f"directions = {self.directions!r} is unknown; choose one of {get_args(Directions)}")
         bits = self._start()
         X = self._validated(X, reset=True)
-        self.mean_ = X.mean(axis=0) if self.center else np.zeros(X.shape[1], dtype=X.dtype)
+        self.mean_ = (
+            X.mean(axis=0, dtype=np.float64).astype(X.dtype) if self.center else np.zeros(X.shape[1], dtype=X.dtype)
+        )
         self.weights_ = self._rows(bits, X).astype(X.dtype)
         self.thresholds_ = self.weights_ @ self.mean_
         return self
@@ -164,21 +166,19 @@ class SignHash(Hasher):
         random_state : int, RandomState, Generator or None
             Seed of the choice of pairs.
         """
-        from initscope.embed.distortion import hamming_distortion, mean_patch_angle, random_pairs
+        from initscope.embed.distortion import hamming_distortion, mean_patch_angle, random_pairs, rows_of_pairs
 
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        left, right = random_pairs(len(X), pairs, random_generator(random_state, "pairs"))
-        used, position = np.unique(np.concatenate([left, right]), return_inverse=True)
-        rows = X[used]
+        rows, left, right = rows_of_pairs(X, *random_pairs(len(X), pairs, random_generator(random_state, "pairs")))
         codes = np.concatenate([pack_bits(self._scores(block)) for _, block in self._blocks(rows)])
         seen = rows - self.mean_
         if self.directions == "data":
             seen = seen @ self.root_.T
         shape = (1, 1, seen.shape[1]) if self.kernel_size is None else image_shape_of(self.image_shape, X.shape[1])
-        angles = mean_patch_angle(seen, position[:pairs], position[pairs:], self.kernel_size, shape)
-        distances = hamming_distance(codes[position[:pairs]], codes[position[pairs:]])
-        return hamming_distortion(angles, distances, self.bits, delta=delta, independent=not self.orthogonal)
+        angles = mean_patch_angle(seen, left, right, self.kernel_size, shape)
+        distances = hamming_distance(codes[left], codes[right])
+        return hamming_distortion(angles, distances, self._bits, delta=delta, independent=not self.orthogonal)
 
 
 def moment_root(rows: np.ndarray) -> np.ndarray:
@@ -210,7 +210,12 @@ def check_same_sign(activation: str | Callable[[np.ndarray], np.ndarray]) -> Non
             f"activation = {activation!r} is unknown; one of {', '.join(sorted(_SAME_SIGN))}, or a callable"
         )
     t = np.concatenate([-np.geomspace(8, 1e-6, 200), np.geomspace(1e-6, 8, 200)])
-    values = np.asarray(activation(t))
+    try:
+        values = np.asarray(activation(t))
+    except TypeError as error:
+        raise InputError(
+            f"the activation {activation} takes no NumPy array ({error}); give its name, such as 'relu', or a function"
+        ) from error
     wrong = t[(values > 0) != (t > 0)]
     if len(wrong):
         raise InputError(
