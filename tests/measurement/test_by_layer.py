@@ -41,7 +41,7 @@ def test_layers_without_a_width_say_why_and_the_model_is_untouched():
     assert model.training
     reasons = {row.kind: row.reason for row in result.rows if row.width is None}
     assert "equal" in reasons["relu"]
-    assert "row for each point" in reasons["sum"]
+    assert "one set for each sample" in reasons["sum"]
 
 
 def test_one_point_is_refused():

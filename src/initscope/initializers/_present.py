@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from initscope.errors import InputError
 from initscope.initializers._base import Initializer, WeightLaw, normal_like
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class Present(Initializer):
 
     def law(self, module: WeightLayer) -> WeightLaw:
         """Variance about the mean of the weights, mean square of the biases."""
+        if module.weight.is_meta:
+            raise InputError("weights on the meta device have no values; give a law that needs none: initializer=He()")
         weight = module.weight.detach().double()
         variance = float(weight.var(correction=min(1, weight.numel() - 1)))
         mean, error = float(weight.mean()), math.sqrt(variance / weight.numel())

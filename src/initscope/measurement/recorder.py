@@ -16,7 +16,7 @@ from initscope.errors import InputError
 from initscope.measurement.fast import compiled_loops
 from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_products
 from initscope.measurement.pairs import cosine_of, pair_sums
-from initscope.measurement.steps import is_activation, output_tensor, unit_axes
+from initscope.measurement.steps import NO_VALUES, is_activation, norms_at_start, output_tensor, unit_axes
 from initscope.measurement.stream import Batch
 from initscope.measurement.units import ActivityTally, SpreadTally, UnitSample
 from initscope.report.geometry import Floats, Row
@@ -92,7 +92,7 @@ class Recorder:
         record = self.records[node]
         tensor = output_tensor(output, self._batch)
         if tensor is None:
-            record.note = "its output holds no real values, one set for each sample"
+            record.note = NO_VALUES
             return None
         values = tensor.detach()
         flat = values.reshape(self._batch, -1)
@@ -184,7 +184,7 @@ class Recorder:
         sums = np.stack([torch.cat(self.records[node].sums, dim=1).numpy() for node in steps])
         gradient_sums = np.stack([torch.cat(self.records[node].gradient_sums, dim=1).numpy() for node in steps])
         units = np.array([math.prod(self.records[node].shape) for node in steps], dtype=np.float64)
-        norm, size = self._start(sums[:, 0], units)
+        norm, size = norms_at_start(self.traced, sums[:, 0], units)
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.sqrt(sums[:, 0]) / norm
             gradient_ratio = np.sqrt(gradient_sums[:, 0]) / norm
@@ -202,14 +202,6 @@ class Recorder:
                 "mean_width": self._spread(SpreadTally.mean_width),
                 "samples": self.samples,
             }
-
-    def _start(self, squares: Floats, units: Floats) -> tuple[Floats, float]:
-        """Norms of the x and their number of values: of all real-valued inputs, or of the first values made of them."""
-        inputs = [index for index, node in enumerate(self.traced.steps) if node.op == "placeholder"]
-        real = [index for index in inputs if np.isfinite(squares[index]).all()]
-        if not real:
-            real = [int(np.argmax(np.isfinite(squares).all(axis=1)))]
-        return np.sqrt(squares[real].sum(axis=0)), float(units[real].sum())
 
     def _row(self, node: Node) -> Row:
         record, notes = self.records[node], []
