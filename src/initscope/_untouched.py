@@ -48,9 +48,10 @@ def copy_of(model: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(model)
     except Exception as error:  # modules may hold anything: locks, files, tensors inside of a graph
+        cause = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
-            f"{type(model).__name__} cannot be copied to draw weights in it ({type(error).__name__}: {error}); "
-            "measure the weights it has (draws=0), or build it anew"
+            f"{type(model).__name__} cannot be copied to draw weights in it; measure the weights it has (draws=0), "
+            f"or build it anew. The cause: {cause}"
         ) from error
 
 

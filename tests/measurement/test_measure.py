@@ -183,6 +183,8 @@ def test_bad_counts_are_refused():
     x, y = pairs()
     with pytest.raises(InputError, match="draws = -1"):
         initscope.measure(small_net(), x, y, draws=-1)
+    with pytest.raises(InputError, match="give numbers"):
+        initscope.measure(small_net(), ["a"], ["b"])
     with pytest.raises(InputError, match="no Linear or convolution"):
         initscope.measure(nn.ReLU(), x, y, draws=1)
 

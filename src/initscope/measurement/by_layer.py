@@ -13,6 +13,7 @@ from initscope._results import Result
 from initscope._untouched import leaves_no_trace, runnable, without_dropout
 from initscope.errors import InputError, check_count
 from initscope.measurement.steps import NO_VALUES, output_tensor
+from initscope.measurement.stream import moved
 from initscope.measurement.width import MeanWidth, WidthTally
 from initscope.tracing import bind, trace
 
@@ -82,10 +83,8 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
     ['input', '0', '1']
     """
     draws = check_count("draws", draws, least=2)
-    inputs = torch.as_tensor(np.asarray(points) if not isinstance(points, torch.Tensor) else points)
     model = runnable(model)
-    parameter = next(model.parameters(), None)
-    inputs = inputs.to(parameter) if parameter is not None else inputs.float()
+    inputs = moved(model)(torch.as_tensor(np.asarray(points) if not isinstance(points, torch.Tensor) else points))
     if inputs.dim() < 2 or len(inputs) < 2:
         raise InputError(f"points of shape {tuple(inputs.shape)} must be [N, ...] with at least two points")
     tallies: dict[Any, WidthTally] = {}

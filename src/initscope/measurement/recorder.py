@@ -16,7 +16,7 @@ from initscope.errors import InputError
 from initscope.measurement.fast import compiled_loops
 from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_products
 from initscope.measurement.pairs import cosine_of, pair_sums
-from initscope.measurement.steps import NO_VALUES, is_activation, norms_at_start, output_tensor, unit_axes
+from initscope.measurement.steps import NO_VALUES, aside, is_activation, norms_at_start, output_tensor, unit_axes
 from initscope.measurement.stream import Batch
 from initscope.measurement.units import ActivityTally, SpreadTally, UnitSample
 from initscope.report.geometry import Floats, Row
@@ -69,7 +69,7 @@ class Recorder:
         """Add a batch to what is known of the units."""
         self._batch = len(batch)
         self.samples += len(batch)
-        self.traced.run(batch.inputs, partial(self._watch, paired=False))
+        self.traced.run(batch.inputs, aside(partial(self._watch, paired=False)))
 
     def run_pairs(self, batch: Batch) -> None:
         """Add a batch of pairs, x in its first half."""
@@ -79,13 +79,13 @@ class Recorder:
             record.sums.append(torch.full((3, self._batch // 2), torch.nan, dtype=torch.float64))
             record.gradient_sums.append(torch.full((3, self._batch // 2), torch.nan, dtype=torch.float64))
         if not self.gradients:
-            self.traced.run(batch.inputs, partial(self._watch, paired=True))
+            self.traced.run(batch.inputs, aside(partial(self._watch, paired=True)))
             return
         for parameter in self.traced.model.parameters():
             parameter.requires_grad_(False)  # only gradients of outputs are needed; `leaves_no_trace` puts it back
         self._sources = []
         with torch.enable_grad():
-            output = self.traced.run(batch.inputs, partial(self._watch, paired=True))
+            output = self.traced.run(batch.inputs, aside(partial(self._watch, paired=True)))
             self._backward(output, batch)
 
     def _watch(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, *, paired: bool) -> Any:

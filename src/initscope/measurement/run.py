@@ -20,6 +20,7 @@ from initscope.measurement.pairs import cosine_of
 from initscope.measurement.steps import (
     NO_VALUES,
     Mode,
+    aside,
     couples_samples,
     is_activation,
     norms_at_start,
@@ -167,14 +168,13 @@ class _Recorder:
             first, place = _distinct(pairs.inputs)
             pairs = pairs.pick(first)
         self._inputs, self._x, self._y = len(pairs), place[:half], place[half:]
-        self._traced.run(pairs.inputs, self._watch)
+        self._traced.run(pairs.inputs, aside(self._watch))
 
     def _watch(self, node: Node, args: Any, kwargs: Any, output: Any) -> None:
-        with torch._C.DisableTorchFunction():  # none of this is the model's: it need not be searched for dropout
-            values = output_tensor(output, self._inputs)
-            if values is not None:
-                self._shapes[node] = tuple(values.shape[1:])
-                self._sums[node][-1] = self._reduce(node, values.detach())
+        values = output_tensor(output, self._inputs)
+        if values is not None:
+            self._shapes[node] = tuple(values.shape[1:])
+            self._sums[node][-1] = self._reduce(node, values.detach())
 
     def _reduce(self, node: Node, values: Tensor) -> Tensor:
         """Sums of x², y², (x-y)²: ``[3, pairs, filters]`` where filters are independent, else ``[3, pairs, 1]``."""

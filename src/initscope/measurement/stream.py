@@ -17,7 +17,7 @@ from initscope.measurement.pairs import pairs_at_once
 from initscope.propagate.graph import as_pairs
 from initscope.tracing import Inputs, bind
 
-__all__ = ["Batch", "batches", "gather_pairs", "given_pairs", "pair_batches", "size_of"]
+__all__ = ["Batch", "batches", "gather_pairs", "given_pairs", "moved", "pair_batches", "size_of"]
 
 _BATCH = 64  # samples of one batch where the data does not come in batches
 
@@ -129,7 +129,9 @@ def _columns(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]
 
 def _as_tensors(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return torch.from_numpy(value) if value.flags.writeable else torch.from_numpy(value.copy())
+        if value.dtype.kind not in "biufc":
+            raise InputError(f"an array of {value.dtype} is not data; give numbers")
+        return torch.from_numpy(value if value.flags.writeable else value.copy())
     if isinstance(value, Mapping):
         return {key: _as_tensors(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
@@ -138,8 +140,8 @@ def _as_tensors(value: Any) -> Any:
 
 
 def _placed(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Moves tensors to the model's device as `_moved` does, and refuses what is not finite."""
-    move = _moved(model)
+    """Moves tensors to the model's device as `moved` does, and refuses what is not finite."""
+    move = moved(model)
 
     def place(tensor: Tensor) -> Tensor:
         placed = move(tensor)
@@ -151,7 +153,7 @@ def _placed(model: nn.Module) -> Callable[[Tensor], Tensor]:
     return place
 
 
-def _moved(model: nn.Module) -> Callable[[Tensor], Tensor]:
+def moved(model: nn.Module) -> Callable[[Tensor], Tensor]:
     """Moves tensors to the model's device and makes numbers its floating type; indices of embeddings stay."""
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     device = None if parameter is None else parameter.device
@@ -176,7 +178,7 @@ def _placed_target(target: Any, model: nn.Module) -> Any:
 
 def given_pairs(model: nn.Module, x: Any, y: Any) -> Batch:
     """Pairs as inputs of ``model``, on its device: the x, then the y. Several inputs come as a tuple or as a dict."""
-    left, right = (bind(model, _one_side(side)).map(_moved(model)) for side in (x, y))
+    left, right = (bind(model, _one_side(side)).map(moved(model)) for side in (x, y))
     others = right.tensors()
     if len(left.tensors()) != len(others):
         raise InputError(f"x holds {len(left.tensors())} tensors and y {len(others)}; give both the same")
