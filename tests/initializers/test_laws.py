@@ -4,6 +4,7 @@ By sampling: z-scores at 4 standard errors over 1,500 filters or more. A varianc
 (4 · √(2/1500)); `test_the_contract_bites` shows that 25 % is caught.
 """
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from testing import z_score
 from torch import nn
+from torch.nn.utils import parametrizations, prune
 
 from initscope.errors import InputError
 from initscope.initializers import (
@@ -26,6 +28,7 @@ from initscope.initializers import (
     glorot_,
     he_,
     lecun_,
+    looks_linear_,
     orthogonal_,
     zero_sum_,
 )
@@ -187,3 +190,43 @@ def test_bad_laws_are_refused():
         ZeroSum(base=DeltaOrthogonal())
     with pytest.raises(InputError, match="holds no Linear"):
         orthogonal_(nn.ReLU())
+
+
+@pytest.mark.parametrize("fill", [he_, orthogonal_, zero_sum_, looks_linear_, Present().fill_, Gaussian().fill_])
+@pytest.mark.parametrize("layer", [nn.Linear(12, 16), nn.Conv2d(4, 6, 3, groups=2)], ids=["linear", "conv"])
+def test_a_weight_that_is_normalised_gets_what_is_drawn(fill, layer):
+    """Weight norm stores lengths and directions; the weight that comes out is that of the same layer without it."""
+    plain, normalised = copy.deepcopy(layer), parametrizations.weight_norm(copy.deepcopy(layer))
+    for module in (plain, normalised):
+        fill(module, generator=torch.Generator().manual_seed(1))
+    assert not torch.allclose(plain.weight, layer.weight)
+    torch.testing.assert_close(normalised.weight, plain.weight)
+    assert torch.equal(normalised.bias, plain.bias)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        parametrizations.spectral_norm,
+        parametrizations.orthogonal,
+        nn.utils.weight_norm,
+        nn.utils.spectral_norm,
+        lambda layer: prune.l1_unstructured(layer, "weight", 0.5),
+    ],
+    ids=["spectral", "orthogonal", "old weight norm", "old spectral norm", "pruned"],
+)
+def test_a_weight_that_cannot_become_what_is_drawn_is_refused_and_nothing_is_written(wrap):
+    model = nn.Sequential(nn.Linear(8, 6), wrap(nn.Linear(6, 6))).eval()
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(InputError, match="weight of a Linear is"):
+        he_(model)
+    assert all(torch.equal(values, before[name]) for name, values in model.state_dict().items())
+
+
+def test_an_orthogonal_parametrisation_takes_orthogonal_weights():
+    layer = parametrizations.orthogonal(nn.Linear(6, 6))
+    before = layer.weight.detach().clone()
+    drawn = orthogonal_(layer).weight.detach()
+    assert not torch.allclose(drawn, before, atol=1e-2)
+    torch.testing.assert_close(drawn @ drawn.T, torch.eye(6), atol=1e-5, rtol=0)

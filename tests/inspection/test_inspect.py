@@ -109,9 +109,13 @@ def test_predicted_stands_beside_measured():
 
 
 def test_draws_give_standard_errors():
-    report = initscope.inspect(mlp(3, He()), samples(), pairs=8, draws=3, initializer=He(), alternatives=False)
+    """Those of the means over pairs, as `measure` finds them; 0 at the input, where nothing is drawn."""
+    model = mlp(3, He())
+    report = initscope.inspect(model, samples(), pairs=8, draws=3, initializer=He(), alternatives=False)
     errors = [row["cosine_se"] for row in report.table()]
-    assert all(error is not None and error >= 0 for error in errors)
+    expected = initscope.measure(model, report.observation.x, report.observation.y, initializer=He(), draws=3)
+    np.testing.assert_allclose(errors, expected.mean_cosine_se, rtol=1e-12)
+    assert errors[0] == 0 < min(errors[1:])
 
 
 class Tangled(nn.Module):

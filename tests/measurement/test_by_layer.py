@@ -30,6 +30,14 @@ def test_rows_are_the_widths_of_the_outputs(monkeypatch):
     assert result.plot().get_ylabel().startswith("intrinsic dimension")
 
 
+def test_points_may_be_indices():
+    model = torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Flatten())
+    tokens = torch.randint(0, 9, (12, 3), generator=torch.Generator().manual_seed(0))
+    given, *values = layer_widths(model, tokens).rows
+    assert given.reason
+    assert all(row.width.dimension == 12 for row in values)
+
+
 def test_layers_without_a_width_say_why_and_the_model_is_untouched():
     class Dead(torch.nn.Module):
         def forward(self, x):
@@ -41,7 +49,7 @@ def test_layers_without_a_width_say_why_and_the_model_is_untouched():
     assert model.training
     reasons = {row.kind: row.reason for row in result.rows if row.width is None}
     assert "equal" in reasons["relu"]
-    assert "row for each point" in reasons["sum"]
+    assert "one set for each sample" in reasons["sum"]
 
 
 def test_one_point_is_refused():

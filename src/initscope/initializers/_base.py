@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
     from torch import nn
     from torch.nn.modules.conv import _ConvNd
 
     WeightLayer = nn.Linear | _ConvNd
 
-__all__ = ["Initializer", "WeightLaw", "fans", "weight_layers"]
+__all__ = ["Initializer", "WeightLaw", "fans", "fill_layers", "normal_like", "weight_layers"]
 
 AnyModule = TypeVar("AnyModule", bound="nn.Module")
+Name = Literal["weight", "bias"]
 
 
 @dataclass(frozen=True)
@@ -50,33 +54,93 @@ class Initializer:
 
     def law(self, module: WeightLayer) -> WeightLaw:
         """Second moments of the weights that `fill_` would give ``module``."""
-        raise InputError(f"{type(self).__name__} states no law; override law(module) and draw_(module, generator)")
+        raise InputError(f"{type(self).__name__} states no law; override law(module) and draw(module, generator)")
 
-    def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
-        """Draw the weight of one layer in place."""
-        raise InputError(f"{type(self).__name__} draws no weights; override law(module) and draw_(module, generator)")
+    def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
+        """A new weight for one layer, which keeps the one it has."""
+        raise InputError(f"{type(self).__name__} draws no weights; override law(module) and draw(module, generator)")
 
-    def fill_(self, module: AnyModule, *, generator: torch.Generator | None = None) -> AnyModule:
-        """Draw the weights of ``module`` and of every Linear and convolution inside it anew, in place."""
+    def draw_bias(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
+        """A new bias for one layer that has one."""
         import torch
 
-        layers = weight_layers(module)
-        if not layers:
-            raise InputError(f"{type(module).__name__} holds no Linear or convolution whose weights could be drawn")
-        with torch.no_grad():
-            for layer in layers:
-                self.draw_(layer, generator)
-                if layer.bias is not None:
-                    self.draw_bias_(layer, generator)
-        return module
-
-    def draw_bias_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
-        """Draw the bias of one layer in place."""
         assert module.bias is not None
         if self.bias_variance == 0:
-            module.bias.zero_()
-        else:
-            module.bias.normal_(0, math.sqrt(self.bias_variance), generator=generator)
+            return torch.zeros_like(module.bias)
+        return normal_like(module.bias, self.bias_variance, generator)
+
+    def fill_(self, module: AnyModule, *, generator: torch.Generator | None = None) -> AnyModule:
+        """Draw the weights of ``module`` and of every Linear and convolution inside it anew, in place.
+
+        Where a weight is parametrised, as by ``torch.nn.utils.parametrizations.weight_norm``, its parameters become
+        those that give what was drawn; if there are none (spectral norm), `InputError` says so and nothing is written.
+        """
+        return fill_layers(
+            module, lambda layer: self.draw(layer, generator), lambda layer: self.draw_bias(layer, generator)
+        )
+
+
+def fill_layers(
+    model: AnyModule,
+    draw: Callable[[WeightLayer], torch.Tensor],
+    draw_bias: Callable[[WeightLayer], torch.Tensor],
+) -> AnyModule:
+    """Give every Linear and convolution of ``model`` what ``draw`` and ``draw_bias`` return for it; all or none."""
+    import torch
+
+    layers = weight_layers(model)
+    if not layers:
+        raise InputError(f"{type(model).__name__} holds no Linear or convolution whose weights could be drawn")
+    drawn: list[tuple[WeightLayer, Name, torch.Tensor]] = []
+    with torch.no_grad():
+        for layer in layers:
+            drawn.append((layer, "weight", draw(layer)))
+            if layer.bias is not None:
+                drawn.append((layer, "bias", draw_bias(layer)))
+        for layer, name, values in drawn:
+            _check_takes(layer, name, values)
+        for layer, name, values in drawn:
+            if name in layer._parameters:
+                getattr(layer, name).copy_(values)
+            else:
+                setattr(layer, name, values)  # the inverse of the parametrisation
+    return model
+
+
+def _check_takes(layer: WeightLayer, name: Name, values: torch.Tensor) -> None:
+    """Refuse a layer whose weight is computed from other parameters, unless some of these give ``values``."""
+    import torch
+    from torch.nn.utils import parametrize
+
+    if name in layer._parameters:
+        return
+    kind = type(layer).__name__
+    if not parametrize.is_parametrized(layer, name):
+        raise InputError(
+            f"the {name} of a {kind} is computed before every call (nn.utils.weight_norm, spectral_norm, prune), which "
+            "would overwrite what is drawn; remove that first, use torch.nn.utils.parametrizations.weight_norm, "
+            "or measure the weights it has (draws=0)"
+        )
+    trial: Any = copy.deepcopy(layer.parametrizations[name])  # type: ignore[index]
+    try:
+        trial.right_inverse(values)
+        exact = torch.allclose(trial(), values, rtol=1e-3, atol=1e-6 * float(values.abs().max()))
+    except (RuntimeError, ValueError, NotImplementedError):
+        exact = False
+    if not exact:
+        raise InputError(
+            f"the {name} of a {kind.removeprefix('Parametrized')} is parametrised by "
+            f"{', '.join(type(step).__name__.lstrip('_') for step in trial)}, which cannot give what this law draws; "
+            f"call torch.nn.utils.parametrize.remove_parametrizations(layer, {name!r}) first, "
+            "or measure the weights it has (draws=0)"
+        )
+
+
+def normal_like(like: torch.Tensor, variance: float, generator: torch.Generator | None) -> torch.Tensor:
+    """Independent normal values of mean zero, shaped as ``like``."""
+    import torch
+
+    return torch.empty_like(like).normal_(0, math.sqrt(variance), generator=generator)
 
 
 def weight_layers(model: nn.Module) -> list[WeightLayer]:

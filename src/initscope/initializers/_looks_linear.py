@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from initscope.errors import InputError
-from initscope.initializers._base import Initializer, WeightLaw, weight_layers
+from initscope.initializers._base import Initializer, WeightLaw, fill_layers, weight_layers
 from initscope.initializers._orthogonal import _haar
 
 if TYPE_CHECKING:
@@ -85,33 +85,28 @@ class LooksLinear(Initializer):
 
     def fill_(self, module: AnyModule, *, generator: torch.Generator | None = None) -> AnyModule:
         """Draw the weights of every Linear and convolution anew, in place, each after its place in the model."""
+        sides = _sides(module, weight_layers(module))
+
+        def draw(layer: WeightLayer) -> torch.Tensor:
+            reads_pairs, writes_pairs = sides.get(layer, (False, False))
+            return self._drawn(layer, generator, reads_pairs=reads_pairs, writes_pairs=writes_pairs)
+
+        return fill_layers(module, draw, lambda layer: self.draw_bias(layer, generator))
+
+    def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
+        """A new weight for one hidden layer."""
+        return self._drawn(module, generator, reads_pairs=True, writes_pairs=True)
+
+    def _drawn(
+        self, module: WeightLayer, generator: torch.Generator | None, *, reads_pairs: bool, writes_pairs: bool
+    ) -> torch.Tensor:
         import torch
 
-        layers = weight_layers(module)
-        if not layers:
-            raise InputError(f"{type(module).__name__} holds no Linear or convolution whose weights could be drawn")
-        sides = _sides(module, layers)
-        with torch.no_grad():
-            for layer in layers:
-                reads_pairs, writes_pairs = sides.get(layer, (False, False))
-                self._draw(layer, generator, reads_pairs=reads_pairs, writes_pairs=writes_pairs)
-                if layer.bias is not None:
-                    layer.bias.zero_()
-        return module
-
-    def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
-        """Draw the weight of one hidden layer in place."""
-        self._draw(module, generator, reads_pairs=True, writes_pairs=True)
-
-    def _draw(
-        self, module: WeightLayer, generator: torch.Generator | None, *, reads_pairs: bool, writes_pairs: bool
-    ) -> None:
-        weight = _outputs_first(module)
-        weight.zero_()
+        stored = torch.zeros_like(module.weight)
         if getattr(module, "groups", 1) > 1:
-            _pass_on(weight, module)
-            return
-        block = weight[(slice(None), slice(None), *_taps(module))]
+            _pass_on(stored, module)
+            return stored
+        block = _outputs_first(module, stored)[(slice(None), slice(None), *_taps(module))]
         outputs, inputs = block.shape[:2]
         writes_pairs, reads_pairs = writes_pairs and outputs > 1, reads_pairs and inputs > 1
         rows = outputs // 2 if writes_pairs else outputs
@@ -125,6 +120,7 @@ class LooksLinear(Initializer):
             block[-1:, :columns] = single
             if reads_pairs:
                 block[-1:, columns : 2 * columns] = -single
+        return stored
 
 
 def _sides(model: nn.Module, layers: list[WeightLayer]) -> dict[nn.Module, tuple[bool, bool]]:
@@ -137,14 +133,11 @@ def _sides(model: nn.Module, layers: list[WeightLayer]) -> dict[nn.Module, tuple
         return {layer: (layer is not layers[0], layer is not layers[-1]) for layer in layers}
 
 
-def _outputs_first(module: WeightLayer) -> torch.Tensor:
-    """A view ``[outputs, inputs, *taps]`` of the weights; with groups ``[outputs, inputs of a group, *taps]``."""
+def _outputs_first(module: WeightLayer, stored: torch.Tensor) -> torch.Tensor:
+    """A view ``[outputs, inputs, *taps]`` of the weight of a layer without groups."""
     from torch.nn.modules.conv import _ConvTransposeNd
 
-    weight = module.weight.detach()
-    if isinstance(module, _ConvTransposeNd) and module.groups == 1:
-        return weight.transpose(0, 1)
-    return weight
+    return stored.transpose(0, 1) if isinstance(module, _ConvTransposeNd) else stored
 
 
 def _taps(module: WeightLayer) -> tuple[slice, ...]:

@@ -39,12 +39,15 @@ class Orthogonal(Initializer):
         note = "orthogonal weights: the map of Gaussian ones, for large width"
         return WeightLaw(self.gain**2 / max(rows, columns), self.bias_variance, note=note)
 
-    def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+    def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """One matrix for each group."""
-        weight = module.weight
+        import torch
+
+        weight = torch.empty_like(module.weight)
         rows, columns = _matrix_size(module)
         for part in weight.view(-1, rows, *weight.shape[1:]):
             part.copy_(self.gain * _haar(rows, columns, weight, generator).view_as(part))
+        return weight
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,16 @@ class DeltaOrthogonal(Orthogonal):
         note = "orthogonal weights: the map of Gaussian ones, for large width"
         return WeightLaw(self.gain**2 / max(rows, channels), self.bias_variance, centre=True, note=note)
 
-    def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+    def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """One matrix for each group, in the centre."""
-        weight = module.weight
+        import torch
+
+        weight = torch.zeros_like(module.weight)
         rows, channels = _centre_size(module)
-        weight.zero_()
         centre = tuple((size - 1) // 2 for size in weight.shape[2:])
         for part in weight.view(-1, rows, *weight.shape[1:]):
             part[(slice(None), slice(None), *centre)] = self.gain * _haar(rows, channels, weight, generator)
+        return weight
 
 
 def _matrix_size(module: WeightLayer) -> tuple[int, int]:

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from initscope.initializers._base import Initializer, WeightLaw
+from initscope.errors import InputError
+from initscope.initializers._base import Initializer, WeightLaw, normal_like
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +26,8 @@ class Present(Initializer):
 
     def law(self, module: WeightLayer) -> WeightLaw:
         """Variance about the mean of the weights, mean square of the biases."""
+        if module.weight.is_meta:
+            raise InputError("weights on the meta device have no values; give a law that needs none: initializer=He()")
         weight = module.weight.detach().double()
         variance = float(weight.var(correction=min(1, weight.numel() - 1)))
         mean, error = float(weight.mean()), math.sqrt(variance / weight.numel())
@@ -36,12 +39,11 @@ class Present(Initializer):
         bias_variance = 0.0 if bias is None else float(bias.detach().double().square().mean())
         return WeightLaw(variance, bias_variance + self.bias_variance, note=note)
 
-    def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+    def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """Gaussian weights of the present variance."""
-        module.weight.normal_(0, math.sqrt(self.law(module).variance), generator=generator)
+        return normal_like(module.weight, self.law(module).variance, generator)
 
-    def draw_bias_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+    def draw_bias(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """Gaussian biases of the present mean square."""
         assert module.bias is not None
-        deviation = math.sqrt(self.law(module).bias_variance)
-        module.bias.normal_(0, deviation, generator=generator)
+        return normal_like(module.bias, self.law(module).bias_variance, generator)

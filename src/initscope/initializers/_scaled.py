@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from initscope.errors import InputError
-from initscope.initializers._base import Initializer, WeightLaw, fans
+from initscope.initializers._base import Initializer, WeightLaw, fans, normal_like
 
 if TYPE_CHECKING:
     import torch
@@ -38,14 +38,15 @@ class _ZeroMean(Initializer):
         note = "uniform weights: exact for large fan-in" if self.distribution == "uniform" else ""
         return WeightLaw(self.variance_of(module), self.bias_variance, note=note)
 
-    def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
-        """Draw each weight independently."""
-        deviation = math.sqrt(self.variance_of(module))
+    def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
+        """Each weight independently."""
+        import torch
+
+        variance = self.variance_of(module)
         if self.distribution == "normal":
-            module.weight.normal_(0, deviation, generator=generator)
-        else:
-            bound = math.sqrt(3) * deviation
-            module.weight.uniform_(-bound, bound, generator=generator)
+            return normal_like(module.weight, variance, generator)
+        bound = math.sqrt(3 * variance)
+        return torch.empty_like(module.weight).uniform_(-bound, bound, generator=generator)
 
 
 @dataclass(frozen=True)

@@ -70,26 +70,24 @@ class ZeroSum(Initializer):
             bias_variance=self.bias_variance or base.bias_variance,
         )
 
-    def draw_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+    def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """Draw from the base law, then take (part of) each filter's mean away."""
-        self.base.draw_(module, generator)
-        filters = _filters(module)
+        weight = self.base.draw(module, generator)
+        filters = _filters(module, weight)
         mean = filters.mean(dim=(1, 3), keepdim=True)
         filters.sub_((1 - math.sqrt(1 - self.strength)) * mean).mul_(math.sqrt(self._factor))
+        return weight
 
-    def draw_bias_(self, module: WeightLayer, generator: torch.Generator | None) -> None:
+    def draw_bias(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """Biases of this law's own variance or, if that is zero, those of the base law."""
-        if self.bias_variance:
-            super().draw_bias_(module, generator)
-        else:
-            self.base.draw_bias_(module, generator)
+        return super().draw_bias(module, generator) if self.bias_variance else self.base.draw_bias(module, generator)
 
 
-def _filters(module: WeightLayer) -> torch.Tensor:
-    """A view ``[groups, inputs, outputs, taps]`` of the weights; a filter is what one output sees of its group."""
+def _filters(module: WeightLayer, weight: torch.Tensor) -> torch.Tensor:
+    """A view ``[groups, inputs, outputs, taps]`` of the weight; a filter is what one output sees of its group."""
     from torch.nn.modules.conv import _ConvTransposeNd
 
-    groups, weight = getattr(module, "groups", 1), module.weight.detach()
+    groups = getattr(module, "groups", 1)
     if isinstance(module, _ConvTransposeNd):  # stored inputs first
         return weight.view(groups, weight.shape[0] // groups, weight.shape[1], -1)
     return weight.view(groups, weight.shape[0] // groups, weight.shape[1], -1).transpose(1, 2)

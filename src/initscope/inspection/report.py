@@ -20,7 +20,8 @@ from initscope.inspection.expansivity import LayerExpansivity, layer_expansiviti
 from initscope.inspection.verdicts import NAMES, Thresholds, Verdict, judge
 from initscope.inspection.what_if import WhatIf, what_if
 from initscope.measurement import measure
-from initscope.measurement.observation import Observation, observe, set_mode
+from initscope.measurement.observation import Observation, observe
+from initscope.measurement.steps import set_mode
 from initscope.propagate import predict
 from initscope.report.geometry import (
     Measurement,
@@ -233,7 +234,7 @@ def inspect(
     told = _pairs_with_angles(seen)
     x, y = (_picked(side, told) for side in (seen.x, seen.y))
     with leaves_no_trace(model):
-        set_mode(model, mode, dropout=True)
+        set_mode(model, mode)
         expected, reason = _predicted(model, x, y, told, seen, initializer) if prediction else (None, "not asked for")
         redrawn = None
         if draws and told.any():

@@ -10,8 +10,10 @@ import torch
 from torch import nn
 
 from initscope._results import Result, make_axes
-from initscope._untouched import leaves_no_trace
+from initscope._untouched import leaves_no_trace, runnable, without_dropout
 from initscope.errors import InputError, check_count
+from initscope.measurement.steps import NO_VALUES, output_tensor
+from initscope.measurement.stream import moved
 from initscope.measurement.width import MeanWidth, WidthTally
 from initscope.tracing import bind, trace
 
@@ -78,30 +80,31 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
     ['input', '0', '1']
     """
     draws = check_count("draws", draws, least=2)
-    inputs = torch.as_tensor(np.asarray(points) if not isinstance(points, torch.Tensor) else points)
-    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
-    inputs = inputs.to(parameter) if parameter is not None else inputs.float()
+    model = runnable(model)
+    inputs = moved(model)(torch.as_tensor(np.asarray(points) if not isinstance(points, torch.Tensor) else points))
     if inputs.dim() < 2 or len(inputs) < 2:
         raise InputError(f"points of shape {tuple(inputs.shape)} must be [N, ...] with at least two points")
     tallies: dict[Any, WidthTally] = {}
     failed: dict[Any, str] = {}
 
     def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
-        if not isinstance(output, torch.Tensor) or output.dim() < 2 or len(output) != count:
-            failed[node] = "the output is not one tensor with a row for each point"
+        values = output_tensor(output, count)
+        if values is None:
+            failed[node] = NO_VALUES
             return
         tally = tallies.setdefault(node, WidthTally(draws, seed))
-        tally.add(output.detach())
+        tally.add(values.detach().reshape(count, -1))
         tally.forget()
 
-    with leaves_no_trace(model), torch.no_grad():
+    with leaves_no_trace(model):
         model.eval()
         traced = trace(model, inputs[:2])
         size = max(1, _BATCH_VALUES // inputs[0].numel())
-        for start in range(0, len(inputs), size):
-            batch = inputs[start : start + size]
-            count = len(batch)
-            traced.run(bind(model, batch), watch)
+        with without_dropout(model):
+            for start in range(0, len(inputs), size):
+                batch = inputs[start : start + size]
+                count = len(batch)
+                traced.run(bind(model, batch), watch)
     rows = []
     for node in traced.steps:
         width, reason = None, failed.get(node, "")

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from initscope._random import generator
 from initscope._results import Result
-from initscope._untouched import leaves_no_trace
+from initscope._untouched import leaves_no_trace, runnable, without_dropout
 from initscope.errors import InputError, check_count
-from initscope.measurement.steps import output_tensor
+from initscope.measurement.steps import Mode, output_tensor, set_mode
 from initscope.measurement.stream import Batch, batches
 from initscope.report.geometry import Floats
 
@@ -71,7 +71,7 @@ def jacobian_spectrum(
     samples: int = 4,
     probes: int = 32,
     steps: int = 24,
-    mode: str | None = "eval",
+    mode: Mode | None = "eval",
     seed: int = 0,
     whole: bool | None = None,
 ) -> JacobianSpectrum:
@@ -89,7 +89,7 @@ def jacobian_spectrum(
     probes, steps : int
         Random vectors for the mean square; Lanczos steps for the extremes.
     mode : "train", "eval" or None
-        In train mode batch norm would couple the samples, so they are run one by one.
+        In train mode batch norm would couple the samples, so they are run one by one. Dropout is off in both.
     whole : bool, optional
         Take the whole Jacobian; None: if it has at most 2²² entries and a side of at most 1024.
 
@@ -104,13 +104,11 @@ def jacobian_spectrum(
     """
     samples, probes = check_count("samples", samples), check_count("probes", probes, least=2)
     steps, seed = check_count("steps", steps, least=2), check_count("seed", seed, least=0)
-    if mode not in (None, "train", "eval"):
-        raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
+    model = runnable(model)
     found: list[tuple[float, float, float, float, Floats | None]] = []
     sizes = (0, 0)
-    with leaves_no_trace(model):
-        if mode is not None:
-            model.train(mode == "train")
+    with leaves_no_trace(model), without_dropout(model):
+        set_mode(model, mode)
         for parameter in model.parameters():
             parameter.requires_grad_(False)
         for one in _samples(model, data, samples, seed):

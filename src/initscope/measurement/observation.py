@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
-from torch.overrides import TorchFunctionMode
 
 from initscope._results import Result, plain
-from initscope._untouched import leaves_no_trace
+from initscope._untouched import leaves_no_trace, runnable, without_dropout
 from initscope.errors import InputError, check_count
-from initscope.measurement.pairs import pairs_at_once
 from initscope.measurement.recorder import Recorder
-from initscope.measurement.steps import traced_like_predict
-from initscope.measurement.stream import Batch, batches, gather_pairs
+from initscope.measurement.steps import Mode, couples_samples, set_mode, traced_like_predict
+from initscope.measurement.stream import Batch, batches, gather_pairs, pair_batches
 from initscope.report.geometry import Floats, Row, angle_degrees, mean_over_pairs
 from initscope.tracing import Inputs, Trace
 
-__all__ = ["Mode", "Observation", "observe", "set_mode"]
+__all__ = ["Observation", "observe"]
 
-Mode = Literal["train", "eval"]
-
-_DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
 _RANGES = {"tanh": (-1.0, 1.0), "softsign": (-1.0, 1.0), "sigmoid": (0.0, 1.0), "hardsigmoid": (0.0, 1.0)}
 _COUPLED = "batch norm in train mode couples the samples: a sample's share in the gradient of the summed loss"
 
@@ -177,24 +168,21 @@ def observe(
     >>> seen.cosine.shape, seen.gradient_ratio.shape
     ((7, 50), (7, 50))
     """
-    if not isinstance(model, nn.Module):
-        raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
-    if mode not in (None, "train", "eval"):
-        raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
+    model = runnable(model)
     if targets is not None and loss is None:
         raise InputError("targets are given without a loss; give loss=, for example torch.nn.functional.cross_entropy")
     pairs = check_count("pairs", pairs)
     seed = check_count("seed", seed, least=0)
     with leaves_no_trace(model):
-        set_mode(model, mode, dropout)
+        set_mode(model, mode)
         stream = batches(model, data, targets, seed=seed, shuffle=shuffle)
         pool, rest = gather_pairs(stream, pairs, seed, shuffle=shuffle)
         if loss is not None and pool.targets is None:
             raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
-        coupled = any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
+        coupled = couples_samples(model)
         traced = traced_like_predict(model, pool.pick(slice(0, 2)).inputs)
-        parts = list(_pair_batches(pool, whole=coupled))
-        with nullcontext() if dropout or not _drops(traced) else _NoDropout():
+        parts = list(pair_batches(pool, whole=coupled))
+        with nullcontext() if dropout else without_dropout(model):
             try:
                 recorder = _recorded(_recorder(traced, seed=seed, gradients=gradients, units=units, loss=loss), parts)
             except InputError as error:
@@ -205,7 +193,7 @@ def observe(
                 recorder.gradient_note = f"no gradient: {error}"
             for batch in chain(rest, stream) if units else ():
                 _run(recorder.run_samples, batch)
-        modes = {module.training for module in model.modules() if not isinstance(module, _DropoutNd)}
+        modes = {module.training for module in model.modules()}
     half, records = len(pool) // 2, recorder.records.values()
     if coupled and recorder.gradients:
         recorder.gradient_note = recorder.gradient_note or _COUPLED
@@ -219,49 +207,6 @@ def observe(
         mode="mixed" if len(modes) > 1 else "train" if True in modes else "eval",
         fallback=traced.fallback,
     )
-
-
-def set_mode(model: nn.Module, mode: Mode | None, dropout: bool) -> None:
-    """Modes of the modules as asked for; `leaves_no_trace` puts them back."""
-    if mode is not None:
-        model.train(mode == "train")
-    if not dropout:
-        for module in model.modules():
-            if isinstance(module, (_DropoutNd, nn.MultiheadAttention, nn.RNNBase)):
-                module.training = False
-
-
-def _drops(traced: Trace) -> bool:
-    """Whether dropout may be called as a function, which no module's mode turns off."""
-    return any(
-        "drop" in traced.kind(step) or traced.kind(step) == "scaled_dot_product_attention"
-        for step in traced.steps
-        if traced.module(step) is None
-    )
-
-
-class _NoDropout(TorchFunctionMode):
-    """Calls of dropout as a function return their input."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _DROPOUTS:
-            return args[0] if args else kwargs["input"]
-        if func is F.scaled_dot_product_attention:
-            args, kwargs = (
-                args[:4],
-                {**dict(zip(("dropout_p", "is_causal"), args[4:])), **(kwargs or {}), "dropout_p": 0.0},
-            )
-        return func(*args, **(kwargs or {}))
-
-
-def _pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
-    """Parts of the pool that fit into memory, x in the first half of each, y in the second."""
-    half = len(pool) // 2
-    values = sum(tensor[0].numel() for tensor in pool.inputs.tensors() if tensor.dim())
-    size = half if whole else pairs_at_once(values)
-    for start in range(0, half, size):
-        x = torch.arange(start, min(half, start + size))
-        yield pool.pick(torch.cat([x, half + x]))
 
 
 def _recorder(traced: Trace, **options: Any) -> Recorder:

@@ -16,7 +16,7 @@ from initscope.errors import InputError
 from initscope.measurement.fast import compiled_loops
 from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_products
 from initscope.measurement.pairs import cosine_of, pair_sums
-from initscope.measurement.steps import is_activation, output_tensor, unit_axes
+from initscope.measurement.steps import NO_VALUES, aside, is_activation, norms_at_start, output_tensor, unit_axes
 from initscope.measurement.stream import Batch
 from initscope.measurement.units import ActivityTally, SpreadTally, UnitSample
 from initscope.report.geometry import Floats, Row
@@ -69,7 +69,7 @@ class Recorder:
         """Add a batch to what is known of the units."""
         self._batch = len(batch)
         self.samples += len(batch)
-        self.traced.run(batch.inputs, partial(self._watch, paired=False))
+        self.traced.run(batch.inputs, aside(partial(self._watch, paired=False)))
 
     def run_pairs(self, batch: Batch) -> None:
         """Add a batch of pairs, x in its first half."""
@@ -79,20 +79,20 @@ class Recorder:
             record.sums.append(torch.full((3, self._batch // 2), torch.nan, dtype=torch.float64))
             record.gradient_sums.append(torch.full((3, self._batch // 2), torch.nan, dtype=torch.float64))
         if not self.gradients:
-            self.traced.run(batch.inputs, partial(self._watch, paired=True))
+            self.traced.run(batch.inputs, aside(partial(self._watch, paired=True)))
             return
         for parameter in self.traced.model.parameters():
             parameter.requires_grad_(False)  # only gradients of outputs are needed; `leaves_no_trace` puts it back
         self._sources = []
         with torch.enable_grad():
-            output = self.traced.run(batch.inputs, partial(self._watch, paired=True))
+            output = self.traced.run(batch.inputs, aside(partial(self._watch, paired=True)))
             self._backward(output, batch)
 
     def _watch(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, *, paired: bool) -> Any:
         record = self.records[node]
         tensor = output_tensor(output, self._batch)
         if tensor is None:
-            record.note = "its output holds no real values, one set for each sample"
+            record.note = NO_VALUES
             return None
         values = tensor.detach()
         flat = values.reshape(self._batch, -1)
@@ -184,7 +184,7 @@ class Recorder:
         sums = np.stack([torch.cat(self.records[node].sums, dim=1).numpy() for node in steps])
         gradient_sums = np.stack([torch.cat(self.records[node].gradient_sums, dim=1).numpy() for node in steps])
         units = np.array([math.prod(self.records[node].shape) for node in steps], dtype=np.float64)
-        norm, size = self._start(sums[:, 0], units)
+        norm, size = norms_at_start(self.traced, sums[:, 0], units)
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.sqrt(sums[:, 0]) / norm
             gradient_ratio = np.sqrt(gradient_sums[:, 0]) / norm
@@ -202,14 +202,6 @@ class Recorder:
                 "mean_width": self._spread(SpreadTally.mean_width),
                 "samples": self.samples,
             }
-
-    def _start(self, squares: Floats, units: Floats) -> tuple[Floats, float]:
-        """Norms of the x and their number of values: of all real-valued inputs, or of the first values made of them."""
-        inputs = [index for index, node in enumerate(self.traced.steps) if node.op == "placeholder"]
-        real = [index for index in inputs if np.isfinite(squares[index]).all()]
-        if not real:
-            real = [int(np.argmax(np.isfinite(squares).all(axis=1)))]
-        return np.sqrt(squares[real].sum(axis=0)), float(units[real].sum())
 
     def _row(self, node: Node) -> Row:
         record, notes = self.records[node], []

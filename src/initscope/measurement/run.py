@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import copy
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-from initscope._untouched import leaves_no_trace
+from initscope._untouched import copy_of, leaves_no_trace, runnable, snapshot, without_dropout
 from initscope.errors import check_count
 from initscope.initializers import Initializer, Present
-from initscope.measurement.observation import set_mode
-from initscope.measurement.pairs import cosine_of, pairs_at_once
-from initscope.measurement.steps import is_activation, traced_like_predict
-from initscope.propagate.graph import as_pairs
+from initscope.initializers._base import weight_layers
+from initscope.measurement.pairs import cosine_of
+from initscope.measurement.steps import (
+    NO_VALUES,
+    Mode,
+    aside,
+    couples_samples,
+    is_activation,
+    norms_at_start,
+    output_tensor,
+    set_mode,
+    traced_like_predict,
+    unit_axes,
+)
+from initscope.measurement.stream import Batch, given_pairs, pair_batches
 from initscope.report.geometry import Floats, Measurement, Row
-from initscope.tracing import Inputs, Node, Trace, bind
+from initscope.tracing import Inputs, Node, Trace
 
 __all__ = ["measure"]
 
@@ -34,6 +43,7 @@ def measure(
     *,
     initializer: Initializer | None = None,
     draws: int = 1,
+    mode: Mode | None = None,
     seed: int = 0,
     progress: Callable[[Iterator[Any]], Iterable[Any]] | None = None,
 ) -> Measurement:
@@ -42,13 +52,17 @@ def measure(
     Parameters
     ----------
     model : torch.nn.Module
-        Left as found: weights, buffers, modes, hooks, gradients, and torch's random state.
-    x, y : array or tensor, ``[pairs, ...]``
-        The pairs, shaped as inputs of the model.
+        Left as found, also after an exception: weights, buffers, modes, hooks, gradients, random states.
+    x, y : array or tensor, ``[pairs, ...]``, or tuple or dict of them
+        The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name. Indices of embeddings
+        stay whole numbers: norms then start at the first values that are made of them.
     initializer : Initializer, optional
         Law of the redrawn weights. None: zero-mean Gaussian with the variance each layer's weights have now.
     draws : int
         0 runs the weights the model has; n ≥ 1 draws them n times anew and averages.
+    mode : "train", "eval" or None
+        What batch norm does: statistics of the batch of all x and y together, or its running statistics. None: as the
+        model is. Dropout is off in both.
     seed : int
         Of the draws.
     progress : callable, optional
@@ -61,62 +75,58 @@ def measure(
         weights the filters are independent, so one draw tells (the infinitesimal jackknife over filters); deeper, the
         randomness of all layers counts and only the spread between two or more draws does.
     """
-    x, y = as_pairs(x, y)
+    model = runnable(model)
+    pairs = given_pairs(model, x, y)
     draws = check_count("draws", draws, least=0, hint="0 runs the weights the model has")
     seed = check_count("seed", seed, least=0)
     law = Present() if initializer is None else initializer
-    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
-    if parameter is not None:
-        x, y = x.to(parameter), y.to(parameter)
-    traced = traced_like_predict(model, x[:2])
     with leaves_no_trace(model):
-        set_mode(model, None, dropout=False)  # it would hide the geometry
+        set_mode(model, mode)
+        traced = traced_like_predict(model, pairs.pick(slice(0, 2)).inputs)
         if draws == 0:
-            runs = [_record(traced, x, y)]
+            runs = [_record(traced, pairs)]
         else:
-            device = "cpu" if parameter is None else parameter.device
+            device = next((parameter.device for parameter in model.parameters()), "cpu")
             generator = torch.Generator(device=device).manual_seed(seed)
-            redrawn = _redrawn_runs(model, law, x, y, draws, generator)
+            redrawn = _redrawn_runs(model, law, pairs, draws, generator)
             runs = list(redrawn if progress is None else progress(redrawn))
     return _summary(traced, runs, draws, seed)
 
 
 def _redrawn_runs(
-    model: nn.Module, law: Initializer, x: Tensor, y: Tensor, draws: int, generator: torch.Generator
+    model: nn.Module, law: Initializer, pairs: Batch, draws: int, generator: torch.Generator
 ) -> Iterator[_Run]:
     """One run per draw, all in one copy of the model, which is set back to the original before each."""
-    redrawn = copy.deepcopy(model)
-    traced = traced_like_predict(redrawn, x[:2])
+    redrawn = copy_of(model)
+    traced = traced_like_predict(redrawn, pairs.pick(slice(0, 2)).inputs)
+    set_back = snapshot(redrawn)
     for _ in range(draws):
-        for ours, theirs in zip(
-            chain(redrawn.parameters(), redrawn.buffers()), chain(model.parameters(), model.buffers())
-        ):
+        set_back()
+        for ours, theirs in zip(redrawn.parameters(), model.parameters(), strict=True):
             ours.copy_(theirs)
         law.fill_(redrawn, generator=generator)
-        yield _record(traced, x, y)
+        yield _record(traced, pairs)
 
 
 @dataclass
 class _Run:
     """One draw: per row the cosines, norm ratios and rms ratios of the pairs, and their jackknife errors."""
 
-    shapes: list[tuple[int, ...]] = field(default_factory=list)
+    shapes: list[tuple[int, ...] | None] = field(default_factory=list)  # None: the row has no numbers
     values: list[Floats] = field(default_factory=list)  # [3, pairs]: cosine, norm ratio, rms ratio
     errors: list[Floats] = field(default_factory=list)  # [2, pairs]: variance of cosine and of norm ratio
     mean_errors: list[Floats] = field(default_factory=list)  # [2]: the same for the means over pairs
 
 
-def _record(traced: Trace, x: Tensor, y: Tensor) -> _Run:
-    batched = [module for module in traced.model.modules() if isinstance(module, _BatchNorm) and module.training]
-    size = len(x) if batched else pairs_at_once(x[0].numel())
-    groups = _filter_rows(traced)
-    recorder = _Recorder(traced, groups, whole_batch=bool(batched))
-    for start in range(0, len(x), size):
-        part = slice(start, start + size)
-        try:
-            recorder.run_pairs(x[part], y[part])
-        except Exception as error:
-            raise Inputs((x[part],)).refused(error) from error
+def _record(traced: Trace, pairs: Batch) -> _Run:
+    coupled = couples_samples(traced.model)
+    recorder = _Recorder(traced, _filter_rows(traced), whole_batch=coupled)
+    with without_dropout(traced.model):  # it would hide the geometry
+        for part in pair_batches(pairs, whole=coupled):
+            try:
+                recorder.run_pairs(part)
+            except Exception as error:
+                raise part.inputs.refused(error) from error
     return recorder.result()
 
 
@@ -128,9 +138,9 @@ def _filter_rows(traced: Trace) -> dict[Node, int]:
         parents = node.all_input_nodes
         depth[node] = max((depth.get(parent, 0) for parent in parents), default=0)
         module = traced.module(node)
-        if isinstance(module, (nn.Linear, _ConvNd)):
+        if module is not None and weight_layers(module):  # attention holds some, and stays whole
             depth[node] += 1
-            if depth[node] == 1:
+            if depth[node] == 1 and isinstance(module, (nn.Linear, _ConvNd)):
                 found[node] = getattr(module, "groups", 1)
         elif is_activation(traced, node) and len(parents) == 1 and parents[0] in found:
             found[node] = found[parents[0]]
@@ -144,56 +154,76 @@ class _Recorder:
     """
 
     def __init__(self, traced: Trace, filters: dict[Node, int], *, whole_batch: bool) -> None:
-        self._traced, self._steps, self._filters = traced, traced.steps, filters
+        self._traced, self._filters, self._axes = traced, filters, unit_axes(traced)
         self._whole_batch = whole_batch
         self._sums: dict[Node, list[Tensor]] = {node: [] for node in traced.steps}
         self._shapes: dict[Node, tuple[int, ...]] = {}
 
-    def run_pairs(self, x: Tensor, y: Tensor) -> None:
-        inputs = torch.cat([x, y])
-        place = torch.arange(len(inputs), device=x.device)
+    def run_pairs(self, pairs: Batch) -> None:
+        half = len(pairs) // 2
+        for sums in self._sums.values():  # until the step is seen, which a model that branches may leave out
+            sums.append(torch.full((3, half, 1), torch.nan, dtype=torch.float64))
+        place = torch.arange(len(pairs))
         if not self._whole_batch:
-            inputs, place = torch.unique(inputs, dim=0, return_inverse=True)
-        self._inputs, self._x, self._y = len(inputs), place[: len(x)], place[len(x) :]
-        self._traced.run(bind(self._traced.model, inputs), self._watch)
+            first, place = _distinct(pairs.inputs)
+            pairs = pairs.pick(first)
+        self._inputs, self._x, self._y = len(pairs), place[:half], place[half:]
+        self._traced.run(pairs.inputs, aside(self._watch))
 
     def _watch(self, node: Node, args: Any, kwargs: Any, output: Any) -> None:
-        self._sums[node].append(self._reduce(node, output))
+        values = output_tensor(output, self._inputs)
+        if values is not None:
+            self._shapes[node] = tuple(values.shape[1:])
+            self._sums[node][-1] = self._reduce(node, values.detach())
 
-    def _reduce(self, node: Node, output: Any) -> Tensor:
+    def _reduce(self, node: Node, values: Tensor) -> Tensor:
         """Sums of x², y², (x-y)²: ``[3, pairs, filters]`` where filters are independent, else ``[3, pairs, 1]``."""
-        if (
-            not isinstance(output, Tensor)
-            or output.dim() < 2
-            or len(output) != self._inputs
-            or not output.is_floating_point()
-        ):
-            return torch.full((3, len(self._x), 1), torch.nan, dtype=torch.float64)
-        self._shapes[node] = tuple(output.shape[1:])
-        units = output.detach().reshape(len(output), output.shape[1] if node in self._filters else 1, -1)
+        values = values.to(torch.promote_types(values.dtype, torch.float32))
+        if node in self._filters:
+            axis = self._axes[node]
+            values = values.movedim(axis if axis < 0 else axis + 1, 1)
+            units = values.reshape(*values.shape[:2], -1)
+        else:
+            units = values.reshape(len(values), 1, -1)
         squares = units.square().sum(dim=2, dtype=torch.float64)
         apart = (units[self._x] - units[self._y]).square().sum(dim=2, dtype=torch.float64)
         return torch.stack([squares[self._x], squares[self._y], apart]).cpu()
 
     def result(self) -> _Run:
         run = _Run()
-        start: tuple[Floats, int] | None = None
-        for node in self._steps:
-            sums = torch.cat(self._sums[node], dim=1).numpy()
-            shape = self._shapes.get(node, ())
-            units = int(np.prod(shape)) if shape else 0
-            total = sums.sum(axis=2)
-            norm_x, cosine = np.sqrt(total[0]), cosine_of(total)
-            start = (norm_x, units) if start is None else start
+        steps = self._traced.steps
+        by_filter = [_joined(self._sums[node]) for node in steps]
+        totals = np.stack([sums.sum(axis=2) for sums in by_filter])  # [rows, 3, pairs]
+        shapes = [self._shapes.get(node) for node in steps]
+        units = np.array([np.nan if shape is None else math.prod(shape) for shape in shapes])
+        norm, size = norms_at_start(self._traced, totals[:, 0], units)
+        for node, sums, total, shape, count in zip(steps, by_filter, totals, shapes, units, strict=True):
+            cosine = cosine_of(total)
             with np.errstate(invalid="ignore", divide="ignore"):
-                ratio = norm_x / start[0]
-                rms = ratio * np.sqrt(start[1] / units) if units else np.full_like(ratio, np.nan)
+                ratio = np.sqrt(total[0]) / norm
+                rms = ratio * np.sqrt(size / count)
                 errors, mean_errors = _jackknife(sums, cosine, ratio, self._filters.get(node))
             run.shapes.append(shape)
             run.values.append(np.stack([cosine, ratio, rms]))
             run.errors.append(errors)
             run.mean_errors.append(mean_errors)
         return run
+
+
+def _distinct(inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """Index of one of each of the different samples, and for every sample the place of its like among them."""
+    tensors = [tensor for tensor in inputs.tensors() if tensor.dim()]
+    likes = torch.stack([torch.unique(tensor, dim=0, return_inverse=True)[1] for tensor in tensors], dim=1)
+    different, place = torch.unique(likes, dim=0, return_inverse=True)
+    first = torch.empty(len(different), dtype=torch.long, device=place.device)
+    first[place] = torch.arange(len(place), device=place.device)
+    return first, place
+
+
+def _joined(parts: list[Tensor]) -> Floats:
+    """The sums of all batches; those in which a step was missing have one NaN for all filters."""
+    filters = max(part.shape[2] for part in parts)
+    return torch.cat([part.expand(-1, -1, filters) for part in parts], dim=1).numpy()
 
 
 def _jackknife(sums: Floats, cosine: Floats, ratio: Floats, groups: int | None) -> tuple[Floats, Floats]:
@@ -247,14 +277,15 @@ def _summary(traced: Trace, runs: list[_Run], draws: int, seed: int) -> Measurem
         errors = np.where(np.isnan(errors), between, errors)
         between = values[:, :, :2].mean(axis=3).std(axis=0, ddof=1) / np.sqrt(count)
         mean_errors = np.where(np.isnan(mean_errors), between, mean_errors)
-    errors[0], mean_errors[0] = 0.0, 0.0
+    given = [node.op == "placeholder" for node in traced.steps]
+    errors[given], mean_errors[given] = 0.0, 0.0
     rows = tuple(
         Row(
             traced.name(node),
             traced.kind(node),
             "measured",
-            shape,
-            "" if shape else "its output is not one value per unit",
+            shape or (),
+            NO_VALUES if shape is None else "",
         )
         for node, shape in zip(traced.steps, runs[0].shapes, strict=True)
     )

@@ -1,18 +1,34 @@
-"""What measurement needs to know about a model's steps: which are activations, and where their units are."""
+"""What measurement needs to know about a model: its steps, which are activations, and where their units are."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
+import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
+from initscope.errors import InputError
 from initscope.propagate.elementwise import ACTIVATION_MODULES
 from initscope.propagate.rules import find_rule
+from initscope.report.geometry import Floats
 from initscope.tracing import Node, Trace, trace
 from initscope.tracing._inputs import named_tensors
+from initscope.tracing._symbolic import Watch
 
-__all__ = ["is_activation", "output_tensor", "traced_like_predict", "unit_axes"]
+# fmt: off
+__all__ = [
+    "NO_VALUES", "Mode", "aside", "couples_samples", "is_activation", "norms_at_start", "output_tensor", "set_mode",
+    "traced_like_predict", "unit_axes",
+]
+# fmt: on
+
+Mode = Literal["train", "eval"]
+
+NO_VALUES = "its output holds no real values, one set for each sample"
+"""Why a step has a row without numbers: `output_tensor` finds none in its output."""
 
 # fmt: off
 _FUNCTIONS = frozenset({
@@ -21,6 +37,29 @@ _FUNCTIONS = frozenset({
     "hardshrink", "threshold",
 })
 # fmt: on
+
+
+def set_mode(model: nn.Module, mode: Mode | None) -> None:
+    """Modes of the modules as asked for, None: as they are; `leaves_no_trace` puts them back."""
+    if mode not in (None, "train", "eval"):
+        raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
+    if mode is not None:
+        model.train(mode == "train")
+
+
+def aside(watch: Watch) -> Watch:
+    """``watch``, with its own calls hidden from the modes that look for calls of the model, which would cost time."""
+
+    def watch_aside(*seen: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return watch(*seen)
+
+    return watch_aside
+
+
+def couples_samples(model: nn.Module) -> bool:
+    """Whether what becomes of a sample depends on its batch: batch norm in train mode."""
+    return any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
 
 
 def traced_like_predict(model: nn.Module, inputs: Any) -> Trace:
@@ -56,3 +95,15 @@ def output_tensor(output: Any, samples: int) -> Tensor | None:
         if tensor.is_floating_point() and tensor.dim() > 0 and len(tensor) == samples and tensor.numel() > 0:
             return tensor
     return None
+
+
+def norms_at_start(traced: Trace, squares: Floats, units: Floats) -> tuple[Floats, float]:
+    """Norms that ratios refer to and how many values: of all real-valued inputs, or of what is first made of them.
+
+    ``squares [steps, samples]`` are the squared norms after each step, ``units [steps]`` their numbers of values.
+    """
+    inputs = [index for index, node in enumerate(traced.steps) if node.op == "placeholder"]
+    real = [index for index in inputs if np.isfinite(squares[index]).all()]
+    if not real:
+        real = [int(np.argmax(np.isfinite(squares).all(axis=1)))]
+    return np.sqrt(squares[real].sum(axis=0)), float(units[real].sum())

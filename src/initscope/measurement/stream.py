@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,11 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from initscope._random import generator
 from initscope.errors import InputError
+from initscope.measurement.pairs import pairs_at_once
+from initscope.propagate.graph import as_pairs
 from initscope.tracing import Inputs, bind
 
-__all__ = ["Batch", "batches", "gather_pairs", "size_of"]
+__all__ = ["Batch", "batches", "gather_pairs", "given_pairs", "moved", "pair_batches", "size_of"]
 
 _BATCH = 64  # samples of one batch where the data does not come in batches
 
@@ -127,7 +129,9 @@ def _columns(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]
 
 def _as_tensors(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return torch.from_numpy(value) if value.flags.writeable else torch.from_numpy(value.copy())
+        if value.dtype.kind not in "biufc":
+            raise InputError(f"an array of {value.dtype} is not data; give numbers")
+        return torch.from_numpy(value if value.flags.writeable else value.copy())
     if isinstance(value, Mapping):
         return {key: _as_tensors(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
@@ -135,23 +139,34 @@ def _as_tensors(value: Any) -> Any:
     return value
 
 
-def _placed(model: nn.Module) -> Any:
+def _placed(model: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Moves tensors to the model's device as `moved` does, and refuses what is not finite."""
+    move = moved(model)
+
+    def place(tensor: Tensor) -> Tensor:
+        placed = move(tensor)
+        real = placed.is_floating_point()
+        if real and not bool(torch.isfinite(placed.sum())) and not bool(torch.isfinite(placed).all()):
+            raise InputError("the data holds NaN or infinite values; clean it first")
+        return placed
+
+    return place
+
+
+def moved(model: nn.Module) -> Callable[[Tensor], Tensor]:
     """Moves tensors to the model's device and makes numbers its floating type; indices of embeddings stay."""
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     device = None if parameter is None else parameter.device
     dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
     indices = any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules())
 
-    def place(tensor: Tensor) -> Tensor:
+    def move(tensor: Tensor) -> Tensor:
         keep = not tensor.is_floating_point() and (indices or tensor.dtype == torch.bool)
         if tensor.is_complex():
             raise InputError("complex inputs are not supported; give real tensors")
-        placed = tensor.detach().to(device) if keep else tensor.detach().to(device, dtype)
-        if not keep and not bool(torch.isfinite(placed.sum())) and not bool(torch.isfinite(placed).all()):
-            raise InputError("the data holds NaN or infinite values; clean it first")
-        return placed
+        return tensor.detach().to(device) if keep else tensor.detach().to(device, dtype)
 
-    return place
+    return move
 
 
 def _placed_target(target: Any, model: nn.Module) -> Any:
@@ -159,6 +174,47 @@ def _placed_target(target: Any, model: nn.Module) -> Any:
     if isinstance(target, np.ndarray):
         target = torch.as_tensor(target)
     return target.to(parameter.device) if isinstance(target, Tensor) and parameter is not None else target
+
+
+def given_pairs(model: nn.Module, x: Any, y: Any) -> Batch:
+    """Pairs as inputs of ``model``, on its device: the x, then the y. Several inputs come as a tuple or as a dict."""
+    left, right = (bind(model, _one_side(side)).map(moved(model)) for side in (x, y))
+    others = right.tensors()
+    if len(left.tensors()) != len(others):
+        raise InputError(f"x holds {len(left.tensors())} tensors and y {len(others)}; give both the same")
+    for a, b in zip(left.tensors(), others, strict=True):
+        if a.is_floating_point():
+            as_pairs(a, b)
+        elif a.shape != b.shape:
+            raise InputError(f"x has shape {tuple(a.shape)} and y {tuple(b.shape)}; pairs need equal shapes")
+    lengths = {len(tensor) for tensor in others if tensor.dim()}
+    if len(lengths) != 1 or 0 in lengths:
+        raise InputError(f"the inputs hold {sorted(lengths)} pairs; give all as many, at least one")
+    remaining = iter(others)
+    both = left.map(lambda tensor: _appended(tensor, next(remaining)))
+    return Batch(both)
+
+
+def _one_side(values: Any) -> Any:
+    """One side of the pairs as tensors, in the tuple, dict or list of arrays that holds them."""
+    several = isinstance(values, list) and bool(values) and all(isinstance(v, (Tensor, np.ndarray)) for v in values)
+    if several or isinstance(values, (Tensor, Inputs, Mapping, tuple)):
+        return _as_tensors(values)
+    return _as_tensors(np.asarray(values))
+
+
+def _appended(first: Tensor, second: Tensor) -> Tensor:
+    return torch.cat([first, second]) if first.dim() else first
+
+
+def pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
+    """Parts of the pool that fit into memory, x in the first half of each, y in the second."""
+    half = len(pool) // 2
+    values = sum(tensor[0].numel() for tensor in pool.inputs.tensors() if tensor.dim())
+    size = half if whole else pairs_at_once(values)
+    for start in range(0, half, size):
+        x = torch.arange(start, min(half, start + size))
+        yield pool.pick(torch.cat([x, half + x]))
 
 
 def gather_pairs(stream: Iterator[Batch], pairs: int, seed: int, *, shuffle: bool = True) -> tuple[Batch, list[Batch]]:

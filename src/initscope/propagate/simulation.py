@@ -11,10 +11,9 @@ from functools import cached_property
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
+from initscope._untouched import without_dropout
 from initscope.initializers._base import weight_layers
 from initscope.propagate.registry import Context, find_rule
 from initscope.propagate.state import Given, Maps, NotCovered
@@ -22,9 +21,7 @@ from initscope.propagate.units import Known, Unit
 from initscope.tracing import Inputs, Node, Step, Trace, trace
 from initscope.tracing._symbolic import Watch
 
-__all__ = ["NoDropout", "Simulation", "attribute"]
-
-_DROPOUT = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout}
+__all__ = ["Simulation", "attribute"]
 
 
 @dataclass
@@ -115,31 +112,16 @@ class Simulation:
                 self._context.initializer.fill_(network, generator=generator)
             if self._context.mode is not None:
                 network.train(self._context.mode == "train")
-            for module in network.modules():
-                if isinstance(module, (nn.MultiheadAttention, nn.RNNBase)):
-                    module.dropout = 0.0
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             try:
                 drawn = trace(network, values, is_leaf=lambda module: find_rule(module) is not None)
-                with NoDropout():
+                with without_dropout(network):
                     drawn.run(values, _recorder(drawn, records, samples, means=means))
             except Exception as error:
                 cause = str(error).strip().splitlines() or [""]
                 raise NotCovered(f"the model fails on these inputs: {type(error).__name__}: {cause[0]}") from error
         return records
-
-
-class NoDropout(TorchFunctionMode):
-    """Dropout, of modules and as a function, returns its input."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in _DROPOUT:
-            return args[0] if args else kwargs["input"]
-        if func is F.scaled_dot_product_attention:
-            args, kwargs = args[:4], {**dict(zip(("dropout_p", "is_causal"), args[4:])), **kwargs, "dropout_p": 0.0}
-        return func(*args, **kwargs)
 
 
 def _recorder(drawn: Trace, records: dict[str, _Record], samples: int, *, means: bool) -> Watch:

@@ -11,10 +11,11 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
+from initscope._untouched import NoDropoutCalls
 from initscope.initializers._base import weight_layers
 from initscope.propagate.operations import as_module, find_operation, name_of
 from initscope.propagate.rules import Context, NotCovered, find_rule
-from initscope.propagate.simulation import NoDropout, Simulation, attribute
+from initscope.propagate.simulation import Simulation, attribute
 from initscope.propagate.state import Given, Maps
 from initscope.tracing import Node, Step, Trace, overwritten
 
@@ -147,7 +148,7 @@ class Walk:
         """A call on constants and given values: on x and on y, or once where there are none."""
         if not _states((args, kwargs)):
             return function(*args, **kwargs)
-        with NoDropout():
+        with NoDropoutCalls():
             x, y = (function(*_side(args, side), **_side(kwargs, side)) for side in ("x", "y"))
         return self._joined(x, y)
 
