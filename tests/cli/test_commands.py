@@ -204,6 +204,19 @@ def test_as_a_process_in_a_pipe_without_colour():
     assert ran.stderr.startswith("data: digits")
 
 
+def test_a_pipe_gets_every_name_and_number_whole(run, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\ndef make():\n    block = nn.Sequential(nn.Linear(64, 9), nn.BatchNorm1d(9))\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Sequential(nn.Sequential(block)))\n"
+    )
+    for line in ("measure mine.py:make --draws 2", "inspect mine.py:make --no-gradients"):
+        code, output, _ = run(f"{line} --data digits --pairs 4")
+        assert code == 0
+        rows = {line.split()[0]: line for line in output.splitlines() if line.split()}
+        for layer, kind in (("0", "Flatten"), ("1.0.0.0", "Linear"), ("1.0.0.1", "BatchNorm1d")):
+            assert kind in rows[layer], line
+
+
 def test_no_color_is_honoured(run, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes the pipe for a terminal

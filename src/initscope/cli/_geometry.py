@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from initscope.cli._output import Format, emit, say
+from initscope.cli._output import Format, emit, print_fitted, say
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,16 +29,13 @@ def show(
     from initscope.report.summary import headline, suggestion
 
     if format == "table":
-        from rich.console import Console
-
         from initscope.report.table import terminal_table
 
-        console = Console()
-        # A file or a pipe has no width of its own.
-        width = console.width if console.is_terminal else 100
-        console.print(terminal_table(comparison, title=comparison.title), width=width)
-        for sentence in (headline(comparison), advice or suggestion(comparison)):
-            console.print(sentence, width=width, highlight=False)
+        print_fitted(
+            lambda width: terminal_table(comparison, title=comparison.title, width=width),
+            headline(comparison),
+            advice or suggestion(comparison),
+        )
     else:
         emit(comparison, format)
     if out is not None:

@@ -6,13 +6,20 @@ import csv
 import io
 import json
 import sys
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from initscope._results import Result, format_number, plain
+from initscope._results import Result, plain
 
-__all__ = ["Format", "csv_text", "emit", "json_text", "say"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Format", "csv_text", "emit", "json_text", "print_fitted", "print_table", "say"]
 
 Format = Literal["table", "json", "csv"]
+
+_FILE_WIDTH = 100
+"""Columns of running text, which is wrapped in files too."""
 
 
 def say(message: str) -> None:
@@ -46,17 +53,26 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def print_table(rows: list[dict[str, Any]], *, title: str = "") -> None:
-    """Print dicts that share their keys as a rich table; numbers are aligned right."""
-    from rich.console import Console
-    from rich.table import Table
+def print_table(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> None:
+    """Print dicts that share their keys as a table."""
+    from initscope.report.table import rich_table
 
-    table = Table(title=title or None, title_justify="left")
-    for name in rows[0] if rows else []:
-        numeric = all(isinstance(row[name], (int, float, type(None))) for row in rows)
-        table.add_column(str(name).replace("_", " "), justify="right" if numeric else "left")
-    for row in rows:
-        table.add_row(*(format_number(cell) for cell in row.values()))
+    print_fitted(lambda width: rich_table(rows, title=title, width=width))
+
+
+def print_fitted(table: Callable[[int | None], Table], *sentences: str) -> None:
+    """Print what ``table`` makes of the terminal's width, and sentences below it.
+
+    A file or a pipe has no width of its own: the table is made for none, so that nothing is cut, folded or left out.
+    """
+    from rich.console import Console
+
+    from initscope.report.table import table_width
+
     console = Console()
-    # A file or a pipe has no width of its own.
-    (console if console.is_terminal else Console(width=120)).print(table)
+    made = table(console.width if console.is_terminal else None)
+    if not console.is_terminal:
+        console = Console(width=max(_FILE_WIDTH, table_width(made)))
+    console.print(made)
+    for sentence in sentences:
+        console.print(sentence, width=min(console.width, _FILE_WIDTH), highlight=False, markup=False)
