@@ -114,6 +114,44 @@ def test_a_model_of_the_users_own_with_weights_and_a_folder(run, tmp_path):
     assert "weights as they are" in (tmp_path / "page.html").read_text()
 
 
+PRINTING = """
+from torch import nn
+
+print("hello from the import")
+
+
+class Talkative(nn.Linear):
+    def forward(self, x):
+        print("hello from forward")
+        return super().forward(x)
+
+
+def make():
+    print("hello from the factory")
+    return nn.Sequential(nn.Flatten(), Talkative(64, 5), nn.ReLU())
+"""
+
+
+@pytest.mark.parametrize("command", ["predict", "measure"])
+def test_what_a_model_prints_is_no_data(run, tmp_path, command):
+    (tmp_path / "mine.py").write_text(PRINTING)
+    code, output, messages = run(f"{command} mine.py:make --data digits --pairs 3 --format json")
+    assert code == 0
+    assert json.loads(output)["pairs"] == 3
+    assert "hello from the import" in messages
+    assert "hello from the factory" in messages
+
+
+@pytest.mark.parametrize("command", ["predict", "measure", "inspect"])
+def test_a_model_that_fails_on_the_data_is_bad_use(run, tmp_path, command):
+    """Theory alone would show the layer as one without a rule, and exit with 0."""
+    (tmp_path / "mine.py").write_text("from torch import nn\ndef make(): return nn.Sequential(nn.Linear(192, 5))\n")
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((6, 20), dtype=np.float32))
+    code, output, messages = run(f"{command} mine.py:make --data x.npy --pairs 3")
+    assert (code, output) == (2, "")
+    assert "the model fails on inputs of shape" in messages
+
+
 def test_arrays_and_shapes(run, tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((6, 2, 8, 8), dtype=np.float32))
     assert run("predict", "conv3x3x4-relu", "--data", "x.npy", "--pairs", "3")[0] == 0

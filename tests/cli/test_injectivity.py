@@ -63,6 +63,32 @@ def test_decide_a_bare_state_dict(tmp_path, capsys, suffix):
     assert json.loads(out)["stability"]["frame"] == pytest.approx(1.0)
 
 
+def test_decide_a_convolution_with_the_shape_that_the_messages_advise(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\nprint('hello')\n"
+        "def make():\n    return nn.Sequential(nn.Conv2d(1, 1, 1), nn.Conv2d(1, 9, 2), nn.ReLU())\n"
+    )
+    model = f"{tmp_path}/mine.py:make"
+    _, err, code = run(capsys, "decide", model)
+    assert (code, "the model has 2 layers; choose one with --layer: 0, 1" in err) == (2, True)
+    _, err, code = run(capsys, "decide", model, "--layer", "1")
+    assert code == 2
+    advised = err.strip().rsplit("such as ", 1)[1].split("x")
+    out, _, code = run(
+        capsys,
+        "decide",
+        model,
+        "--layer",
+        "1",
+        "--input-shape",
+        "x".join(["1", *["2"] * (len(advised) - 1)]),
+        "--format",
+        "json",
+    )
+    assert code == 0
+    assert json.loads(out)["injective"] is False  # 9 rows, 4 inputs: fewer than 3·4 - 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, redirect_stdout
 from typing import TYPE_CHECKING, Any, Literal
 
 from initscope._results import Result, plain
@@ -14,7 +15,7 @@ from initscope._results import Result, plain
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Format", "csv_text", "emit", "json_text", "print_fitted", "print_table", "say"]
+__all__ = ["Format", "csv_text", "emit", "json_text", "print_fitted", "print_table", "prints_to_stderr", "say"]
 
 Format = Literal["table", "json", "csv"]
 
@@ -25,6 +26,11 @@ _FILE_WIDTH = 100
 def say(message: str) -> None:
     """A message for the person at the terminal: stderr, so that stdout stays data."""
     print(message, file=sys.stderr)
+
+
+def prints_to_stderr() -> AbstractContextManager[object]:
+    """Inside, what a user's model prints on import, when it is built or when it runs goes where messages go."""
+    return redirect_stdout(sys.stderr)
 
 
 def emit(result: Result, format: Format = "table", *, title: str = "") -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from initscope.cli._output import say
+from initscope.cli._output import prints_to_stderr, say
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -126,5 +126,6 @@ def load_sources(model: str, source: ModelSource) -> Sources:
     from initscope.models import load_model
 
     x, y = load_pairs(source)
-    built = load_model(model, weights=source.weights, input_shape=tuple(x.shape[1:]), seed=source.seed)
+    with prints_to_stderr():
+        built = load_model(model, weights=source.weights, input_shape=tuple(x.shape[1:]), seed=source.seed)
     return Sources(built, x, y)

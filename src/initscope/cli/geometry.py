@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from initscope.cli._geometry import check_suffix, progress_bar, show, write_pairs
-from initscope.cli._output import Format
+from initscope.cli._output import Format, prints_to_stderr
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
 
 if TYPE_CHECKING:
@@ -60,7 +60,10 @@ def predict(
     _check_files(pairs_out, out)
     source = source or ModelSource()
     built = load_sources(model, source)
-    prediction = predict(built.model, built.x, built.y, named_initializer(initializer))
+    with prints_to_stderr():
+        prediction = predict(built.model, built.x, built.y, named_initializer(initializer))
+        if any(row.status == "not covered" for row in prediction.rows):
+            _check_runs(built)
     _finish(Comparison(prediction=prediction), model, built, source, initializer, format, pairs_out, out)
 
 
@@ -84,11 +87,25 @@ def measure(
     built = load_sources(model, source)
     law = named_initializer(initializer)
     # Mirrored units are not independent: they have no prediction, and are measured alone.
-    prediction = None if initializer == "looks-linear" else predict(built.model, built.x, built.y, law)
-    measurement = measure(
-        built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed, progress=progress_bar(draws)
-    )
+    with prints_to_stderr():
+        prediction = None if initializer == "looks-linear" else predict(built.model, built.x, built.y, law)
+        measurement = measure(
+            built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed, progress=progress_bar(draws)
+        )
     _finish(Comparison(prediction, measurement), model, built, source, initializer, format, pairs_out, out)
+
+
+def _check_runs(built: Sources) -> None:
+    """Refuse inputs that the model fails on: a layer they do not fit looks to theory like one without a rule."""
+    from initscope._untouched import leaves_no_trace
+    from initscope.tracing import bind
+
+    inputs = bind(built.model, built.x[:2])
+    with leaves_no_trace(built.model):
+        try:
+            built.model(*inputs.args)
+        except Exception as error:
+            raise inputs.refused(error) from error
 
 
 def _check_files(pairs_out: Path | None, out: Path | None) -> None:

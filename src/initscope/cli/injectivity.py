@@ -7,7 +7,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from initscope.cli._output import Format, emit, say
+from initscope.cli._output import Format, emit, prints_to_stderr, say
+from initscope.cli._sources import parse_shape
 from initscope.errors import InputError
 
 __all__ = ["app"]
@@ -66,7 +67,7 @@ def decide(
     *,
     weights: Path | None = None,
     layer: str | None = None,
-    input_shape: tuple[int, ...] | None = None,
+    input_shape: str | None = None,
     budget: float = 60.0,
     seed: int = 0,
     stability: bool = False,
@@ -83,7 +84,7 @@ def decide(
     layer
         Name of the layer, for example fc1.
     input_shape
-        Shape of one input of the model, for convolutions.
+        Shape of one input of the model, such as 3x64x64, for convolutions.
     budget
         Seconds to spend.
     seed
@@ -104,8 +105,10 @@ def decide(
     if model is not None:
         from initscope.models import load_model
 
-        loaded = load_model(model, weights=weights, input_shape=input_shape)
-        weight, bias = layer_from_model(loaded, layer, input_shape)
+        shape = None if input_shape is None else parse_shape(input_shape)
+        with prints_to_stderr():
+            loaded = load_model(model, weights=weights, input_shape=shape)
+            weight, bias = layer_from_model(loaded, layer, shape)
     elif weights is not None:
         weight, bias = layer_from_file(weights, layer)
     else:

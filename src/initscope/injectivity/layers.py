@@ -98,16 +98,19 @@ def layer_from_model(
     modules = {name: module for name, module in model.named_modules() if isinstance(module, kinds)}
     if layer is None and len(modules) == 1:
         layer = next(iter(modules))
-    if layer is None or layer not in modules:
-        raise InputError(
-            f"layer {layer!r} is not a Linear or Conv layer of the model; choose from: {', '.join(modules) or 'none'}"
-        )
+    if not modules:
+        raise InputError("the model has no Linear or Conv layer; there is nothing to decide")
+    if layer is None:
+        raise InputError(f"the model has {len(modules)} layers; choose one with --layer: {', '.join(modules)}")
+    if layer not in modules:
+        known = ", ".join(modules)
+        raise InputError(f"layer {layer!r} is not a Linear or Conv layer of the model; choose from: {known}")
     module = modules[layer]
     if isinstance(module, torch.nn.Linear):
         return as_layer(module.weight, module.bias)
     if input_shape is None:
         raise InputError(
-            f"layer {layer!r} is a convolution, its matrix depends on the input: give --input-shape, such as 3 32 32"
+            f"layer {layer!r} is a convolution, its matrix depends on the input: give --input-shape, such as 3x32x32"
         )
     return module_matrix(module, _shape_at(model, module, input_shape))
 

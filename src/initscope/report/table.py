@@ -1,4 +1,4 @@
-"""Tables for the terminal, that of a `Comparison` first: predicted and measured side by side, as wide as there is room."""
+"""Tables for the terminal, that of a `Comparison` first: predicted and measured side by side, within its width."""
 
 from __future__ import annotations
 
