@@ -178,11 +178,29 @@ def test_every_law_has_its_name(run, law):
         ("predict dense3 --data nowhere", "nowhere"),
         ("predict dense3 --pairs-out x.txt", "--pairs-out x.txt: the name must end in .json or .csv"),
         ("predict dense3 --out x.pdf", "--out x.pdf: the name must end in .html"),
+        ("predict dense3 --seed -1", "Invalid value for --seed: seed = -1 must be a whole number from 0 to 2^63 - 1"),
+        ("measure dense3 --seed 9223372036854775808", "seed = 9223372036854775808 must be"),
+        ("demo --seed -1", "seed = -1 must be"),
+        ("predict dense3 --data shapes:seed=-1", "seed = -1 must be"),
+        ("predict dense3 --data gaussian:seed=abc", "seed = abc must be"),
+        ("predict dense3 --data gaussian:rho=nan", "rho = nan must be between -1 and 1"),
+        ("predict dense3 --data gaussian:rho=abc", "rho = abc must be between -1 and 1"),
+        ("predict dense3 --pairs 1.5", "Invalid value for --pairs: 1.5 must be a whole number; for example 3. See:"),
+        ("predict dense3 --limit 2.0", "Invalid value for --limit: 2.0 must be a whole number"),
+        ("measure dense3 --draws 2.9", "Invalid value for --draws: 2.9 must be a whole number"),
+        ("predict dense3 --pairs 0", "pairs = 0 must be a whole number of at least 1"),
+        ("predict dense3 --data . --size abc", "joined by x, such as 64 or 48x64"),
+        ("predict dense3 --out folder.html", "--out folder.html is a folder; give the name of a file in it"),
+        ("demo --out file/report.html", "file is a file, so it cannot hold others"),
+        ("demo --crops 0", "crops = 0 must be a whole number of at least 2"),
+        ("demo --width 100000000", "width = 100000000 must be a whole number of at least 1 and at most 4096"),
         ("demo --depth 0", "depth = 0 must be a whole number of at least 1"),
         ("demo --figure x.gif", "--figure x.gif: the name must end in .png"),
     ],
 )
-def test_bad_use_is_one_line_and_exit_2(run, line, message):
+def test_bad_use_is_one_line_and_exit_2(run, tmp_path, line, message):
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "file").touch()
     code, output, messages = run(line)
     assert code == 2
     assert output == ""
@@ -191,6 +209,19 @@ def test_bad_use_is_one_line_and_exit_2(run, line, message):
     assert message in error
     assert sum(text.startswith("initscope:") for text in messages.splitlines()) == 1
     assert "Traceback" not in messages
+
+
+def test_data_of_no_name_is_not_the_default(run):
+    code, _, messages = run("predict", "dense3", "--data", "")
+    assert code == 2
+    assert "data is empty; give a name" in messages
+
+
+def test_what_does_not_fit_into_memory_is_bad_use(run):
+    code, _, messages = run("predict dense99999999999-relu --input-shape 8 --pairs 2")
+    assert code == 2
+    assert "does not fit into memory" in messages
+    assert "unexpected" not in messages
 
 
 def test_debug_shows_where(run):

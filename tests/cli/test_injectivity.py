@@ -93,7 +93,9 @@ def test_decide_a_convolution_with_the_shape_that_the_messages_advise(tmp_path, 
     ("arguments", "message"),
     [
         (("decide",), "nothing to decide"),
-        (("decide", "--weights", "missing.pt"), "does not exist"),
+        (("decide", "--weights", "missing.pt"), "missing.pt is not a file"),
+        (("decide", "--seed", "-1"), "seed = -1 must be a whole number from 0 to 2^63 - 1"),
+        (("probability", "-m", "9", "-n", "2.5"), "2.5 must be a whole number"),
         (("probability", "-m", "0", "-n", "2"), "m = 0"),
     ],
 )
@@ -102,3 +104,19 @@ def test_bad_use_is_one_line_and_exit_two(capsys, arguments, message):
     assert (out, code) == ("", 2)
     assert message in err
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(20), "weights.npy holds no matrix of weights, outputs × inputs, but W of shape (20,)"),
+        (np.ones((4, 2)) * 1j, "W is complex"),
+        (np.full((4, 2), 1e300), "W holds entries up to 1e+300; beyond 1e+150 their squares overflow"),
+    ],
+)
+def test_weights_that_are_no_layer(tmp_path, capsys, weights, message):
+    """One line each: no warning of a cast or an overflow beside it (warnings are errors here)."""
+    np.save(tmp_path / "weights.npy", weights)
+    out, err, code = run(capsys, "decide", "--weights", str(tmp_path / "weights.npy"))
+    assert (out, code) == ("", 2)
+    assert message in err

@@ -58,9 +58,11 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             raise
         if isinstance(error, CycloptsError):
-            _leave(f"{error} See: {_help_command(tokens)}", 2)
+            _leave(f"{str(error).rstrip('.')}. See: {_help_command(tokens)}", 2)
         if isinstance(error, (InputError, MissingDependencyError)):
             _leave(str(error), 2)
+        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+            _leave(f"this does not fit into memory ({error}); ask for smaller sizes, fewer images or fewer samples", 2)
         _leave(f"{type(error).__name__}: {error} (unexpected; --debug shows where)", 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -46,9 +47,18 @@ def show(
 
 
 def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> None:
-    """Refuse a file name that says another format, before any work is done."""
-    if path is not None and path.suffix.lower() not in suffixes:
+    """Refuse, before any work is done, a file name that says another format, or a place that cannot be written to."""
+    if path is None:
+        return
+    if path.suffix.lower() not in suffixes:
         raise InputError(f"{option} {path}: the name must end in {' or '.join(suffixes)}")
+    if path.is_dir():
+        raise InputError(f"{option} {path} is a folder; give the name of a file in it")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise InputError(f"{option} {path}: {folder} is a file, so it cannot hold others; give another folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{option} {path}: the folder {folder} cannot be written to; give another one")
 
 
 def write_pairs(path: Path, comparison: Comparison) -> None:

@@ -8,7 +8,9 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, redirect_stdout
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from initscope._results import Result, plain
 
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Format", "csv_text", "emit", "json_text", "print_fitted", "print_table", "prints_to_stderr", "say"]
 
-Format = Literal["table", "json", "csv"]
+Format = Annotated[
+    Literal["table", "json", "csv"], Parameter(help="table for people, json or csv for programs (and all columns).")
+]
 
 _FILE_WIDTH = 100
 """Columns of running text, which is wrapped in files too."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from initscope.cli._geometry import check_suffix, progress_bar, show
+from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, say
 from initscope.cli._sources import ModelSource, Sources, load_sources
 from initscope.errors import check_count
@@ -19,18 +20,20 @@ __all__ = ["demo"]
 
 _DEEPEST = 96
 """Blocks up to which the prediction is continued to find where angles have halved."""
+_WIDEST = 4096
+"""Filters up to which a layer's weights stay below a gigabyte."""
 
 
 def demo(
     *,
     out: Annotated[Path, Parameter(help="The page to write.")] = Path("report.html"),
-    depth: Annotated[int, Parameter(help="Number of layers: each a 3×3 convolution and a ReLU.")] = 12,
-    width: Annotated[int, Parameter(help="Number of filters of each layer.")] = 96,
-    crop: Annotated[int, Parameter(help="Side of the photographs' crops in pixels.")] = 32,
-    crops: Annotated[int, Parameter(help="Number of crops.")] = 20,
-    pairs: Annotated[int, Parameter(help="Number of pairs of crops.")] = 40,
-    draws: Annotated[int, Parameter(help="How often the weights are drawn.")] = 8,
-    seed: Annotated[int, Parameter(help="Seed of everything random.")] = 0,
+    depth: Annotated[Whole, Parameter(help="Number of layers: each a 3×3 convolution and a ReLU.")] = 12,
+    width: Annotated[Whole, Parameter(help="Number of filters of each layer.")] = 96,
+    crop: Annotated[Whole, Parameter(help="Side of the photographs' crops in pixels.")] = 32,
+    crops: Annotated[Whole, Parameter(help="Number of crops.")] = 20,
+    pairs: Annotated[Whole, Parameter(help="Number of pairs of crops.")] = 40,
+    draws: Annotated[Whole, Parameter(help="How often the weights are drawn.")] = 8,
+    seed: Annotated[Seed, Parameter(help="Seed of everything random.")] = 0,
     figure: Annotated[
         Path | None, Parameter(help="Write the picture of the angles to this .png, .svg or .pdf.")
     ] = None,
@@ -44,7 +47,8 @@ def demo(
     check_suffix(out, "--out", (".html", ".htm"))
     check_suffix(figure, "--figure", (".png", ".svg", ".pdf"))
     depth = check_count("depth", depth, most=_DEEPEST, hint="the number of layers")
-    width = check_count("width", width, hint="the number of filters of each layer")
+    width = check_count("width", width, most=_WIDEST, hint="the number of filters of each layer")
+    crops = check_count("crops", crops, least=2, hint="a pair needs two crops")
     source = ModelSource(data=f"photos:crop={crop}", limit=crops, pairs=pairs, seed=seed)
     model = f"conv3x3x{width}-relu*{depth}"
     built = load_sources(model, source)

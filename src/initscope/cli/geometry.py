@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from initscope.cli._geometry import check_suffix, progress_bar, show, write_pairs
+from initscope.cli._options import Whole
 from initscope.cli._output import Format, prints_to_stderr
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
 
@@ -72,7 +73,7 @@ def measure(
     /,
     *,
     source: ModelSource | None = None,
-    draws: Annotated[int, Parameter(help="Draws of the weights; 0 runs the weights that the model has.")] = 8,
+    draws: Annotated[Whole, Parameter(help="Draws of the weights; 0 runs the weights that the model has.")] = 8,
     initializer: Law = "present",
     format: Format = "table",
     pairs_out: PairsOut = None,

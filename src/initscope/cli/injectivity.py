@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, emit, prints_to_stderr, say
 from initscope.cli._sources import parse_shape
 from initscope.errors import InputError
@@ -35,10 +36,10 @@ def thresholds(*, format: Format = "table") -> None:
 @app.command
 def probability(
     *,
-    outputs: Annotated[int, Parameter(name=["--outputs", "-m"])],
-    inputs: Annotated[int, Parameter(name=["--inputs", "-n"])],
-    samples: int | None = None,
-    seed: int = 0,
+    outputs: Annotated[Whole, Parameter(name=["--outputs", "-m"])],
+    inputs: Annotated[Whole, Parameter(name=["--inputs", "-n"])],
+    samples: Whole | None = None,
+    seed: Seed = 0,
     format: Format = "table",
 ) -> None:
     """Probability that a Gaussian ReLU layer of this size is injective: exact, simulated or asymptotic.
@@ -69,7 +70,7 @@ def decide(
     layer: str | None = None,
     input_shape: str | None = None,
     budget: float = 60.0,
-    seed: int = 0,
+    seed: Seed = 0,
     stability: bool = False,
     format: Format = "table",
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, emit, say
 from initscope.cli._sources import DataSource, load_pairs
 from initscope.plan import planners, simulation
@@ -38,9 +39,9 @@ class Trials:
 
     answer: str | None = None
     """Which answer to draw, such as paper; default: the planner's best."""
-    trials: int = 2000
+    trials: Whole = 2000
     """Networks, layers or codes to draw."""
-    check_seed: int = 0
+    check_seed: Seed = 0
     """Seed of the draws."""
 
 
@@ -49,9 +50,9 @@ class Trials:
 class WidthOptions(Aim):
     """Options of ``plan width``."""
 
-    depth: int = 1
+    depth: Whole = 1
     """Number of layers."""
-    samples: int = 1
+    samples: Whole = 1
     """Number of inputs that must all be kept."""
     event: Event = "last-layer"
     """Which layers must stay in the band."""
@@ -70,9 +71,9 @@ class WidthOptions(Aim):
 class DepthOptions(Aim):
     """Options of ``plan depth``."""
 
-    width: int
+    width: Whole
     """Width of every layer."""
-    samples: int = 1
+    samples: Whole = 1
     """Number of inputs that must all be kept."""
     event: Event = "last-layer"
     """Which layers must stay within 1 ± eps."""
@@ -87,13 +88,13 @@ class DepthOptions(Aim):
 class SubspaceOptions(Aim):
     """Options of ``plan subspace``."""
 
-    dim: int
+    dim: Whole
     """Dimension of the subspace."""
     squared: bool = True
     """Squared norms, or with --no-squared norms."""
-    ambient: int | None = None
+    ambient: Whole | None = None
     """Dimension of the space around the subspace (only checked)."""
-    depth: int = 1
+    depth: Whole = 1
     """Number of layers."""
 
     def plan(self) -> Plan:
@@ -106,7 +107,7 @@ class SubspaceOptions(Aim):
 class BitsOptions(Aim):
     """Options of ``plan bits``."""
 
-    pairs: int = 1
+    pairs: Whole = 1
     """Number of pairs that must all be kept."""
     angle: float | None = None
     """Angle of the pairs in radians; default: the worst."""
@@ -123,7 +124,7 @@ class BitsOptions(Aim):
 class ProjectionOptions(Aim):
     """Options of ``plan projection``."""
 
-    samples: int
+    samples: Whole
     """Number of samples, all of whose distances are kept."""
 
     def plan(self) -> Plan:
@@ -136,7 +137,7 @@ class ProjectionOptions(Aim):
 class FiltersOptions(Aim):
     """Options of ``plan filters``."""
 
-    kernel_size: int = 3
+    kernel_size: Whole = 3
     """Side of the filters."""
 
 
@@ -182,9 +183,9 @@ def bits(options: BitsOptions | None = None, *, format: Format = "table") -> Non
 @app.command
 def expansivity(
     *,
-    inputs: Annotated[int, Parameter(name=["--inputs", "-n", "--n"])],
+    inputs: Annotated[Whole, Parameter(name=["--inputs", "-n", "--n"])],
     delta: float = 0.05,
-    depth: int = 1,
+    depth: Whole = 1,
     format: Format = "table",
 ) -> None:
     """Widths at which random ReLU layers are injective, layer by layer.
