@@ -96,7 +96,8 @@ def test_decide_a_convolution_with_the_shape_that_the_messages_advise(tmp_path, 
         (("decide", "--weights", "missing.pt"), "missing.pt is not a file"),
         (("decide", "--seed", "-1"), "seed = -1 must be a whole number from 0 to 2^63 - 1"),
         (("probability", "-m", "9", "-n", "2.5"), "2.5 must be a whole number"),
-        (("probability", "-m", "0", "-n", "2"), "m = 0"),
+        (("probability", "-m", "0", "-n", "2"), "outputs = 0 must be a whole number of at least 1"),
+        (("probability", "-m", "1000000000", "-n", "100000000"), "inputs = 100000000 must be"),
     ],
 )
 def test_bad_use_is_one_line_and_exit_two(capsys, arguments, message):

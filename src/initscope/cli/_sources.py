@@ -117,11 +117,12 @@ def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:
 
     data = load_data(source)
     check_images(data.images, name=data.name)
-    draw = within_class_pairs if data.name == "gaussian" else random_pairs
-    x, y, indices = draw(data, source.pairs, source.seed)
-    different = len({frozenset(pair) for pair in indices.tolist()})
-    if different < len(indices):
-        say(f"{len(data)} images make {different} pairs only: some of the {len(indices)} pairs come more than once")
+    in_twos = data.name == "gaussian"
+    different = len(data) // 2 if in_twos else len(data) * (len(data) - 1) // 2
+    if 0 < different < source.pairs:
+        say(f"{len(data)} images make {different} different pairs, not {source.pairs}: each of them is used once")
+    draw = within_class_pairs if in_twos else random_pairs
+    x, y, _ = draw(data, min(source.pairs, max(different, 1)), source.seed)
     return torch.from_numpy(x), torch.from_numpy(y)
 
 

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, emit, prints_to_stderr, say
 from initscope.cli._sources import parse_shape
-from initscope.errors import InputError
+from initscope.errors import InputError, check_count
 
 __all__ = ["app"]
 
@@ -58,7 +58,10 @@ def probability(
         table, json or csv.
     """
     from initscope.theory.injectivity import probability as compute
+    from initscope.theory.injectivity.planning import LARGEST_INPUTS
 
+    check_count("inputs", inputs, most=LARGEST_INPUTS, hint="the union bound is exact in whole numbers as long")
+    check_count("outputs", outputs, most=50 * LARGEST_INPUTS, hint="beyond ten outputs per input all are injective")
     emit(compute(outputs, inputs, samples=samples, seed=seed), format)
 
 
