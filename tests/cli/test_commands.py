@@ -1,6 +1,8 @@
 """The commands as a user types them: demo, predict, measure; their output, their files, their refusals."""
 
 import csv
+import importlib
+import inspect
 import io
 import json
 import subprocess
@@ -9,10 +11,12 @@ import sys
 import numpy as np
 import pytest
 import torch
+from cyclopts import App
 from PIL import Image
 
 import initscope
-from initscope.cli import app, main
+from initscope.cli import COMMANDS, app, main
+from initscope.cli.demo import _finding, _remedy
 from initscope.initializers import ZeroSum
 
 SMALL = ["--data", "photos:crop=16", "--pairs", "5"]
@@ -61,6 +65,26 @@ def test_demo_names_the_depth_where_theory_halves_the_angles(run):
         if angles[-1] <= angles[0] / 2:
             break
     assert f"has halved at relu{depth}." in " ".join(output.split())
+
+
+@pytest.mark.parametrize(
+    ("before", "theory", "measured", "finding"),
+    [(40, 30, 31, "already makes different"), (40, 38, 42, "chance still outweighs"), (40, 41, 42, "does not make")],
+)
+def test_the_demo_says_what_it_found(before, theory, measured, finding):
+    assert finding in _finding(before, theory, measured)
+
+
+def test_the_demo_recommends_only_what_theory_does():
+    assert "What to try: filters that sum to zero" in _remedy(40.0, 60.0, 25.0)
+    assert "What to try" not in _remedy(40.0, 20.0, 25.0)
+
+
+def test_one_is_not_plural(run):
+    code, output, messages = run("demo --depth 1 --width 4 --crop 16 --crops 2 --pairs 1 --draws 1")
+    assert code == 0
+    assert not any(f" 1 {noun}s" in output + messages for noun in ("layer", "image", "draw"))
+    assert "1 pair, 1 draw of" in messages
 
 
 def test_json_of_measure(run):
@@ -255,13 +279,32 @@ def test_interruption(run, monkeypatch):
 def test_help_lists_every_command(run):
     code, output, _ = run("--help")
     assert code == 0
-    for command in ("demo", "predict", "measure"):
+    for command, (_, text) in COMMANDS.items():
         assert command in output
+        assert text in " ".join(output.replace("│", " ").split())
+    assert "--debug" in output
     for command in ("demo", "predict", "measure"):
         code, output, _ = run(command, "--help")
         assert code == 0
         assert "--seed" in output
+        assert "--debug" in output
+        assert "json or csv for programs" in output
     assert run("--version")[1].strip() == initscope.__version__
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_is_its_own(command):
+    where, text = COMMANDS[command]
+    module, _, name = where.partition(":")
+    found = getattr(importlib.import_module(f"initscope.cli.{module}"), name)
+    assert text == (found.help if isinstance(found, App) else inspect.getdoc(found).splitlines()[0])
+
+
+@pytest.mark.parametrize("command", ["width", "bits", "check", "check width", "check filters"])
+def test_help_of_planners_is_plain_text(run, command):
+    code, output, _ = run(f"plan {command} --help")
+    assert code == 0
+    assert "`" not in output
 
 
 def test_as_a_process_in_a_pipe_without_colour():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
+from initscope._results import counted
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import prints_to_stderr, say
 from initscope.errors import InputError, check_count
@@ -120,7 +121,9 @@ def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:
     in_twos = data.name == "gaussian"
     different = len(data) // 2 if in_twos else len(data) * (len(data) - 1) // 2
     if 0 < different < source.pairs:
-        say(f"{len(data)} images make {different} different pairs, not {source.pairs}: each of them is used once")
+        say(
+            f"{len(data)} images make {counted(different, 'different pair')}, not {source.pairs}: each of them is used once"
+        )
     draw = within_class_pairs if in_twos else random_pairs
     x, y, _ = draw(data, min(source.pairs, max(different, 1)), source.seed)
     return torch.from_numpy(x), torch.from_numpy(y)

@@ -79,7 +79,7 @@ def measure(
     pairs_out: PairsOut = None,
     out: Page = None,
 ) -> None:
-    """Measure them: run the model on the pairs, with the prediction beside it."""
+    """Measure angles and norms of pairs after every layer: run the model, with the prediction beside it."""
     from initscope import measure, predict
     from initscope.report import Comparison
 

@@ -35,7 +35,7 @@ class Aim:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """Options of ``plan check``."""
+    """Options of plan check."""
 
     answer: str | None = None
     """Which answer to draw, such as paper; default: the planner's best."""
@@ -48,7 +48,7 @@ class Trials:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class WidthOptions(Aim):
-    """Options of ``plan width``."""
+    """Options of plan width."""
 
     depth: Whole = 1
     """Number of layers."""
@@ -69,7 +69,7 @@ class WidthOptions(Aim):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class DepthOptions(Aim):
-    """Options of ``plan depth``."""
+    """Options of plan depth."""
 
     width: Whole
     """Width of every layer."""
@@ -86,7 +86,7 @@ class DepthOptions(Aim):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class SubspaceOptions(Aim):
-    """Options of ``plan subspace``."""
+    """Options of plan subspace."""
 
     dim: Whole
     """Dimension of the subspace."""
@@ -105,7 +105,7 @@ class SubspaceOptions(Aim):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class BitsOptions(Aim):
-    """Options of ``plan bits``."""
+    """Options of plan bits."""
 
     pairs: Whole = 1
     """Number of pairs that must all be kept."""
@@ -122,7 +122,7 @@ class BitsOptions(Aim):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ProjectionOptions(Aim):
-    """Options of ``plan projection``."""
+    """Options of plan projection."""
 
     samples: Whole
     """Number of samples, all of whose distances are kept."""
@@ -135,7 +135,7 @@ class ProjectionOptions(Aim):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class FiltersOptions(Aim):
-    """Options of ``plan filters``."""
+    """Options of plan filters."""
 
     kernel_size: Whole = 3
     """Side of the filters."""
@@ -227,31 +227,31 @@ def _plan_filters(options: FiltersOptions | None, source: DataSource | None) -> 
 
 @checks.command(name="width")
 def check_width(options: WidthOptions | None = None, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check ``plan width``."""
+    """Check the answer of plan width."""
     _check((options or WidthOptions()).plan(), trials, format)
 
 
 @checks.command(name="depth")
 def check_depth(options: DepthOptions, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check ``plan depth``."""
+    """Check the answer of plan depth."""
     _check(options.plan(), trials, format)
 
 
 @checks.command(name="subspace")
 def check_subspace(options: SubspaceOptions, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check ``plan subspace``: the extremes found over the subspace."""
+    """Check the answer of plan subspace: the extremes found over the subspace."""
     _check(options.plan(), trials, format)
 
 
 @checks.command(name="bits")
 def check_bits(options: BitsOptions | None = None, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check ``plan bits``."""
+    """Check the answer of plan bits."""
     _check((options or BitsOptions()).plan(), trials, format)
 
 
 @checks.command(name="projection")
 def check_projection(options: ProjectionOptions, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check ``plan projection``."""
+    """Check the answer of plan projection."""
     _check(options.plan(), trials, format)
 
 
@@ -263,6 +263,6 @@ def check_filters(
     *,
     format: Format = "table",
 ) -> None:
-    """Check ``plan filters`` on your images."""
+    """Check the answer of plan filters on your images."""
     result, images = _plan_filters(options, source)
     _check(result, trials, format, images)
