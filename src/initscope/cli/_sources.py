@@ -121,9 +121,8 @@ def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:
     in_twos = data.name == "gaussian"
     different = len(data) // 2 if in_twos else len(data) * (len(data) - 1) // 2
     if 0 < different < source.pairs:
-        say(
-            f"{len(data)} images make {counted(different, 'different pair')}, not {source.pairs}: each of them is used once"
-        )
+        found = counted(different, "different pair")
+        say(f"{len(data)} images make {found}, not {source.pairs}: each of them is used once")
     draw = within_class_pairs if in_twos else random_pairs
     x, y, _ = draw(data, min(source.pairs, max(different, 1)), source.seed)
     return torch.from_numpy(x), torch.from_numpy(y)
