@@ -60,8 +60,8 @@ def probability(
     from initscope.theory.injectivity import probability as compute
     from initscope.theory.injectivity.planning import LARGEST_INPUTS
 
-    check_count("inputs", inputs, most=LARGEST_INPUTS, hint="the union bound is exact in whole numbers as long")
-    check_count("outputs", outputs, most=50 * LARGEST_INPUTS, hint="beyond ten outputs per input all are injective")
+    check_count("inputs", inputs, most=LARGEST_INPUTS, hint="the union bound is computed in whole numbers")
+    check_count("outputs", outputs, most=50 * LARGEST_INPUTS, hint="with ten per input almost all are injective")
     emit(compute(outputs, inputs, samples=samples, seed=seed), format)
 
 
