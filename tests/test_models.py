@@ -90,8 +90,8 @@ def test_a_file_does_not_replace_a_module_of_its_name(code):
         ("nothing", "no factory 'nothing'; it defines Settings, Net, make, lazy, broken, needs, number, space"),
         ("broken", r"broken\(\) fails: RuntimeError: no luck"),
         ("needs", r"needs\(\) fails: TypeError: .*argument.*; a factory is called without arguments"),
-        ("number", r"number\(\) returns a int; it must return a torch.nn.Module"),
-        ("constant", "is a int; give a function, a class or a torch.nn.Module"),
+        ("number", r"number\(\) returns a value of type int; it must return a torch.nn.Module"),
+        ("constant", "is of type int; give a function, a class or a torch.nn.Module"),
     ],
 )
 def test_factories_that_do_not_work(where, attribute, message):
@@ -202,11 +202,13 @@ def test_files_that_are_no_weights(tmp_path):
     with pytest.raises(InputError, match=r"none.pt is not a file"):
         load("none.pt")
     torch.save(Evil(), tmp_path / "evil.pt")
-    with pytest.raises(InputError, match=r"evil.pt cannot be read without executing it.*torch.save\(model.state_dict"):
+    with pytest.raises(
+        InputError, match=r"evil.pt holds Python objects, which cannot be read without .*torch.save\(model.state_dict"
+    ):
         load("evil.pt")
     torch.save([1, 2], tmp_path / "list.pt")
-    with pytest.raises(InputError, match=r"list.pt holds a list, not a state dict of tensors"):
+    with pytest.raises(InputError, match=r"list.pt holds a value of type list, not a state dict of tensors"):
         load("list.pt")
     torch.save({"lr": 0.1}, tmp_path / "dict.pt")
-    with pytest.raises(InputError, match=r"dict.pt holds a dict, not a state dict of tensors"):
+    with pytest.raises(InputError, match=r"dict.pt holds a value of type dict, not a state dict of tensors"):
         load("dict.pt")

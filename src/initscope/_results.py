@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["Result", "format_number", "html_table", "make_axes", "plain", "rows_of_columns"]
+__all__ = ["Result", "counted", "format_number", "html_table", "make_axes", "plain", "rows_of_columns"]
 
 
 def plain(value: Any) -> Any:
@@ -35,6 +35,15 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (str, bool, int)):
         return value
     return str(value)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun, in the plural unless there is one.
+
+    >>> counted(1, "image"), counted(2, "image")
+    ('1 image', '2 images')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def format_number(value: Any, digits: int = 4) -> str:

@@ -9,7 +9,7 @@ import math
 from numbers import Integral, Real
 from typing import NoReturn
 
-__all__ = ["InputError", "MissingDependencyError", "check_between", "check_count", "check_probability"]
+__all__ = ["InputError", "MissingDependencyError", "check_between", "check_count", "check_probability", "check_seed"]
 
 
 class InputError(ValueError):
@@ -48,4 +48,11 @@ def check_count(name: str, value: int, *, least: int = 1, most: float = math.inf
     if not isinstance(value, Integral) or isinstance(value, bool) or not least <= value <= most:
         bound = f"a whole number of at least {least}" + (f" and at most {most:g}" if most < math.inf else "")
         _refuse(name, value, bound, hint)
+    return int(value)
+
+
+def check_seed(name: str, value: int) -> int:
+    """Return ``value`` as an int if NumPy and torch both take it as a seed, else raise `InputError`."""
+    if not _is_number(value) or not 0 <= value < 2**63 or int(value) != value:
+        _refuse(name, value, "a whole number from 0 to 2^63 - 1", "a seed only tells draws apart: any such number does")
     return int(value)

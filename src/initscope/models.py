@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from initscope._tensors import read_tensors
-from initscope.errors import InputError
+from initscope.errors import InputError, check_seed
 
 if TYPE_CHECKING:
     import torch
@@ -61,7 +61,7 @@ def load_model(
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(check_seed("seed", seed))
         model = _build(spec, input_shape)
         if _is_lazy(model):
             _resolve(spec, model, input_shape)
@@ -141,7 +141,7 @@ def _from_module(spec: str, module: ModuleType, attribute: str) -> torch.nn.Modu
     if isinstance(factory, torch.nn.Module):
         return factory
     if not callable(factory):
-        raise InputError(f"{spec} is a {type(factory).__name__}; give a function, a class or a torch.nn.Module")
+        raise InputError(f"{spec} is of type {type(factory).__name__}; give a function, a class or a torch.nn.Module")
     try:
         model = factory()
     except Exception as error:
@@ -149,7 +149,7 @@ def _from_module(spec: str, module: ModuleType, attribute: str) -> torch.nn.Modu
             f"{spec}() fails: {type(error).__name__}: {error}; a factory is called without arguments"
         ) from error
     if not isinstance(model, torch.nn.Module):
-        raise InputError(f"{spec}() returns a {type(model).__name__}; it must return a torch.nn.Module")
+        raise InputError(f"{spec}() returns a value of type {type(model).__name__}; it must return a torch.nn.Module")
     return model
 
 
@@ -213,7 +213,9 @@ def _read_state(file: Path) -> dict[str, torch.Tensor]:
     tensors = state.values() if isinstance(state, Mapping) else ()
     if not tensors or not all(isinstance(value, torch.Tensor) for value in tensors):
         kind = type(state).__name__
-        raise InputError(f"weights {file} holds a {kind}, not a state dict of tensors; save model.state_dict()")
+        raise InputError(
+            f"weights {file} holds a value of type {kind}, not a state dict of tensors; save model.state_dict()"
+        )
     if all(name.startswith("module.") for name in state):
         return {name.removeprefix("module."): value for name, value in state.items()}
     return dict(state)

@@ -1,6 +1,8 @@
 """The commands as a user types them: demo, predict, measure; their output, their files, their refusals."""
 
 import csv
+import importlib
+import inspect
 import io
 import json
 import subprocess
@@ -9,10 +11,12 @@ import sys
 import numpy as np
 import pytest
 import torch
+from cyclopts import App
 from PIL import Image
 
 import initscope
-from initscope.cli import app, main
+from initscope.cli import COMMANDS, app, main
+from initscope.cli.demo import _finding, _remedy
 from initscope.initializers import ZeroSum
 
 SMALL = ["--data", "photos:crop=16", "--pairs", "5"]
@@ -61,6 +65,26 @@ def test_demo_names_the_depth_where_theory_halves_the_angles(run):
         if angles[-1] <= angles[0] / 2:
             break
     assert f"has halved at relu{depth}." in " ".join(output.split())
+
+
+@pytest.mark.parametrize(
+    ("before", "theory", "measured", "finding"),
+    [(40, 30, 31, "already makes different"), (40, 38, 42, "chance still outweighs"), (40, 41, 42, "does not make")],
+)
+def test_the_demo_says_what_it_found(before, theory, measured, finding):
+    assert finding in _finding(before, theory, measured)
+
+
+def test_the_demo_recommends_only_what_theory_does():
+    assert "What to try: filters that sum to zero" in _remedy(40.0, 60.0, 25.0)
+    assert "What to try" not in _remedy(40.0, 20.0, 25.0)
+
+
+def test_one_is_not_plural(run):
+    code, output, messages = run("demo --depth 1 --width 4 --crop 16 --crops 2 --pairs 1 --draws 1")
+    assert code == 0
+    assert not any(f" 1 {noun}s" in output + messages for noun in ("layer", "image", "draw"))
+    assert "1 pair, 1 draw of" in messages
 
 
 def test_json_of_measure(run):
@@ -114,6 +138,44 @@ def test_a_model_of_the_users_own_with_weights_and_a_folder(run, tmp_path):
     assert "weights as they are" in (tmp_path / "page.html").read_text()
 
 
+PRINTING = """
+from torch import nn
+
+print("hello from the import")
+
+
+class Talkative(nn.Linear):
+    def forward(self, x):
+        print("hello from forward")
+        return super().forward(x)
+
+
+def make():
+    print("hello from the factory")
+    return nn.Sequential(nn.Flatten(), Talkative(64, 5), nn.ReLU())
+"""
+
+
+@pytest.mark.parametrize("command", ["predict", "measure"])
+def test_what_a_model_prints_is_no_data(run, tmp_path, command):
+    (tmp_path / "mine.py").write_text(PRINTING)
+    code, output, messages = run(f"{command} mine.py:make --data digits --pairs 3 --format json")
+    assert code == 0
+    assert json.loads(output)["pairs"] == 3
+    assert "hello from the import" in messages
+    assert "hello from the factory" in messages
+
+
+@pytest.mark.parametrize("command", ["predict", "measure", "inspect"])
+def test_a_model_that_fails_on_the_data_is_bad_use(run, tmp_path, command):
+    """Theory alone would show the layer as one without a rule, and exit with 0."""
+    (tmp_path / "mine.py").write_text("from torch import nn\ndef make(): return nn.Sequential(nn.Linear(192, 5))\n")
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((6, 20), dtype=np.float32))
+    code, output, messages = run(f"{command} mine.py:make --data x.npy --pairs 3")
+    assert (code, output) == (2, "")
+    assert "the model fails on inputs of shape" in messages
+
+
 def test_arrays_and_shapes(run, tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((6, 2, 8, 8), dtype=np.float32))
     assert run("predict", "conv3x3x4-relu", "--data", "x.npy", "--pairs", "3")[0] == 0
@@ -140,11 +202,29 @@ def test_every_law_has_its_name(run, law):
         ("predict dense3 --data nowhere", "nowhere"),
         ("predict dense3 --pairs-out x.txt", "--pairs-out x.txt: the name must end in .json or .csv"),
         ("predict dense3 --out x.pdf", "--out x.pdf: the name must end in .html"),
+        ("predict dense3 --seed -1", "Invalid value for --seed: seed = -1 must be a whole number from 0 to 2^63 - 1"),
+        ("measure dense3 --seed 9223372036854775808", "seed = 9223372036854775808 must be"),
+        ("demo --seed -1", "seed = -1 must be"),
+        ("predict dense3 --data shapes:seed=-1", "seed = -1 must be"),
+        ("predict dense3 --data gaussian:seed=abc", "seed = abc must be"),
+        ("predict dense3 --data gaussian:rho=nan", "rho = nan must be between -1 and 1"),
+        ("predict dense3 --data gaussian:rho=abc", "rho = abc must be between -1 and 1"),
+        ("predict dense3 --pairs 1.5", "Invalid value for --pairs: 1.5 must be a whole number; for example 3. See:"),
+        ("predict dense3 --limit 2.0", "Invalid value for --limit: 2.0 must be a whole number"),
+        ("measure dense3 --draws 2.9", "Invalid value for --draws: 2.9 must be a whole number"),
+        ("predict dense3 --pairs 0", "pairs = 0 must be a whole number of at least 1"),
+        ("predict dense3 --data . --size abc", "joined by x, such as 64 or 48x64"),
+        ("predict dense3 --out folder.html", "--out folder.html is a folder; give the name of a file in it"),
+        ("demo --out file/report.html", "file is a file, so it cannot hold others"),
+        ("demo --crops 0", "crops = 0 must be a whole number of at least 2"),
+        ("demo --width 100000000", "width = 100000000 must be a whole number of at least 1 and at most 4096"),
         ("demo --depth 0", "depth = 0 must be a whole number of at least 1"),
         ("demo --figure x.gif", "--figure x.gif: the name must end in .png"),
     ],
 )
-def test_bad_use_is_one_line_and_exit_2(run, line, message):
+def test_bad_use_is_one_line_and_exit_2(run, tmp_path, line, message):
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "file").touch()
     code, output, messages = run(line)
     assert code == 2
     assert output == ""
@@ -153,6 +233,19 @@ def test_bad_use_is_one_line_and_exit_2(run, line, message):
     assert message in error
     assert sum(text.startswith("initscope:") for text in messages.splitlines()) == 1
     assert "Traceback" not in messages
+
+
+def test_data_of_no_name_is_not_the_default(run):
+    code, _, messages = run("predict", "dense3", "--data", "")
+    assert code == 2
+    assert "data is empty; give a name" in messages
+
+
+def test_what_does_not_fit_into_memory_is_bad_use(run):
+    code, _, messages = run("predict dense99999999999-relu --input-shape 8 --pairs 2")
+    assert code == 2
+    assert "does not fit into memory" in messages
+    assert "unexpected" not in messages
 
 
 def test_debug_shows_where(run):
@@ -186,13 +279,32 @@ def test_interruption(run, monkeypatch):
 def test_help_lists_every_command(run):
     code, output, _ = run("--help")
     assert code == 0
-    for command in ("demo", "predict", "measure"):
+    for command, (_, text) in COMMANDS.items():
         assert command in output
+        assert text in " ".join(output.replace("│", " ").split())
+    assert "--debug" in output
     for command in ("demo", "predict", "measure"):
         code, output, _ = run(command, "--help")
         assert code == 0
         assert "--seed" in output
+        assert "--debug" in output
+        assert "json or csv for programs" in output
     assert run("--version")[1].strip() == initscope.__version__
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_is_its_own(command):
+    where, text = COMMANDS[command]
+    module, _, name = where.partition(":")
+    found = getattr(importlib.import_module(f"initscope.cli.{module}"), name)
+    assert text == (found.help if isinstance(found, App) else inspect.getdoc(found).splitlines()[0])
+
+
+@pytest.mark.parametrize("command", ["width", "bits", "check", "check width", "check filters"])
+def test_help_of_planners_is_plain_text(run, command):
+    code, output, _ = run(f"plan {command} --help")
+    assert code == 0
+    assert "`" not in output
 
 
 def test_as_a_process_in_a_pipe_without_colour():
@@ -202,6 +314,19 @@ def test_as_a_process_in_a_pipe_without_colour():
     assert "\x1b" not in ran.stdout + ran.stderr
     assert "relu1" in ran.stdout
     assert ran.stderr.startswith("data: digits")
+
+
+def test_a_pipe_gets_every_name_and_number_whole(run, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\ndef make():\n    block = nn.Sequential(nn.Linear(64, 9), nn.BatchNorm1d(9))\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Sequential(nn.Sequential(block)))\n"
+    )
+    for line in ("measure mine.py:make --draws 2", "inspect mine.py:make --no-gradients"):
+        code, output, _ = run(f"{line} --data digits --pairs 4")
+        assert code == 0
+        rows = {line.split()[0]: line for line in output.splitlines() if line.split()}
+        for layer, kind in (("0", "Flatten"), ("1.0.0.0", "Linear"), ("1.0.0.1", "BatchNorm1d")):
+            assert kind in rows[layer], line
 
 
 def test_no_color_is_honoured(run, monkeypatch):

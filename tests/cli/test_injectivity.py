@@ -63,12 +63,41 @@ def test_decide_a_bare_state_dict(tmp_path, capsys, suffix):
     assert json.loads(out)["stability"]["frame"] == pytest.approx(1.0)
 
 
+def test_decide_a_convolution_with_the_shape_that_the_messages_advise(tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\nprint('hello')\n"
+        "def make():\n    return nn.Sequential(nn.Conv2d(1, 1, 1), nn.Conv2d(1, 9, 2), nn.ReLU())\n"
+    )
+    model = f"{tmp_path}/mine.py:make"
+    _, err, code = run(capsys, "decide", model)
+    assert (code, "the model has 2 layers; choose one with --layer: 0, 1" in err) == (2, True)
+    _, err, code = run(capsys, "decide", model, "--layer", "1")
+    assert code == 2
+    advised = err.strip().rsplit("such as ", 1)[1].split("x")
+    out, _, code = run(
+        capsys,
+        "decide",
+        model,
+        "--layer",
+        "1",
+        "--input-shape",
+        "x".join(["1", *["2"] * (len(advised) - 1)]),
+        "--format",
+        "json",
+    )
+    assert code == 0
+    assert json.loads(out)["injective"] is False  # 9 rows, 4 inputs: fewer than 3·4 - 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("decide",), "nothing to decide"),
-        (("decide", "--weights", "missing.pt"), "does not exist"),
-        (("probability", "-m", "0", "-n", "2"), "m = 0"),
+        (("decide", "--weights", "missing.pt"), "missing.pt is not a file"),
+        (("decide", "--seed", "-1"), "seed = -1 must be a whole number from 0 to 2^63 - 1"),
+        (("probability", "-m", "9", "-n", "2.5"), "2.5 must be a whole number"),
+        (("probability", "-m", "0", "-n", "2"), "outputs = 0 must be a whole number of at least 1"),
+        (("probability", "-m", "1000000000", "-n", "100000000"), "inputs = 100000000 must be"),
     ],
 )
 def test_bad_use_is_one_line_and_exit_two(capsys, arguments, message):
@@ -76,3 +105,19 @@ def test_bad_use_is_one_line_and_exit_two(capsys, arguments, message):
     assert (out, code) == ("", 2)
     assert message in err
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(20), "weights.npy holds no matrix of weights, outputs × inputs, but W of shape (20,)"),
+        (np.ones((4, 2)) * 1j, "W is complex"),
+        (np.full((4, 2), 1e300), "W holds entries up to 1e+300; beyond 1e+150 their squares overflow"),
+    ],
+)
+def test_weights_that_are_no_layer(tmp_path, capsys, weights, message):
+    """One line each: no warning of a cast or an overflow beside it (warnings are errors here)."""
+    np.save(tmp_path / "weights.npy", weights)
+    out, err, code = run(capsys, "decide", "--weights", str(tmp_path / "weights.npy"))
+    assert (out, code) == ("", 2)
+    assert message in err

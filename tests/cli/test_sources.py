@@ -76,8 +76,10 @@ def test_folders_with_a_size(tmp_path):
 
 
 def test_too_few_images_for_the_pairs_are_said(capsys):
-    load_pairs(DataSource(data="digits", limit=3, pairs=10))
-    assert "3 images make 3 pairs only: some of the 10 pairs come more than once" in capsys.readouterr().err
+    x, y = load_pairs(DataSource(data="digits", limit=3, pairs=100_000))
+    assert len({frozenset((one.numpy().tobytes(), other.numpy().tobytes())) for one, other in zip(x, y)}) == len(x) == 3
+    assert "3 images make 3 different pairs, not 100000: each of them is used once" in capsys.readouterr().err
+    assert len(load_pairs(DataSource(data="gaussian:shape=5", limit=4, pairs=3))[0]) == 2
 
 
 @pytest.mark.parametrize(

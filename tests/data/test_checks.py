@@ -44,7 +44,7 @@ def test_wrong_dimensions(convert):
 
 
 def test_lists_are_refused():
-    with pytest.raises(InputError, match="x is a list; give a NumPy array or a torch tensor"):
+    with pytest.raises(InputError, match="x is of type list; give a NumPy array or a torch tensor"):
         check_images([[1.0]])
 
 

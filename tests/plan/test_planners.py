@@ -143,3 +143,15 @@ def test_results_travel():
     assert [row["answer"] for row in found.table()] == ["paper", "chernoff", "exact"]
     assert "theorem 1" in found.to_html()
     assert found.plot().get_xscale() == "log"
+
+
+def test_a_band_wider_than_any_number_is_open():
+    """1.9^1200 is beyond the largest float."""
+    found = plan.width(eps=0.9, delta=0.05, depth=1200)
+    assert 1 < found.exact < found.chernoff < found.paper
+    assert plan.check(found, trials=10).kept
+
+
+def test_the_order_of_the_arguments_is_that_of_the_question():
+    assert plan.subspace(10, 0.2, 0.05) == plan.subspace(dim=10, eps=0.2, delta=0.05)
+    assert plan.bits(0.2, 0.05) == plan.bits(eps=0.2, delta=0.05)

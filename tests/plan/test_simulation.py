@@ -150,3 +150,15 @@ def test_extremes_against_a_fine_grid():
     low, high = plan.subspace_extremes(weights, steps=2000)
     assert low == pytest.approx(norms.min(), rel=1e-3)
     assert high == pytest.approx(norms.max(), rel=1e-4)
+
+
+def test_a_verdict_needs_trials():
+    """No failure in 50 trials excludes neither the promise of 0.05 nor a width that is twice too large."""
+    planned = plan.width(eps=0.3, delta=0.05)
+
+    def verdict(answer, trials):
+        return plan.check(planned, answer=answer, trials=trials).table()[0]["verdict"]
+
+    assert verdict("paper", 50) == "undecided at 50 trials"
+    assert verdict("paper", 4000) == "kept"
+    assert verdict("exact", 4000) == "sharp"

@@ -6,13 +6,21 @@ import pytest
 from rich.console import Console
 
 from initscope.report import Comparison
-from initscope.report.table import side_by_side, terminal_table, with_error
+from initscope.report.table import rich_table, side_by_side, terminal_table, with_error
+
+
+def drawn(table, width):
+    text = io.StringIO()
+    Console(file=text, width=width).print(table)
+    return text.getvalue()
 
 
 def printed(comparison, width):
-    text = io.StringIO()
-    Console(file=text, width=width).print(terminal_table(comparison, title="t"))
-    return text.getvalue()
+    return drawn(terminal_table(comparison, title="t", width=width), width)
+
+
+def first_words(text):
+    return [line.split()[0] for line in text.splitlines() if line.strip()]
 
 
 @pytest.mark.parametrize("width", [80, 100])
@@ -31,6 +39,42 @@ def test_notes_and_statuses_are_shown_where_they_differ(partly_covered):
     assert "not covered" in text
     assert "LocalResponseNorm" in text
     assert "–" in text
+
+
+LONG = [f"layer2.{block}.convolution" for block in range(3)]
+
+
+@pytest.fixture
+def wide():
+    """Rows too wide for 80 columns, two with a status of their own."""
+    statuses = ["closed form", "sampled", "closed form"]
+    return [
+        {"layer": layer, "kind": "Conv2d", "a": "0.1234 ±0.0100", "b": "0.5678 ±0.0200", "c": "9.000", "status": status}
+        for layer, status in zip(LONG, statuses)
+    ]
+
+
+@pytest.mark.parametrize("width", [None, 80, 70, 60, 45])
+def test_layers_keep_their_names_at_any_width(wide, width):
+    text = drawn(rich_table(wide, width=width), width or 200)
+    assert [word for word in first_words(text) if word.startswith("layer2")] == LONG
+    assert all(number in text for number in ("0.1234", "0.5678", "9.000"))
+    # The status is never lost: a column, or lines below.
+    assert ("closed form" in text, "sampled" in text) == (True, True)
+
+
+def test_what_a_narrow_table_leaves_out_is_said(wide):
+    assert "left out" not in drawn(rich_table(wide), 200)
+    assert "left out to fit 80 columns: kind;" in drawn(rich_table(wide, width=80), 80)
+    narrow = " ".join(drawn(rich_table(wide, width=60), 60).split())
+    assert "±0.0100" not in narrow
+    assert f"sampled: {LONG[1]}" in narrow
+    assert "status of every other row: closed form" in narrow
+    assert "left out to fit 60 columns: kind, ±;" in narrow
+
+
+def test_brackets_are_text():
+    assert "[0, 1]" in drawn(rich_table([{"layer": "x", "range": "[0, 1]"}], title="[t]"), 80)
 
 
 def test_kinds_are_shown_unless_the_names_tell_them(comparison, partly_covered):

@@ -24,21 +24,39 @@ app = App(
     help_format="plaintext",
     version_flags=["--version"],
     suppress_keyboard_interrupt=False,
+    help_epilogue="--debug, anywhere, shows the traceback of an error.",
 )
 
-app.command("initscope.cli.hash:app", name="hash")
-app.command("initscope.cli.injectivity:app", name="injectivity")
-app.command("initscope.cli.mean_width:app", name="mean-width")
-app.command("initscope.cli.search:app", name="search")
+COMMANDS = {
+    "demo": ("demo:demo", "Show what a deep CNN does to real photographs: no data, no model needed."),
+    "inspect": (
+        "inspection:inspect",
+        "Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change.",
+    ),
+    "predict": ("geometry:predict", "Predict angles and norms of pairs after every layer, from theory alone."),
+    "measure": (
+        "geometry:measure",
+        "Measure angles and norms of pairs after every layer: run the model, with the prediction beside it.",
+    ),
+    "plan": (
+        "plan:app",
+        "How wide, how deep, how many filters, dimensions and bits: bounds and exact answers.",
+    ),
+    "injectivity": (
+        "injectivity:app",
+        "When is a ReLU layer injective? Thresholds, probabilities, and a verdict with proof.",
+    ),
+    "mean-width": (
+        "mean_width:app",
+        "Gaussian mean width and intrinsic dimension of data, and after each layer of a model.",
+    ),
+    "hash": ("hash:app", "Binary codes that keep similarity: fit a hash to data, encode data with it."),
+    "search": ("search:app", "Nearest codes by Hamming distance: build an index, query it, evaluate retrieval."),
+}
+"""Where each command is, and its help again: to read it there would load the libraries of all of them."""
 
-
-app.command("initscope.cli.plan:app", name="plan")
-
-
-app.command("initscope.cli.demo:demo", name="demo")
-app.command("initscope.cli.geometry:predict", name="predict")
-app.command("initscope.cli.geometry:measure", name="measure")
-app.command("initscope.cli.inspection:inspect", name="inspect")
+for _name, (_where, _help) in COMMANDS.items():
+    app.command(f"initscope.cli.{_where}", name=_name, help=_help)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -58,9 +76,11 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             raise
         if isinstance(error, CycloptsError):
-            _leave(f"{error} See: {_help_command(tokens)}", 2)
+            _leave(f"{str(error).rstrip('.')}. See: {_help_command(tokens)}", 2)
         if isinstance(error, (InputError, MissingDependencyError)):
             _leave(str(error), 2)
+        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+            _leave(f"this does not fit into memory ({error}); ask for smaller sizes, fewer images or fewer samples", 2)
         _leave(f"{type(error).__name__}: {error} (unexpected; --debug shows where)", 1)
 
 

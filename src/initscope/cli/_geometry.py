@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from initscope.cli._output import Format, emit, say
+from initscope.cli._output import Format, emit, print_fitted, say
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,16 +30,13 @@ def show(
     from initscope.report.summary import headline, suggestion
 
     if format == "table":
-        from rich.console import Console
-
         from initscope.report.table import terminal_table
 
-        console = Console()
-        # A file or a pipe has no width of its own.
-        width = console.width if console.is_terminal else 100
-        console.print(terminal_table(comparison, title=comparison.title), width=width)
-        for sentence in (headline(comparison), advice or suggestion(comparison)):
-            console.print(sentence, width=width, highlight=False)
+        print_fitted(
+            lambda width: terminal_table(comparison, title=comparison.title, width=width),
+            headline(comparison),
+            advice or suggestion(comparison),
+        )
     else:
         emit(comparison, format)
     if out is not None:
@@ -49,9 +47,18 @@ def show(
 
 
 def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> None:
-    """Refuse a file name that says another format, before any work is done."""
-    if path is not None and path.suffix.lower() not in suffixes:
+    """Refuse, before any work is done, a file name that says another format, or a place that cannot be written to."""
+    if path is None:
+        return
+    if path.suffix.lower() not in suffixes:
         raise InputError(f"{option} {path}: the name must end in {' or '.join(suffixes)}")
+    if path.is_dir():
+        raise InputError(f"{option} {path} is a folder; give the name of a file in it")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise InputError(f"{option} {path}: {folder} is a file, so it cannot hold others; give another folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{option} {path}: the folder {folder} cannot be written to; give another one")
 
 
 def write_pairs(path: Path, comparison: Comparison) -> None:

@@ -6,18 +6,35 @@ import csv
 import io
 import json
 import sys
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, redirect_stdout
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from initscope._results import Result, format_number, plain
+from cyclopts import Parameter
 
-__all__ = ["Format", "csv_text", "emit", "json_text", "say"]
+from initscope._results import Result, plain
 
-Format = Literal["table", "json", "csv"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Format", "csv_text", "emit", "json_text", "print_fitted", "print_table", "prints_to_stderr", "say"]
+
+Format = Annotated[
+    Literal["table", "json", "csv"], Parameter(help="table for people, json or csv for programs (and all columns).")
+]
+
+_FILE_WIDTH = 100
+"""Columns of running text, which is wrapped in files too."""
 
 
 def say(message: str) -> None:
     """A message for the person at the terminal: stderr, so that stdout stays data."""
     print(message, file=sys.stderr)
+
+
+def prints_to_stderr() -> AbstractContextManager[object]:
+    """Inside, what a user's model prints on import, when it is built or when it runs goes where messages go."""
+    return redirect_stdout(sys.stderr)
 
 
 def emit(result: Result, format: Format = "table", *, title: str = "") -> None:
@@ -46,17 +63,26 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def print_table(rows: list[dict[str, Any]], *, title: str = "") -> None:
-    """Print dicts that share their keys as a rich table; numbers are aligned right."""
-    from rich.console import Console
-    from rich.table import Table
+def print_table(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> None:
+    """Print dicts that share their keys as a table."""
+    from initscope.report.table import rich_table
 
-    table = Table(title=title or None, title_justify="left")
-    for name in rows[0] if rows else []:
-        numeric = all(isinstance(row[name], (int, float, type(None))) for row in rows)
-        table.add_column(str(name).replace("_", " "), justify="right" if numeric else "left")
-    for row in rows:
-        table.add_row(*(format_number(cell) for cell in row.values()))
+    print_fitted(lambda width: rich_table(rows, title=title, width=width))
+
+
+def print_fitted(table: Callable[[int | None], Table], *sentences: str) -> None:
+    """Print what ``table`` makes of the terminal's width, and sentences below it.
+
+    A file or a pipe has no width of its own: the table is made for none, so that nothing is cut, folded or left out.
+    """
+    from rich.console import Console
+
+    from initscope.report.table import table_width
+
     console = Console()
-    # A file or a pipe has no width of its own.
-    (console if console.is_terminal else Console(width=120)).print(table)
+    made = table(console.width if console.is_terminal else None)
+    if not console.is_terminal:
+        console = Console(width=max(_FILE_WIDTH, table_width(made)))
+    console.print(made)
+    for sentence in sentences:
+        console.print(sentence, width=min(console.width, _FILE_WIDTH), highlight=False, markup=False)

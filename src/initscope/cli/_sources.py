@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from initscope.cli._output import say
-from initscope.errors import InputError
+from initscope._results import counted
+from initscope.cli._options import Seed, Whole
+from initscope.cli._output import prints_to_stderr, say
+from initscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
     import torch
@@ -22,8 +24,9 @@ __all__ = ["DataSource", "ModelSource", "Sources", "load_data", "load_pairs", "l
 
 DEFAULT_DATA = "photos"
 DATA_HELP = (
-    "A name (photos, digits, fashion-mnist, cifar10, imagenet-sample, gaussian:rho=0.5, shapes), a folder of images, "
-    "or a .npy, .npz or .pt file. Default: photos."
+    "A name (photos, digits, fashion-mnist, cifar10, cifar10-gist, imagenet-sample, gaussian, shapes), if wanted with "
+    "options (photos:crop=32,stride=16; fashion-mnist:split=test; gaussian:rho=0.5,shape=3x64x64; shapes:size=64), "
+    "a folder of images, or a .npy, .npz or .pt file. Default: photos."
 )
 
 
@@ -38,13 +41,13 @@ class DataSource:
     ] = None
     normalize: str | None = None
     """imagenet, standardize, or MEAN,STD; default: values as they are, in [0, 1]."""
-    limit: int | None = None
+    limit: Whole | None = None
     """Use at most so many images."""
     input_shape: str | None = None
     """Shape of one input, such as 3x64x64; without --data the inputs are then independent standard Gaussian."""
-    pairs: int = 200
+    pairs: Whole = 200
     """Number of pairs of images."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of everything random."""
 
 
@@ -65,15 +68,15 @@ class Sources(NamedTuple):
     y: torch.Tensor
 
 
-def parse_shape(text: str, *, option: str = "--input-shape") -> tuple[int, ...]:
-    """Sides of ``AxBxC``.
+def parse_shape(text: str, *, option: str = "--input-shape", example: str = "3x64x64") -> tuple[int, ...]:
+    """Sides of ``AxBxC``; ``example`` is what the message advises.
 
     >>> parse_shape("3x64x64")
     (3, 64, 64)
     """
     sides = text.lower().replace("×", "x").split("x")
     if not all(side.strip().isdecimal() and int(side) > 0 for side in sides):
-        raise InputError(f"{option} {text!r}: give positive whole numbers joined by x, such as 3x64x64")
+        raise InputError(f"{option} {text!r}: give positive whole numbers joined by x, such as {example}")
     return tuple(map(int, sides))
 
 
@@ -83,11 +86,13 @@ def load_data(source: DataSource) -> ImageSet:
 
     size: int | tuple[int, int] | None = None
     if source.size is not None:
-        height, *rest = parse_shape(source.size, option="--size")
+        example = "64 or 48x64"
+        height, *rest = parse_shape(source.size, option="--size", example=example)
         if len(rest) > 1:
-            raise InputError(f"--size {source.size!r}: give one side or HEIGHTxWIDTH, such as 64 or 48x64")
+            raise InputError(f"--size {source.size!r}: give one side or HEIGHTxWIDTH, such as {example}")
         size = (height, rest[0]) if rest else height
-    spec, limit = source.data or DEFAULT_DATA, source.limit
+    check_count("pairs", source.pairs)
+    spec, limit = DEFAULT_DATA if source.data is None else source.data, source.limit
     if source.data is None and source.input_shape is not None:
         spec = f"gaussian:rho=0,shape={'x'.join(map(str, parse_shape(source.input_shape)))}"
     name, _, options = spec.partition(":")
@@ -113,11 +118,13 @@ def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:
 
     data = load_data(source)
     check_images(data.images, name=data.name)
-    draw = within_class_pairs if data.name == "gaussian" else random_pairs
-    x, y, indices = draw(data, source.pairs, source.seed)
-    different = len({frozenset(pair) for pair in indices.tolist()})
-    if different < len(indices):
-        say(f"{len(data)} images make {different} pairs only: some of the {len(indices)} pairs come more than once")
+    in_twos = data.name == "gaussian"
+    different = len(data) // 2 if in_twos else len(data) * (len(data) - 1) // 2
+    if 0 < different < source.pairs:
+        found = counted(different, "different pair")
+        say(f"{len(data)} images make {found}, not {source.pairs}: each of them is used once")
+    draw = within_class_pairs if in_twos else random_pairs
+    x, y, _ = draw(data, min(source.pairs, max(different, 1)), source.seed)
     return torch.from_numpy(x), torch.from_numpy(y)
 
 
@@ -126,5 +133,6 @@ def load_sources(model: str, source: ModelSource) -> Sources:
     from initscope.models import load_model
 
     x, y = load_pairs(source)
-    built = load_model(model, weights=source.weights, input_shape=tuple(x.shape[1:]), seed=source.seed)
+    with prints_to_stderr():
+        built = load_model(model, weights=source.weights, input_shape=tuple(x.shape[1:]), seed=source.seed)
     return Sources(built, x, y)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from initscope.cli._geometry import check_suffix, progress_bar, show, write_pairs
-from initscope.cli._output import Format
+from initscope.cli._options import Whole
+from initscope.cli._output import Format, prints_to_stderr
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
 
 if TYPE_CHECKING:
@@ -66,7 +67,10 @@ def predict(model: Model, /, *, source: ModelSource | None = None, options: Geom
     from initscope.report import Comparison
 
     source, options, built = _load(model, source, options)
-    prediction = predict(built.model, built.x, built.y, named_initializer(options.initializer))
+    with prints_to_stderr():
+        prediction = predict(built.model, built.x, built.y, named_initializer(options.initializer))
+        if any(row.status == "not covered" for row in prediction.rows):
+            _check_runs(built)
     _finish(Comparison(prediction=prediction), model, built, source, options)
 
 
@@ -75,20 +79,21 @@ def measure(
     /,
     *,
     source: ModelSource | None = None,
-    draws: Annotated[int, Parameter(help="Draws of the weights; 0 runs the weights that the model has.")] = 8,
+    draws: Annotated[Whole, Parameter(help="Draws of the weights; 0 runs the weights that the model has.")] = 8,
     options: GeometryOptions | None = None,
 ) -> None:
-    """Measure them: run the model on the pairs, with the prediction beside it."""
+    """Measure angles and norms of pairs after every layer: run the model, with the prediction beside it."""
     from initscope import measure, predict
     from initscope.report import Comparison
 
     source, options, built = _load(model, source, options)
     law = named_initializer(options.initializer)
     # Mirrored units are not independent: they have no prediction, and are measured alone.
-    prediction = None if options.initializer == "looks-linear" else predict(built.model, built.x, built.y, law)
-    measurement = measure(
-        built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed, progress=progress_bar(draws)
-    )
+    with prints_to_stderr():
+        prediction = None if options.initializer == "looks-linear" else predict(built.model, built.x, built.y, law)
+        measurement = measure(
+            built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed, progress=progress_bar(draws)
+        )
     _finish(Comparison(prediction, measurement), model, built, source, options)
 
 
@@ -99,6 +104,19 @@ def _load(
     source, options = source or ModelSource(), options or GeometryOptions()
     options.check_files()
     return source, options, load_sources(model, source)
+
+
+def _check_runs(built: Sources) -> None:
+    """Refuse inputs that the model fails on: a layer they do not fit looks to theory like one without a rule."""
+    from initscope._untouched import leaves_no_trace
+    from initscope.tracing import bind
+
+    inputs = bind(built.model, built.x[:2])
+    with leaves_no_trace(built.model):
+        try:
+            built.model(*inputs.args)
+        except Exception as error:
+            raise inputs.refused(error) from error
 
 
 def _finish(comparison: Comparison, model: str, built: Sources, source: ModelSource, options: GeometryOptions) -> None:

@@ -7,8 +7,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from initscope.cli._output import Format, emit, say
-from initscope.errors import InputError
+from initscope.cli._options import Seed, Whole
+from initscope.cli._output import Format, emit, prints_to_stderr, say
+from initscope.cli._sources import parse_shape
+from initscope.errors import InputError, check_count
 
 __all__ = ["app"]
 
@@ -34,10 +36,10 @@ def thresholds(*, format: Format = "table") -> None:
 @app.command
 def probability(
     *,
-    outputs: Annotated[int, Parameter(name=["--outputs", "-m"])],
-    inputs: Annotated[int, Parameter(name=["--inputs", "-n"])],
-    samples: int | None = None,
-    seed: int = 0,
+    outputs: Annotated[Whole, Parameter(name=["--outputs", "-m"])],
+    inputs: Annotated[Whole, Parameter(name=["--inputs", "-n"])],
+    samples: Whole | None = None,
+    seed: Seed = 0,
     format: Format = "table",
 ) -> None:
     """Probability that a Gaussian ReLU layer of this size is injective: exact, simulated or asymptotic.
@@ -56,7 +58,10 @@ def probability(
         table, json or csv.
     """
     from initscope.theory.injectivity import probability as compute
+    from initscope.theory.injectivity.planning import LARGEST_INPUTS
 
+    check_count("inputs", inputs, most=LARGEST_INPUTS, hint="the union bound is computed in whole numbers")
+    check_count("outputs", outputs, most=50 * LARGEST_INPUTS, hint="with ten per input almost all are injective")
     emit(compute(outputs, inputs, samples=samples, seed=seed), format)
 
 
@@ -66,9 +71,9 @@ def decide(
     *,
     weights: Path | None = None,
     layer: str | None = None,
-    input_shape: tuple[int, ...] | None = None,
+    input_shape: str | None = None,
     budget: float = 60.0,
-    seed: int = 0,
+    seed: Seed = 0,
     stability: bool = False,
     format: Format = "table",
 ) -> None:
@@ -83,7 +88,7 @@ def decide(
     layer
         Name of the layer, for example fc1.
     input_shape
-        Shape of one input of the model, for convolutions.
+        Shape of one input of the model, such as 3x64x64, for convolutions.
     budget
         Seconds to spend.
     seed
@@ -104,8 +109,10 @@ def decide(
     if model is not None:
         from initscope.models import load_model
 
-        loaded = load_model(model, weights=weights, input_shape=input_shape)
-        weight, bias = layer_from_model(loaded, layer, input_shape)
+        shape = None if input_shape is None else parse_shape(input_shape)
+        with prints_to_stderr():
+            loaded = load_model(model, weights=weights, input_shape=shape)
+            weight, bias = layer_from_model(loaded, layer, shape)
     elif weights is not None:
         weight, bias = layer_from_file(weights, layer)
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from initscope.cli._geometry import check_suffix
-from initscope.cli._output import Format, emit, print_table, say
+from initscope.cli._output import Format, emit, print_table, prints_to_stderr, say
 from initscope.cli._sources import ModelSource, load_data
 from initscope.cli.geometry import Law, Model, Page, named_initializer
 from initscope.errors import InputError
@@ -64,17 +64,20 @@ def inspect(
     check_suffix(apply, "--apply", (".pt", ".pth"))
     source = source or ModelSource()
     data = load_data(source)
-    built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed)
-    report = initscope.inspect(
-        built,
-        data,
-        pairs=min(source.pairs, len(data) // 2),
-        draws=draws,
-        seed=source.seed,
-        initializer=None if initializer == "present" else named_initializer(initializer),
-        gradients=gradients,
-        mode=mode,
-    )
+    if len(data) < 2:
+        raise InputError(f"{data.name} has {len(data)} sample, which makes no pair; give at least two")
+    with prints_to_stderr():
+        built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed)
+        report = initscope.inspect(
+            built,
+            data,
+            pairs=min(source.pairs, len(data) // 2),
+            draws=draws,
+            seed=source.seed,
+            initializer=None if initializer == "present" else named_initializer(initializer),
+            gradients=gradients,
+            mode=mode,
+        )
     if format == "table":
         _print(report)
     else:

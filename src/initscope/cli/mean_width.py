@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from initscope.cli._output import Format, emit, say
+from initscope.cli._output import Format, emit, prints_to_stderr, say
 from initscope.cli._sources import ModelSource, load_data
 
 __all__ = ["app"]
@@ -39,6 +39,8 @@ def mean_width(
         from initscope.measurement import layer_widths
         from initscope.models import load_model
 
-        built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed)
-        emit(layer_widths(built, data.images, draws=draws, seed=source.seed), format, title=data.name)
-    say("A sample has a smaller width than the set it comes from; doubling_gain is what the last doubling of it added.")
+        with prints_to_stderr():
+            built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed)
+            widths = layer_widths(built, data.images, draws=draws, seed=source.seed)
+        emit(widths, format, title=data.name)
+    say("A sample is smaller than the set it comes from; the gain of the last doubling is what half of it would miss.")

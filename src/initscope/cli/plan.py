@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, emit, say
 from initscope.cli._sources import DataSource, load_pairs
 from initscope.plan import planners, simulation
@@ -34,24 +35,24 @@ class Aim:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """Options of ``plan check``."""
+    """Options of plan check."""
 
     answer: str | None = None
     """Which answer to draw, such as paper; default: the planner's best."""
-    trials: int = 2000
+    trials: Whole = 2000
     """Networks, layers or codes to draw."""
-    check_seed: int = 0
+    check_seed: Seed = 0
     """Seed of the draws."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class WidthOptions(Aim):
-    """Options of ``plan width``."""
+    """Options of plan width."""
 
-    depth: int = 1
+    depth: Whole = 1
     """Number of layers."""
-    samples: int = 1
+    samples: Whole = 1
     """Number of inputs that must all be kept."""
     event: Event = "last-layer"
     """Which layers must stay in the band."""
@@ -68,11 +69,11 @@ class WidthOptions(Aim):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class DepthOptions(Aim):
-    """Options of ``plan depth``."""
+    """Options of plan depth."""
 
-    width: int
+    width: Whole
     """Width of every layer."""
-    samples: int = 1
+    samples: Whole = 1
     """Number of inputs that must all be kept."""
     event: Event = "last-layer"
     """Which layers must stay within 1 ± eps."""
@@ -85,15 +86,15 @@ class DepthOptions(Aim):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class SubspaceOptions(Aim):
-    """Options of ``plan subspace``."""
+    """Options of plan subspace."""
 
-    dim: int
+    dim: Whole
     """Dimension of the subspace."""
     squared: bool = True
     """Squared norms, or with --no-squared norms."""
-    ambient: int | None = None
+    ambient: Whole | None = None
     """Dimension of the space around the subspace (only checked)."""
-    depth: int = 1
+    depth: Whole = 1
     """Number of layers."""
 
     def plan(self) -> Plan:
@@ -104,9 +105,9 @@ class SubspaceOptions(Aim):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class BitsOptions(Aim):
-    """Options of ``plan bits``."""
+    """Options of plan bits."""
 
-    pairs: int = 1
+    pairs: Whole = 1
     """Number of pairs that must all be kept."""
     angle: float | None = None
     """Angle of the pairs in radians; default: the worst."""
@@ -121,9 +122,9 @@ class BitsOptions(Aim):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ProjectionOptions(Aim):
-    """Options of ``plan projection``."""
+    """Options of plan projection."""
 
-    samples: int
+    samples: Whole
     """Number of samples, all of whose distances are kept."""
 
     def plan(self) -> Plan:
@@ -134,9 +135,9 @@ class ProjectionOptions(Aim):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class FiltersOptions(Aim):
-    """Options of ``plan filters``."""
+    """Options of plan filters."""
 
-    kernel_size: int = 3
+    kernel_size: Whole = 3
     """Side of the filters."""
 
 
@@ -182,9 +183,9 @@ def bits(options: BitsOptions | None = None, *, format: Format = "table") -> Non
 @app.command
 def expansivity(
     *,
-    inputs: Annotated[int, Parameter(name=["--inputs", "-n", "--n"])],
+    inputs: Annotated[Whole, Parameter(name=["--inputs", "-n", "--n"])],
     delta: float = 0.05,
-    depth: int = 1,
+    depth: Whole = 1,
     format: Format = "table",
 ) -> None:
     """Widths at which random ReLU layers are injective, layer by layer.
@@ -226,31 +227,31 @@ def _plan_filters(options: FiltersOptions | None, source: DataSource | None) -> 
 
 @checks.command(name="width")
 def check_width(options: WidthOptions | None = None, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check ``plan width``."""
+    """Check the answer of plan width."""
     _check((options or WidthOptions()).plan(), trials, format)
 
 
 @checks.command(name="depth")
 def check_depth(options: DepthOptions, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check ``plan depth``."""
+    """Check the answer of plan depth."""
     _check(options.plan(), trials, format)
 
 
 @checks.command(name="subspace")
 def check_subspace(options: SubspaceOptions, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check ``plan subspace``: the extremes found over the subspace."""
+    """Check the answer of plan subspace: the extremes found over the subspace."""
     _check(options.plan(), trials, format)
 
 
 @checks.command(name="bits")
 def check_bits(options: BitsOptions | None = None, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check ``plan bits``."""
+    """Check the answer of plan bits."""
     _check((options or BitsOptions()).plan(), trials, format)
 
 
 @checks.command(name="projection")
 def check_projection(options: ProjectionOptions, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check ``plan projection``."""
+    """Check the answer of plan projection."""
     _check(options.plan(), trials, format)
 
 
@@ -262,6 +263,6 @@ def check_filters(
     *,
     format: Format = "table",
 ) -> None:
-    """Check ``plan filters`` on your images."""
+    """Check the answer of plan filters on your images."""
     result, images = _plan_filters(options, source)
     _check(result, trials, format, images)

@@ -42,6 +42,10 @@ def load_array(path: str | os.PathLike[str]) -> ImageSet:
         labels = next((content[key] for key in LABEL_KEYS if key in content), None)
         class_names = tuple(str(name) for name in content.get("class_names", ()))
         content = content[key]
+        if not hasattr(content, "ndim"):
+            raise InputError(
+                f"{file}: {key!r} is of type {type(content).__name__}, not an array; save arrays or tensors"
+            )
     else:
         labels, class_names = None, ()
     images, steps = _as_images(file, _as_numpy(file, content))
@@ -53,7 +57,7 @@ def load_array(path: str | os.PathLike[str]) -> ImageSet:
 def _as_numpy(file: Path, value: Any) -> NDArray[Any]:
     if hasattr(value, "detach"):
         value = value.detach().cpu()
-        value = value.float() if value.is_floating_point() else value
+        value = value.double() if value.is_floating_point() else value
         return np.asarray(value.numpy())
     try:
         return np.asarray(value)
@@ -62,8 +66,10 @@ def _as_numpy(file: Path, value: Any) -> NDArray[Any]:
 
 
 def _as_images(file: Path, values: NDArray[Any]) -> tuple[NDArray[np.float32], list[str]]:
-    if values.ndim < 2 or 0 in values.shape:
+    if values.ndim < 2:
         raise InputError(f"{file} holds an array of shape {values.shape}; expected [N, D], [N, H, W] or [N, C, H, W]")
+    if 0 in values.shape:
+        raise InputError(f"{file} is empty: its array has shape {values.shape}; give at least one image")
     steps = []
     if values.ndim == 3:
         values = values[:, None]
@@ -76,7 +82,18 @@ def _as_images(file: Path, values: NDArray[Any]) -> tuple[NDArray[np.float32], l
         steps.append(f"values / {largest}")
         return (values / np.float32(largest)).astype(np.float32), steps
     if values.dtype == np.bool_ or np.issubdtype(values.dtype, np.floating):
-        return values.astype(np.float32), steps
+        return _as_float32(file, values), steps
     raise InputError(
         f"{file} holds values of type {values.dtype}, whose range is unknown; save uint8 (0 to 255), uint16 or floats"
     )
+
+
+def _as_float32(file: Path, values: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        images = values.astype(np.float32)
+    if (np.isinf(images) & np.isfinite(values)).any():
+        largest = np.abs(values[np.isfinite(values)]).max()
+        raise InputError(
+            f"{file} holds values up to {largest:.2g}, beyond {np.finfo(np.float32).max:.2g} of float32; scale them"
+        )
+    return images

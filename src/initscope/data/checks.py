@@ -34,7 +34,7 @@ def check_images(x: Any, *, name: str = "x", ndim: int | tuple[int, ...] = (2, 3
     initscope.errors.InputError: x[0] is zero everywhere: it has no direction, so no cosine; leave it out
     """
     if not array_api_compat.is_array_api_obj(x):
-        raise InputError(f"{name} is a {type(x).__name__}; give a NumPy array or a torch tensor, batch first")
+        raise InputError(f"{name} is of type {type(x).__name__}; give a NumPy array or a torch tensor, batch first")
     xp = array_api_compat.array_namespace(x)
     allowed = (ndim,) if isinstance(ndim, int) else ndim
     shape = tuple(x.shape)

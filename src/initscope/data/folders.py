@@ -16,6 +16,7 @@ __all__ = ["image_files", "load_folder", "read_images"]
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 GREY_MODES = {"1", "L", "LA", "La"}
+LARGEST_SIDE = 16_384
 WIDE_MODES = {"I;16", "I;16B", "I;16L", "I"}
 
 
@@ -135,4 +136,5 @@ def _target(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
     if size is None:
         return None
     height, width = (size, size) if isinstance(size, int) else size
-    return check_count("size", height), check_count("size", width)
+    down, across = (check_count("size", side, most=LARGEST_SIDE, hint="in pixels") for side in (height, width))
+    return down, across

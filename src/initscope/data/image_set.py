@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from initscope._results import Result, make_axes
+from initscope._results import Result, counted, make_axes
 from initscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ class ImageSet(Result):
     @property
     def summary(self) -> str:
         """Name, count, size, classes and steps in one line."""
-        kind = "images" if self.images.ndim > 2 else "vectors"
-        text = f"{self.name}: {len(self)} {kind} {'×'.join(map(str, self.shape))}"
+        kind = "image" if self.images.ndim > 2 else "vector"
+        text = f"{self.name}: {counted(len(self), kind)} {'×'.join(map(str, self.shape))}"
         if self.class_names:
-            text += f", {len(self.class_names)} classes"
+            text += f", {len(self.class_names)} class{'' if len(self.class_names) == 1 else 'es'}"
         return text + "".join(f"; {step}" for step in self.steps)
 
     def __repr__(self) -> str:
@@ -146,5 +146,5 @@ class ImageSet(Result):
         sheet = sheet.reshape(rows * height, columns * width, channels)
         ax.imshow(sheet if channels == 3 else sheet[..., 0], cmap="gray")
         ax.set_axis_off()
-        ax.set_title(f"{self.name}: {len(self)} images {'×'.join(map(str, self.shape))}")
+        ax.set_title(f"{self.name}: {counted(len(self), 'image')} {'×'.join(map(str, self.shape))}")
         return ax

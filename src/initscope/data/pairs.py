@@ -5,13 +5,14 @@ Each sampler returns the images and their indices, so that what was drawn can be
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from initscope.data.image_set import ImageSet
-from initscope.errors import InputError, check_count
+from initscope.errors import InputError, check_count, check_seed
 
 __all__ = [
     "Pairs",
@@ -132,10 +133,10 @@ def gaussian_pairs(
     (True, (3, 1, 4, 4))
     """
     count = check_count("count", count)
-    if not -1 <= rho <= 1:
+    if not isinstance(rho, Real) or not -1 <= rho <= 1:
         raise InputError(f"rho = {rho} must be between -1 and 1; it is a correlation")
     sides = tuple(check_count("shape", side) for side in ((shape,) if isinstance(shape, int) else shape))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_seed("seed", seed))
     x, z = rng.standard_normal((2, count, *sides), dtype=np.float32)
     return x, np.float32(rho) * x + np.float32(np.sqrt(1 - rho * rho)) * z
 

@@ -44,6 +44,8 @@ def load_any(
     >>> load_any("photos:crop=32", limit=3, normalize="0.5,0.5").shape
     (3, 32, 32)
     """
+    if not spec:
+        raise InputError(f"data is empty; give a name ({', '.join(names())}), a folder or a file")
     name, _, options = spec.partition(":")
     path = Path(spec)
     if name in names():

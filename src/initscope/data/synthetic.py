@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from initscope.data.image_set import ImageSet
 from initscope.data.pairs import gaussian_pairs
-from initscope.errors import check_count
+from initscope.errors import check_count, check_seed
 
 __all__ = ["SHAPE_KINDS", "gaussian", "shapes"]
 
@@ -38,7 +38,7 @@ def shapes(*, limit: int | None = None, size: int = 64, seed: int = 0) -> ImageS
     """
     count = check_count("limit", 200 if limit is None else limit)
     size = check_count("size", size, least=8)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_seed("seed", seed))
     images = np.stack([_body(SHAPE_KINDS[index % 4], size, rng) for index in range(count)])
     return ImageSet(images[:, None], np.arange(count) % 4, SHAPE_KINDS, name="shapes", steps=("values 0 and 1",))
 

@@ -13,6 +13,8 @@ __all__ = ["Floats", "as_layer"]
 
 Floats = npt.NDArray[np.float64]
 
+LARGEST = 1e150
+
 
 def as_layer(weight: Any, bias: Any = None) -> tuple[Floats, Floats | None]:
     """Weights as a float64 m×n array and the bias as a vector, or None where it is absent or all zero.
@@ -40,13 +42,20 @@ def _as_floats(name: str, values: Any) -> Floats:
         values = values.double().numpy() if values.is_floating_point() else values.numpy()
     try:
         given = np.asarray(values)
+        if np.iscomplexobj(given):
+            raise InputError(f"{name} is complex; a ReLU layer has real weights")
         floats = given.astype(np.float64, copy=True)
     except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{name} cannot be read as an array of real numbers: {error}") from error
-    if np.iscomplexobj(given):
-        raise InputError(f"{name} is complex; a ReLU layer has real weights")
     if given.dtype.kind in "iu" and given.size and np.abs(floats).max() > 2**53:
         raise InputError(f"{name} holds integers beyond 2^53, which float64 cannot represent; scale them down")
     if not np.isfinite(floats).all():
         raise InputError(f"{name} holds {int((~np.isfinite(floats)).sum())} NaN or infinite entries; remove them first")
+    if floats.size and np.abs(floats).max() > LARGEST:
+        raise InputError(
+            f"{name} holds entries up to {np.abs(floats).max():.2g}; beyond {LARGEST:g} their squares overflow: "
+            "scale weights and bias by one number, which changes nothing about injectivity"
+        )
     return floats

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from initscope._tensors import read_tensors
 from initscope.errors import InputError
 from initscope.injectivity._layer import Floats, as_layer
 
@@ -25,10 +26,11 @@ def layer_from_file(path: str | os.PathLike[str], layer: str | None = None) -> t
     Without ``layer`` the file must hold a single matrix.
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"weights file {str(path)!r} does not exist; give the path of a state dict, .npz or .npy file")
     arrays = _read(path)
     matrices = [name for name, value in arrays.items() if value.ndim >= 2]
+    if not matrices:
+        found = ", ".join(f"{name} of shape {tuple(value.shape)}" for name, value in arrays.items())
+        raise InputError(f"{path.name} holds no matrix of weights, outputs × inputs, but {found}")
     if layer is None:
         if len(matrices) != 1:
             raise InputError(
@@ -57,18 +59,8 @@ def _layers(names: list[str]) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        if path.suffix == ".npy":
-            return {"W": np.load(path, allow_pickle=False)}
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                return dict(archive.items())
-        import torch
-
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch and numpy raise many kinds for files they cannot read
-        raise InputError(f"{path.name} cannot be read as weights: {str(error).splitlines()[0]}") from error
-    if hasattr(state, "numpy"):
+    state = read_tensors(path, hint="save a matrix, or a state dict by torch.save(model.state_dict(), FILE)")
+    if hasattr(state, "ndim"):
         state = {"W": state}
     for inner in ("state_dict", "model"):  # checkpoints that wrap the state dict
         if isinstance(state, dict) and isinstance(state.get(inner), dict):
@@ -80,9 +72,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path.name} holds no tensors; it should be a state dict (torch.save(model.state_dict(), ...))"
         )
-    return {
-        name: value.double().numpy() if value.is_floating_point() else value.numpy() for name, value in tensors.items()
-    }
+    return tensors
 
 
 def layer_from_model(
@@ -98,16 +88,19 @@ def layer_from_model(
     modules = {name: module for name, module in model.named_modules() if isinstance(module, kinds)}
     if layer is None and len(modules) == 1:
         layer = next(iter(modules))
-    if layer is None or layer not in modules:
-        raise InputError(
-            f"layer {layer!r} is not a Linear or Conv layer of the model; choose from: {', '.join(modules) or 'none'}"
-        )
+    if not modules:
+        raise InputError("the model has no Linear or Conv layer; there is nothing to decide")
+    if layer is None:
+        raise InputError(f"the model has {len(modules)} layers; choose one with --layer: {', '.join(modules)}")
+    if layer not in modules:
+        known = ", ".join(modules)
+        raise InputError(f"layer {layer!r} is not a Linear or Conv layer of the model; choose from: {known}")
     module = modules[layer]
     if isinstance(module, torch.nn.Linear):
         return as_layer(module.weight, module.bias)
     if input_shape is None:
         raise InputError(
-            f"layer {layer!r} is a convolution, its matrix depends on the input: give --input-shape, such as 3 32 32"
+            f"layer {layer!r} is a convolution, its matrix depends on the input: give --input-shape, such as 3x32x32"
         )
     return module_matrix(module, _shape_at(model, module, input_shape))
 

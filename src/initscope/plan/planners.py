@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal
 
-from initscope.errors import InputError, check_between, check_count, check_probability
+from initscope.errors import InputError, check_between, check_count, check_seed
 from initscope.plan.results import BitsPlan, DepthPlan, FiltersPlan, ProjectionPlan, SubspacePlan, WidthPlan
 from initscope.theory import concentration, norms
 from initscope.theory._search import log_excess, smallest
@@ -22,6 +22,18 @@ Quantity = Literal["activations", "gradients"]
 
 _HE = "dense ReLU layers of equal width, i.i.d. Gaussian weights of variance 2/width (He fan-out), no biases"
 _SCREEN = 128
+_WIDEST = 10**9
+"""Widths beyond are refused: the exact laws sum over some 40 √width active units."""
+_WIDEST_DEEP = 10**6
+_DEEPEST = {"last-layer": 10_000, "all-layers": 50}
+"""Depths beyond are refused: every layer's own band costs an integration over all layers before it."""
+_LEAST_BITS_EPS = 3e-4
+"""Below, the lattice of the binomial law has too many points to search."""
+_LEAST_PROJECTION_EPS = 1e-5
+_FAR = 690.0
+"""Logarithm of a ratio that is never met: a band that has widened beyond it is open."""
+_LEAST_DELTA = 1e-290
+"""Probabilities below have no room left for a union over layers and samples."""
 _FIXED = "inputs fixed before the weights are drawn"
 
 
@@ -55,7 +67,7 @@ def width(
     (4152, 3698, 1919)
     """
     _check(eps, delta, samples, event)
-    check_count("depth", depth)
+    check_count("depth", depth, most=_DEEPEST[event], hint=f"for {event}")
     if quantity not in ("activations", "gradients"):
         raise InputError(f"quantity = {quantity!r} must be 'activations' or 'gradients'")
     gradients = quantity == "gradients"
@@ -66,9 +78,9 @@ def width(
     def failure(size: int) -> float:
         return samples * _failure(size, depth, eps, event, per_layer, gradients)
 
-    exact = smallest(
-        lambda size: log_excess(failure(size), delta), guess=_guess(eps, delta / samples, depth, event, per_layer)
-    )
+    guess = _guess(eps, delta / samples, depth, event, per_layer)
+    _check_width(guess, f"eps = {eps:g} and delta = {delta:g}")
+    exact = smallest(lambda size: log_excess(failure(size), delta), guess=guess)
     assumptions: tuple[str, ...] = (
         _HE,
         _FIXED,
@@ -105,14 +117,16 @@ def depth(*, width: int, eps: float, delta: float, samples: int = 1, event: Even
     True
     """
     _check(eps, delta, samples, event)
-    check_count("width", width)
+    check_count("width", width, most=_WIDEST_DEEP, hint="the exact law of many layers takes too long beyond")
 
     def failure(layers: int) -> float:
         return samples * _failure(width, layers, eps, event, False, False)
 
     def deepest(bound: Callable[[int], float]) -> int:
-        return smallest(lambda layers: -log_excess(bound(layers), delta * (1 + 1e-15)), scan=2) - 1
+        return smallest(lambda layers: -log_excess(bound(layers), delta * (1 + 1e-15)), scan=2, guess=guess) - 1
 
+    # The log ratio is about normal with variance 5/width a layer.
+    guess = math.ceil(width * math.log1p(eps) ** 2 / (10 * math.log(2 * samples / delta)))
     exact = deepest(failure)
     return DepthPlan(
         eps=eps,
@@ -130,10 +144,19 @@ def depth(*, width: int, eps: float, delta: float, samples: int = 1, event: Even
 
 def _check(eps: float, delta: float, samples: int, event: str) -> None:
     check_between("eps", eps, 0.0, 1.0, hint="the relative distortion of a squared norm")
-    check_probability("delta", delta)
-    check_count("samples", samples)
+    _check_delta(delta)
+    check_count("samples", samples, most=10**9)
     if event not in ("last-layer", "all-layers"):
         raise InputError(f"event = {event!r} must be 'last-layer' or 'all-layers'")
+
+
+def _check_delta(delta: float) -> None:
+    check_between("delta", delta, _LEAST_DELTA, 1.0, hint="a probability of failure, for example 0.05")
+
+
+def _check_width(width: float, aim: str) -> None:
+    if width > _WIDEST:
+        raise InputError(f"{aim} ask for a width of about {width:.1g}, more than {_WIDEST:.0g}; use a larger eps")
 
 
 def _layer_eps(eps: float, layers: int) -> float:
@@ -145,13 +168,14 @@ def _guess(eps: float, delta: float, layers: int, event: str, per_layer: bool) -
     """Where the search for the width starts: the log ratio is about normal with variance 5/width a layer."""
     steps = 1 if event == "all-layers" and per_layer else layers
     band = eps * (steps if per_layer else 1)
-    return math.ceil(steps * 5 * (2 * math.log(2 / delta)) / band**2 / 2)
+    return math.ceil(steps * 5 * math.log(2 / delta) / band**2)
 
 
 def _failure(size: int, layers: int, eps: float, event: str, per_layer: bool, gradients: bool) -> float:
     """Exact probability of failure for one input in a network of equal width."""
     powers = range(1, layers + 1) if per_layer else [1] * layers
-    lows, highs = [(1 - eps) ** power for power in powers], [(1 + eps) ** power for power in powers]
+    lows = [math.exp(max(power * math.log1p(-eps), -_FAR)) for power in powers]
+    highs = [math.exp(min(power * math.log1p(eps), _FAR)) for power in powers]
     widths = [size] * layers
     if gradients:
         found = norms.gradient_norm_failure(widths, layers, lows[-1], highs[-1])
@@ -166,7 +190,7 @@ def _failure(size: int, layers: int, eps: float, event: str, per_layer: bool, gr
 
 
 def subspace(
-    *, dim: int, eps: float, delta: float, squared: bool = True, ambient: int | None = None, depth: int = 1
+    dim: int, eps: float, delta: float, *, squared: bool = True, ambient: int | None = None, depth: int = 1
 ) -> SubspacePlan:
     r"""How wide must ReLU layers be, so that they keep the norms of *all* inputs of a subspace at once?
 
@@ -184,7 +208,9 @@ def subspace(
             raise InputError(f"dim = {dim} must be at most ambient = {ambient}: a subspace fits into its space")
     check_count("depth", depth)
     check_between("eps", eps, 0.0, 1.0)
-    check_probability("delta", delta)
+    _check_delta(delta)
+    # Gordon's √(2/width) w, w = √dim, against a band of ± eps, or ± eps/2 for squared norms.
+    _check_width(2 * dim / (eps / (2 if squared else 1)) ** 2, f"dim = {dim} and eps = {eps:g}")
     return SubspacePlan(
         eps=eps,
         delta=delta,
@@ -219,11 +245,17 @@ def _gordon(dim: int, eps: float, delta: float, squared: bool, depth: int) -> in
             for layer, (low, high) in enumerate(bands, start=1)
         )
 
-    return smallest(excess)
+    try:
+        return smallest(excess, most=_WIDEST // 10)
+    except OverflowError:
+        raise InputError(
+            f"depth = {depth}: no width below {_WIDEST // 10:.0g} keeps all of a subspace of dimension {dim} within "
+            f"eps = {eps:g}, the bound doubles with every layer; use fewer layers or a larger eps"
+        ) from None
 
 
 def filters(
-    x: Any, y: Any, *, kernel_size: int, eps: float, delta: float, seed: int = 0, pilot: int = 16384
+    x: Any, y: Any, *, eps: float, delta: float, kernel_size: int = 3, seed: int = 0, pilot: int = 16384
 ) -> FiltersPlan:
     r"""How many filters must a convolutional ReLU layer have, so that its output cosine is within ``eps`` of the
     expected one?
@@ -241,7 +273,8 @@ def filters(
     from initscope.plan.pairs import filter_statistics, image_pairs, patch_ratio
 
     check_between("eps", eps, 0.0, 1.0, hint="the distortion of a cosine")
-    check_probability("delta", delta)
+    _check_delta(delta)
+    check_seed("seed", seed)
     check_count("pilot", pilot, least=100)
     first, second = image_pairs(x, y, kernel_size)
     pairs, height, breadth = first.shape[0], first.shape[-2], first.shape[-1]
@@ -280,7 +313,7 @@ def filters(
 
 
 def bits(
-    *, eps: float, delta: float, pairs: int = 1, angle: float | None = None, mean_width: float | None = None
+    eps: float, delta: float, *, pairs: int = 1, angle: float | None = None, mean_width: float | None = None
 ) -> BitsPlan:
     r"""How many random signs, so that the Hamming distance is within ``eps`` of θ/π for ``pairs`` pairs at once?
 
@@ -292,9 +325,9 @@ def bits(
     >>> plan.exact < plan.hoeffding < plan.paper
     True
     """
-    check_between("eps", eps, 0.0, 1.0, hint="the distortion of a Hamming distance, a fraction of the bits")
-    check_probability("delta", delta)
-    check_count("pairs", pairs)
+    check_between("eps", eps, _LEAST_BITS_EPS, 1.0, hint="the distortion of a Hamming distance, a fraction of the bits")
+    _check_delta(delta)
+    check_count("pairs", pairs, most=10**12)
     spread = 2 * math.sqrt(2 * math.log(2 * pairs)) if mean_width is None else mean_width
     exact = concentration.sign_bits(eps, delta, pairs=pairs, angle=angle)
     return BitsPlan(
@@ -322,7 +355,9 @@ def projection(*, eps: float, delta: float, samples: int) -> ProjectionPlan:
     >>> plan.textbook, plan.exact < plan.textbook
     (5920, True)
     """
-    check_count("samples", samples, least=2, hint="distances need two samples")
+    check_between("eps", eps, _LEAST_PROJECTION_EPS, 1.0, hint="the relative distortion of a squared distance")
+    _check_delta(delta)
+    check_count("samples", samples, least=2, most=10**9, hint="distances need two samples")
     pairs = samples * (samples - 1) // 2
     exact = concentration.projection_width(eps, delta, pairs=pairs)
     return ProjectionPlan(

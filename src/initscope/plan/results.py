@@ -195,7 +195,7 @@ class Check(Result):
 
     ``predicted`` is the exact probability at the drawn size where the plan knows it: whole numbers keep a little more
     than they promise. ``kept``: the promise is not refuted. ``sharp``: the prediction (or promise) lies in the
-    interval.
+    interval, and the interval within a factor of two of it; a wider one leaves it undecided.
     """
 
     planner: str
@@ -222,6 +222,12 @@ class Check(Result):
                 "high": round(self.high, 4),
                 "promise": self.promise,
                 "predicted": None if self.predicted is None else round(self.predicted, 4),
-                "verdict": "sharp" if self.sharp else "kept" if self.kept else "broken",
+                "verdict": self._verdict(),
             }
         ]
+
+    def _verdict(self) -> str:
+        if self.sharp or not self.kept:
+            return "sharp" if self.sharp else "broken"
+        aim = self.promise if self.predicted is None else self.predicted
+        return f"undecided at {self.trials} trials" if self.low <= aim <= self.high else "kept"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from initscope.errors import InputError, check_count
+from initscope.errors import InputError, check_count, check_seed
 from initscope.plan.results import (
     BitsPlan,
     Check,
@@ -28,6 +28,8 @@ from initscope.plan.results import (
 __all__ = ["check", "subspace_extremes"]
 
 _CHUNK_VALUES = 1 << 22
+_LARGEST_DRAW = 1 << 27
+"""Numbers of one draw, a gigabyte of them."""
 
 
 def check(
@@ -48,15 +50,18 @@ def check(
     normal.
     """
     check_count("trials", trials, least=10)
+    check_seed("seed", seed)
     answer = plan.best if answer is None else answer
     if answer not in plan.answers:
         raise InputError(f"answer = {answer!r} is not one of this plan's: {', '.join(plan.answers)}")
     size = plan.answers[answer]
     if size < 1:
         raise InputError(f"the plan's answer {answer!r} is {size}: there is nothing to draw")
+    _check_room(plan, size)
     failures = _simulate(plan, size, trials, np.random.default_rng(seed), images)
     low, high = _clopper_pearson(failures, trials)
     predicted = getattr(plan, "failure", None) if answer == "exact" else None
+    aim = plan.delta if predicted is None else predicted
     return Check(
         planner=plan.planner,
         answer=answer,
@@ -69,8 +74,27 @@ def check(
         promise=plan.delta,
         predicted=predicted,
         kept=low <= plan.delta,
-        sharp=low <= (plan.delta if predicted is None else predicted) <= high,
+        sharp=aim / 2 <= low <= aim <= high <= 2 * aim,
     )
+
+
+def _check_room(plan: Plan, size: int) -> None:
+    """Refuse a draw of more numbers at once than memory has room for."""
+    samples = getattr(plan, "samples", 1)
+    needed = size * max(samples, 1) + samples**2
+    if isinstance(plan, WidthPlan) and plan.quantity == "gradients":
+        needed += plan.depth * size**2
+    elif isinstance(plan, DepthPlan):
+        needed = plan.width * samples + samples**2
+    elif isinstance(plan, SubspacePlan):
+        needed = size * 4 * plan.dim
+    elif isinstance(plan, BitsPlan):
+        needed = 2 * size * plan.pairs
+    if needed > _LARGEST_DRAW:
+        raise InputError(
+            f"one draw of size {size} holds {needed:.2g} numbers, more than {_LARGEST_DRAW:.2g}; "
+            "check a plan for fewer samples, fewer pairs or a larger eps: the law is the same"
+        )
 
 
 def _clopper_pearson(failures: int, trials: int) -> tuple[float, float]:
@@ -114,7 +138,8 @@ def _count(trials: int, values: int, failed: Callable[[int], Any]) -> int:
 
 def _bands(eps: float, depth: int, per_layer: bool) -> tuple[np.ndarray, np.ndarray]:
     powers = np.arange(1, depth + 1) if per_layer else np.ones(depth)
-    return (1 - eps) ** powers, (1 + eps) ** powers
+    with np.errstate(over="ignore"):  # a band that has widened to infinity is open
+        return (1 - eps) ** powers, (1 + eps) ** powers
 
 
 def _count_norms(
