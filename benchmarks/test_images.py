@@ -93,13 +93,13 @@ def test_time_is_linear(benchmark, images, what):
 
 MEMORY = """
 import pathlib, sys, torch
-from initscope.theory import _compiled
+from initscope.theory import _fast
 from initscope.theory.images import expected_cosine
 torch.set_num_threads(2)
 if sys.argv[1] == "arrays":
     import initscope.theory.images._layer as layer
     layer.fused_loops = lambda *arrays, entries: None
-_compiled.WORTH_COMPILING = 0
+_fast.WORTH_COMPILING = 0
 expected_cosine(torch.rand(4, 3, 64, 64), torch.rand(4, 3, 64, 64), kernel_size=11)
 x, y = torch.rand(200, 3, 224, 224), torch.rand(200, 3, 224, 224)
 def peak():  # not getrusage: its maximum is inherited from the process that started this one

@@ -79,7 +79,7 @@ def test_a_good_network_has_no_verdict_and_is_healthy():
 
 
 def test_assert_healthy_names_the_faults(glorot):
-    with pytest.raises(Unhealthy, match="vanishing at"):
+    with pytest.raises(Unhealthy, match="vanishing from"):
         glorot.assert_healthy()
     with pytest.raises(InputError, match="no verdict is called colapse"):
         glorot.assert_healthy(ignore=("colapse",))
@@ -286,3 +286,15 @@ def test_weights_that_are_not_finite_are_named():
         model[2].weight[0, 0] = float("nan")
     with pytest.raises(InputError, match=r"2\.weight holds NaN"):
         initscope.inspect(model, samples(), pairs=8, alternatives=False)
+
+
+def test_a_notebook_gets_an_element_and_a_file_a_page():
+    report = initscope.inspect(
+        nn.Sequential(nn.Linear(6, 8), nn.ReLU()), torch.randn(20, 6), pairs=4, alternatives=False
+    )
+    shown, page = report._repr_html_(), report.to_html()
+    assert "<html" not in shown
+    assert "<body" not in shown
+    assert "<html" in page
+    assert "with the weights it has" in shown
+    assert "seed" not in shown.split("What was run")[1].split("Words")[0]

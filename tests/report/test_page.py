@@ -8,7 +8,7 @@ import re
 import pytest
 from PIL import Image
 
-from initscope.report.page import render_fragment, render_page, write_page
+from initscope.report.page import render_page, write_page
 
 
 class Collector(html.parser.HTMLParser):
@@ -101,7 +101,7 @@ def test_vectors_have_no_thumbnails(comparison):
 
 
 def test_fragment_styles_only_itself(comparison):
-    text = render_fragment(comparison)
+    text = render_page(comparison, fragment=True)
     assert text.startswith('<div class="initscope">')
     assert "<html" not in text
     style = re.sub(r"/\*.*?\*/", "", re.search(r"<style>(.*?)</style>", text, re.DOTALL)[1])

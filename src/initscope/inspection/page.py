@@ -44,8 +44,8 @@ def as_comparison(report: Report) -> Comparison:
     return Comparison(report.prediction, measured, report.title)
 
 
-def render_report(report: Report) -> str:
-    """The page as text."""
+def render_report(report: Report, *, fragment: bool = False) -> str:
+    """The page as text, or what of it a notebook's cell shows."""
     seen = report.observation
     facts = {
         "model": report.title,
@@ -62,6 +62,7 @@ def render_report(report: Report) -> str:
         rows=table_texts(report),
         findings=render_part("verdicts.html", verdicts=report.verdicts, thresholds=report.thresholds.to_dict()),
         alternatives="".join(_parts(report)),
+        fragment=fragment,
     )
 
 

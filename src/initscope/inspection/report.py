@@ -149,6 +149,11 @@ class Report(Result):
             write_text(path, text)
         return text
 
+    def _repr_html_(self) -> str:
+        from initscope.inspection.page import render_report
+
+        return render_report(self, fragment=True)
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Median angle after each layer, measured and predicted, with the collapse threshold."""
         from initscope.report.figures import new_axes

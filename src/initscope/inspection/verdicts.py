@@ -84,7 +84,8 @@ class Verdict(Result):
     fault: bool = True
 
     def __str__(self) -> str:
-        return f"{self.name} at {self.layer}: {self.value:.3g} (threshold {self.threshold:g}). {self.advice}"
+        worst = f"at worst {self.value:.3g} (threshold {self.threshold:g})"
+        return f"{self.name} from {self.layer} on, {worst}. {self.advice}"
 
 
 _SOURCES: dict[Name, str] = {

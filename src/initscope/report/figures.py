@@ -58,7 +58,7 @@ def angle_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
 
 def _spread_of_a_draw(ax: Axes, predicted: Prediction) -> None:
     """Dashed lines two standard deviations of one draw around the mean angle, where the widths tell (dense stacks)."""
-    if predicted.cosine_sd is None or not np.isfinite(predicted.cosine_sd[1:]).any():
+    if predicted.cosine_sd is None or not (predicted.cosine_sd[1:] > 0).any():
         return
     angle = predicted.angle
     sine = np.sin(np.radians(angle))

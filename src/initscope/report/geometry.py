@@ -263,6 +263,6 @@ class Comparison(Result):
         return text
 
     def _repr_html_(self) -> str:
-        from initscope.report.page import render_fragment
+        from initscope.report.page import render_page
 
-        return render_fragment(self)
+        return render_page(self, fragment=True)

@@ -22,7 +22,7 @@ from initscope.report.thumbnails import thumbnails
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["render_fragment", "render_page", "render_part", "versions", "write_page"]
+__all__ = ["render_page", "render_part", "versions", "write_page"]
 
 
 def write_page(path: str | os.PathLike[str], comparison: Comparison, **options: Any) -> None:
@@ -39,6 +39,7 @@ def render_page(
     rows: Sequence[Mapping[str, str]] | None = None,
     findings: str = "",
     alternatives: str = "",
+    fragment: bool = False,
 ) -> str:
     """The whole page as text.
 
@@ -56,20 +57,17 @@ def render_page(
         The table, instead of `side_by_side`.
     findings, alternatives : str
         HTML to stand before the pictures and behind the table, see `render_part`.
+    fragment : bool
+        For a notebook's cell: one element with its own style, no page around it.
     """
     context = _context(comparison, facts or {}, images, advice)
     context |= {"findings": findings, "alternatives": alternatives} | ({} if rows is None else {"rows": rows})
-    return _environment().get_template("page.html").render(context)
+    return render_part("body.html" if fragment else "page.html", **context)
 
 
 def render_part(template: str, **context: Any) -> str:
     """A part of a page from one of the templates."""
     return _environment().get_template(template).render(context)
-
-
-def render_fragment(comparison: Comparison) -> str:
-    """The same for a notebook's cell: one element with its own style, no page around it."""
-    return _environment().get_template("body.html").render(_context(comparison, {}, None, ""))
 
 
 def versions() -> dict[str, str]:
@@ -97,7 +95,8 @@ def _context(
     run["pairs"] = str(side.cosine.shape[1])
     if measured is not None:
         run["draws of the weights"] = str(measured.draws) if measured.draws else "none: the weights as they are"
-        run["seed"] = str(measured.seed)
+        if measured.draws:
+            run["seed"] = str(measured.seed)
     run["versions"] = ", ".join(f"{name} {number}" for name, number in versions().items())
     return {
         "title": comparison.title or "What the network does to angles and lengths",
@@ -109,7 +108,9 @@ def _context(
         "has_predicted": predicted is not None,
         "has_sd": predicted is not None
         and predicted.cosine_sd is not None
-        and bool(np.isfinite(predicted.cosine_sd[1:]).any()),
+        and bool((predicted.cosine_sd[1:] > 0).any()),
+        "drawn": measured is not None and measured.draws > 0,
+        "has_error": measured is not None and bool(np.isfinite(measured.mean_cosine_se).any()),
         "pictures": {
             name: inline_svg(draw(comparison), name)
             for name, draw in (("angles", angle_figure), ("norms", norm_figure), ("pairs", pairs_figure))
