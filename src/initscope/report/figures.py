@@ -6,7 +6,7 @@ The colours are constants because the page exchanges them for CSS variables (`in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def norm_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
     else:
         ax.set_ylim(0, 1.1 * max(highest, values.max()))
     ax.set_ylabel("size per unit, relative to the input's")
-    _finish_depth(ax, comparison.rows, legend="best" if ax.get_yscale() == "log" else "lower left")
+    _finish_depth(ax, comparison.rows)
     return ax
 
 
@@ -143,7 +143,7 @@ def _points(ax: Axes, values: Floats, errors: Floats, places: Sequence[int]) -> 
     )
 
 
-def _finish_depth(ax: Axes, rows: Sequence[Row], legend: Literal["best", "lower left"] = "best") -> None:
+def _finish_depth(ax: Axes, rows: Sequence[Row]) -> None:
     """Name some of the layers below the axis: at most nine, counted back from the last, in even steps."""
     last = len(rows) - 1
     step = -(-last // (_MOST_TICKS - 1)) or 1
@@ -153,7 +153,7 @@ def _finish_depth(ax: Axes, rows: Sequence[Row], legend: Literal["best", "lower 
     names = [name if len(name) <= 14 else f"…{name[-13:]}" for name in names]
     crowded = sum(len(name) + 1 for name in names) > 52
     ax.set_xticks(ticks, names, rotation=35 if crowded else 0, ha="right" if crowded else "center")
-    ax.legend(frameon=False, loc=legend)
+    ax.legend(frameon=False, loc="best")
 
 
 def _first_middle_last(rows: Sequence[Row], values: Floats) -> list[int]:
