@@ -156,8 +156,10 @@ def test_homogeneous_means_homogeneous():
 
 
 def test_hermite_duals_are_powers():
-    for degree in range(6):
-        assert float(A.hermite(degree).dual(1.0, 1.0, 0.7)) == pytest.approx(0.7**degree, rel=1e-12)
+    for degree in range(13):
+        assert float(A.hermite(degree).dual(1.0, 1.0, 0.5)) == pytest.approx(0.5**degree, rel=1e-9)
+    with pytest.raises(InputError, match="degree = 13"):
+        A.hermite(13)
 
 
 @settings(max_examples=60, deadline=None)
@@ -209,7 +211,9 @@ def test_bad_input_is_refused():
         A.relu.dual(math.nan, 1.0, 0.0)
     with pytest.raises(InputError, match="different libraries"):
         A.relu.dual(np.ones(2), torch.ones(2), 0.0)
-    with pytest.raises(InputError, match="lower end must be below"):
+    with pytest.raises(InputError, match="both ends must be finite"):
+        A.truncation(0.0, math.inf)
+    with pytest.raises(InputError, match="lower one below the upper"):
         A.truncation(1.0, 0.0)
     with pytest.raises(InputError, match="E σ"):
         _ = A.polynomial(0.0).gain

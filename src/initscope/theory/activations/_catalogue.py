@@ -61,8 +61,11 @@ def monomial(power: int) -> Activation:
 
 
 def hermite(degree: int) -> Activation:
-    """Probabilists' Hermite polynomial of unit norm: its dual at unit variance is ρ^degree."""
-    degree = check_count("degree", degree, least=0, most=30)
+    """Probabilists' Hermite polynomial of unit norm: its dual at unit variance is ρ^degree.
+
+    To a relative 1e-9 at ρ = ½ up to degree 12, where its powers begin to cancel.
+    """
+    degree = check_count("degree", degree, least=0, most=12, hint="beyond, the polynomial's powers cancel each other")
     coefficients = np.polynomial.hermite_e.herme2poly([0.0] * degree + [1.0]) / math.sqrt(math.factorial(degree))
     return _closed.Polynomial(f"hermite({degree})", method="closed form", coefficients=tuple(coefficients.tolist()))
 
@@ -73,8 +76,8 @@ def _piecewise(name: str, kinks: tuple[float, ...], *pieces: tuple[float, ...]) 
 
 def truncation(low: float, high: float) -> Activation:
     """Linear on [low, high], constant outside: the activation of [Giryes2016]_; hard tanh is truncation(-1, 1)."""
-    if not low < high:
-        raise InputError(f"truncation({low}, {high}): the lower end must be below the upper end")
+    if not -math.inf < low < high < math.inf:
+        raise InputError(f"truncation({low}, {high}): both ends must be finite, the lower one below the upper one")
     return _piecewise(f"truncation({low:g},{high:g})", (low, high), (low,), (0.0, 1.0), (high,))
 
 
