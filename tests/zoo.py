@@ -7,6 +7,19 @@ import torch.nn.functional as F
 from torch import nn
 
 
+class Function(nn.Module):
+    """A function as a module that is looked into."""
+
+    def __init__(self, function, **modules):
+        super().__init__()
+        self.function = function
+        for name, module in modules.items():
+            self.add_module(name, module)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
 def norm(channels, batch_norm):
     return nn.BatchNorm2d(channels) if batch_norm else nn.Identity()
 

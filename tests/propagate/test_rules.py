@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from zoo import Function
 
 import initscope
 from initscope.initializers import DeltaOrthogonal, Gaussian, He, ZeroSum
@@ -15,19 +16,6 @@ from initscope.propagate.rules.batch import normalised_moments
 from initscope.theory.activations import identity, relu
 
 WIDTH, DRAWS = 256, 12
-
-
-class Function(nn.Module):
-    """A function as a module that is looked into."""
-
-    def __init__(self, function, **modules):
-        super().__init__()
-        self.function = function
-        for name, module in modules.items():
-            self.add_module(name, module)
-
-    def forward(self, x):
-        return self.function(self, x)
 
 
 class Standardised(nn.Conv2d):

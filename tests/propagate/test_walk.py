@@ -5,24 +5,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from zoo import Function
 
 import initscope
 from initscope.initializers import He
 from initscope.measurement.observation import observe
 from initscope.tracing import Inputs
-
-
-class Function(nn.Module):
-    """A function as a module that is looked into."""
-
-    def __init__(self, function, **modules):
-        super().__init__()
-        self.function = function
-        for name, module in modules.items():
-            self.add_module(name, module)
-
-    def forward(self, x):
-        return self.function(self, x)
 
 
 def pairs(*shape, seed=0):
