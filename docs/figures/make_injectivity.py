@@ -12,7 +12,7 @@ from pathlib import Path
 
 import matplotlib
 
-from initscope._files import atomic_path, write_text
+from initscope._hall.files import atomic_path, write_text
 from initscope.injectivity import collision_curve, stability_curve, thresholds
 from initscope.injectivity.experiments import CollisionCurve, CollisionPoint
 from initscope.theory.injectivity import order_parameter

@@ -5,23 +5,26 @@ Predict it (`predict`), measure it (`measure`), plan for it, use it. The formula
 
 import lazy_loader
 
+from initscope.results import drawn_by
+
 __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
-        "architectures",
         "data",
         "embed",
         "errors",
         "exhibits",
+        "geometry",
         "initializers",
         "injectivity",
         "inspection",
         "measurement",
         "models",
         "plan",
-        "report",
+        "pages",
+        "results",
         "theory",
     ],
     submod_attrs={
@@ -30,3 +33,5 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "propagate": ["predict", "rule"],
     },
 )
+
+drawn_by("initscope.pages")

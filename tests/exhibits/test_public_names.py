@@ -14,7 +14,7 @@ FILES = sorted((Path(initscope.__file__).parent / "exhibits").glob("*.py"))
 def test_exhibits_import_public_names_only(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("initscope"):
-            own = node.module.startswith("initscope.exhibits") or node.module == "initscope._results"
+            own = node.module.startswith("initscope.exhibits") or node.module == "initscope.results"
             private = any(part.startswith("_") for part in node.module.split("."))
             assert own or not private, f"{path.name}: {node.module}"
             assert own or not any(alias.name.startswith("_") for alias in node.names), f"{path.name}: {node.module}"

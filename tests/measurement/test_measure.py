@@ -113,7 +113,7 @@ def test_one_draw_tells_no_error_of_deep_rows():
     measured = initscope.measure(model, x, y, initializer=He(), draws=1)
     assert np.isfinite(measured.cosine_se[:3]).all()
     assert np.isnan(measured.cosine_se[3]).all()
-    assert initscope.report.Comparison(measurement=measured).table()[3]["cosine_se"] is None
+    assert initscope.geometry.Comparison(measurement=measured).table()[3]["cosine_se"] is None
 
 
 class Faulty(nn.Module):

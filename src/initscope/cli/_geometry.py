@@ -12,7 +12,7 @@ from initscope.cli._output import Format, emit, print_fitted, say
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
-    from initscope.report import Comparison
+    from initscope.geometry import Comparison
 
 __all__ = ["check_suffix", "progress_bar", "show", "write_pairs"]
 
@@ -27,10 +27,10 @@ def show(
     advice: str = "",
 ) -> None:
     """Print the comparison; for people also its meaning; and write the page if one is asked for."""
-    from initscope.report.summary import headline, suggestion
+    from initscope.pages.summary import headline, suggestion
 
     if format == "table":
-        from initscope.report.table import terminal_table
+        from initscope.pages.table import terminal_table
 
         print_fitted(
             lambda width: terminal_table(comparison, title=comparison.title, width=width),
@@ -40,7 +40,7 @@ def show(
     else:
         emit(comparison, format)
     if out is not None:
-        from initscope.report import write_page
+        from initscope.pages import write_page
 
         write_page(out, comparison, facts=facts, images=images, advice=advice)
         say(f"page: {out}")
@@ -63,7 +63,7 @@ def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> N
 
 def write_pairs(path: Path, comparison: Comparison) -> None:
     """Every pair after every layer, as JSON or CSV by the suffix."""
-    from initscope._files import write_text
+    from initscope._hall.files import write_text
     from initscope.cli._output import csv_text, json_text
 
     rows = comparison.pairs_table()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from initscope._results import Result, plain
+from initscope.results import Result, plain
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,7 +65,7 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
 
 def print_table(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> None:
     """Print dicts that share their keys as a table."""
-    from initscope.report.table import rich_table
+    from initscope.pages.table import rich_table
 
     print_fitted(lambda width: rich_table(rows, title=title, width=width))
 
@@ -77,7 +77,7 @@ def print_fitted(table: Callable[[int | None], Table], *sentences: str) -> None:
     """
     from rich.console import Console
 
-    from initscope.report.table import table_width
+    from initscope.pages.table import table_width
 
     console = Console()
     made = table(console.width if console.is_terminal else None)

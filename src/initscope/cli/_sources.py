@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from initscope._results import counted
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import prints_to_stderr, say
 from initscope.errors import InputError, check_count
+from initscope.results import counted
 
 if TYPE_CHECKING:
     import torch

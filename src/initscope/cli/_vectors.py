@@ -61,7 +61,7 @@ class Codes:
 
 def write_codes(path: str | os.PathLike[str], codes: Codes) -> None:
     """Write codes as .npz: ``codes``, ``bits`` and, if known, ``labels``."""
-    from initscope._files import atomic_path
+    from initscope._hall.files import atomic_path
 
     arrays = {"codes": codes.codes, "bits": np.array(codes.bits)}
     if codes.labels is not None:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from initscope._results import counted
 from initscope.cli._geometry import check_suffix, progress_bar, show
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, say
 from initscope.cli._sources import ModelSource, Sources, load_sources
 from initscope.errors import check_count
+from initscope.results import counted
 
 if TYPE_CHECKING:
-    from initscope.report import Comparison
+    from initscope.geometry import Comparison
 
 __all__ = ["demo"]
 
@@ -42,8 +42,8 @@ def demo(
 ) -> None:
     """Show what a deep CNN does to real photographs: no data, no model needed."""
     from initscope import measure, predict
+    from initscope.geometry import Comparison
     from initscope.initializers import He
-    from initscope.report import Comparison
 
     check_suffix(out, "--out", (".html", ".htm"))
     check_suffix(figure, "--figure", (".png", ".svg", ".pdf"))
@@ -74,9 +74,9 @@ def demo(
 def _meaning(comparison: Comparison, built: Sources) -> str:
     """What it means and what to try, with the numbers that theory gives for it."""
     from initscope import predict
-    from initscope.architectures import build
+    from initscope.geometry import Comparison
     from initscope.initializers import He, ZeroSum
-    from initscope.report import Comparison
+    from initscope.models.architectures import build
 
     law = comparison.prediction
     assert law is not None
@@ -117,7 +117,7 @@ def _remedy(before: float, after: float, plain: float) -> str:
 def _save_figure(comparison: Comparison, path: Path) -> None:
     from matplotlib.figure import Figure
 
-    from initscope._files import atomic_path
+    from initscope._hall.files import atomic_path
 
     ax = comparison.plot()
     assert isinstance(ax.figure, Figure)

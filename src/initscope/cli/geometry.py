@@ -14,8 +14,8 @@ from initscope.cli._output import Format, prints_to_stderr
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
 
 if TYPE_CHECKING:
+    from initscope.geometry import Comparison
     from initscope.initializers import Initializer
-    from initscope.report import Comparison
 
 __all__ = ["InitializerName", "measure", "named_initializer", "predict"]
 
@@ -64,7 +64,7 @@ def named_initializer(name: InitializerName) -> Initializer:
 def predict(model: Model, /, *, source: ModelSource | None = None, options: GeometryOptions | None = None) -> None:
     """Predict angles and norms of pairs after every layer, from theory alone."""
     from initscope import predict
-    from initscope.report import Comparison
+    from initscope.geometry import Comparison
 
     source, options, built = _load(model, source, options)
     with prints_to_stderr():
@@ -84,7 +84,7 @@ def measure(
 ) -> None:
     """Measure angles and norms of pairs after every layer: run the model, with the prediction beside it."""
     from initscope import measure, predict
-    from initscope.report import Comparison
+    from initscope.geometry import Comparison
 
     source, options, built = _load(model, source, options)
     law = named_initializer(options.initializer)
@@ -108,8 +108,8 @@ def _load(
 
 def _check_runs(built: Sources) -> None:
     """Refuse inputs that the model fails on: a layer they do not fit looks to theory like one without a rule."""
-    from initscope._untouched import leaves_no_trace
     from initscope.tracing import bind
+    from initscope.tracing.untouched import leaves_no_trace
 
     inputs = bind(built.model, built.x[:2])
     with leaves_no_trace(built.model):

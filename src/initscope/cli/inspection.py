@@ -125,7 +125,7 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
 
     import torch
 
-    from initscope._files import atomic_path
+    from initscope._hall.files import atomic_path
 
     best = None if report.what_if is None else report.what_if.best_law
     if best is None:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from cyclopts import App
 
-from initscope._results import Result
 from initscope.cli._output import Format, emit, say
 from initscope.cli._vectors import Codes, array_file, read_codes
 from initscope.embed.index import Kind
 from initscope.errors import InputError
+from initscope.results import Result
 
 __all__ = ["app"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from initscope._tensors import read_tensors
+from initscope._hall.tensors import read_tensors
 from initscope.data.image_set import ImageSet
 from initscope.errors import InputError
 

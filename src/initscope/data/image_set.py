@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from initscope._results import Result, counted, make_axes
 from initscope.errors import InputError, check_count
+from initscope.results import Result, counted, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

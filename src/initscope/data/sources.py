@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from initscope._tensors import TENSOR_SUFFIXES
+from initscope._hall.tensors import TENSOR_SUFFIXES
 from initscope.data.arrays import load_array
 from initscope.data.folders import load_folder
 from initscope.data.image_set import ImageSet

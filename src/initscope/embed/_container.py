@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from initscope._files import atomic_path
+from initscope._hall.files import atomic_path
 from initscope.errors import InputError
 
 __all__ = ["expect", "read_arrays", "write_arrays"]

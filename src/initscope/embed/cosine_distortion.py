@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope._results import Result, make_axes
 from initscope.errors import InputError
+from initscope.results import Result, make_axes
 from initscope.theory.angles import relu_cosine
 from initscope.theory.norms import relu_cosine_sd
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope._random import generator
-from initscope._results import Result, make_axes
+from initscope._hall.randomness import generator
 from initscope.embed._layer import Shape, kernel_shape, patch_sums, to_images
 from initscope.errors import InputError, check_count, check_probability
+from initscope.results import Result, make_axes
 from initscope.theory.concentration import sign_failure
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from initscope._results import Result
 from initscope.embed.codes import check_codes, hamming_blocks
 from initscope.errors import InputError, check_count
+from initscope.results import Result
 
 __all__ = ["MeanAveragePrecision", "PrecisionRecall", "mean_average_precision", "precision_recall"]
 

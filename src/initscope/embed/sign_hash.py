@@ -16,6 +16,7 @@ from initscope.embed._base import Hasher, random_generator
 from initscope.embed._layer import image_shape_of, linear, local_rows, orthonormal_groups
 from initscope.embed.codes import hamming_distance, pack_bits
 from initscope.errors import InputError
+from initscope.theory.activations import activation as named_activation
 
 if TYPE_CHECKING:
     from initscope.embed.distortion import HammingDistortion
@@ -23,22 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Directions", "SignHash"]
 
 Directions = Literal["uniform", "data"]
-
-_SAME_SIGN = {
-    "relu",
-    "leaky_relu",
-    "elu",
-    "selu",
-    "celu",
-    "gelu",
-    "silu",
-    "mish",
-    "tanh",
-    "erf",
-    "identity",
-    "softsign",
-}
-_ALWAYS_POSITIVE = {"sigmoid", "softplus", "exp", "abs"}
 
 
 class SignHash(Hasher):
@@ -199,24 +184,18 @@ def moment_root(rows: np.ndarray) -> np.ndarray:
 
 def check_same_sign(activation: str | Callable[[np.ndarray], np.ndarray]) -> None:
     """Refuse an activation ρ unless ρ(t) > 0 exactly where t > 0: only then are the bits those of sign(Au)."""
-    if isinstance(activation, str):
-        if activation in _SAME_SIGN:
-            return
-        if activation in _ALWAYS_POSITIVE:
-            raise InputError(
-                f"activation = {activation!r} is positive on both sides of 0: every bit would be 1; use 'relu'"
-            )
-        raise InputError(
-            f"activation = {activation!r} is unknown; one of {', '.join(sorted(_SAME_SIGN))}, or a callable"
-        )
     t = np.concatenate([-np.geomspace(8, 1e-6, 200), np.geomspace(1e-6, 8, 200)])
     try:
-        values = np.asarray(activation(t))
+        values = np.asarray(named_activation(activation)(t) if isinstance(activation, str) else activation(t))
     except TypeError as error:
         raise InputError(
             f"the activation {activation} takes no NumPy array ({error}); give its name, such as 'relu', or a function"
         ) from error
     wrong = t[(values > 0) != (t > 0)]
+    if (values > 0).all():
+        raise InputError(
+            f"activation = {activation!r} is positive on both sides of 0: every bit would be 1; use 'relu'"
+        )
     if len(wrong):
         raise InputError(
             f"the activation has the wrong sign at t = {wrong[0]:.3g}: the hash needs ρ(t) > 0 exactly for t > 0, "

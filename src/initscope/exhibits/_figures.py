@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from initscope._results import Result
+from initscope.results import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from initscope._results import Result
 from initscope.initializers import Initializer
 from initscope.plan import NormRatios, norm_ratios
+from initscope.results import Result
 from initscope.theory.norms import norm_ratio_mean_sd
 
 __all__ = ["LayerRatios", "draw_ratios", "layer_ratios", "make_layers", "predict_ratios"]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from initscope._results import Result, make_axes
 from initscope.exhibits._figures import panels
 from initscope.exhibits._networks import make_layers
 from initscope.initializers import He
+from initscope.results import Result, make_axes
 from initscope.theory.norms import relu_norm_bound_eps, relu_norm_eps
 
 if TYPE_CHECKING:

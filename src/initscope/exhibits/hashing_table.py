@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from initscope import data, embed
-from initscope._results import Result, make_axes
 from initscope.errors import InputError, check_count
+from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

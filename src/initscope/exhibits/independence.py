@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from initscope._results import Result, make_axes
 from initscope.exhibits._figures import Rows
 from initscope.exhibits._networks import draw_ratios, make_layers
 from initscope.initializers import He
+from initscope.results import Result, make_axes
 from initscope.theory.norms import gradient_norm_failure, log_norm_moment
 
 if TYPE_CHECKING:

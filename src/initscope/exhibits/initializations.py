@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 
-from initscope._results import make_axes
 from initscope.exhibits._figures import Rows
 from initscope.exhibits._networks import LayerRatios, draw_ratios, make_layers, predict_ratios
 from initscope.initializers import Glorot, He, LeCun
+from initscope.results import make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

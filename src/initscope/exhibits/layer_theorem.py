@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope import embed, mean_width
-from initscope._results import Result, make_axes
 from initscope.errors import check_count
 from initscope.exhibits._figures import Rows, draw_lines
 from initscope.exhibits._statistics import mean_and_error
+from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

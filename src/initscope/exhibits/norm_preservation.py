@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from initscope._results import make_axes
 from initscope.exhibits._figures import Rows, panels
 from initscope.exhibits._networks import LayerRatios, layer_ratios
 from initscope.initializers import Glorot, He
+from initscope.results import make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope import mean_width
-from initscope._results import Result, make_axes
 from initscope.exhibits._figures import panels
 from initscope.exhibits._statistics import fit_line
+from initscope.results import Result, make_axes
 from initscope.theory.mean_width import GaussianMixture, SparseSet
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 from sklearn.metrics import euclidean_distances
 
 from initscope import data, embed
-from initscope._results import Result, make_axes
 from initscope.errors import InputError, check_count
 from initscope.exhibits._figures import Rows, draw_lines
 from initscope.exhibits._statistics import mean_and_error
+from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

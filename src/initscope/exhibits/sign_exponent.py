@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope import embed
-from initscope._results import Result, make_axes
 from initscope.errors import check_count
 from initscope.exhibits._statistics import fit_line, mean_and_error
+from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

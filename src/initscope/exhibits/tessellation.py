@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from initscope._results import Result, make_axes
 from initscope.errors import InputError, check_count
 from initscope.exhibits._figures import Rows
 from initscope.exhibits._statistics import mean_and_error
+from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from initscope._results import make_axes
 from initscope.errors import InputError
 from initscope.exhibits._figures import Rows
 from initscope.exhibits._networks import LayerRatios, layer_ratios
 from initscope.initializers import He
+from initscope.results import make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

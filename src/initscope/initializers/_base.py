@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
     import torch
     from torch import nn
-    from torch.nn.modules.conv import _ConvNd
 
-    WeightLayer = nn.Linear | _ConvNd
+    from initscope.layers import WeightLayer
 
 __all__ = ["Initializer", "WeightLaw", "fans", "fill_layers", "normal_like", "weight_layers"]
 
@@ -146,9 +145,10 @@ def normal_like(like: torch.Tensor, variance: float, generator: torch.Generator 
 def weight_layers(model: nn.Module) -> list[WeightLayer]:
     """Every Linear and convolution in ``model``, each once."""
     import torch
-    from torch.nn.modules.conv import _ConvNd
 
-    layers = [module for module in model.modules() if isinstance(module, (torch.nn.Linear, _ConvNd))]
+    from initscope.layers import is_weight_layer
+
+    layers = [module for module in model.modules() if is_weight_layer(module)]
     for layer in layers:
         if isinstance(layer.weight, torch.nn.parameter.UninitializedParameter):
             raise InputError(

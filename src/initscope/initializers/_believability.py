@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from initscope._results import Result
 from initscope.errors import InputError
+from initscope.results import Result
 
 if TYPE_CHECKING:
     import torch
 
-    from initscope.initializers._base import WeightLayer
+    from initscope.layers import WeightLayer
 
 __all__ = ["Believability", "believability"]
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from initscope.initializers._base import AnyModule, WeightLayer
+    from initscope.initializers._base import AnyModule
+    from initscope.layers import WeightLayer
 
 __all__ = ["LooksLinear"]
 

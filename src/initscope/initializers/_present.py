@@ -12,7 +12,7 @@ from initscope.initializers._base import Initializer, WeightLaw, normal_like
 if TYPE_CHECKING:
     import torch
 
-    from initscope.initializers._base import WeightLayer
+    from initscope.layers import WeightLayer
 
 __all__ = ["Present"]
 

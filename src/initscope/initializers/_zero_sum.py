@@ -15,7 +15,7 @@ from initscope.initializers._scaled import He
 if TYPE_CHECKING:
     import torch
 
-    from initscope.initializers._base import WeightLayer
+    from initscope.layers import WeightLayer
 
 __all__ = ["ZeroSum"]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope._results import Result, make_axes
 from initscope.errors import InputError, check_between, check_count
 from initscope.injectivity._progress import bar
 from initscope.injectivity.collision import colliding_pair
 from initscope.injectivity.frames import cell_minimum
 from initscope.injectivity.search import find_collision
+from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from initscope._results import Result
 from initscope.errors import check_between
 from initscope.injectivity._layer import Floats, as_layer
+from initscope.results import Result
 
 __all__ = ["Stability", "cell_minimum", "minimal_cells", "pair_ratio", "stability"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from initscope._results import Result
 from initscope.injectivity._layer import Floats
+from initscope.results import Result
 
 if TYPE_CHECKING:
     from initscope.injectivity.frames import Stability

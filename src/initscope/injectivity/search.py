@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from initscope._results import Result
 from initscope.errors import check_between
 from initscope.injectivity._layer import Floats, as_layer
 from initscope.injectivity._progress import bar
 from initscope.injectivity.collision import colliding_pair
+from initscope.results import Result
 
 __all__ = ["Search", "find_collision"]
 

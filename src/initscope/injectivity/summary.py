@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from initscope._results import Result, make_axes
+from initscope.results import Result, make_axes
 from initscope.theory.injectivity import (
     Estimate,
     cover_threshold,

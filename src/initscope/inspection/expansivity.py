@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 
 from torch import nn
-from torch.nn.modules.conv import _ConvNd
 
-from initscope._results import Result
+from initscope.geometry import Row
 from initscope.injectivity import decide
+from initscope.layers import call_name, is_weight_layer
 from initscope.measurement import Observation
+from initscope.results import Result
 from initscope.theory.injectivity import union_threshold
 from initscope.theory.injectivity.replica import FULL_RSB
 
@@ -41,7 +42,7 @@ def layer_expansivities(model: nn.Module, seen: Observation) -> tuple[LayerExpan
     found = []
     for before, row, after in zip(seen.rows, seen.rows[1:], seen.rows[2:], strict=False):
         module = modules.get(row.layer, model if len(modules) == 1 else None)
-        if not isinstance(module, (nn.Linear, _ConvNd)) or after.kind.lower().rstrip("_") != "relu" or not before.shape:
+        if not is_weight_layer(module) or not _is_relu(after) or not before.shape:
             continue
         tokens = isinstance(module, nn.Linear) and len(row.shape) > 1
         inputs = module.in_features if tokens and isinstance(module, nn.Linear) else math.prod(before.shape)
@@ -53,6 +54,10 @@ def layer_expansivities(model: nn.Module, seen: Observation) -> tuple[LayerExpan
             injective = decide(module.weight.detach().double().cpu().numpy(), bias, budget=_BUDGET).injective
         found.append(LayerExpansivity(row.layer, inputs, outputs, outputs / inputs, stands, injective))
     return tuple(found)
+
+
+def _is_relu(row: Row) -> bool:
+    return row.role == "activation" and call_name(row.kind.lower()) == "relu"
 
 
 def _place(inputs: int, outputs: int) -> tuple[str, bool | None]:

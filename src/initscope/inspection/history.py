@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from initscope._results import Result
 from initscope.errors import InputError
+from initscope.geometry import median_over_pairs
 from initscope.inspection.report import Report, inspect
 from initscope.inspection.what_if import what_is_kept
-from initscope.report.geometry import median_over_pairs
+from initscope.results import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +49,7 @@ class BeforeAfter(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Median angle after each layer, before and after."""
-        from initscope.report.figures import new_axes
+        from initscope.pages.figures import new_axes
 
         ax = new_axes() if ax is None else ax
         for label, report in (("before", self.before), ("after", self.after)):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope.report.geometry import Comparison, Measurement
-from initscope.report.page import render_page, render_part
-from initscope.report.table import with_error
-from initscope.report.thumbnails import Thumbnail, thumbnails
+from initscope.geometry import Comparison, Measurement
+from initscope.pages.page import render_page, render_part
+from initscope.pages.table import with_error
+from initscope.pages.thumbnails import Thumbnail, thumbnails
 
 if TYPE_CHECKING:
     from initscope.inspection.report import Report

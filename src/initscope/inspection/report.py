@@ -10,20 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
-from torch.nn.modules.conv import _ConvNd
 
-from initscope._results import Result, plain
-from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError
-from initscope.initializers import Initializer, believability
-from initscope.inspection.expansivity import LayerExpansivity, layer_expansivities
-from initscope.inspection.verdicts import NAMES, Thresholds, Verdict, judge
-from initscope.inspection.what_if import WhatIf, what_if
-from initscope.measurement import measure
-from initscope.measurement.observation import Observation, observe
-from initscope.measurement.steps import set_mode
-from initscope.propagate import predict
-from initscope.report.geometry import (
+from initscope.geometry import (
     Measurement,
     Prediction,
     Row,
@@ -32,7 +21,18 @@ from initscope.report.geometry import (
     mean_over_pairs,
     median_over_pairs,
 )
+from initscope.initializers import Initializer, believability
+from initscope.inspection.expansivity import LayerExpansivity, layer_expansivities
+from initscope.inspection.verdicts import NAMES, Thresholds, Verdict, judge
+from initscope.inspection.what_if import WhatIf, what_if
+from initscope.layers import is_weight_layer
+from initscope.measurement import measure
+from initscope.measurement.observation import Observation, observe
+from initscope.measurement.steps import set_mode
+from initscope.propagate import predict
+from initscope.results import Result, plain
 from initscope.tracing import Inputs
+from initscope.tracing.untouched import leaves_no_trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +82,7 @@ class Report(Result):
             status: Status = "not covered" if expected is None else expected.rows[index].status
             remark = self.reason if expected is None else expected.rows[index].note
             notes = (remark, seen.note, self.weights.get(seen.layer, ""))
-            result.append(Row(seen.layer, seen.kind, status, seen.shape, "; ".join(filter(None, notes))))
+            result.append(Row(seen.layer, seen.kind, status, seen.shape, "; ".join(filter(None, notes)), seen.role))
         return tuple(result)
 
     def deviating(self, count: int = 6) -> list[Deviation]:
@@ -141,7 +141,7 @@ class Report(Result):
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """The one-file page; written to ``path`` too when one is given."""
-        from initscope._files import write_text
+        from initscope._hall.files import write_text
         from initscope.inspection.page import render_report
 
         text = render_report(self)
@@ -156,7 +156,7 @@ class Report(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Median angle after each layer, measured and predicted, with the collapse threshold."""
-        from initscope.report.figures import new_axes
+        from initscope.pages.figures import new_axes
 
         ax = new_axes() if ax is None else ax
         measured = median_over_pairs(self.observation.angle)
@@ -261,7 +261,7 @@ def _unbelievable(model: nn.Module) -> dict[str, str]:
     """Layers whose weights cannot be independent zero-mean draws, with the reason."""
     found = {}
     for name, module in model.named_modules():
-        if isinstance(module, (nn.Linear, _ConvNd)):
+        if is_weight_layer(module):
             judged = believability(module)
             if not judged.believable:
                 found[name] = f"weights: {judged.verdict}"

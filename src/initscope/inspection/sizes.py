@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.modules.conv import _ConvTransposeNd
 from torch.nn.utils import parametrize
 
 from initscope.errors import InputError
+from initscope.layers import is_weight_layer
 from initscope.tracing import hidden_sides, trace
 
 __all__ = ["halve_depth", "scale_widths"]
@@ -24,7 +25,7 @@ def scale_widths(model: nn.Module, factor: float, x: Tensor, generator: torch.Ge
     ``x`` is what a model that branches on its data is run on.
     """
     sides = hidden_sides(trace(model, x[:2]))
-    if not any(any(both) and isinstance(module, (nn.Linear, _ConvNd)) for module, both in sides.items()):
+    if not any(any(both) and is_weight_layer(module) for module, both in sides.items()):
         raise InputError("it has no hidden Linear or convolution whose width could change")
     with torch.no_grad():
         for module, (reads_hidden, writes_hidden) in sides.items():
@@ -32,7 +33,7 @@ def scale_widths(model: nn.Module, factor: float, x: Tensor, generator: torch.Ge
                 continue
             if parametrize.is_parametrized(module):
                 raise InputError(f"the weights of {type(module).__name__} are parametrised")
-            if isinstance(module, (nn.Linear, _ConvNd)):
+            if is_weight_layer(module):
                 _resize_weights(module, reads_hidden, writes_hidden, factor, generator)
             else:
                 _resize_units(module, factor)
@@ -143,4 +144,4 @@ def _run_at(texts: list[str], place: int) -> tuple[int, int]:
 
 
 def _has_weights(module: nn.Module) -> bool:
-    return any(isinstance(inner, (nn.Linear, _ConvNd)) for inner in module.modules())
+    return any(is_weight_layer(inner) for inner in module.modules())

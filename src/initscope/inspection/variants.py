@@ -12,6 +12,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from initscope.initializers import Glorot, He, Initializer, LeCun, LooksLinear, Orthogonal, ZeroSum
 from initscope.inspection.sizes import halve_depth, scale_widths
+from initscope.layers import is_weight_layer
 
 __all__ = ["Variant", "laws", "rewritten", "sizes"]
 
@@ -62,7 +63,7 @@ def rewritten(model: nn.Module) -> list[Variant]:
     modules = list(model.modules())
     found = []
     if any(isinstance(module, nn.ReLU) for module in modules):
-        depth = sum(isinstance(module, (nn.Linear, _ConvNd)) for module in modules)
+        depth = sum(is_weight_layer(module) for module in modules)
         # Nearer to linear the deeper it is, so that angles change by a bounded amount over the whole depth.
         slope = round(max(0.2, 1 - 2 / max(1, depth) ** 0.5), 2)
         gain = (2 / (1 + slope**2)) ** 0.5
@@ -112,9 +113,7 @@ def _shallower(model: nn.Module, x: torch.Tensor, generator: torch.Generator) ->
 
 def _normalised(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> nn.Module:
     """Batch norm behind every hidden weight layer, in train mode as at the start of training."""
-    weights = [
-        m for m in model.modules() if isinstance(m, (nn.Linear, _ConvNd)) and not isinstance(m, _ConvTransposeNd)
-    ]
+    weights = [m for m in model.modules() if is_weight_layer(m) and not isinstance(m, _ConvTransposeNd)]
     hidden = set(weights[:-1])
 
     def wrap(module: nn.Module) -> nn.Module | None:

@@ -9,10 +9,10 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from initscope._results import Result
 from initscope.errors import InputError
+from initscope.geometry import Floats, median_over_pairs
 from initscope.measurement.observation import Observation
-from initscope.report.geometry import Floats, median_over_pairs
+from initscope.results import Result
 
 __all__ = ["NAMES", "Thresholds", "Verdict", "judge"]
 
@@ -226,8 +226,8 @@ def _units(seen: Observation) -> Floats:
 
 
 def _last_weights(seen: Observation) -> int:
-    """The row of the last Linear or convolution; the end if there is none."""
-    weights = [i for i, row in enumerate(seen.rows) if any(kind in row.kind.lower() for kind in ("linear", "conv"))]
+    """The row of the last weights; the end if there are none."""
+    weights = [index for index, row in enumerate(seen.rows) if row.role == "weights"]
     return weights[-1] if weights else len(seen.rows)
 
 
@@ -235,8 +235,7 @@ def _global_pooling(seen: Observation) -> int | None:
     """The row that averages all places away, for good."""
     several = [index for index, row in enumerate(seen.rows) if math.prod(row.shape[1:]) > 1]
     pooled = several[-1] + 1 if several else 0
-    found = pooled < len(seen.rows) and any(word in seen.rows[pooled].kind.lower() for word in ("pool", "mean"))
-    return pooled if found else None
+    return pooled if pooled < len(seen.rows) and seen.rows[pooled].role == "pooling" else None
 
 
 def _most_directions(seen: Observation, start: int) -> Floats:

@@ -13,15 +13,15 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.flop_counter import FlopCounterMode
 
-from initscope._results import Result
-from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError, check_count
+from initscope.geometry import Floats, Prediction, median_over_pairs
 from initscope.initializers import Initializer, Present
 from initscope.inspection.variants import Variant, laws, rewritten, sizes
 from initscope.inspection.verdicts import Thresholds, judge
 from initscope.measurement.observation import Observation, observe
 from initscope.propagate import predict
-from initscope.report.geometry import Floats, Prediction, median_over_pairs
+from initscope.results import Result
+from initscope.tracing.untouched import leaves_no_trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +113,7 @@ class WhatIf(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Scores as bars, the network as it is marked."""
-        from initscope.report.figures import new_axes
+        from initscope.pages.figures import new_axes
 
         ax = new_axes(7.0, 0.35 * len(self.alternatives) + 1.2) if ax is None else ax
         names = [item.name for item in self.alternatives]

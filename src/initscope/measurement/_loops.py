@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from initscope._compiled import compiled
+from initscope._hall.compiled import compiled
 
 __all__ = ["pair_sums"]
 

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from initscope._results import Result, make_axes
-from initscope._untouched import leaves_no_trace, runnable, without_dropout
 from initscope.errors import InputError, check_count
 from initscope.measurement.steps import NO_VALUES, output_tensor
 from initscope.measurement.stream import moved
 from initscope.measurement.width import MeanWidth, WidthTally
+from initscope.results import Result, make_axes
 from initscope.tracing import bind, trace
+from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

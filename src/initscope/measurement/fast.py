@@ -8,7 +8,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from initscope._compiled import loops
+from initscope._hall.compiled import loops
 
 __all__ = ["compiled_loops"]
 

@@ -17,7 +17,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.modules.conv import _ConvTransposeNd
+
+from initscope.layers import is_weight_layer
 
 __all__ = ["called_layer", "has_weight_gradient", "patches", "weight_gradient_products"]
 
@@ -27,7 +29,7 @@ _CHUNK_VALUES = 1 << 21  # values of patches or gradients that are held at once
 
 def has_weight_gradient(module: nn.Module | None) -> bool:
     """Whether `weight_gradient_products` knows the layer: Linear and convolutions, transposed ones too."""
-    return isinstance(module, (nn.Linear, _ConvNd))
+    return is_weight_layer(module)
 
 
 _FUNCTIONS: dict[Any, tuple[type[nn.Module], tuple[str, ...]]] = {

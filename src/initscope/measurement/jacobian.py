@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from initscope._random import generator
-from initscope._results import Result
-from initscope._untouched import leaves_no_trace, runnable, without_dropout
+from initscope._hall.randomness import generator
 from initscope.errors import InputError, check_count
+from initscope.geometry import Floats
 from initscope.measurement.steps import Mode, output_tensor, set_mode
 from initscope.measurement.stream import Batch, batches
-from initscope.report.geometry import Floats
+from initscope.results import Result
+from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 __all__ = ["JacobianSpectrum", "jacobian_spectrum"]
 

@@ -11,18 +11,19 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from initscope._results import Result, plain
-from initscope._untouched import leaves_no_trace, runnable, without_dropout
 from initscope.errors import InputError, check_count
+from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs
+from initscope.layers import activation_row, call_name
+from initscope.layers.calls import called_activation
 from initscope.measurement.recorder import Recorder
 from initscope.measurement.steps import Mode, couples_samples, set_mode, traced_like_predict
 from initscope.measurement.stream import Batch, batches, gather_pairs, pair_batches
-from initscope.report.geometry import Floats, Row, angle_degrees, mean_over_pairs
+from initscope.results import Result, plain
 from initscope.tracing import Inputs, Trace
+from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 __all__ = ["Observation", "observe"]
 
-_RANGES = {"tanh": (-1.0, 1.0), "softsign": (-1.0, 1.0), "sigmoid": (0.0, 1.0), "hardsigmoid": (0.0, 1.0)}
 _COUPLED = "batch norm in train mode couples the samples: a sample's share in the gradient of the summed loss"
 
 
@@ -220,9 +221,8 @@ def _recorder(traced: Trace, **options: Any) -> Recorder:
 
 def _range(module: nn.Module | None, kind: str) -> tuple[float, float] | None:
     """Of an activation that levels off at both ends; the zeros of ReLU6 count as dead, like those of ReLU."""
-    if isinstance(module, nn.Hardtanh) and not isinstance(module, nn.ReLU6):
-        return module.min_val, module.max_val
-    return _RANGES.get(kind.lower().rstrip("_"))
+    row = called_activation(call_name(kind)) if module is None else activation_row(module)
+    return None if row is None or row.ends is None else row.ends(nn.Hardtanh() if module is None else module)
 
 
 def _recorded(recorder: Recorder, parts: list[Batch]) -> Recorder:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from initscope._results import Result
 from initscope.errors import InputError, check_between, check_count
 from initscope.measurement.width import mean_width
+from initscope.results import Result
 from initscope.theory.mean_width import sudakov_log_packing
 
 __all__ = ["Packing", "packing_numbers"]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope.report.geometry import Floats
+from initscope.geometry import Floats
 
 __all__ = ["cosine_of", "pair_sums", "pairs_at_once"]
 

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from initscope.errors import InputError
+from initscope.geometry import Floats, Row
 from initscope.measurement.fast import compiled_loops
 from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_products
 from initscope.measurement.pairs import cosine_of, pair_sums
 from initscope.measurement.steps import NO_VALUES, aside, is_activation, norms_at_start, output_tensor, unit_axes
 from initscope.measurement.stream import Batch
 from initscope.measurement.units import ActivityTally, SpreadTally, UnitSample
-from initscope.report.geometry import Floats, Row
 from initscope.tracing import Node, Trace
 
 __all__ = ["Recorder"]
@@ -209,7 +209,8 @@ class Recorder:
             notes.append(record.note)
         if self.gradient_note and has_weight_gradient(self.traced.module(node)):
             notes.append(self.gradient_note)
-        return Row(self.traced.name(node), self.traced.kind(node), "measured", record.shape, "; ".join(notes))
+        name, kind, role = self.traced.name(node), self.traced.kind(node), self.traced.role(node)
+        return Row(name, kind, "measured", record.shape, "; ".join(notes), role)
 
     def _activity(self) -> dict[str, Floats]:
         columns = {name: np.full(len(self.records), np.nan) for name in _FRACTIONS}

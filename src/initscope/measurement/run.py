@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
 
-from initscope._untouched import copy_of, leaves_no_trace, runnable, snapshot, without_dropout
 from initscope.errors import check_count
+from initscope.geometry import Floats, Measurement, Row
 from initscope.initializers import Initializer, Present
 from initscope.initializers._base import weight_layers
+from initscope.layers import is_weight_layer
 from initscope.measurement.pairs import cosine_of
 from initscope.measurement.steps import (
     NO_VALUES,
@@ -30,8 +30,8 @@ from initscope.measurement.steps import (
     unit_axes,
 )
 from initscope.measurement.stream import Batch, given_pairs, pair_batches
-from initscope.report.geometry import Floats, Measurement, Row
 from initscope.tracing import Inputs, Node, Trace
+from initscope.tracing.untouched import copy_of, leaves_no_trace, runnable, snapshot, without_dropout
 
 __all__ = ["measure"]
 
@@ -140,7 +140,7 @@ def _filter_rows(traced: Trace) -> dict[Node, int]:
         module = traced.module(node)
         if module is not None and weight_layers(module):  # attention holds some, and stays whole
             depth[node] += 1
-            if depth[node] == 1 and isinstance(module, (nn.Linear, _ConvNd)):
+            if depth[node] == 1 and is_weight_layer(module):
                 found[node] = getattr(module, "groups", 1)
         elif is_activation(traced, node) and len(parents) == 1 and parents[0] in found:
             found[node] = found[parents[0]]
@@ -286,6 +286,7 @@ def _summary(traced: Trace, runs: list[_Run], draws: int, seed: int) -> Measurem
             "measured",
             shape or (),
             NO_VALUES if shape is None else "",
+            traced.role(node),
         )
         for node, shape in zip(traced.steps, runs[0].shapes, strict=True)
     )

@@ -8,12 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvNd
 
 from initscope.errors import InputError
-from initscope.propagate.elementwise import ACTIVATION_MODULES
+from initscope.geometry import Floats
+from initscope.layers import unit_axis
 from initscope.propagate.rules import find_rule
-from initscope.report.geometry import Floats
 from initscope.tracing import Node, Trace, trace
 from initscope.tracing._inputs import named_tensors
 from initscope.tracing._symbolic import Watch
@@ -29,14 +28,6 @@ Mode = Literal["train", "eval"]
 
 NO_VALUES = "its output holds no real values, one set for each sample"
 """Why a step has a row without numbers: `output_tensor` finds none in its output."""
-
-# fmt: off
-_FUNCTIONS = frozenset({
-    "relu", "relu6", "leaky_relu", "rrelu", "prelu", "elu", "celu", "selu", "gelu", "silu", "mish", "hardswish",
-    "hardsigmoid", "hardtanh", "tanh", "sigmoid", "logsigmoid", "softplus", "softsign", "tanhshrink", "softshrink",
-    "hardshrink", "threshold",
-})
-# fmt: on
 
 
 def set_mode(model: nn.Module, mode: Mode | None) -> None:
@@ -69,23 +60,16 @@ def traced_like_predict(model: nn.Module, inputs: Any) -> Trace:
 
 def is_activation(traced: Trace, node: Node) -> bool:
     """Whether a step applies an activation: as a module, a function, a method, in place or not."""
-    module = traced.module(node)
-    if module is not None:
-        return isinstance(module, ACTIVATION_MODULES) and not isinstance(module, nn.Identity)
-    return node.op != "placeholder" and traced.kind(node).rstrip("_") in _FUNCTIONS
+    return traced.role(node) == "activation"
 
 
 def unit_axes(traced: Trace) -> dict[Node, int]:
     """Axis of one sample's output along which its units lie: the last after a Linear, the first otherwise."""
     axes: dict[Node, int] = {}
     for node in traced.steps:
-        module = traced.module(node)
-        if isinstance(module, nn.Linear):
-            axes[node] = -1
-        elif isinstance(module, _ConvNd):
-            axes[node] = 0
-        else:
-            axes[node] = next((axes[parent] for parent in node.all_input_nodes if parent in axes), 0)
+        own = unit_axis(traced.module(node))
+        before = next((axes[parent] for parent in node.all_input_nodes if parent in axes), 0)
+        axes[node] = before if own is None else own
     return axes
 
 

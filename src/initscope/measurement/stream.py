@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from initscope._random import generator
+from initscope._hall.randomness import generator
 from initscope.errors import InputError
 from initscope.measurement.pairs import pairs_at_once
 from initscope.propagate.graph import as_pairs

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope._random import generator
+from initscope._hall.randomness import generator
 from initscope.measurement.width import random_directions
 from initscope.theory.mean_width import gaussian_norm_mean
 

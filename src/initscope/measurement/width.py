@@ -14,9 +14,9 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from initscope._random import generator
-from initscope._results import Result
+from initscope._hall.randomness import generator
 from initscope.errors import InputError, check_count
+from initscope.results import Result
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.mean_width import WidthSet, gaussian_norm_mean
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import numpy as np
 from torch import nn
 
+from initscope.geometry import Floats, Row
 from initscope.initializers import Initializer
-from initscope.report.geometry import Floats, Row
+from initscope.layers import call_name
 from initscope.theory.norms import relu_cosine_sd
 
 __all__ = ["finite_width_sd"]
-
-_PASSING = ("Flatten", "flatten", "Identity", "Dropout", "dropout")
 
 
 def finite_width_sd(model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law: Initializer) -> Floats:
@@ -28,13 +27,13 @@ def finite_width_sd(model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law
     result[0] = spread = np.zeros(cosine.shape[1])
     rho, width = cosine[0], 0
     for index, row in enumerate(rows[1:], start=1):
-        if row.kind in _PASSING and width == 0:
+        if row.role in ("movement", "bookkeeping") and width == 0:
             result[index] = spread
-        elif row.kind == "Linear" and width == 0 and len(row.shape) == 1 and _plain(modules.get(row.layer), law):
+        elif row.role == "weights" and width == 0 and len(row.shape) == 1 and _plain(modules.get(row.layer), law):
             width, rho = row.shape[0], cosine[index - 1]
             # The sample cosine of m independent Gaussian pairs.
             result[index] = np.sqrt(spread**2 + (1 - rho**2) ** 2 / width)
-        elif row.kind.lower().rstrip("_") == "relu" and width > 0:
+        elif row.role == "activation" and call_name(row.kind.lower()) == "relu" and width > 0:
             slope = 1 - np.arccos(np.clip(rho, -1, 1)) / np.pi
             spread = np.sqrt((slope * spread) ** 2 + relu_cosine_sd(rho, width) ** 2)
             result[index], width = spread, 0

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError, check_count
+from initscope.geometry import Prediction, Row
 from initscope.initializers import Initializer, Present
 from initscope.propagate.bands import finite_width_sd
 from initscope.propagate.budget import Budget
@@ -21,9 +21,9 @@ from initscope.propagate.rules import Context, find_rule
 from initscope.propagate.simulation import Simulation
 from initscope.propagate.state import Given, Maps, Totals
 from initscope.propagate.walk import Missing, Walk
-from initscope.report.geometry import Prediction, Row
 from initscope.theory._fast import fused_loops
 from initscope.tracing import Inputs, Trace, bind, trace
+from initscope.tracing.untouched import leaves_no_trace
 
 __all__ = ["as_pairs", "predict"]
 
@@ -210,13 +210,13 @@ def _walk(
     rows: list[Row] = []
     found: list[Totals] = []
     for node, value in walk.states():
-        name, kind = traced.name(node), traced.kind(node)
+        name, kind, role = traced.name(node), traced.kind(node), traced.role(node)
         if isinstance(value, Maps) or (isinstance(value, Given) and value.real):
-            rows.append(Row(name, kind, value.status, value.shape, value.note))
+            rows.append(Row(name, kind, value.status, value.shape, value.note, role))
             found.append(value.totals())
         else:
             reason = value.reason if isinstance(value, Missing) else "its output is not one value per unit"
-            rows.append(Row(name, kind, "not covered", note=reason))
+            rows.append(Row(name, kind, "not covered", note=reason, role=role))
             found.append(Totals(unknown, unknown, unknown, 0))
     if traced.fallback:
         rows[0] = replace(rows[0], note=traced.fallback)

@@ -1,4 +1,4 @@
-"""The registry of rules: which function predicts which kind of module, and what a rule may ask for and raise."""
+"""The registry of rules: which function predicts which module or call, and what a rule may ask for and raise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from initscope.initializers import Initializer, WeightLaw
 from initscope.propagate.budget import Budget
 from initscope.propagate.state import NotCovered, State
 
-__all__ = ["Context", "NotCovered", "find_rule", "rule"]
+__all__ = ["Context", "NotCovered", "find_operation", "find_rule", "operation", "rule"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,10 @@ class Context:
 
 Rule = Callable[[Any, State, Context], State]
 AnyRule = TypeVar("AnyRule", bound=Rule)
+Operation = Callable[..., Any]
+AnyOperation = TypeVar("AnyOperation", bound=Operation)
 _RULES: dict[type[nn.Module], Rule] = {}
+_OPERATIONS: dict[str, Operation] = {}
 
 
 def rule(*kinds: type[nn.Module]) -> Callable[[AnyRule], AnyRule]:
@@ -87,3 +90,19 @@ def _computes_as(module: nn.Module, kind: type[nn.Module]) -> bool:
         if method in vars(module) or not ours:
             return False
     return True
+
+
+def operation(*names: str) -> Callable[[AnyOperation], AnyOperation]:
+    """Register the decorated function, of ``(context, *args, **kwargs)`` with states among them, for these names."""
+
+    def register(function: AnyOperation) -> AnyOperation:
+        for name in names:
+            _OPERATIONS[name] = function
+        return function
+
+    return register
+
+
+def find_operation(name: str) -> Operation | None:
+    """The rule of a function, method or operator by its name."""
+    return _OPERATIONS.get(name)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from initscope.geometry import weakest
 from initscope.propagate.joint import Draws
 from initscope.propagate.offsets import Cross, Lookup, Offset, Origin, Wanted, at_both, covariances
 from initscope.propagate.registry import Context
 from initscope.propagate.sites import Sites
 from initscope.propagate.state import Maps
 from initscope.propagate.units import Field, Remembered, Sampled, Unit, without_samples
-from initscope.report.geometry import weakest
 
 __all__ = ["sampled"]
 

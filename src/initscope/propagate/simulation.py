@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from initscope._untouched import without_dropout
 from initscope.initializers._base import weight_layers
 from initscope.propagate.registry import Context, find_rule
 from initscope.propagate.state import Given, Maps, NotCovered
 from initscope.propagate.units import Known, Unit
 from initscope.tracing import Inputs, Node, Step, Trace, trace
 from initscope.tracing._symbolic import Watch
+from initscope.tracing.untouched import without_dropout
 
 __all__ = ["Simulation", "attribute"]
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from initscope.report.geometry import Status
+from initscope.geometry import Status
 from initscope.theory._fast import as_numpy, fused_loops
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-from initscope._untouched import NoDropoutCalls
 from initscope.initializers._base import weight_layers
-from initscope.propagate.operations import as_module, find_operation, name_of
+from initscope.layers import as_module, call_name
+from initscope.propagate.registry import find_operation
 from initscope.propagate.rules import Context, NotCovered, find_rule
 from initscope.propagate.simulation import Simulation, attribute
 from initscope.propagate.state import Given, Maps
 from initscope.tracing import Node, Step, Trace, overwritten
+from initscope.tracing.untouched import NoDropoutCalls
 
 __all__ = ["Missing", "Walk"]
 
@@ -116,7 +117,7 @@ class Walk:
         module = self._traced.module(node)
         if module is not None:
             return self._call_module(module, args, kwargs, found)
-        target, name = node.target, name_of(node.target)
+        target, name = node.target, call_name(node.target)
         if target is overwritten:
             raise NotCovered("another view of it was written into")
         if not found or all(isinstance(value, Given) for value in found):

@@ -13,7 +13,7 @@ import array_api_compat
 import numpy as np
 import numpy.typing as npt
 
-from initscope._compiled import loops
+from initscope._hall.compiled import loops
 from initscope.theory._arrays import Array
 
 __all__ = ["WORTH_COMPILING", "as_numpy", "fused_loops"]

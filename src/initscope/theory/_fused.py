@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from initscope._compiled import compiled, in_threads
+from initscope._hall.compiled import compiled, in_threads
 from initscope.theory._boxes import box_sum, output_size
 
 __all__ = ["box_sums", "pair_maps", "relu_layer_sums", "relu_step", "totals"]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from initscope._results import Result
 from initscope.errors import InputError, check_between, check_count
+from initscope.results import Result
 from initscope.theory._arccos import psi_of_half_gap
 from initscope.theory._arrays import Array, cosines, namespace
 from initscope.theory.activations import Activation, activation

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from initscope._results import Result
 from initscope.errors import InputError, check_between, check_count, check_probability
+from initscope.results import Result
 from initscope.theory._search import log_excess, smallest
 
 __all__ = [

@@ -4,9 +4,9 @@
 once and recorded instead. Modules of ``torch.nn`` and modules that have a rule stay whole, all others are looked into.
 """
 
-from initscope.tracing._in_place import OPERATORS, overwritten
+from initscope.tracing._in_place import overwritten
 from initscope.tracing._inputs import Inputs, bind
 from initscope.tracing._streams import hidden_sides
 from initscope.tracing._trace import Node, Step, Trace, trace
 
-__all__ = ["OPERATORS", "Inputs", "Node", "Step", "Trace", "bind", "hidden_sides", "overwritten", "trace"]
+__all__ = ["Inputs", "Node", "Step", "Trace", "bind", "hidden_sides", "overwritten", "trace"]

@@ -8,26 +8,19 @@ from typing import Any
 
 from torch import fx, nn
 
+from initscope.layers.calls import OPERATORS
+from initscope.layers.roles import VIEWS
 from initscope.tracing._nodes import carries_data
 
-__all__ = ["OPERATORS", "follow_writes", "overwritten"]
-
-OPERATORS = {
-    getattr(operator, f"i{name}"): name
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor")
-}
-"""``a += b`` and its kind, with the name of the operation."""
+__all__ = ["follow_writes", "overwritten"]
 
 # What may share the memory of its input; whether it does may depend on the values' layout.
-_VIEWS = frozenset({
-    "view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel", "permute", "transpose", "swapaxes",
-    "swapdims", "movedim", "moveaxis", "t", "T", "mT", "H", "mH", "adjoint", "unsqueeze", "squeeze", "expand",
-    "expand_as", "broadcast_to", "chunk", "split", "split_with_sizes", "tensor_split", "hsplit", "vsplit", "dsplit",
-    "unbind", "narrow", "select", "getitem", "diagonal", "unfold", "as_strided", "contiguous", "detach", "data", "real",
-    "imag", "to", "type", "type_as", "float", "double", "half", "bfloat16", "cpu", "cuda", "dropout", "dropout1d",
-    "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "Identity", "Flatten", "Unflatten", "Dropout",
-    "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout",
-})  # fmt: skip
+_SHARING = VIEWS | {
+    "contiguous", "detach", "data", "real", "imag", "to", "type", "type_as", "float", "double", "half", "bfloat16",
+    "cpu", "cuda", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
+    "Identity", "Flatten", "Unflatten", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",
+    "FeatureAlphaDropout",
+}  # fmt: skip
 
 
 def overwritten(values: Any, writer: Any) -> Any:
@@ -89,7 +82,7 @@ def _viewed(node: fx.Node, module: fx.GraphModule) -> fx.Node | None:
         name = str(node.args[1])
     else:
         name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
-    source = node.args[0] if node.args and name in _VIEWS else None
+    source = node.args[0] if node.args and name in _SHARING else None
     return source if isinstance(source, fx.Node) else None
 
 

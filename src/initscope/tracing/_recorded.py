@@ -13,7 +13,8 @@ from torch.nn.modules import module as global_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from initscope.tracing._in_place import OPERATORS, overwritten
+from initscope.layers.calls import OPERATORS
+from initscope.tracing._in_place import overwritten
 from initscope.tracing._inputs import Inputs, map_tensors, named_tensors
 from initscope.tracing._names import Names
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torch import nn
-from torch.nn.modules.conv import _ConvNd
 
+from initscope.layers import is_weight_layer
 from initscope.tracing._trace import Node, Trace
 
 __all__ = ["hidden_sides"]
@@ -23,7 +23,7 @@ def hidden_sides(traced: Trace) -> dict[nn.Module, tuple[bool, bool]]:
     for step in traced.steps:
         module, sources = traced.module(step), [node for node in step.all_input_nodes if node in streams]
         read.update(sources)
-        if isinstance(module, (nn.Linear, _ConvNd)):
+        if is_weight_layer(module):
             sources_before, step_before = first.setdefault(module, (sources, step))
             streams.join(step, step_before)
             streams.join(*sources, *sources_before)

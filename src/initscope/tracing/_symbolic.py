@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import fx, nn
 
-from initscope.tracing._in_place import OPERATORS, follow_writes
+from initscope.layers.calls import OPERATORS
+from initscope.tracing._in_place import follow_writes
 from initscope.tracing._inputs import Inputs, required_parameters
 from initscope.tracing._nodes import carries_data
 

@@ -9,14 +9,15 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from initscope._untouched import leaves_no_trace
 from initscope.errors import InputError
-from initscope.tracing._in_place import OPERATORS
+from initscope.layers import Role, call_name, role_of
+from initscope.layers.calls import OPERATORS
 from initscope.tracing._inputs import Inputs, Whole, bind
 from initscope.tracing._names import Names
 from initscope.tracing._nodes import carries_data
 from initscope.tracing._recorded import Recording, Step
 from initscope.tracing._symbolic import Watch, run_graph, symbolic_graph
+from initscope.tracing.untouched import leaves_no_trace
 
 __all__ = ["Node", "Step", "Trace", "trace"]
 
@@ -70,6 +71,16 @@ class Trace:
     def kind(self, node: Node) -> str:
         """What a step does: the module's class, the function's or the method's name."""
         return _kind(node, self.module(node))
+
+    def role(self, node: Node) -> Role:
+        """What a step does to the values that pass it."""
+        if node.op == "placeholder":
+            return "input"
+        module = self.module(node)
+        if module is not None:
+            return role_of(module)
+        reads = sum(parent in self.names for parent in node.all_input_nodes)
+        return role_of(call_name(node.target) or self.kind(node), reads)
 
     def run(self, inputs: Inputs, watch: Watch) -> Any:
         """Run the model on ``inputs`` and call ``watch(step, args, kwargs, output)`` right after each step.

@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from initscope._modules import ActivationLayer
-from initscope.propagate.elementwise import ACTIVATION_MODULES, activation_of
+from initscope.geometry import weakest
+from initscope.layers import ACTIVATIONS, ActivationLayer, activation_of
 from initscope.propagate.offsets import Activations
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.batch import normalised_activation
@@ -16,14 +16,13 @@ from initscope.propagate.rules.merging import stacked
 from initscope.propagate.sampling import sampled
 from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
 from initscope.propagate.units import Activated, Parts
-from initscope.report.geometry import weakest
 from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation, activation
 
 __all__ = ["apply_activation", "elementwise"]
 
 
-@rule(*ACTIVATION_MODULES, ActivationLayer)
+@rule(*(row.module for row in ACTIVATIONS if row.module is not None), ActivationLayer)
 def elementwise(module: nn.Module, state: State, context: Context) -> State:
     """σ on every unit (theory §3.1): the dual of the Gaussian before it."""
     if isinstance(state, Given):

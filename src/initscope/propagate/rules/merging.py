@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from initscope.geometry import weakest
 from initscope.propagate.offsets import Stacked, Summed
-from initscope.propagate.operations import operation
-from initscope.propagate.registry import Context
+from initscope.propagate.registry import Context, operation
 from initscope.propagate.state import Given, Maps, NotCovered, State
 from initscope.propagate.units import Gaussian, Parts, Rescaled, Sum
-from initscope.report.geometry import weakest
 
 __all__ = ["add", "concatenate", "multiply", "per_channel"]
 

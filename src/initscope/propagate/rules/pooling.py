@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from initscope.propagate.joint import Draws
 from initscope.propagate.offsets import Cross, Lookup, Offset, Origin, Wanted, crosses
-from initscope.propagate.operations import operation
-from initscope.propagate.registry import Context, rule
+from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.rules.shapes import rearranged_one
 from initscope.propagate.rules.weights import Windows
 from initscope.propagate.sampling import sampled

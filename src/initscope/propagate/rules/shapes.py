@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules import padding
 
 from initscope.propagate.offsets import Gathered, Origin
-from initscope.propagate.operations import operation
-from initscope.propagate.registry import Context, rule
+from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.state import Given, Maps, NotCovered, State
 from initscope.propagate.units import Rearranged, take
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from initscope.errors import InputError
+from initscope.geometry import weakest
 from initscope.initializers import WeightLaw
 from initscope.propagate.joint import Draws
 from initscope.propagate.offsets import Cross, Gathered, Lookup, Offset, Origin, Wanted, at_both
@@ -23,7 +24,6 @@ from initscope.propagate.rules.shapes import rearranged_one
 from initscope.propagate.sites import Sites
 from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
 from initscope.propagate.units import Gaussian, Pair, Symmetric, Unit, Windowed
-from initscope.report.geometry import weakest
 from initscope.theory._boxes import box_sum
 from initscope.theory._fast import as_numpy
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import array_api_compat
 
-from initscope._results import Result, make_axes, rows_of_columns
 from initscope.errors import InputError, check_between, check_count
+from initscope.results import Result, make_axes, rows_of_columns
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.images._layer import expected_cosine
 from initscope.theory.images._windows import Windows

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from initscope._results import Result, rows_of_columns
 from initscope.errors import InputError, check_count
+from initscope.results import Result, rows_of_columns
 from initscope.theory._arccos import half_gap
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.angles import cosine_map

@@ -12,8 +12,8 @@ import array_api_compat
 import numpy as np
 import numpy.typing as npt
 
-from initscope._results import Result, make_axes, rows_of_columns
 from initscope.errors import InputError, check_count
+from initscope.results import Result, make_axes, rows_of_columns
 from initscope.theory._arrays import Array, namespace
 from initscope.theory._fast import as_numpy
 from initscope.theory.angles import relu_cosine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from initscope._results import Result
+from initscope.results import Result
 
 __all__ = ["Estimate"]
 

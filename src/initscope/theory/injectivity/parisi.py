@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from initscope._results import Result, make_axes
 from initscope.errors import InputError, check_between, check_count
+from initscope.results import Result, make_axes
 from initscope.theory.injectivity._estimate import Estimate
 from initscope.theory.injectivity.parisi_functional import Evaluation, Floats, Grid, Levels, evaluate
 from initscope.theory.injectivity.replica import SATISFIABLE, one_rsb_energy, rs_energy, rs_threshold

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from initscope._results import Result
 from initscope.errors import InputError, check_count, check_probability
+from initscope.results import Result
 from initscope.theory.injectivity.bounds import deep_expansivity, union_failure_bound, union_threshold
 from initscope.theory.injectivity.replica import FULL_RSB
 

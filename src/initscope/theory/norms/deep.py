@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from initscope._results import Result
 from initscope.errors import InputError, check_between, check_count
+from initscope.results import Result
 from initscope.theory.norms.bounds import _widths
 from initscope.theory.norms.law import active_units
 

@@ -1,0 +1,1 @@
+"""What every room may use and none owns: files written whole, tensors read safely, seeds by purpose, compiled loops."""

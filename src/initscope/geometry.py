@@ -1,0 +1,265 @@
+"""The geometry of pairs after every layer: `Prediction`, `Measurement`, and both side by side in a `Comparison`.
+
+All three have the same rows, one per layer, row 0 the input. Arrays are ``[rows, pairs]``; a layer that is not covered
+holds NaN there and says why in its row.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from initscope._hall.files import write_text
+from initscope.errors import InputError
+from initscope.results import Result, drawing_room, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["STATUSES", "Comparison", "Measurement", "Prediction", "Row", "Status", "weakest"]
+
+Floats = npt.NDArray[np.float64]
+Status = Literal[
+    "closed form", "quadrature", "closed form after sampling", "sampled", "approximate", "not covered", "measured"
+]
+STATUSES: tuple[Status, ...] = (
+    "closed form",
+    "quadrature",
+    "closed form after sampling",
+    "sampled",
+    "approximate",
+    "not covered",
+)
+
+
+def weakest(*statuses: Status) -> Status:
+    """The status of a number that rests on several: the last of them in the order of `STATUSES`."""
+    return max(statuses, key=STATUSES.index)
+
+
+@dataclass(frozen=True)
+class Row(Result):
+    """One layer: its name, what it is, how its numbers were obtained, its output's shape, a remark, what it does."""
+
+    layer: str
+    kind: str
+    status: Status
+    shape: tuple[int, ...] = ()
+    note: str = ""
+    role: str = "other"
+
+
+def mean_over_pairs(values: Floats) -> Floats:
+    """Mean of each row over the pairs that have a value, NaN where none has: a sample of zeros has no angle."""
+    known = np.isfinite(values)
+    counts, sums = known.sum(axis=1), np.where(known, values, 0.0).sum(axis=1)
+    return np.asarray(np.divide(sums, counts, out=np.full(len(values), np.nan), where=counts > 0))
+
+
+def median_over_pairs(values: Floats) -> Floats:
+    """Median of each row over the pairs that have a value, NaN where none has."""
+    known = ~np.isnan(values).all(axis=1)
+    result = np.full(len(values), np.nan)
+    result[known] = np.nanmedian(values[known], axis=1)
+    return result
+
+
+def covered_rows(values: Floats) -> list[int]:
+    """Rows in which some pair has a value."""
+    return [int(row) for row in np.flatnonzero(np.isfinite(values).any(axis=1))]
+
+
+def angle_degrees(cosine: Floats) -> Floats:
+    """Angle in degrees; rounding beyond ±1 is forgiven."""
+    return np.asarray(np.degrees(np.arccos(np.clip(cosine, -1, 1))))
+
+
+@dataclass(frozen=True)
+class _Geometry(Result):
+    rows: tuple[Row, ...]
+    cosine: Floats
+    norm_ratio: Floats
+    rms_ratio: Floats
+
+    @property
+    def angle(self) -> Floats:
+        """Angles in degrees, ``[rows, pairs]``."""
+        return angle_degrees(self.cosine)
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The one-file page of `Comparison.to_html`, with this side only."""
+        return self._alone().to_html(path)
+
+    def _repr_html_(self) -> str:
+        return self._alone()._repr_html_()
+
+    def _alone(self) -> Comparison:
+        """This side alone in a `Comparison`, which knows how to show it."""
+        raise InputError(f"{type(self).__name__} has no comparison of its own")
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per layer, means over pairs."""
+        return self._alone().table()
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"rows": [...]}`` with means over pairs."""
+        return self._alone().to_dict()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Mean angle against depth."""
+        return self._alone().plot(ax)
+
+    def __repr__(self) -> str:
+        rows, pairs = self.cosine.shape
+        return f"{type(self).__name__}({rows - 1} layers, {pairs} pairs)"
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction(_Geometry):
+    """Expected geometry of pairs after every layer (see `initscope.predict`).
+
+    ``cosine`` is the ratio of expectations; ``norm_ratio`` is √E‖h‖² over ‖x‖ for the first input of each pair;
+    ``rms_ratio`` the same per unit, which is what verdicts use. ``cosine_sd`` is the standard deviation of the cosine
+    over the weights at the model's width, where it is known (dense ReLU stacks), else NaN.
+    """
+
+    cosine_sd: Floats | None = None
+
+    def _alone(self) -> Comparison:
+        return Comparison(prediction=self)
+
+
+@dataclass(frozen=True, repr=False)
+class Measurement(_Geometry):
+    """Measured geometry of pairs after every layer (see `initscope.measure`), over ``draws`` of the weights.
+
+    ``cosine`` is the mean over draws, ``norm_ratio`` and ``rms_ratio`` the root mean square, as they are predicted.
+    ``cosine_se`` and ``norm_ratio_se`` are standard errors over the randomness of the weights, per pair;
+    ``mean_cosine_se`` and ``mean_norm_ratio_se`` those of the mean over pairs, which share their weights. NaN where one
+    draw cannot tell.
+    """
+
+    cosine_se: Floats
+    norm_ratio_se: Floats
+    mean_cosine_se: Floats
+    mean_norm_ratio_se: Floats
+    draws: int
+    seed: int
+
+    @property
+    def mean_angle_se(self) -> Floats:
+        """Standard error of the mean angle in degrees: that of the mean cosine over the mean sine (delta method)."""
+        sine = mean_over_pairs(np.sqrt(1 - np.clip(self.cosine, -1, 1) ** 2))
+        return np.asarray(np.degrees(self.mean_cosine_se / np.where(sine > 0, sine, np.nan)))
+
+    def _alone(self) -> Comparison:
+        return Comparison(measurement=self)
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Result):
+    """Prediction and measurement of the same pairs through the same model, row by row; either may be missing."""
+
+    prediction: Prediction | None = None
+    measurement: Measurement | None = None
+    title: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if self.prediction is None and self.measurement is None:
+            raise InputError("a comparison needs a prediction, a measurement, or both")
+        if self.prediction is not None and self.measurement is not None:
+            ours = [row.layer for row in self.prediction.rows]
+            theirs = [row.layer for row in self.measurement.rows]
+            if ours != theirs or self.prediction.cosine.shape != self.measurement.cosine.shape:
+                raise InputError(
+                    "prediction and measurement are not of the same model and pairs; run both on the same x, y"
+                )
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of the prediction, or of the measurement where there is none."""
+        source = self.prediction if self.prediction is not None else self.measurement
+        assert source is not None
+        return source.rows
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per layer; means over pairs, standard errors of those means over the randomness of the weights."""
+        columns = self._columns()
+        return [
+            {"layer": row.layer, "kind": row.kind, "status": row.status}
+            | {name: values[index] for name, values in columns.items()}
+            | {"note": row.note}
+            for index, row in enumerate(self.rows)
+        ]
+
+    def _columns(self) -> dict[str, list[float | None]]:
+        nothing: list[float | None] = [None] * len(self.rows)
+        predicted, measured = self.prediction, self.measurement
+        columns: dict[str, list[float | None]] = {}
+        for name in ("cosine", "angle", "norm_ratio", "rms_ratio"):
+            for suffix, side in (("predicted", predicted), ("measured", measured)):
+                columns[f"{name}_{suffix}"] = nothing if side is None else plain(mean_over_pairs(getattr(side, name)))
+            if name == "cosine":
+                spread = None if predicted is None else predicted.cosine_sd
+                columns["cosine_sd_predicted"] = nothing if spread is None else plain(mean_over_pairs(spread))
+            if name in ("cosine", "norm_ratio"):
+                columns[f"{name}_se"] = nothing if measured is None else plain(getattr(measured, f"mean_{name}_se"))
+        return columns
+
+    def pairs_table(self) -> list[dict[str, Any]]:
+        """One dict per layer and pair, with every pair's own numbers."""
+        result = []
+        for index, row in enumerate(self.rows):
+            source = self.prediction if self.prediction is not None else self.measurement
+            assert source is not None
+            for pair in range(source.cosine.shape[1]):
+                entry: dict[str, Any] = {"layer": row.layer, "kind": row.kind, "status": row.status, "pair": pair}
+                for suffix, geometry in (("predicted", self.prediction), ("measured", self.measurement)):
+                    for name in ("cosine", "norm_ratio", "rms_ratio"):
+                        value = None if geometry is None else float(getattr(geometry, name)[index, pair])
+                        entry[f"{name}_{suffix}"] = plain(value) if value == value else None
+                error = None if self.measurement is None else float(self.measurement.cosine_se[index, pair])
+                entry["cosine_se"] = error if error == error else None
+                result.append(entry)
+        return result
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"rows": [...], "pairs": …, "draws": …}``, means over pairs."""
+        source = self.prediction if self.prediction is not None else self.measurement
+        assert source is not None
+        return {
+            "rows": [plain(row) for row in self.table()],
+            "pairs": int(source.cosine.shape[1]),
+            "draws": None if self.measurement is None else self.measurement.draws,
+            "halving_depth": self.halving_depth(),
+        }
+
+    def halving_depth(self, ratio: float = 0.5) -> str | None:
+        """Name of the first layer from which on the median angle is at most ``ratio`` of the input's, or None."""
+        source = self.measurement if self.measurement is not None else self.prediction
+        assert source is not None
+        medians = median_over_pairs(source.angle)
+        covered = covered_rows(source.angle)
+        below = {row: bool(medians[row] <= ratio * medians[covered[0]]) for row in covered}
+        after = [row for place, row in enumerate(covered) if all(below[later] for later in covered[place:])]
+        return self.rows[after[0]].layer if after else None
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Mean angle after each layer: predicted as a line, measured as points with two standard errors."""
+        axes: Axes = drawing_room().angle_figure(self, ax)
+        return axes
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """One self-contained HTML page: what happened, the table, the pictures; written to ``path`` too if given."""
+        text: str = drawing_room().render_page(self)
+        if path is not None:
+            write_text(path, text)
+        return text
+
+    def _repr_html_(self) -> str:
+        text: str = drawing_room().render_page(self, fragment=True)
+        return text

@@ -1,0 +1,169 @@
+"""Tables for the terminal, that of a `Comparison` first: predicted and measured side by side, within its width."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from initscope.results import format_number
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from initscope.geometry import Comparison
+
+__all__ = ["rich_table", "side_by_side", "table_width", "terminal_table", "with_error"]
+
+_QUANTITIES = {"cosine": ("cosine", 4), "angle": ("angle °", 1), "norm_ratio": ("norm ratio", 3)}
+_ERROR = re.compile(r" ±\S+")
+_NUMBER = re.compile(rf"–|-?(\d[\d.,]*(e[-+]?\d+)?|inf|nan)%?({_ERROR.pattern})?")
+
+
+def with_error(value: float | None, error: float | None, digits: int) -> str:
+    """``value ± error`` to the same number of decimals; a dash where there is no value, no error where none is known.
+
+    >>> with_error(0.83517, 0.0156, 3), with_error(12.0, None, 1), with_error(None, None, 1)
+    ('0.835 ±0.016', '12.0', '–')
+    """
+    if value is None:
+        return "–"
+    if abs(value) >= 1e5 or 0 < abs(value) < 10**-digits:
+        return f"{value:.2e}" + ("" if error is None else f" ±{error:.1e}")
+    return f"{value:.{digits}f}" + ("" if error is None else f" ±{error:.{digits}f}")
+
+
+def side_by_side(comparison: Comparison) -> list[dict[str, str]]:
+    """One dict of short texts per layer: layer, kind, predicted and measured columns, status, note.
+
+    Columns of a side that is missing, and an empty note column, are left out.
+    """
+    measured = comparison.measurement
+    angle_errors = None if measured is None else measured.mean_angle_se
+    sides = [side for side in ("predicted", "measured") if getattr(comparison, _ATTRIBUTE[side]) is not None]
+    rows = []
+    for index, row in enumerate(comparison.table()):
+        if angle_errors is not None:
+            row["angle_se"] = float(angle_errors[index]) if angle_errors[index] == angle_errors[index] else None
+        rows.append(_texts(row, sides, given=index == 0))
+    if not any(row["note"] for row in rows):
+        for row in rows:
+            del row["note"]
+    return rows
+
+
+_ATTRIBUTE = {"predicted": "prediction", "measured": "measurement"}
+
+
+def _texts(row: dict[str, Any], sides: list[str], *, given: bool) -> dict[str, str]:
+    texts = {"layer": row["layer"], "kind": row["kind"]}
+    for name, (title, digits) in _QUANTITIES.items():
+        for side in sides:
+            error = None if given else row.get(f"{name}_se" if side == "measured" else f"{name}_sd_predicted")
+            texts[f"{title} {side}"] = with_error(row[f"{name}_{side}"], error, digits)
+    return texts | {"status": row["status"], "note": row["note"]}
+
+
+def terminal_table(comparison: Comparison, *, title: str = "", width: int | None = None) -> Table:
+    """`side_by_side` as a `rich_table`; kinds that the names tell already are left out, notes are lines below."""
+    rows = side_by_side(comparison)
+    below = [f"{', '.join(layers)}: {note}" for note, layers in _layers_by(rows, "note").items() if note]
+    dropped = {"note"}
+    if all(_tells_kind(row["layer"], row["kind"]) for row in rows):
+        dropped.add("kind")
+    rows = [{name: text for name, text in row.items() if name not in dropped} for row in rows]
+    return rich_table(rows, title=title, below=below, width=width)
+
+
+def rich_table(
+    rows: Sequence[Mapping[str, Any]], *, title: str = "", below: Sequence[str] = (), width: int | None = None
+) -> Table:
+    """A rich table of dicts that share their keys: numbers to the right, one line a row if ``width`` allows.
+
+    One status that all rows share is a line below. Where the table is wider than ``width``, kinds, statuses and errors
+    go, in this order, until it fits; lines below name the statuses and say what else was left out.
+    """
+    texts = [{name: format_number(cell) for name, cell in row.items()} for row in rows]
+    lines = list(below)
+    if len({row.get("status") for row in texts}) == 1:
+        texts, lines = _without_status(texts, lines)
+    table = _drawn(texts, title, lines)
+    left_out: list[str] = []
+    for name, reduced in (("kind", _without_kind), ("status", _without_status), ("±", _without_errors)):
+        if width is None or table_width(table) <= width:
+            break
+        fewer, lines = reduced(texts, lines)
+        if fewer != texts:
+            left_out += [name] * (name != "status")
+            texts = fewer
+            said = [f"left out to fit {width} columns: {', '.join(left_out)}; a file has all"] * bool(left_out)
+            table = _drawn(texts, title, lines + said)
+    return table
+
+
+def table_width(table: Table) -> int:
+    """Columns of a terminal that the table needs to have each row on one line."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(width=100_000)
+    return Measurement.get(console, console.options, table).maximum
+
+
+Texts = list[dict[str, str]]
+
+
+def _without_kind(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
+    return [{name: text for name, text in row.items() if name != "kind"} for row in rows], below
+
+
+def _without_status(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
+    """The status of most rows is said once, below, the others with their layers: no row loses it."""
+    if not rows or "status" not in rows[0]:
+        return rows, below
+    groups = sorted(_layers_by(rows, "status").items(), key=lambda group: -len(group[1]))
+    line = f"status of every {'row' if len(groups) == 1 else 'other row'}: {groups[0][0]}"
+    others = [f"{status}: {', '.join(layers)}" for status, layers in groups[1:]]
+    return [{name: text for name, text in row.items() if name != "status"} for row in rows], [*others, line, *below]
+
+
+def _without_errors(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
+    return [{name: _ERROR.sub("", text) for name, text in row.items()} for row in rows], below
+
+
+def _drawn(rows: Texts, title: str, below: Sequence[str]) -> Table:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(
+        title=escape(title) or None,
+        title_justify="left",
+        caption=escape("\n".join(below)) or None,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        collapse_padding=True,
+        pad_edge=False,
+    )
+    for name in rows[0] if rows else ():
+        numeric = name != "layer" and all(_NUMBER.fullmatch(row[name]) for row in rows)
+        head = name.replace("_", " ").replace(" predicted", "\npred.").replace(" measured", "\nmeasured")
+        table.add_column(escape(head), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(text) for text in row.values()))
+    return table
+
+
+def _layers_by(rows: Texts, name: str) -> dict[str, list[str]]:
+    """The layers of each text of that column, in order."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row.get(name, ""), []).append(row.get("layer", ""))
+    return found
+
+
+def _tells_kind(layer: str, kind: str) -> bool:
+    """Whether a name such as conv3 says what the layer is; the numbers of a `torch.nn.Sequential` do not."""
+    name = layer.rstrip("0123456789").lower()
+    return bool(name) and name in kind.lower()

@@ -1,0 +1,62 @@
+"""A few of the pairs as small JPEG data URIs, with their angles before and after the network."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from initscope.geometry import covered_rows
+
+if TYPE_CHECKING:
+    from initscope.geometry import Floats
+
+__all__ = ["Thumbnail", "thumbnails"]
+
+_SIDE = 96  # pixels: larger images are made smaller
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """One pair: its two pictures as data URIs and its angle at the input and after the last covered layer."""
+
+    x: str
+    y: str
+    before: float
+    after: float
+
+
+def thumbnails(x: Any, y: Any, *, angles: Floats, count: int = 6) -> list[Thumbnail]:
+    """``count`` of the pairs, from the smallest to the largest angle; none if they are not grey or RGB images.
+
+    ``angles`` is ``[rows, pairs]``. Values beyond [0, 1] are brought into it by one map for all.
+    """
+    images = np.stack([np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)])
+    if images.ndim != 5 or images.shape[2] not in (1, 3) or min(images.shape[3:]) < 4:
+        return []
+    covered = covered_rows(angles)
+    if not covered:
+        return []
+    first, last = covered[0], covered[-1]
+    order = np.argsort(angles[first], kind="stable")
+    order = order[np.isfinite(angles[first, order]) & np.isfinite(angles[last, order])]
+    chosen = order[np.linspace(0, len(order) - 1, min(count, len(order))).round().astype(int)]
+    low, high = min(0.0, images.min()), max(1.0, images.max())
+    pixels = np.round(255 * (images[:, chosen] - low) / (high - low)).astype(np.uint8)
+    return [
+        Thumbnail(_data_uri(pixels[0, k]), _data_uri(pixels[1, k]), *angles[[first, last], pair].tolist())
+        for k, pair in enumerate(chosen)
+    ]
+
+
+def _data_uri(pixels: Any) -> str:
+    from PIL import Image
+
+    image = Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(np.moveaxis(pixels, 0, -1)))
+    image.thumbnail((_SIDE, _SIDE))
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", quality=88)
+    return "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode()

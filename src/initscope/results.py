@@ -1,0 +1,150 @@
+"""`Result`: the base of every frozen result dataclass, so that all of them show, export and plot alike.
+
+A subclass is a ``@dataclass(frozen=True)``; what is tabular overrides `Result.table`, what has a picture `Result.plot`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from initscope._hall.files import write_text
+from initscope.errors import InputError, MissingDependencyError
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "Result",
+    "counted",
+    "drawing_room",
+    "drawn_by",
+    "format_number",
+    "html_table",
+    "make_axes",
+    "plain",
+    "rows_of_columns",
+]
+
+
+def plain(value: Any) -> Any:
+    """Turn arrays, tensors, fractions and nested results into what JSON can hold (NaN and infinities become None)."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else None
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    return str(value)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun, in the plural unless there is one.
+
+    >>> counted(1, "image"), counted(2, "image")
+    ('1 image', '2 images')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def format_number(value: Any, digits: int = 4) -> str:
+    """Short text of a table cell: floats to ``digits`` significant digits, None as a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool) or not isinstance(value, float):
+        return str(value)
+    return f"{value:.{digits}g}"
+
+
+def html_table(rows: list[dict[str, Any]]) -> str:
+    """Plain HTML table of a list of dicts that share their keys."""
+    if not rows:
+        return "<table></table>"
+    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in rows[0])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(format_number(cell))}</td>" for cell in row.values()) + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def rows_of_columns(result: Result) -> list[dict[str, Any]]:
+    """Rows of a result whose fields are columns of equal length; a single number is a column of one."""
+    columns = {name: value if isinstance(value, list) else [value] for name, value in result.to_dict().items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def make_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> Axes:
+    """The given axes, or those of a new figure, which no global state of pyplot knows."""
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=figsize, layout="constrained").add_subplot()
+
+
+_DRAWN_BY: list[str] = []
+
+
+def drawn_by(room: str) -> None:
+    """Name the module that draws what results cannot draw themselves; the package's front door does."""
+    _DRAWN_BY[:] = [room]
+
+
+def drawing_room() -> Any:
+    """That module, loaded when something is to be drawn: results stand below it and do not import it."""
+    return importlib.import_module(_DRAWN_BY[0])
+
+
+class Result:
+    """Mixin of frozen dataclasses: the same exports everywhere."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain Python values, ready for JSON."""
+        return dict(plain(self))
+
+    def table(self) -> list[dict[str, Any]]:
+        """Rows of the result as dicts; by default one row that holds the fields."""
+        return [self.to_dict()]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """`table` as a pandas DataFrame."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingDependencyError("pandas", "data") from error
+        return pandas.DataFrame(self.table())
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The result as HTML; written to ``path`` too when one is given."""
+        text = html_table(self.table())
+        if path is not None:
+            write_text(path, text)
+        return text
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the numeric fields as bars (subclasses draw something better)."""
+        ax = make_axes(ax)
+        numbers = {
+            name: value
+            for name, value in self.to_dict().items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        }
+        if not numbers:
+            raise InputError(f"{type(self).__name__} holds no numbers to draw; use to_dict() to read it")
+        ax.barh(list(numbers), list(numbers.values()))
+        ax.invert_yaxis()
+        return ax
