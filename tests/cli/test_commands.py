@@ -16,7 +16,7 @@ from PIL import Image
 
 import initscope
 from initscope.cli import COMMANDS, app, main
-from initscope.cli.demo import _finding, _remedy
+from initscope.exhibits.photographs import _finding, _remedy
 from initscope.initializers import ZeroSum
 
 SMALL = ["--data", "photos:crop=16", "--pairs", "5"]
@@ -259,7 +259,7 @@ def test_the_unexpected_is_one_line_and_exit_1(run, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("out of\nluck")
 
-    monkeypatch.setattr("initscope.cli.geometry.load_sources", fail)
+    monkeypatch.setattr("initscope.cli.predict_measure.load_sources", fail)
     code, _, messages = run("predict", "dense3")
     assert code == 1
     assert messages == "initscope: RuntimeError: out of luck (unexpected; --debug shows where)\n"
@@ -271,7 +271,7 @@ def test_interruption(run, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("initscope.cli.geometry.load_sources", interrupt)
+    monkeypatch.setattr("initscope.cli.predict_measure.load_sources", interrupt)
     code, _, messages = run("predict", "dense3")
     assert (code, messages) == (1, "initscope: interrupted\n")
 
@@ -338,7 +338,7 @@ def test_no_color_is_honoured(run, monkeypatch):
 
 
 def test_progress_only_where_a_person_looks(monkeypatch):
-    from initscope.cli._geometry import progress_bar
+    from initscope.cli._comparison import progress_bar
 
     assert progress_bar(8) is None
     stderr = io.StringIO()

@@ -169,7 +169,7 @@ def test_what_cannot_be_tried_is_named():
 
 
 def test_large_models_are_tried_on_one_draw_and_not_wider(monkeypatch):
-    monkeypatch.setattr(sys.modules["initscope.inspection.what_if"], "_WORK", 1000.0)
+    monkeypatch.setattr(sys.modules["initscope.inspection.alternatives"], "_WORK", 1000.0)
     model = mlp(2, He(), width=32)
     table = what_if(model, samples()[:6], samples()[6:12])
     assert "multiplications" in table.skipped["hidden widths × 2"]
@@ -213,7 +213,7 @@ def test_dropout_leaves_the_random_state_alone():
 
 def test_quadrature_is_not_repeated_for_every_alternative(monkeypatch):
     """Closed forms are: ``He`` has its prediction in the tests above."""
-    module, calls = sys.modules["initscope.inspection.what_if"], []
+    module, calls = sys.modules["initscope.inspection.alternatives"], []
     monkeypatch.setattr(module, "predict", lambda *args: calls.append(args) or initscope.predict(*args))
     model, x, y = nn.Sequential(nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 4)), samples()[:6], samples()[6:12]
     first = what_if(model, x, y)
