@@ -5,13 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
 import pickle
-import signal
 import struct
-import subprocess
-import sys
-import time
 
 import faiss
 import numpy as np
@@ -404,97 +399,6 @@ def test_copies_and_pickles(kind, copied):
         np.testing.assert_array_equal(mine, theirs)
     other.add(codes[:1], [1])
     assert (len(index), len(other), other.probes) == (80, 81, 7)
-
-
-WRITER = """
-import os, sys
-import faiss
-import numpy as np
-from initscope.embed import HammingIndex
-
-path, rows = sys.argv[1], int(sys.argv[2])
-for mode in sys.stdin:  # every writer is a fork of this process, which has done all the importing
-    writer = os.fork()
-    if writer:
-        os.waitpid(writer, 0)
-        print("gone", flush=True)
-        continue
-    index = HammingIndex.load(path)
-    print(os.getpid(), flush=True)
-    while True:
-        ids = np.arange(len(index), len(index) + rows)
-        codes = np.ascontiguousarray(ids[:, None].view(np.uint8)[:, :6])
-        print("adding", flush=True)
-        index.add(codes, ids)
-        print("added", len(index), flush=True)
-        if mode == "save\\n":
-            index.save(path)
-            print("saved", len(index), flush=True)
-"""
-
-
-def numbered(ids):
-    """Every code spells its id, so that what a file holds can be told from what it should hold."""
-    return np.ascontiguousarray(ids[:, None].view(np.uint8)[:, :6])
-
-
-def kill_writers(folder, rows, mode, kills):
-    """Kill writers after their first line ``adding`` or ``added``, ``kills`` times at delays spread over one such step.
-
-    Returns what each had reported last, and how many unfinished files were ever left.
-    """
-    path = folder / "codes.index"
-    start = HammingIndex(48)
-    start.add(numbered(np.arange(rows)))
-    start.save(path)
-    saved, last, leftovers = rows, [], set()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", WRITER, str(path), str(rows // 4)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as nursery:
-        before, after = ("adding", "added") if mode == "add" else ("added", "saved")
-        took = 0.0
-        for kill in range(kills + 1):  # the first writer shows how long the step takes
-            print(mode, file=nursery.stdin, flush=True)
-            writer = int(nursery.stdout.readline())
-            reported = [nursery.stdout.readline()]
-            while not reported[-1].startswith(before):
-                reported.append(nursery.stdout.readline())
-            began = time.perf_counter()
-            if kill:
-                time.sleep(took * (kill - 1) / kills)
-            else:
-                while not reported[-1].startswith(after):
-                    reported.append(nursery.stdout.readline())
-                took = time.perf_counter() - began
-            os.kill(writer, signal.SIGKILL)
-            while (line := nursery.stdout.readline()) != "gone\n":
-                reported.append(line)
-            saved = max([saved, *(int(line.split()[1]) for line in reported if line.startswith("saved"))])
-            last.append(reported[-1].split()[0])
-            leftovers |= {each.name for each in folder.iterdir()} - {path.name}
-            loaded = HammingIndex.load(path)
-            assert len(loaded) >= saved
-            assert mode == "save" or len(loaded) == rows
-            saved = len(loaded)
-            np.testing.assert_array_equal(loaded.ids, np.arange(saved))
-            some = RNG.integers(0, saved, 20)
-            distances, found = loaded.search(numbered(some), k=1)
-            np.testing.assert_array_equal(found[:, 0], some)
-            np.testing.assert_array_equal(distances, 0)
-        nursery.stdin.close()
-    loaded.save(path)
-    assert [each.name for each in folder.iterdir()] == [path.name]
-    return last[1:], leftovers
-
-
-@pytest.mark.parametrize("mode", ["add", "save"])
-def test_killed_writers_lose_nothing_that_was_reported_saved(tmp_path, mode):
-    """Kills at times spread over adding or saving; the next good save removes what killed ones have left."""
-    last, leftovers = kill_writers(tmp_path, 50_000, mode, kills=4)
-    assert {"add": "adding", "save": "added"}[mode] in last  # at least one was hit in the middle
-    assert bool(leftovers) == (mode == "save")
 
 
 @pytest.mark.parametrize(
