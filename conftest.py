@@ -28,10 +28,11 @@ GIVEN = {"TERM": "xterm", "LANG": "C.UTF-8", "PYTHONUTF8": "1"}
 
 
 def pytest_addoption(parser):
-    """Three options that ask whether a test passes by luck."""
+    """Options that ask whether a test passes by luck."""
     group = parser.getgroup("initscope")
     group.addoption("--seed", type=int, default=0, metavar="K", help="shift the seed that each test has from its name")
     group.addoption("--shuffle", type=int, metavar="K", help="run the files, and the tests in each, in the K-th order")
+    group.addoption("--threads", type=int, default=1, metavar="N", help="threads of torch; one is fastest here")
     group.addoption("--list-drawing", metavar="FILE", help="append the names of tests that draw from what is seeded so")
 
 
@@ -124,6 +125,6 @@ def known_environment():
 
 
 @pytest.fixture(autouse=True, scope="session")
-def one_thread():
+def one_thread(request):
     """Small tensors and two busy cores: one torch thread is faster and repeatable."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(request.config.getoption("--threads"))

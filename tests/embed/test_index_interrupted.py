@@ -1,15 +1,99 @@
-"""`HammingIndex` files whose writer was killed: at every line of the library, and halfway through the bytes."""
+"""`HammingIndex` interrupted while it adds or removes, or killed: at every line of the library, amid the bytes."""
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
+from testing import random_codes
 
 from initscope.embed import HammingIndex
+from initscope.errors import InputError
+
+faiss = pytest.importorskip("faiss")
+RNG = np.random.default_rng(2)
+codes_of = partial(random_codes, RNG)
+
+
+def interrupted(real, codes_taken):
+    """faiss's ``add`` with an interrupt that arrives when so large a share of the codes is in."""
+
+    def add(self, codes, *ids):
+        share = slice(round(codes_taken * len(codes)))
+        if codes_taken:
+            real(self, np.ascontiguousarray(codes[share]), *(each[share] for each in ids))
+        raise KeyboardInterrupt
+
+    return add
+
+
+ADDING = {
+    "flat": (faiss.IndexBinaryFlat, "add"),
+    "ivf": (faiss.IndexBinaryIVF, "add_with_ids"),
+    "hnsw": (faiss.IndexBinaryHNSW, "add"),
+}
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
+@pytest.mark.parametrize("taken", [0, 0.5, 1])
+def test_an_interrupted_add_is_undone_done_or_refused(kind, taken, tmp_path, monkeypatch):
+    """Python raises an interrupt when faiss returns: all codes are in, or none, and what is saved can be loaded."""
+    codes = codes_of(90, 48)
+    index = HammingIndex(48, kind, probes=1000)
+    index.add(codes[:50])
+    index.save(tmp_path / "saved")
+    owner, name = ADDING[kind]
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, interrupted(getattr(owner, name), taken))
+        with pytest.raises(KeyboardInterrupt):
+            index.add(codes[50:])
+    if taken == 0.5:
+        for refused in (
+            lambda: index.add(codes[:1], [1000]),
+            lambda: index.search(codes[:1], 1),
+            lambda: index.save(tmp_path / "saved"),
+            lambda: copy.deepcopy(index),
+            *([] if kind == "hnsw" else [lambda: index.remove([1])]),
+        ):
+            with pytest.raises(InputError, match="half-way"):
+                refused()
+    else:
+        index.save(tmp_path / "saved")
+    held = 90 if taken == 1 else 50
+    loaded = HammingIndex.load(tmp_path / "saved")
+    assert loaded.ids.tolist() == list(range(held))
+    np.testing.assert_array_equal(loaded.search(codes[:held], k=1)[0], 0)
+
+
+def test_an_interrupted_first_add_leaves_nothing(monkeypatch):
+    monkeypatch.setattr(faiss.IndexBinaryIVF, "add_with_ids", interrupted(None, 0))
+    index = HammingIndex(48, "ivf")
+    with pytest.raises(KeyboardInterrupt):
+        index.add(codes_of(20, 48))
+    monkeypatch.undo()
+    codes = codes_of(400, 48)
+    index.add(codes)
+    assert len(index) == 400
+    assert index._index.nlist == 80  # lists of these codes, not of those that never came in
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf"])
+def test_an_interrupted_remove_is_done(kind, monkeypatch):
+    codes = codes_of(60, 48)
+    index = HammingIndex(48, kind, probes=1000)
+    index.add(codes)
+    owner = faiss.IndexBinaryFlat if kind == "flat" else faiss.IndexBinaryIVF
+    monkeypatch.setattr(owner, "remove_ids", interrupted(owner.remove_ids, 1))
+    with pytest.raises(KeyboardInterrupt):
+        index.remove([3, 7])
+    assert len(index) == 58
+    np.testing.assert_array_equal(np.sort(index.search(codes[:1], 58)[1][0]), np.setdiff1d(np.arange(60), [3, 7]))
+
 
 # Each writer is a fork that ends itself by SIGKILL or SIGXFSZ at a place, not at a time: no clock is involved.
 WRITERS = """
