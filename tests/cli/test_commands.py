@@ -47,7 +47,7 @@ def test_demo(run, tmp_path):
     assert "theory says they would take the mean angle" in " ".join(output.split())
     assert "page: report.html" in messages
     assert max(map(len, output.splitlines())) <= 100
-    page = (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 3
     assert page.count("<img") == 12
     with Image.open("picture.png") as picture:
@@ -112,7 +112,7 @@ def test_predict_is_the_function(run):
 @pytest.mark.parametrize("suffix", ["json", "csv"])
 def test_pairs_out(run, tmp_path, suffix):
     code, *_ = run("predict", "dense5-relu", *SMALL, "--pairs-out", f"pairs.{suffix}")
-    text = (tmp_path / f"pairs.{suffix}").read_text()
+    text = (tmp_path / f"pairs.{suffix}").read_text(encoding="utf-8")
     rows = json.loads(text)["rows"] if suffix == "json" else list(csv.DictReader(io.StringIO(text)))
     assert code == 0
     assert len(rows) == 4 * 5
@@ -135,7 +135,7 @@ def test_a_model_of_the_users_own_with_weights_and_a_folder(run, tmp_path):
     assert code == 0
     assert json.loads(output)["draws"] == 0
     # All filters are equal and ones: every channel is the same box sum, so ReLU's output is parallel across channels.
-    assert "weights as they are" in (tmp_path / "page.html").read_text()
+    assert "weights as they are" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 PRINTING = """
@@ -310,7 +310,7 @@ def test_help_of_planners_is_plain_text(run, command):
 def test_as_a_process_in_a_pipe_without_colour():
     line = "from initscope.cli import main; main()"
     arguments = ["predict", "dense4-relu", "--data", "digits", "--pairs", "3"]
-    ran = subprocess.run([sys.executable, "-c", line, *arguments], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", line, *arguments], capture_output=True, encoding="utf-8", check=True)
     assert "\x1b" not in ran.stdout + ran.stderr
     assert "relu1" in ran.stdout
     assert ran.stderr.startswith("data: digits")
@@ -354,6 +354,6 @@ def test_commands_load_when_called():
     """Help and bad use need none of the heavy libraries."""
     heavy = "{'torch', 'scipy', 'sklearn', 'matplotlib', 'numba', 'pandas', 'faiss', 'jinja2', 'PIL'}"
     code = f"import sys, initscope, initscope.cli; print(sorted({heavy} & set(sys.modules)))"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert ran.stdout == "[]\n"
     assert {"demo", "predict", "measure"} <= set(app)

@@ -10,7 +10,7 @@ from torch import nn
 
 import initscope
 from initscope.initializers import He
-from initscope.inspection import judge, what_if
+from initscope.inspection import Thresholds, judge, what_if
 from initscope.inspection.sizes import halve_depth, scale_widths
 from initscope.measurement import observe
 
@@ -63,6 +63,17 @@ def test_the_table_tells_how_many_draws_crossed_what(deep):
     assert rows["He"].status == "closed form"
     per_draw = [sum(item.crossed.values()) / item.draws for item in table.alternatives]
     assert per_draw == sorted(per_draw)
+
+
+def test_the_ranking_counts_verdicts_per_draw_not_in_all():
+    """Every start "vanishes" here: those that get a second verdict are drawn once, the better ones three times."""
+    everything_vanishes = Thresholds(vanishing=1e9)
+    table = what_if(mlp(8, He(), width=16), samples()[:6], samples()[6:12], thresholds=everything_vanishes)
+    totals = [sum(item.crossed.values()) for item in table.alternatives]
+    per_draw = [total / item.draws for total, item in zip(totals, table.alternatives)]
+    assert per_draw == sorted(per_draw)
+    assert totals != sorted(totals)  # the two orders differ
+    assert table.best.draws == 3
 
 
 def test_a_dead_layer_is_revived():
