@@ -12,10 +12,10 @@ from torch import nn
 import initscope
 from initscope.initializers import Gaussian, He
 from initscope.propagate.budget import Budget
-from initscope.propagate.joint import Draws, gaussian_draws
-from initscope.propagate.offsets import covariances
-from initscope.propagate.sites import Sites
-from initscope.propagate.state import Given, Maps
+from initscope.propagate.covariances import covariances
+from initscope.propagate.draws import gaussian_draws
+from initscope.propagate.moments import Draws, Given, Maps
+from initscope.propagate.windows import Sites
 
 
 def images(count=3, size=8, seed=0):
