@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 from cyclopts import App
 
+from initscope._hall.tensors import StoredArray
 from initscope.cli._output import Format, emit, say
-from initscope.cli._vectors import Codes, array_file, read_codes
+from initscope.cli._vectors import Codes, array_in_file, read_codes
 from initscope.embed.index import Kind
 from initscope.errors import InputError
 
@@ -106,5 +107,8 @@ def _labels(rows: Codes, path: Path) -> np.ndarray:
 
 
 def _ids(path: Path) -> np.ndarray:
-    with array_file(path, "ids", "give a .npy file of whole numbers") as content:
-        return np.asarray(content)
+    hint = "give a .npy file of whole numbers"
+    found = array_in_file(path, "ids", hint)
+    if not isinstance(found, StoredArray):
+        raise InputError(f"{path}: holds several arrays; {hint}")
+    return found.read()
