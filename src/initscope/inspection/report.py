@@ -212,7 +212,7 @@ def inspect(
     draws : int
         0 measures the weights the model has; n ≥ 1 averages the geometry over n draws of ``initializer``.
     seed : int
-        Of everything random.
+        Seed of everything random.
     initializer : Initializer, optional
         The law to predict (and draw). None: zero-mean Gaussian with each layer's present variance.
     gradients : bool
