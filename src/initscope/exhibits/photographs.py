@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from initscope.data import load, random_pairs
 from initscope.errors import check_count
+from initscope.exhibits.protocol import Declared, Number
 from initscope.geometry import Comparison, Prediction
 from initscope.initializers import He, ZeroSum
 from initscope.measurement import measure
@@ -18,7 +19,10 @@ from initscope.models.architectures import build
 from initscope.propagate import predict
 from initscope.results import Result, counted
 
-__all__ = ["Photographs", "photographs"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["EXHIBITS", "Photographs", "photographs"]
 
 _DEEPEST = 96
 """Blocks up to which the prediction is continued to find where angles have halved."""
@@ -35,6 +39,14 @@ class Photographs(Result):
     facts: dict[str, str]
     x: torch.Tensor = field(repr=False, compare=False)
     y: torch.Tensor = field(repr=False, compare=False)
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per layer."""
+        return self.comparison.table()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Mean angle after each layer."""
+        return self.comparison.plot(ax)
 
 
 def photographs(
@@ -116,3 +128,23 @@ def _remedy(before: float, after: float, plain: float) -> str:
         law = "initscope.initializers.ZeroSum(compensate=True)"
         return f"What to try: filters that sum to zero, {law}; theory says they would take {change}."
     return f"Filters that sum to zero would not help here: theory says they would take {change}."
+
+
+EXHIBITS = (
+    Declared(
+        id="photographs",
+        source="Nachum et al. 2022, section 1; the demo",
+        statement="Before any training a deep convolutional ReLU network makes different photographs more alike.",
+        produce=photographs,
+        numbers=lambda shown: {
+            "mean angle at the input": Number(float(shown.comparison.prediction.angle[0].mean())),
+            "predicted at the end": Number(float(shown.comparison.prediction.angle[-1].mean())),
+            "measured at the end": Number(
+                float(shown.comparison.measurement.angle[-1].mean()),
+                float(shown.comparison.measurement.mean_angle_se[-1]),
+            ),
+        },
+        holds=lambda shown: shown.comparison.prediction.angle[-1].mean() < shown.comparison.prediction.angle[0].mean(),
+        small={"depth": 4, "width": 16, "crop": 16, "crops": 6, "pairs": 8, "draws": 2},
+    ),
+)
