@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import locale
 import random
+import sys
 import zlib
 from pathlib import Path
 
@@ -33,7 +34,28 @@ def pytest_addoption(parser):
     group.addoption("--seed", type=int, default=0, metavar="K", help="shift the seed that each test has from its name")
     group.addoption("--shuffle", type=int, metavar="K", help="run the files, and the tests in each, in the K-th order")
     group.addoption("--threads", type=int, default=1, metavar="N", help="threads of torch; one is fastest here")
+    group.addoption("--without", default="", metavar="A,B", help="as if these packages were not installed")
     group.addoption("--list-drawing", metavar="FILE", help="append the names of tests that draw from what is seeded so")
+
+
+class Hiding:
+    """A finder of modules that overlooks some packages."""
+
+    def __init__(self, finder, packages):
+        self.finder, self.packages = finder, packages
+
+    def find_spec(self, name, path=None, target=None):
+        """Find what the finder finds, or nothing."""
+        return None if name.partition(".")[0] in self.packages else self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+
+def pytest_configure(config):
+    """Hide packages before the first test module is read."""
+    if packages := config.getoption("--without"):
+        sys.meta_path[:] = [Hiding(finder, packages.split(",")) for finder in sys.meta_path]
 
 
 def pytest_collection_modifyitems(config, items):
