@@ -6,6 +6,7 @@ CONTRIBUTING.md, "Green every time", says how tests are seeded; ``benchmarks/gre
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import locale
 import random
 import sys
@@ -56,6 +57,12 @@ def pytest_configure(config):
     """Hide packages before the first test module is read."""
     if packages := config.getoption("--without"):
         sys.meta_path[:] = [Hiding(finder, packages.split(",")) for finder in sys.meta_path]
+
+
+def pytest_ignore_collect(collection_path):
+    """Compiled loops can be looked through for doctests only where there is a compiler."""
+    hidden = collection_path.name == "_loops.py" and importlib.util.find_spec("numba") is None
+    return hidden or None  # None leaves the question to others
 
 
 def pytest_collection_modifyitems(config, items):
