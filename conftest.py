@@ -6,6 +6,7 @@ CONTRIBUTING.md, "Green every time", says how tests are seeded; ``benchmarks/gre
 from __future__ import annotations
 
 import contextlib
+import doctest
 import importlib.util
 import locale
 import random
@@ -17,6 +18,8 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
+
+from initscope.errors import MissingDependencyError
 
 hypothesis.settings.register_profile("initscope", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("initscope")
@@ -136,6 +139,17 @@ def pytest_fixture_setup(fixturedef, request):
     seed_generators(seed_of(fixturedef.argname, request.config.getoption("--seed")), kept)
     with noted_if_drawing(fixturedef.baseid, request.config, kept):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Skip a doctest that says which optional package it misses."""
+    try:
+        return (yield)
+    except doctest.UnexpectedException as error:
+        if isinstance(error.exc_info[1], MissingDependencyError):
+            pytest.skip(str(error.exc_info[1]))
+        raise
 
 
 @pytest.fixture(autouse=True, scope="session")
