@@ -6,8 +6,11 @@ CONTRIBUTING.md, "Green every time", says how tests are seeded; ``benchmarks/gre
 from __future__ import annotations
 
 import contextlib
+import doctest
+import importlib.util
 import locale
 import random
+import sys
 import zlib
 from pathlib import Path
 
@@ -15,6 +18,8 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
+
+from initscope.errors import MissingDependencyError
 
 hypothesis.settings.register_profile("initscope", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("initscope")
@@ -33,7 +38,34 @@ def pytest_addoption(parser):
     group.addoption("--seed", type=int, default=0, metavar="K", help="shift the seed that each test has from its name")
     group.addoption("--shuffle", type=int, metavar="K", help="run the files, and the tests in each, in the K-th order")
     group.addoption("--threads", type=int, default=1, metavar="N", help="threads of torch; one is fastest here")
+    group.addoption("--without", default="", metavar="A,B", help="as if these packages were not installed")
     group.addoption("--list-drawing", metavar="FILE", help="append the names of tests that draw from what is seeded so")
+
+
+class Hiding:
+    """A finder of modules that overlooks some packages."""
+
+    def __init__(self, finder, packages):
+        self.finder, self.packages = finder, packages
+
+    def find_spec(self, name, path=None, target=None):
+        """Find what the finder finds, or nothing."""
+        return None if name.partition(".")[0] in self.packages else self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+
+def pytest_configure(config):
+    """Hide packages before the first test module is read."""
+    if packages := config.getoption("--without"):
+        sys.meta_path[:] = [Hiding(finder, packages.split(",")) for finder in sys.meta_path]
+
+
+def pytest_ignore_collect(collection_path):
+    """Compiled loops can be looked through for doctests only where there is a compiler."""
+    hidden = collection_path.name == "_loops.py" and importlib.util.find_spec("numba") is None
+    return hidden or None  # None leaves the question to others
 
 
 def pytest_collection_modifyitems(config, items):
@@ -107,6 +139,17 @@ def pytest_fixture_setup(fixturedef, request):
     seed_generators(seed_of(fixturedef.argname, request.config.getoption("--seed")), kept)
     with noted_if_drawing(fixturedef.baseid, request.config, kept):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Skip a doctest that says which optional package it misses."""
+    try:
+        return (yield)
+    except doctest.UnexpectedException as error:
+        if isinstance(error.exc_info[1], MissingDependencyError):
+            pytest.skip(str(error.exc_info[1]))
+        raise
 
 
 @pytest.fixture(autouse=True, scope="session")

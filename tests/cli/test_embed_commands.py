@@ -51,6 +51,7 @@ def test_mean_width_of_data_and_after_each_layer(run, digits):
 
 
 def test_fit_encode_build_query_evaluate(run, digits, tmp_path):
+    pytest.importorskip("faiss")
     fitted, codes, index = tmp_path / "a.hash", tmp_path / "codes.npz", tmp_path / "a.index"
     assert run("hash", "fit", fitted, "--data", digits, "--method", "ksh", "--bits", 12)[0] == 0
     assert run("hash", "encode", fitted, codes, "--data", digits)[0] == 0
@@ -141,6 +142,7 @@ def test_layers_reach_the_hashes_that_have_them(run, digits, tmp_path):
 
 
 def test_bad_use_is_one_line_and_exit_2(run, digits, tmp_path):
+    pytest.importorskip("faiss")
     fitted, codes = tmp_path / "c.hash", tmp_path / "c.npz"
     run("hash", "fit", fitted, "--data", digits, "--bits", 8)
     run("hash", "encode", fitted, codes, "--data", digits)

@@ -42,7 +42,7 @@ def browse(page, *options):
         [BROWSER, *QUIET, f"--user-data-dir={profile}", *options, page.as_uri()],
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=900,  # ends a browser that hangs; says nothing about how fast one is
         check=True,
     )
 
