@@ -23,7 +23,7 @@ from initscope.propagate.windows import FilterTaps, Offset
 __all__ = ["adaptive_average", "average", "largest", "mean"]
 
 
-@rule(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+@rule(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, reads=("positions",))
 def average(module: Any, state: State, context: Context) -> State:
     """Average pooling."""
     if isinstance(state, Given):
@@ -43,7 +43,7 @@ def average(module: Any, state: State, context: Context) -> State:
     return averaged(state, kernel, stride, context)
 
 
-@rule(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
+@rule(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, reads=("positions",))
 def adaptive_average(module: Any, state: State, context: Context) -> State:
     """Average pooling to a given size, where that divides the input's."""
     if isinstance(state, Given):
@@ -55,7 +55,7 @@ def adaptive_average(module: Any, state: State, context: Context) -> State:
     return averaged(state, kernel, kernel, context)
 
 
-@operation("mean")
+@operation("mean", reads=("positions",))
 def mean(context: Context, state: State, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> State:
     """Mean over whole axes of positions."""
     if isinstance(state, Given):
@@ -126,7 +126,7 @@ class Largest(Windowed):
         return x.amax(dim=4), y.amax(dim=4)
 
 
-@rule(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
+@rule(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, reads=("law", "positions"))
 def largest(module: Any, state: State, context: Context) -> State:
     """Max pooling: windows of Gaussian units are drawn jointly, and their largest go on."""
     if isinstance(state, Given):
