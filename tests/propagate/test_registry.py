@@ -30,7 +30,7 @@ def pairs(*shape, seed=0):
     return torch.randn(2, 2, *shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("reads", [("positions",), None])
+@pytest.mark.parametrize("reads", [("positions",), ("law", "positions"), None])
 def test_a_users_rule_that_averages_positions_has_their_covariances(own_rules, reads):
     """The rule of AvgPool2d on a class of another name: the same numbers, and the same status."""
     initscope.rule(Blur, role="pooling", **({} if reads is None else {"reads": reads}))(average)

@@ -260,9 +260,6 @@ class Law:
 class Origin(ABC):
     """How a state's covariances at an offset come from earlier states; see `initscope.propagate.covariances`."""
 
-    exact = True
-    """Whether they come by formulas."""
-
     @abstractmethod
     def sources(self, offset: Offset) -> Iterable[Wanted]:
         """What `cross` will look up."""
