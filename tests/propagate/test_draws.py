@@ -1,4 +1,4 @@
-"""Steps whose units are drawn (theory §3.3, §3.4): against wide networks, enumeration and known figures."""
+"""Steps whose units are drawn: against wide networks, enumeration and known figures."""
 
 from __future__ import annotations
 
@@ -57,9 +57,6 @@ MODELS = {
     "mean, then an activation": lambda: behind_relu(nn.AvgPool2d(2), nn.Tanh()),
     "depthwise": depthwise,
     "depthwise, then global mean": lambda: depthwise(nn.AdaptiveAvgPool2d(1)),
-    "depthwise twice": lambda: depthwise(
-        nn.Conv2d(512, 512, 1), nn.ReLU(), nn.Conv2d(512, 512, 3, padding=1, groups=512), nn.ReLU()
-    ),
     "groups of 4": lambda: behind_relu(nn.Conv2d(512, 512, 3, 2, groups=128), nn.ReLU()),
 }
 

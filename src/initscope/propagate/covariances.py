@@ -69,8 +69,7 @@ def _affordable(wanted: list[Wanted], budget: Budget) -> bool:
     """
     needed = _closure(wanted)
     entries = sum(_cost(state, offset) for state, offset in needed)
-    exact = all(state.origin is not None and state.origin.exact for state, _ in needed)
-    budget.spend(entries, f"the covariances of {len(wanted)} offsets", exact=exact)
+    budget.spend(entries, f"the covariances of {len(wanted)} offsets")
     return 8 * entries <= _MEMORY
 
 

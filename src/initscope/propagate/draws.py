@@ -8,96 +8,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from initscope.geometry import weakest
-from initscope.propagate.budget import Memory
 from initscope.propagate.covariances import covariances
-from initscope.propagate.moments import Cross, Draws, Field, Law, Lookup, Maps, Origin, Pair, Wanted
+from initscope.propagate.moments import Draws, Field, Law, Maps, Pair, Wanted
 from initscope.propagate.registry import Context
-from initscope.propagate.windows import Offset, Sites, at_both
+from initscope.propagate.windows import Sites
 
-__all__ = ["Drawn", "Remembered", "Sampled", "gaussian_draws", "sampled"]
+__all__ = ["Sampled", "gaussian_draws", "sampled"]
 
 _NORMALS = 1 << 22  # random numbers of one step, all pairs and positions together
 _LEAST, _MOST = 128, 1 << 18
 _ROUNDING = 1e-10  # what a correlation matrix may lack of being positive
 _AT_ONCE = 1 << 20  # numbers of one piece: it stays near the caches
-_LEAST_APART, _FEWER_APART = 64, 32  # for covariances between positions, of which there are many
 
 
 def sampled(state: Maps, law: Law, context: Context, positions: tuple[int, ...] | None = None) -> Maps:
     """The state after units of another law, drawn at every position; ``state`` is the one before.
 
-    The samples are kept for the next such step. Covariances between positions are drawn too, when they are asked for.
+    The samples are kept for the next such step. Covariances between positions are then not known.
     """
     sites = Sites.aligned(state.positions if positions is None else positions)
     fields = list(law.fields(state, sites))
-    share = context.budget.share
-    count = _count(fields, share, like=state)
+    count = _count(fields, context.budget.share, like=state)
     lookup = covariances(_between(fields), context.budget)
     x, y = (side[:, :, :, 0] for side in law.draw(state, sites, Draws(count, context.generator, lookup)))
     squares = [x.square(), y.square(), (x - y).square()]
     kxx, kyy, d = (values.mean(dim=0) for values in squares)
-    recipe = Remembered(law.without_samples(), context.budget.memory)
-    after = state.after(
+    return state.after(
         kxx=kxx,
         kyy=kyy,
         d=d,
-        unit=Sampled(x, y, recipe),
+        unit=Sampled(x, y, law.without_samples()),
         fresh=frozenset(),
         origin=None,
         status=weakest(state.status, "sampled"),
         note=_standard_error_note(squares, state.sizes, f"{count} units at each position"),
     )
-    return replace(after, origin=Drawn(recipe, after, share, context.generator))
-
-
-@dataclass(frozen=True, eq=False)
-class Drawn(Origin):
-    """Of units that are sampled: means of products of samples at both positions."""
-
-    law: Law
-    state: Maps
-    share: float
-    generator: torch.Generator
-    exact = False
-
-    def _fields(self, offset: Offset) -> list[Field]:
-        return list(self.law.fields(self.state, Sites.apart(self.state.positions, offset)))
-
-    def _count(self, fields: list[Field]) -> int:
-        return max(_LEAST_APART, _count(fields, self.share, like=self.state) // _FEWER_APART)
-
-    def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """The covariances of all Gaussian units that are drawn."""
-        return _between(self._fields(offset))
-
-    def work(self, offset: Offset) -> int:
-        """The random numbers of an entry."""
-        fields = self._fields(offset)
-        each = sum(2 * len(sites.shifts) * math.prod(sites.size) for _, sites in fields)
-        entries = 4 * math.prod(n - abs(d) for n, d in zip(self.state.positions, offset, strict=True))
-        return 1 + 2 * self._count(fields) * each // entries
-
-    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Correlations of the samples, times the sizes that are known from more of them."""
-        sites = Sites.apart(self.state.positions, offset)
-        count = self._count(self._fields(offset))
-        x, y = self.law.draw(self.state, sites, Draws(count, self.generator, lookup))
-        (xp, xq), (yp, yq) = (side.unbind(dim=3) for side in (x, y))
-        products = ((xp, xq), (yp, yq), (xp, yq), (yp, xq))
-        first, second = at_both(self.state.kxx.double(), self.state.kyy.double(), offset)
-        return torch.stack([_correlation(a, b) for a, b in products]).double() * (first * second).sqrt()
-
-
-def _correlation(a: Tensor, b: Tensor) -> Tensor:
-    """Of samples along the first axis, about zero: between -1 and 1 whatever their number."""
-    size = (a.square().sum(dim=0) * b.square().sum(dim=0)).sqrt()
-    return torch.where(size > 0, (a * b).sum(dim=0) / size, 0)
 
 
 def _between(fields: list[Field]) -> Iterable[Wanted]:
@@ -153,27 +104,6 @@ class Sampled(Law):
     def without_samples(self) -> Law:
         """How others are drawn."""
         return self.law
-
-
-@dataclass(frozen=True, eq=False)
-class Remembered(Law):
-    """Another law, whose joint samples are kept for a while, so that a chain of such steps is drawn once."""
-
-    law: Law
-    memory: Memory
-
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
-        """As the law draws, or what it drew there."""
-        key = (self, sites, draws.count)
-        found = self.memory.get(key)
-        if found is None:
-            found = self.law.draw(state, sites, draws)
-            self.memory.put(key, found)
-        return found
-
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
-        """Those of the law."""
-        return self.law.fields(state, sites)
 
 
 def gaussian_draws(state: Maps, sites: Sites, draws: Draws) -> Pair:

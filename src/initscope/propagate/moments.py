@@ -21,7 +21,7 @@ from torch import Tensor
 
 from initscope.geometry import Status
 from initscope.propagate import loops
-from initscope.propagate.totals import NotCovered, Totals, total
+from initscope.propagate.totals import NotCovered, Totals, own_call, total
 from initscope.propagate.windows import Offset, Sites, at_both
 from initscope.theory._fast import as_numpy
 
@@ -61,7 +61,7 @@ class Given:
 
     def run(self, function: Callable[[Tensor], Tensor]) -> Given:
         """A fixed function of the values, which an in-place function must not overwrite."""
-        return replace(self, x=function(self.x.clone()), y=function(self.y.clone()))
+        return replace(self, x=own_call(function, self.x.clone()), y=own_call(function, self.y.clone()))
 
     @cached_property
     def _squares(self) -> Tensor:
@@ -259,9 +259,6 @@ class Law:
 
 class Origin(ABC):
     """How a state's covariances at an offset come from earlier states; see `initscope.propagate.covariances`."""
-
-    exact = True
-    """Whether they come by formulas."""
 
     @abstractmethod
     def sources(self, offset: Offset) -> Iterable[Wanted]:

@@ -206,7 +206,7 @@ def _walk(
     """Rows and their (cosine, norm ratio, rms ratio) for a batch of ``all_pairs``, the first of it number ``first``."""
     inputs = [_checked(a, b, first) for a, b in zip(x.tensors(), y.tensors(), strict=True)]
     pairs = len(inputs[0].x)
-    context = replace(context, budget=Budget(pairs, all_pairs, max(math.prod(given.shape) for given in inputs)))
+    context = replace(context, budget=Budget(pairs, all_pairs))
     walk = Walk(traced, inputs, context, Simulation(traced, x, y, context, draws, seed))
     unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
     rows: list[Row] = []

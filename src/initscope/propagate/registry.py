@@ -1,19 +1,27 @@
-"""The registry of rules: which function predicts which module or call, and what a rule may ask for and raise."""
+"""The registry of rules: which function predicts which module or call, what it reads, what it may ask for and raise.
+
+A rule that fails with anything but `NotCovered` has a bug. Where INITSCOPE_STRICT_RULES is set in the environment,
+as in this library's tests, it raises; otherwise the row is sampled, and its note names the rule.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import nn
 
+from initscope.errors import InputError
 from initscope.initializers import Initializer, WeightLaw
+from initscope.layers import ActivationLayer, Role, activation_row, declare_role
+from initscope.layers.calls import STANDS_FOR, called_activation
 from initscope.propagate.budget import Budget
-from initscope.propagate.moments import NotCovered, State
+from initscope.propagate.moments import NotCovered
 
-__all__ = ["Context", "NotCovered", "find_operation", "find_rule", "operation", "rule"]
+__all__ = ["Context", "NotCovered", "Reads", "Rule", "find_operation", "find_rule", "operation", "rule", "rule_of_call"]
 
 
 @dataclass(frozen=True)
@@ -32,33 +40,81 @@ class Context:
         return module.training if self.mode is None else self.mode == "train"
 
     def law(self, module: Any) -> WeightLaw:
-        """The weight law of a module, asked for once."""
+        """The weight law of a module, asked for once; an initializer that states none leaves the layer to sampling."""
         if module not in self._laws:
-            self._laws[module] = self.initializer.law(module)
+            try:
+                self._laws[module] = self.initializer.law(module)
+            except InputError as error:
+                raise NotCovered(str(error)) from error
         return self._laws[module]
 
 
-Rule = Callable[[Any, State, Context], State]
-AnyRule = TypeVar("AnyRule", bound=Rule)
-Operation = Callable[..., Any]
-AnyOperation = TypeVar("AnyOperation", bound=Operation)
+Reads = Literal["means", "positions", "law"]
+"""What a rule may read of its input beyond second moments.
+
+Means of units; covariances between positions or samples; the law of a unit.
+"""
+_EVERYTHING: tuple[Reads, ...] = ("means", "positions", "law")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A function that predicts a kind of step, and what it reads of the state before."""
+
+    function: Callable[..., Any]
+    declared: tuple[Reads, ...] | Callable[[Any], tuple[Reads, ...]] = _EVERYTHING
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function returns; other errors than `NotCovered` are bugs of the rule."""
+        try:
+            return self.function(*args, **kwargs)
+        except NotCovered:
+            raise
+        except Exception as error:
+            if os.environ.get("INITSCOPE_STRICT_RULES"):
+                raise
+            name = f"{self.function.__module__}.{self.function.__qualname__}"
+            raise NotCovered(f"its rule {name} failed ({type(error).__name__}: {error})") from error
+
+    def reads(self, module: nn.Module | None) -> tuple[Reads, ...]:
+        """What it reads, for one module; None: for the call of a function."""
+        return self.declared(module) if callable(self.declared) else self.declared
+
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 _RULES: dict[type[nn.Module], Rule] = {}
-_OPERATIONS: dict[str, Operation] = {}
+_OPERATIONS: dict[str, Rule] = {}
 
 
-def rule(*kinds: type[nn.Module]) -> Callable[[AnyRule], AnyRule]:
+def rule(
+    *kinds: type[nn.Module],
+    reads: tuple[Reads, ...] | Callable[[Any], tuple[Reads, ...]] = _EVERYTHING,
+    role: Role | None = None,
+) -> Callable[[AnyFunction], AnyFunction]:
     """Register the decorated function as the rule of these modules, and of subclasses that keep their ``forward``.
 
     A rule takes ``(module, state, context)`` and returns the state after the module. A state is `Given` (tensors ``x``
     and ``y`` that no weights have touched yet) or `Maps` (second moments of random units); raise `NotCovered` with the
     reason where there is no formula: the row is then sampled.
 
+    Parameters
+    ----------
+    kinds : types
+        Classes of modules.
+    reads : tuple of {"means", "positions", "law"}, or a function of the module that returns one
+        What the rule reads of a `Maps` beyond its second moments: ``state.means()``, covariances between positions, or
+        ``state.unit``. What no later step reads is set free. Left out: all of it is kept.
+    role : str, optional
+        What such modules do, as `initscope.layers.Role` names it: tables and verdicts ask for it.
+
+    Examples
+    --------
     >>> import torch, initscope
     >>> from initscope.propagate import Given
     >>> class Halve(torch.nn.Module):
     ...     def forward(self, x):
     ...         return x / 2
-    >>> @initscope.rule(Halve)
+    >>> @initscope.rule(Halve, reads=(), role="scaling")
     ... def halve(module, state, context):
     ...     if isinstance(state, Given):
     ...         return state.run(module)
@@ -67,10 +123,14 @@ def rule(*kinds: type[nn.Module]) -> Callable[[AnyRule], AnyRule]:
     >>> initscope.predict(model, torch.eye(3)[:1], torch.eye(3)[1:2]).norm_ratio.shape
     (3, 1)
     """
+    if not callable(reads) and not set(reads) <= set(_EVERYTHING):
+        raise InputError(f"reads = {reads!r} must be some of {', '.join(_EVERYTHING)}")
 
-    def register(function: AnyRule) -> AnyRule:
+    def register(function: AnyFunction) -> AnyFunction:
         for kind in kinds:
-            _RULES[kind] = function
+            _RULES[kind] = Rule(function, reads)
+            if role is not None:
+                declare_role(kind, role)
         return function
 
     return register
@@ -78,8 +138,20 @@ def rule(*kinds: type[nn.Module]) -> Callable[[AnyRule], AnyRule]:
 
 def find_rule(module: nn.Module) -> Rule | None:
     """The rule of the module's class or of its nearest registered base class that computes the same."""
-    kinds = (kind for kind in type(module).__mro__ if kind in _RULES)
-    return next((_RULES[kind] for kind in kinds if _computes_as(module, kind)), None)
+    for kind in type(module).__mro__:
+        found = _rule_of_class(kind)
+        if found is not None and _computes_as(module, kind):
+            return found
+    return None
+
+
+def _rule_of_class(kind: Any) -> Rule | None:
+    """Every activation that `initscope.layers` knows goes by the rule of `ActivationLayer`, also one added later."""
+    found = _RULES.get(kind)
+    if found is None and issubclass(kind, nn.Module):
+        row = activation_row(kind)
+        found = _RULES.get(ActivationLayer) if row is not None and row.module is kind else None
+    return found
 
 
 def _computes_as(module: nn.Module, kind: type[nn.Module]) -> bool:
@@ -92,17 +164,26 @@ def _computes_as(module: nn.Module, kind: type[nn.Module]) -> bool:
     return True
 
 
-def operation(*names: str) -> Callable[[AnyOperation], AnyOperation]:
+def operation(*names: str, reads: tuple[Reads, ...] = _EVERYTHING) -> Callable[[AnyFunction], AnyFunction]:
     """Register the decorated function, of ``(context, *args, **kwargs)`` with states among them, for these names."""
 
-    def register(function: AnyOperation) -> AnyOperation:
+    def register(function: AnyFunction) -> AnyFunction:
         for name in names:
-            _OPERATIONS[name] = function
+            _OPERATIONS[name] = Rule(function, reads)
         return function
 
     return register
 
 
-def find_operation(name: str) -> Operation | None:
+def find_operation(name: str) -> Rule | None:
     """The rule of a function, method or operator by its name."""
     return _OPERATIONS.get(name)
+
+
+def rule_of_call(name: str) -> Rule | None:
+    """The rule by which the call of a function, method or operator will go: its own, or that of the module it is."""
+    if name in _OPERATIONS:
+        return _OPERATIONS[name]
+    if name in STANDS_FOR:
+        return _rule_of_class(STANDS_FOR[name])
+    return None if called_activation(name) is None else _RULES.get(ActivationLayer)

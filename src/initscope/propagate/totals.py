@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,11 +12,21 @@ from torch import Tensor
 from initscope.propagate import loops
 from initscope.theory._fast import as_numpy
 
-__all__ = ["NotCovered", "Totals", "total"]
+__all__ = ["NotCovered", "Totals", "own_call", "total"]
 
 
 class NotCovered(Exception):
     """Raised by a rule that cannot predict; the message becomes the row's reason."""
+
+
+def own_call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A call of the model's own, on values or on unit numbers: what it raises is the row's reason, no bug of a rule."""
+    try:
+        return function(*args, **kwargs)
+    except NotCovered:
+        raise
+    except Exception as error:
+        raise NotCovered(f"{type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvNd
 
 from initscope.initializers._base import weight_layers
 from initscope.layers import as_module, call_name
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Simulation, attribute
-from initscope.propagate.registry import find_operation
+from initscope.propagate.registry import Reads, find_operation, rule_of_call
 from initscope.propagate.rules import Context, NotCovered, find_rule
+from initscope.propagate.totals import own_call
 from initscope.tracing import Node, Step, Trace, overwritten
 from initscope.tracing.untouched import NoDropoutCalls
 
@@ -51,28 +51,32 @@ class Walk:
         nodes: list[Node] = list(self._traced.steps) if graph is None else list(graph.graph.nodes)
         last_use = {parent: node for node in nodes for parent in node.all_input_nodes}
         steps = set(self._traced.steps)
-        last_average = max((k for k, node in enumerate(nodes) if self._averages(node)), default=-1)
+        last_reader = self._last_readers(nodes)
         for index, node in enumerate(nodes):
             if node.op == "output":
                 continue
             value = self._value(node)
             self._values[node] = value
             if isinstance(value, Maps):
-                # Without averages to come nobody will ask where covariances come from, and early maps are set free.
-                self._values[node] = replace(value, note="", origin=value.origin if index < last_average else None)
+                # What no step to come reads is set free, and with it the early maps that it rests on.
+                origin = value.origin if index < last_reader["positions"] else None
+                unit = value.unit if index < max(last_reader["law"], last_reader["means"]) else None
+                self._values[node] = replace(value, note="", origin=origin, unit=unit)
             if node in steps:
                 yield node, value
             for parent in node.all_input_nodes:
                 if last_use[parent] is node:
                     del self._values[parent]
 
-    def _averages(self, node: Node) -> bool:
-        """Whether a step may ask for covariances between positions or samples."""
-        module = self._traced.module(node)
-        if isinstance(module, _ConvNd) and module.groups > 1:
-            return True  # few channels in a group: their units are drawn in windows
-        kind = self._traced.kind(node).lower()
-        return any(part in kind for part in ("pool", "mean", "batchnorm", "upsample", "interpolate"))
+    def _last_readers(self, nodes: list[Node]) -> dict[Reads, int]:
+        """The last step whose rule reads means, covariances between positions or laws of its input; -1: none."""
+        last: dict[Reads, int] = {"means": -1, "positions": -1, "law": -1}
+        for index, node in enumerate(nodes):
+            module = self._traced.module(node)
+            found = rule_of_call(call_name(node.target)) if module is None else find_rule(module)
+            for what in () if found is None else found.reads(module):
+                last[what] = index
+        return last
 
     def _value(self, node: Node) -> Any:
         if node.op == "placeholder":
@@ -90,8 +94,6 @@ class Walk:
                 return self._call(node, args, kwargs, found)
             except NotCovered as error:
                 reason = str(error)
-            except Exception as error:  # whatever a rule or the model's own call raises: the row stays
-                reason = f"{type(error).__name__}: {error}"
         if node in self._traced.names:
             return self._sampled(node, found, reason)
         return missing or Missing(reason)  # a size, or weights that are computed: nothing to sample
@@ -129,7 +131,8 @@ class Walk:
         operation = find_operation(name)
         if operation is not None:
             return operation(self._context, *args, **kwargs)
-        stand_in = as_module(name, args[1:], kwargs) if isinstance(args[0], Maps) and len(found) == 1 else None
+        single = bool(args) and isinstance(args[0], Maps) and len(found) == 1
+        stand_in = own_call(as_module, name, args[1:], kwargs) if single else None
         if stand_in is None:
             raise NotCovered(f"{self._traced.kind(node)} has no rule")
         return self._call_module(stand_in, args[:1], {}, found)
@@ -148,9 +151,9 @@ class Walk:
     def _run(self, function: Any, args: Any, kwargs: Any) -> Any:
         """A call on constants and given values: on x and on y, or once where there are none."""
         if not _states((args, kwargs)):
-            return function(*args, **kwargs)
+            return own_call(function, *args, **kwargs)
         with NoDropoutCalls():
-            x, y = (function(*_side(args, side), **_side(kwargs, side)) for side in ("x", "y"))
+            x, y = (own_call(function, *_side(args, side), **_side(kwargs, side)) for side in ("x", "y"))
         return self._joined(x, y)
 
     def _joined(self, x: Any, y: Any) -> Any:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from initscope.geometry import weakest
-from initscope.layers import ACTIVATIONS, ActivationLayer, activation_of
+from initscope.layers import ActivationLayer, activation_of
 from initscope.propagate import loops
 from initscope.propagate.covariances import Activations
 from initscope.propagate.draws import sampled
@@ -23,7 +23,7 @@ from initscope.theory.activations import Activation, activation
 __all__ = ["apply_activation", "elementwise"]
 
 
-@rule(*(row.module for row in ACTIVATIONS if row.module is not None), ActivationLayer)
+@rule(ActivationLayer, reads=("law",))
 def elementwise(module: nn.Module, state: State, context: Context) -> State:
     """σ on every unit: the dual of the Gaussian before it."""
     if isinstance(state, Given):

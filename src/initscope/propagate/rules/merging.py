@@ -18,7 +18,7 @@ from initscope.propagate.registry import Context, operation
 __all__ = ["add", "concatenate", "multiply", "per_channel"]
 
 
-@operation("add")
+@operation("add", reads=("means",))
 def add(context: Context, a: Any, b: Any, alpha: float = 1) -> State:
     """Sum of two branches, or of a state and a number."""
     if alpha != 1:
@@ -33,20 +33,20 @@ def add(context: Context, a: Any, b: Any, alpha: float = 1) -> State:
     return a if number == 0 else shifted(a, -number, -number)
 
 
-@operation("sub")
+@operation("sub", reads=("means",))
 def subtract(context: Context, a: Any, b: Any, alpha: float = 1) -> State:
     """Difference, as the sum with the negative."""
     return add(context, a, multiply(context, b, -alpha) if isinstance(b, (Given, Maps)) else -alpha * b)
 
 
-@operation("neg")
+@operation("neg", reads=())
 def negative(context: Context, a: State) -> State:
     """Minus."""
     result: State = multiply(context, a, -1)
     return result
 
 
-@operation("mul")
+@operation("mul", reads=())
 def multiply(context: Context, a: Any, b: Any) -> Any:
     """Product with a constant: a number, or one number for each channel."""
     if not isinstance(a, (Given, Maps)):
@@ -62,7 +62,7 @@ def multiply(context: Context, a: Any, b: Any) -> Any:
     return per_channel(a, torch.as_tensor(b))
 
 
-@operation("div")
+@operation("div", reads=())
 def divide(context: Context, a: Any, b: Any) -> State:
     """Quotient by a constant."""
     if isinstance(b, (Given, Maps)):
@@ -71,7 +71,7 @@ def divide(context: Context, a: Any, b: Any) -> State:
     return result
 
 
-@operation("cat", "concat", "concatenate")
+@operation("cat", "concat", "concatenate", reads=())
 def concatenate(context: Context, tensors: Sequence[Any], dim: int = 0) -> State:
     """Channels side by side, each with its own law."""
     if all(isinstance(part, Given) for part in tensors):

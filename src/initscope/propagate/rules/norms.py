@@ -23,7 +23,7 @@ from initscope.propagate.rules.weights import NARROW_GROUP
 __all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
 
 
-@rule(nn.LayerNorm)
+@rule(nn.LayerNorm, reads=("means",))
 def layer_norm(module: nn.LayerNorm, state: State, context: Context) -> State:
     """Each sample (or each position of it) less its mean, over its standard deviation."""
     if isinstance(state, Given):
@@ -32,7 +32,7 @@ def layer_norm(module: nn.LayerNorm, state: State, context: Context) -> State:
     return affine(_divided(_centred(state, over), over, module.eps), module.weight, module.bias)
 
 
-@rule(nn.RMSNorm)
+@rule(nn.RMSNorm, reads=())
 def rms_norm(module: nn.RMSNorm, state: State, context: Context) -> State:
     """Each sample (or each position of it) over its root mean square."""
     if isinstance(state, Given):
@@ -42,7 +42,7 @@ def rms_norm(module: nn.RMSNorm, state: State, context: Context) -> State:
     return affine(_divided(state, over, eps), module.weight, None)
 
 
-@rule(nn.GroupNorm)
+@rule(nn.GroupNorm, reads=("means",))
 def group_norm(module: nn.GroupNorm, state: State, context: Context) -> State:
     """Each group of channels of a sample less its mean, over its standard deviation."""
     if isinstance(state, Given):
@@ -56,7 +56,7 @@ def group_norm(module: nn.GroupNorm, state: State, context: Context) -> State:
     return affine(_divided(_centred(state, over), over, module.eps), module.weight, module.bias)
 
 
-@rule(_BatchNorm)
+@rule(_BatchNorm, reads=("positions",))
 def batch_norm(module: Any, state: State, context: Context) -> State:
     """In evaluation an affine map; in training each channel over its own deviation in the batch of all x and y."""
     if isinstance(module, _InstanceNorm):
@@ -75,7 +75,7 @@ def batch_norm(module: Any, state: State, context: Context) -> State:
     return affine(state, weight, shift if module.bias is None else shift + module.bias)
 
 
-@rule(_InstanceNorm)
+@rule(_InstanceNorm, reads=())
 def instance_norm(module: Any, state: State, context: Context) -> State:
     """Each channel of a sample has a deviation of its own, which stays random."""
     if isinstance(state, Given):

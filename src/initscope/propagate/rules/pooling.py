@@ -22,8 +22,11 @@ from initscope.propagate.windows import FilterTaps, Offset
 
 __all__ = ["adaptive_average", "average", "largest", "mean"]
 
+_DRAWN_TOGETHER = 64
+"""Positions of a window whose units are drawn jointly, for averages of what was drawn already."""
 
-@rule(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+
+@rule(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, reads=("law", "positions"))
 def average(module: Any, state: State, context: Context) -> State:
     """Average pooling."""
     if isinstance(state, Given):
@@ -43,7 +46,7 @@ def average(module: Any, state: State, context: Context) -> State:
     return averaged(state, kernel, stride, context)
 
 
-@rule(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
+@rule(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, reads=("law", "positions"))
 def adaptive_average(module: Any, state: State, context: Context) -> State:
     """Average pooling to a given size, where that divides the input's."""
     if isinstance(state, Given):
@@ -55,7 +58,7 @@ def adaptive_average(module: Any, state: State, context: Context) -> State:
     return averaged(state, kernel, kernel, context)
 
 
-@operation("mean")
+@operation("mean", reads=("law", "positions"))
 def mean(context: Context, state: State, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> State:
     """Mean over whole axes of positions."""
     if isinstance(state, Given):
@@ -86,6 +89,10 @@ def averaged(state: Maps, kernel: tuple[int, ...], stride: tuple[int, ...], cont
     r"""Means over windows: :math:`k^{-2}\sum_\tau\sum_t K(sp+t, sp+t+\tau)` over all offsets inside a window."""
     if all(k == 1 for k in kernel) and all(s == 1 for s in stride):
         return state
+    if state.origin is None and state.unit is not None and math.prod(kernel) <= _DRAWN_TOGETHER:
+        # Units that were drawn know no covariances between positions, but whole windows of them can be drawn.
+        size = tuple((n - k) // s + 1 for n, k, s in zip(state.positions, kernel, stride))
+        return sampled(state, Mean(state, stride, _grid(kernel)), context, positions=size)
     inside = [tau for tau in itertools.product(*(range(1 - k, k) for k in kernel)) if tau > (0,) * len(kernel)]
     kxx, kyy, d = (_box(m.double(), kernel, stride) for m in (state.kxx, state.kyy, state.d))
     for tau, cross in zip(inside, crosses(state, inside, context.budget)):
@@ -97,9 +104,12 @@ def averaged(state: Maps, kernel: tuple[int, ...], stride: tuple[int, ...], cont
     kxx, kyy, d = (torch.clamp_min(m / count**2, 0).to(state.kxx.dtype) for m in (kxx, kyy, d))
     unit = state.unit
     if unit is not None and not unit.lasting:
-        unit = Mean(state, stride, tuple(itertools.product(*map(range, kernel))))
-    note = f"by {len(inside)} offsets" if state.status == "sampled" else ""
-    return state.after(kxx=kxx, kyy=kyy, d=d, unit=unit, origin=Pooled(state, kernel, stride), note=note)
+        unit = Mean(state, stride, _grid(kernel))
+    return state.after(kxx=kxx, kyy=kyy, d=d, unit=unit, origin=Pooled(state, kernel, stride))
+
+
+def _grid(kernel: tuple[int, ...]) -> tuple[Offset, ...]:
+    return tuple(itertools.product(*map(range, kernel)))
 
 
 class Mean(Windowed):
@@ -126,7 +136,7 @@ class Largest(Windowed):
         return x.amax(dim=4), y.amax(dim=4)
 
 
-@rule(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
+@rule(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, reads=("law", "positions"))
 def largest(module: Any, state: State, context: Context) -> State:
     """Max pooling: windows of Gaussian units are drawn jointly, and their largest go on."""
     if isinstance(state, Given):

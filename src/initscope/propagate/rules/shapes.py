@@ -17,24 +17,25 @@ from initscope.propagate.covariances import Gathered
 from initscope.propagate.laws import Rearranged, take
 from initscope.propagate.moments import Given, Maps, NotCovered, Origin, State
 from initscope.propagate.registry import Context, operation, rule
+from initscope.propagate.totals import own_call
 
 __all__ = ["moves_units", "rearranged"]
 
 
-@rule(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+@rule(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout, reads=())
 def dropout(module: nn.Module, state: State, context: Context) -> State:
     """Off, as in evaluation."""
     return state
 
 
-@rule(nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle, nn.UpsamplingNearest2d)
-@rule(padding._ReflectionPadNd, padding._ReplicationPadNd, padding._CircularPadNd)
+@rule(nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle, nn.UpsamplingNearest2d, reads=())
+@rule(padding._ReflectionPadNd, padding._ReplicationPadNd, padding._CircularPadNd, reads=())
 def moves_units(module: nn.Module, state: State, context: Context) -> State:
     """The units at their new places."""
     return rearranged_one(state, module, context)
 
 
-@rule(padding._ConstantPadNd)
+@rule(padding._ConstantPadNd, reads=())
 def constant_padding(module: Any, state: State, context: Context) -> State:
     """Zeros around; other constants have no place in zero-mean maps."""
     if isinstance(state, Maps) and module.value != 0:
@@ -42,7 +43,7 @@ def constant_padding(module: Any, state: State, context: Context) -> State:
     return rearranged_one(state, module, context)
 
 
-@rule(nn.Upsample)
+@rule(nn.Upsample, reads=())
 def upsample(module: nn.Upsample, state: State, context: Context) -> State:
     """Nearest neighbours are copies; interpolation averages positions."""
     if isinstance(state, Maps) and not module.mode.startswith("nearest"):
@@ -80,7 +81,7 @@ def _move(name: str) -> Callable[..., Any]:
 
 
 for _name in _MOVES:
-    operation(_name)(_move(_name))
+    operation(_name, reads=())(_move(_name))
 
 
 def _pad_value(pad: Any, mode: str = "constant", value: float | None = None) -> float:
@@ -99,14 +100,14 @@ def rearranged(state: State, operation: Callable[[Tensor], Any], context: Contex
     Operations with several results give a tuple of states.
     """
     if isinstance(state, Given):
-        x, y = operation(state.x.clone()), operation(state.y.clone())
+        x, y = own_call(operation, state.x.clone()), own_call(operation, state.y.clone())
         if isinstance(x, Tensor):
             return Given(x, y, state.status)
         return tuple(Given(a, b, state.status) for a, b in zip(x, y, strict=True))
     batch = len(state.kxx)
     # Numbered from 1, so that zeros that are filled in come out as -1; in float64, which every operation accepts.
     numbers = torch.arange(1, math.prod(state.shape) + 1, dtype=torch.float64).reshape(state.shape)
-    moved = operation(numbers.expand(batch, *state.shape))
+    moved = own_call(operation, numbers.expand(batch, *state.shape))
     if isinstance(moved, Tensor):
         return _moved(state, moved, batch)
     return tuple(_moved(state, part, batch) for part in moved)

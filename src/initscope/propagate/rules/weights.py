@@ -13,13 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from initscope.errors import InputError
 from initscope.geometry import weakest
 from initscope.initializers import WeightLaw
 from initscope.propagate.covariances import Gathered
 from initscope.propagate.laws import Normal, Symmetric, Windowed
 from initscope.propagate.moments import Cross, Draws, Given, Law, Lookup, Maps, NotCovered, Origin, Pair, State, Wanted
-from initscope.propagate.registry import Context, rule
+from initscope.propagate.registry import Context, Reads, rule
 from initscope.propagate.rules.shapes import rearranged_one
 from initscope.propagate.windows import FilterTaps, Offset, Sites, at_both
 
@@ -116,7 +115,7 @@ def regroup(maps: Tensor, sizes: tuple[int, ...], groups: int) -> Tensor:
     return torch.einsum("gb,pb...->pg...", mixed, maps)
 
 
-@rule(nn.Linear)
+@rule(nn.Linear, reads=("means",))
 def linear(module: nn.Linear, state: State, context: Context) -> State:
     """Every unit reads all features at its position: the average over channels."""
     shape = state.shape
@@ -128,7 +127,12 @@ def linear(module: nn.Linear, state: State, context: Context) -> State:
     return weighted(module, before, context, channels=module.out_features)
 
 
-@rule(_ConvTransposeNd)
+def _read_by_convolution(module: _ConvNd) -> tuple[Reads, ...]:
+    """Means, for zero-sum weights; with few channels in a group the units of its windows are drawn."""
+    return ("means",) if module.groups == 1 else ("means", "positions", "law")
+
+
+@rule(_ConvTransposeNd, reads=())
 def transposed_convolution(module: _ConvTransposeNd, state: State, context: Context) -> State:
     """Every output reads the inputs whose taps fall on it: the transposed box sum."""
     spatial = len(module.kernel_size)
@@ -157,7 +161,7 @@ def transposed_convolution(module: _ConvTransposeNd, state: State, context: Cont
     return _honest_groups(module, state, after, Symmetric)
 
 
-@rule(_ConvNd)
+@rule(_ConvNd, reads=_read_by_convolution)
 def convolution(module: _ConvNd, state: State, context: Context) -> State:
     """Average of the maps over each filter's taps [Nachum2022]_: box sums, never patches."""
     spatial = len(module.kernel_size)
@@ -247,7 +251,7 @@ def weighted(
         kxx, kyy = kxx + law.bias_variance, kyy + law.bias_variance
     blocks = kxx.shape[1]
     if channels % blocks:
-        raise InputError(f"{channels} output channels cannot be split into {blocks} blocks")
+        raise NotCovered(f"its {channels} channels cannot be split into {blocks} blocks of equal law")
     layer = frozenset(map(id, module.parameters()))  # not the module's: several may hold the same weights
     return Maps(
         kxx=kxx,
