@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 from initscope.initializers import Initializer, WeightLaw
+from initscope.layers import declare_whole
+from initscope.layers.whole import computes_as
 from initscope.propagate.budget import Budget
 from initscope.propagate.state import NotCovered, State
 
@@ -71,6 +73,7 @@ def rule(*kinds: type[nn.Module]) -> Callable[[AnyRule], AnyRule]:
     def register(function: AnyRule) -> AnyRule:
         for kind in kinds:
             _RULES[kind] = function
+        declare_whole(*kinds)
         return function
 
     return register
@@ -79,17 +82,7 @@ def rule(*kinds: type[nn.Module]) -> Callable[[AnyRule], AnyRule]:
 def find_rule(module: nn.Module) -> Rule | None:
     """The rule of the module's class or of its nearest registered base class that computes the same."""
     kinds = (kind for kind in type(module).__mro__ if kind in _RULES)
-    return next((_RULES[kind] for kind in kinds if _computes_as(module, kind)), None)
-
-
-def _computes_as(module: nn.Module, kind: type[nn.Module]) -> bool:
-    """Whether what a module computes is defined by ``kind`` or by torch, not by a user's subclass or for it alone."""
-    for method in ("forward", "_conv_forward"):
-        definer = next((cls for cls in type(module).__mro__ if method in vars(cls)), nn.Module)
-        ours = issubclass(kind, definer) or definer.__module__.startswith("torch.")
-        if method in vars(module) or not ours:
-            return False
-    return True
+    return next((_RULES[kind] for kind in kinds if computes_as(module, kind)), None)
 
 
 def operation(*names: str) -> Callable[[AnyOperation], AnyOperation]:

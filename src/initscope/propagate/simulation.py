@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from initscope.initializers._base import weight_layers
-from initscope.propagate.registry import Context, find_rule
+from initscope.propagate.registry import Context
 from initscope.propagate.state import Given, Maps, NotCovered
 from initscope.propagate.units import Known, Unit
 from initscope.tracing import Inputs, Node, Step, Trace, trace
@@ -115,7 +115,7 @@ class Simulation:
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             try:
-                drawn = trace(network, values, is_leaf=lambda module: find_rule(module) is not None)
+                drawn = trace(network, values)
                 with without_dropout(network):
                     drawn.run(values, _recorder(drawn, records, samples, means=means))
             except Exception as error:
