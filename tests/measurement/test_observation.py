@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import initscope
 from initscope.errors import InputError
 from initscope.measurement import observe
-from initscope.measurement.units import SpreadTally, UnitSample
+from initscope.measurement.units import Spread, UnitSample
 
 
 class Net(nn.Module):
@@ -172,7 +172,7 @@ def test_effective_rank_of_sampled_units_is_unbiased():
     exact = float(gram.trace() ** 2 / gram.square().sum())
     estimates = []
     for seed in range(400):
-        tally = SpreadTally(UnitSample(1000, seed, torch.device("cpu")))
+        tally = Spread(UnitSample(1000, seed, torch.device("cpu")))
         tally.add(features[:100])
         tally.add(features[100:])
         estimates.append(tally.effective_rank())

@@ -37,7 +37,7 @@ class Orthogonal(Initializer):
         """Uncorrelated weights of equal variance."""
         rows, columns = _matrix_size(module)
         note = "orthogonal weights: the map of Gaussian ones, for large width"
-        return WeightLaw(self.gain**2 / max(rows, columns), self.bias_variance, note=note)
+        return WeightLaw(self.gain**2 / max(rows, columns), self.bias_variance, note=note, independent=False)
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """One matrix for each group."""
@@ -62,7 +62,9 @@ class DeltaOrthogonal(Orthogonal):
         """Variance of the centre tap's weights; ``centre`` says that there are no others."""
         rows, channels = _centre_size(module)
         note = "orthogonal weights: the map of Gaussian ones, for large width"
-        return WeightLaw(self.gain**2 / max(rows, channels), self.bias_variance, centre=True, note=note)
+        return WeightLaw(
+            self.gain**2 / max(rows, channels), self.bias_variance, centre=True, note=note, independent=False
+        )
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """One matrix for each group, in the centre."""

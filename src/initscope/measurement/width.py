@@ -20,7 +20,7 @@ from initscope.results import Result
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.mean_width import WidthSet, gaussian_norm_mean
 
-__all__ = ["MeanWidth", "WidthTally", "mean_width", "random_directions"]
+__all__ = ["MeanWidth", "RunningWidth", "mean_width", "random_directions"]
 
 _CENTRE_POINTS = 1000  # whose mean the radius is measured from
 _BLOCK_ELEMENTS = 1_000_000  # of a block of points, and of its inner products: 4 MB each in float32
@@ -112,13 +112,13 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     draws = check_count("draws", draws, least=2, hint="two are the least that give a standard error")
     if isinstance(points, WidthSet) and not array_api_compat.is_array_api_obj(points):
         return _width_of_set(points, draws, seed)
-    tally = WidthTally(draws, seed)
+    tally = RunningWidth(draws, seed)
     for batch in _batches(points):
         tally.add(batch)
     return tally.result()
 
 
-class WidthTally:
+class RunningWidth:
     """Running extremes of inner products with random directions, for the even and the odd points apart.
 
     The directions are those of the seed and the dimension: `forget` frees them between batches, and they come back the

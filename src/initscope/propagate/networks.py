@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from initscope.initializers._base import weight_layers
 from initscope.propagate.laws import MeansOnly
 from initscope.propagate.moments import Given, Law, Maps, NotCovered
-from initscope.propagate.registry import Context, find_rule
+from initscope.propagate.registry import Context
 from initscope.tracing import Inputs, Node, Step, Trace, trace
 from initscope.tracing._symbolic import Watch
 from initscope.tracing.untouched import without_dropout
@@ -115,7 +115,7 @@ class Simulation:
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             try:
-                drawn = trace(network, values, is_leaf=lambda module: find_rule(module) is not None)
+                drawn = trace(network, values)
                 with without_dropout(network):
                     drawn.run(values, _recorder(drawn, records, samples, means=means))
             except Exception as error:
