@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from initscope.report.geometry import Floats
+from initscope.theory.pair_sums import cosine_from_gap
 
 __all__ = ["cosine_of", "pair_sums", "pairs_at_once"]
 
@@ -55,7 +56,5 @@ def _sums(flat: Tensor, loops: ModuleType | None) -> Tensor:
 
 def cosine_of(sums: Floats) -> Floats:
     """Cosines from ‖x‖², ‖y‖², ‖x-y‖², through the difference; NaN where a side is zero."""
-    norm_x, norm_y = np.sqrt(sums[0]), np.sqrt(sums[1])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        product = np.where(norm_x * norm_y > 0, norm_x * norm_y, np.nan)
-        return np.asarray(1 - (sums[2] - (norm_x - norm_y) ** 2) / (2 * product))
+    with np.errstate(invalid="ignore"):  # infinite sums of an exploding network
+        return np.asarray(cosine_from_gap(*sums))

@@ -31,6 +31,7 @@ from initscope.measurement.steps import (
 )
 from initscope.measurement.stream import Batch, given_pairs, pair_batches
 from initscope.report.geometry import Floats, Measurement, Row
+from initscope.theory.pair_sums import filter_influence
 from initscope.tracing import Inputs, Node, Trace
 
 __all__ = ["measure"]
@@ -202,7 +203,7 @@ class _Recorder:
             with np.errstate(invalid="ignore", divide="ignore"):
                 ratio = np.sqrt(total[0]) / norm
                 rms = ratio * np.sqrt(size / count)
-                errors, mean_errors = _jackknife(sums, cosine, ratio, self._filters.get(node))
+                errors, mean_errors = _jackknife(sums, ratio, self._filters.get(node))
             run.shapes.append(shape)
             run.values.append(np.stack([cosine, ratio, rms]))
             run.errors.append(errors)
@@ -226,22 +227,19 @@ def _joined(parts: list[Tensor]) -> Floats:
     return torch.cat([part.expand(-1, -1, filters) for part in parts], dim=1).numpy()
 
 
-def _jackknife(sums: Floats, cosine: Floats, ratio: Floats, groups: int | None) -> tuple[Floats, Floats]:
+def _jackknife(sums: Floats, ratio: Floats, groups: int | None) -> tuple[Floats, Floats]:
     """Variances of cosine and norm ratio per pair and of their means, from the influence of each filter.
 
-    With S the sums over filters, ρ = Sxy/√(Sxx Syy) moves by sxy/√(Sxx Syy) - ρ(sxx/Sxx + syy/Syy)/2 with each filter,
-    the norm ratio by half of itself times sxx/Sxx. Filters are compared within their group only.
+    That on the cosine is `filter_influence`, that on the norm ratio half of itself times the filter's share of ‖x‖².
+    Filters are compared within their group only.
     """
     pairs, filters = sums.shape[1:]
     unknown = np.full((2, pairs), np.nan), np.full(2, np.nan)
     if groups is None or filters // groups < 2:
         return unknown
-    total = sums.sum(axis=2, keepdims=True)
-    sxy, product = (sums[0] + sums[1] - sums[2]) / 2, np.sqrt(total[0] * total[1])
-    shares = sums[:2] / total[:2]
-    influence = np.stack(
-        [sxy / product - cosine[:, None] * (shares[0] + shares[1]) / 2, ratio[:, None] * shares[0] / 2]
-    )
+    _, on_cosine = filter_influence(sums[0], sums[1], (sums[0] + sums[1] - sums[2]) / 2)
+    share = sums[0] / sums[0].sum(axis=1, keepdims=True)
+    influence = np.stack([on_cosine, ratio[:, None] * share / 2])
     return _spread(influence, groups), _spread(influence.mean(axis=1), groups)
 
 

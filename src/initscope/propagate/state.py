@@ -20,6 +20,7 @@ from torch import Tensor
 
 from initscope.report.geometry import Status
 from initscope.theory._fast import as_numpy, fused_loops
+from initscope.theory.pair_sums import half_gap_from_sums
 
 if TYPE_CHECKING:
     from initscope.propagate.offsets import Origin
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Given", "Maps", "NotCovered", "State", "Totals", "large_loops"]
 
+_UNLIKE = 64.0  # ratio of two norms from which on squared differences are taken in double precision
 _WORTH_THREADS = 1 << 15  # map entries; below, starting threads costs more than the work
 
 
@@ -36,18 +38,22 @@ class NotCovered(Exception):
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over all units, per pair, in float64: E‖x‖², E‖y‖², E‖x-y‖², and the number of units."""
+    """Sums over all units, per pair, in float64: E‖x‖², E‖y‖², 1 - cosine, and the number of units."""
 
     xx: Tensor
     yy: Tensor
     gap: Tensor
     units: int
 
+    @classmethod
+    def of(cls, xx: Tensor, yy: Tensor, distance: Tensor, units: int) -> Totals:
+        """From squared norms and squared distances."""
+        return cls(xx, yy, 2 * half_gap_from_sums(xx, yy, distance), units)
+
     @property
     def cosine(self) -> Tensor:
         """⟨x, y⟩/(‖x‖‖y‖), through the gap."""
-        product = self.xx.sqrt() * self.yy.sqrt()
-        return 1 - (self.gap - (self.xx.sqrt() - self.yy.sqrt()).square()) / (2 * product)
+        return 1 - self.gap
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +82,24 @@ class Given:
     @cached_property
     def _squares(self) -> Tensor:
         """Means of x², y², (x-y)² over the first axis: ``[3, pairs, *positions]``."""
-        fused = large_loops(self.x, self.y)
+        x, y = self._sides
+        fused = large_loops(x, y)
         if fused is not None:
-            return torch.from_numpy(fused.pair_maps(as_numpy(self.x), as_numpy(self.y))).div_(self.shape[0])
-        return torch.stack([v.square().mean(dim=1) for v in (self.x, self.y, self.x - self.y)])
+            return torch.from_numpy(fused.pair_maps(as_numpy(x), as_numpy(y))).div_(self.shape[0])
+        return torch.stack([v.square().mean(dim=1) for v in (x, y, x - y)])
+
+    @cached_property
+    def _sides(self) -> tuple[Tensor, Tensor]:
+        """Both sides, in double precision where a pair's norms are so unlike that single loses the angle."""
+        norms = self._norms
+        unlike = (norms[0] > _UNLIKE * norms[1]) | (norms[1] > _UNLIKE * norms[0])
+        return (self.x.double(), self.y.double()) if bool(unlike.any()) else (self.x, self.y)
+
+    @cached_property
+    def _norms(self) -> tuple[Tensor, Tensor]:
+        """Norms of each input, in float64."""
+        x, y = (torch.linalg.vector_norm(v.flatten(1), dim=1, dtype=torch.float64) for v in (self.x, self.y))
+        return x, y
 
     def as_maps(self, axis: int, groups: int = 1) -> Maps:
         """Mean squares over the channels (``axis`` of a sample) of each group, as if channels were random draws."""
@@ -98,14 +118,20 @@ class Given:
 
     def grouped(self, axis: int, groups: int) -> tuple[Tensor, Tensor]:
         """Both sides as ``[pairs, groups, channels of a group, *positions]``."""
-        x, y = (side.movedim(axis + 1, 1) for side in (self.x, self.y))
+        x, y = (side.movedim(axis + 1, 1) for side in self._sides)
         shape = (len(x), groups, self.shape[axis] // groups, *x.shape[2:])
         return x.reshape(shape), y.reshape(shape)
 
     def totals(self) -> Totals:
         """Sums over units."""
-        xx, yy, gap = _total(self._squares, kept=2) * self.shape[0]
-        return Totals(xx, yy, gap, math.prod(self.shape))
+        norms = self._norms
+        xx, yy, distance = _total(self._squares, kept=2) * self.shape[0]
+        units = math.prod(self.shape)
+        if self._sides[0] is self.x:
+            return Totals.of(xx, yy, distance, units)
+        # as vectors of length 1, which no ratio of the norms troubles
+        x, y = (v.flatten(1).double() / n[:, None] for v, n in zip((self.x, self.y), norms, strict=True))
+        return Totals(xx, yy, (x - y).square().sum(dim=1) / 2, units)
 
 
 _ORDER = itertools.count()
@@ -177,8 +203,8 @@ class Maps:
     def totals(self) -> Totals:
         """Sums over units."""
         sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self.kxx.device)
-        xx, yy, gap = ((_total(m, kept=2) * sizes).sum(dim=1) for m in (self.kxx, self.kyy, self.d))
-        return Totals(xx, yy, gap, math.prod(self.shape))
+        xx, yy, distance = ((_total(m, kept=2) * sizes).sum(dim=1) for m in (self.kxx, self.kyy, self.d))
+        return Totals.of(xx, yy, distance, math.prod(self.shape))
 
     def after(self, **changes: Any) -> Maps:
         """A later state, equal to this one but for ``changes``."""

@@ -199,6 +199,8 @@ def fixed_points(sigma: ActivationLike, **layer: Any) -> tuple[FixedPoint, ...]:
 
 
 def _local_slope(sigma: ActivationLike, theta: float, layer: dict[str, Any]) -> tuple[float, bool]:
+    if theta > math.pi - 1e-9 and activation(sigma).jumps:
+        return math.inf, False  # an odd jump: 1 + ρ becomes a multiple of its own root, as 1 - ρ does at 1
     gap = 2 * math.sin(theta / 2) ** 2
     low, high = gap - min(1e-4, gap / 2), min(2.0, gap + min(1e-4, gap / 2))
     slope = float(_gap_map(sigma, high, **layer) - _gap_map(sigma, low, **layer)) / (high - low)
@@ -226,12 +228,7 @@ def slope_at_one(
     k = check_between("variance", variance, 0.0, math.inf)
     scale = sigma.gain**2 if weight_variance is None else weight_variance
     after = scale * (sigma.second_moment(k) - _strength(strength) * sigma.mean(k) ** 2) + bias_variance
-    return math.inf if _jumps(sigma) else float(scale * k * sigma.derivative_dual(k, k, k) / after)
-
-
-def _jumps(sigma: Activation) -> bool:
-    """Whether σ itself, not only its derivative, jumps at one of its kinks."""
-    return any(abs(float(sigma(kink + 1e-9)) - float(sigma(kink - 1e-9))) > 1e-6 for kink in sigma.kinks)
+    return math.inf if sigma.jumps else float(scale * k * sigma.derivative_dual(k, k, k) / after)
 
 
 def depth_scale(sigma: ActivationLike, **layer: Any) -> float:
@@ -260,7 +257,7 @@ def critical_gain(sigma: ActivationLike, *, bias_variance: float = 0.0) -> float
     sigma = activation(sigma)
     if not 0 <= bias_variance < math.inf:
         raise InputError(f"bias_variance = {bias_variance} must be finite and not negative")
-    if _jumps(sigma):
+    if sigma.jumps:
         raise InputError(f"{sigma.name} jumps: nearby inputs part at every gain, there is no edge of chaos")
     if bias_variance == 0 and sigma.homogeneous:
         return sigma.gain

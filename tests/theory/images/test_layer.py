@@ -200,7 +200,7 @@ def with_value(value, index):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_bad_values_name_the_pair(value, compiled, monkeypatch):
     if compiled:
         pytest.importorskip("numba")

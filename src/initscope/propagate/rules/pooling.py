@@ -17,7 +17,7 @@ from initscope.propagate.offsets import Cross, Lookup, Offset, Origin, Wanted, c
 from initscope.propagate.operations import operation
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.shapes import rearranged_one
-from initscope.propagate.rules.weights import Windows
+from initscope.propagate.rules.weights import FilterTaps
 from initscope.propagate.sampling import sampled
 from initscope.propagate.state import Given, Maps, NotCovered, State
 from initscope.propagate.units import Pair, Windowed
@@ -149,7 +149,7 @@ def largest(module: Any, state: State, context: Context) -> State:
 
 def _box(maps: Tensor, kernel: Sequence[int], stride: Sequence[int]) -> Tensor:
     axes = len(kernel)
-    return Windows(tuple(kernel), tuple(stride), (1,) * axes, ((0, 0),) * axes).sum(maps)
+    return FilterTaps(tuple(kernel), tuple(stride), (1,) * axes, ((0, 0),) * axes).sum(maps)
 
 
 @dataclass(frozen=True, eq=False)

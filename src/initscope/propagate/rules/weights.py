@@ -26,6 +26,7 @@ from initscope.propagate.units import Gaussian, Pair, Symmetric, Unit, Windowed
 from initscope.report.geometry import weakest
 from initscope.theory._boxes import box_sum
 from initscope.theory._fast import as_numpy
+from initscope.theory.images._windows import Windows
 
 __all__ = ["convolution", "linear"]
 
@@ -36,19 +37,8 @@ WIDE_GROUP = 32
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Which input positions a filter reads: padding, then taps, stride and dilation along each axis."""
-
-    kernel_size: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    padding_mode: str = "zeros"
-
-    @property
-    def taps(self) -> int:
-        """Taps of a filter, all axes together."""
-        return math.prod(self.kernel_size)
+class FilterTaps(Windows):
+    """Which input positions a filter reads of tensors: padding, then taps, stride and dilation along each axis."""
 
     @property
     def shifts(self) -> tuple[Offset, ...]:
@@ -61,7 +51,7 @@ class Windows:
     def sum(self, maps: Tensor) -> Tensor:
         """Sums over the taps, compiled where that is possible."""
         fused = large_loops(maps) if len(self.kernel_size) == 2 else None
-        options = vars(self)
+        options = self.options
         if fused is not None:
             return torch.from_numpy(fused.box_sums(as_numpy(maps), **options))
         return box_sum(maps, **options)  # type: ignore[no-any-return]
@@ -87,7 +77,7 @@ class Windows:
 
     def sum_padded(self, maps: Tensor) -> Tensor:
         """Sums over the taps of maps that are padded already."""
-        inside = Windows(self.kernel_size, self.stride, self.dilation, ((0, 0),) * len(self.kernel_size))
+        inside = FilterTaps(self.kernel_size, self.stride, self.dilation, ((0, 0),) * len(self.kernel_size))
         return inside.sum(maps)
 
 
@@ -98,7 +88,7 @@ class Weighted(Origin):
     before: Maps
     law: WeightLaw
     groups: int
-    windows: Windows | None
+    windows: FilterTaps | None
     scale: float
     means: tuple[Tensor, Tensor] | None
 
@@ -225,8 +215,8 @@ def convolution(module: _ConvNd, state: State, context: Context) -> State:
         raise NotCovered(
             f"it expects {module.in_channels} channels and {spatial} spatial axes, not an input of shape {state.shape}"
         )
-    windows = Windows(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
-    taps: Windows | None = windows
+    windows = FilterTaps(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
+    taps: FilterTaps | None = windows
     if context.law(module).centre:
         state, taps = rearranged_one(state, windows.centre, context), None
     before = state.as_maps(0, module.groups) if isinstance(state, Given) else state
@@ -236,7 +226,7 @@ def convolution(module: _ConvNd, state: State, context: Context) -> State:
     return _honest_groups(module, state, after, lambda: _narrow_unit(module, before, after, taps, context.law(module)))
 
 
-def _narrow_unit(module: _ConvNd, before: Maps, after: Maps, windows: Windows | None, law: WeightLaw) -> Unit:
+def _narrow_unit(module: _ConvNd, before: Maps, after: Maps, windows: FilterTaps | None, law: WeightLaw) -> Unit:
     """The law of sums over few channels, where their windows can be drawn."""
     axes = len(module.kernel_size)
     plain = windows is None or windows.padding_mode == "zeros"
@@ -275,7 +265,7 @@ def weighted(
     *,
     channels: int,
     groups: int = 1,
-    windows: Windows | None = None,
+    windows: FilterTaps | None = None,
     average: Callable[[Tensor], Tensor] | None = None,
 ) -> Maps:
     """Second moments after weights: n v (⟨k⟩ - λ⟨m⟩²) + v_b, n the fan-in, ⟨·⟩ the average over taps and channels.
