@@ -18,7 +18,9 @@ _BY_CLASS: dict[type[nn.Module], Callable[[Any], Activation]] = {
     nn.Identity: lambda m: catalogue.identity,
     nn.ReLU: lambda m: catalogue.relu,
     nn.LeakyReLU: lambda m: catalogue.leaky_relu(m.negative_slope),
-    nn.RReLU: lambda m: catalogue.leaky_relu((m.lower + m.upper) / 2),
+    nn.RReLU: lambda m: (
+        catalogue.random_leaky_relu(m.lower, m.upper) if m.training else catalogue.leaky_relu((m.lower + m.upper) / 2)
+    ),
     nn.ReLU6: lambda m: catalogue.relu6,
     nn.Hardtanh: lambda m: catalogue.truncation(m.min_val, m.max_val),
     nn.GELU: lambda m: catalogue.gelu if m.approximate == "none" else catalogue.gelu_tanh,

@@ -1,4 +1,4 @@
-"""Joint draws of Gaussian units at several sites, from the covariances between positions (theory §3.2, §3.3)."""
+"""Joint draws of Gaussian units at several sites, from the covariances between positions (docs: prediction)."""
 
 from __future__ import annotations
 

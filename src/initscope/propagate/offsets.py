@@ -1,4 +1,4 @@
-r"""Covariances between different positions, one offset at a time (theory §3.2).
+r"""Covariances between different positions, one offset at a time (docs: prediction).
 
 Whatever averages positions after the weights needs E[x_p y_{p+δ}] for δ ≠ 0. Convolutions do not mix offsets, so each
 is its own recursion over maps of one image's size: `crosses` finds the offsets that every earlier layer must supply,

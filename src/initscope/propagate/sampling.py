@@ -1,4 +1,4 @@
-"""Samples of single units (theory §3.3, §3.4): for activations of what is not Gaussian, as after an identity skip or a
+"""Samples of single units (docs: prediction): for activations of what is not Gaussian, as after an identity skip or a
 depthwise filter, and for the largest of a window. Only second moments go on, so one unit at each position is enough."""
 
 from __future__ import annotations

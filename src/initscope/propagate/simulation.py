@@ -1,4 +1,4 @@
-"""Whole-network sampling for what no rule covers: the model itself, with weights drawn anew (theory §3.3).
+"""Whole-network sampling for what no rule covers: the model itself, with weights drawn anew (docs: prediction).
 
 One run of ``draws`` networks records the second moments of every step; prediction goes on from them in closed form.
 """

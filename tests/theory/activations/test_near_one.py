@@ -33,7 +33,7 @@ def precise_dual(name, a, b, c):
 
 @pytest.mark.parametrize("name", ["gelu", "erf", "sin", "cos", "exp", "gaussian", "sign", "step"])
 def test_distances_keep_their_digits(name):
-    """From d = 1e-28 of the variance on, equal variances or not: a relative 1e-7; the plain difference has none left."""
+    """From d = 1e-28 of the variance on, equal variances or not: a relative 1e-7; the difference has none left."""
     with mp.workdps(60):
         for k in (1e-4, 1.0, 9.0):
             for unequal in (0.0, 1e-9, 1e-4):

@@ -256,3 +256,31 @@ def test_refusals(arguments, options, message):
 
 def test_relu_is_recognised_for_the_compiled_path():
     assert activations.activation("relu") is activations.relu
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("scale", [1e-30, 1e6, 1e17, 1e150])
+def test_cosines_do_not_depend_on_the_scale_of_one_image(dtype, scale):
+    """[Nachum2022]_ eq. 12 for homogeneous activations: 0 at 1e17, NaN at 1e150 and .025 off in float32 before."""
+    if scale > 1e30 and dtype == np.float32:
+        pytest.skip("not a float32")
+    x, y = images(), images()[::-1] - 0.3
+    tolerance = 1e-13 if dtype == np.float64 else 1e-5
+    scaled = (scale * x).astype(dtype)
+    for function in (lambda a, b: expected_cosine(a, b, kernel_size=3), cosine):
+        assert np.abs(function(scaled, y.astype(dtype)) - function(x, y)).max() < tolerance
+
+
+def test_a_saturated_image_against_a_small_one():
+    """tanh of an image 1e17 times as large is its sign: the dual by its closed form, per position."""
+    x, y = images()[:1], images()[1:2] - 0.3
+    variance = 1.0
+    positions = []
+    for i in range(x.shape[2]):
+        for j in range(x.shape[3]):
+            a, b = (np.roll(image, (-i, -j), axis=(2, 3))[0, :, :3, :3].ravel() for image in (x, y))
+            slope = 1e-6 * (a @ b) / np.linalg.norm(a)  # E[sign(X) tanh(εY)] = ε √(2/π) kxy/√kxx for small ε
+            positions.append((np.sqrt(2 / np.pi) * slope, 1.0, 1e-12 * (b @ b)))
+    inner, norm_x, norm_y = np.sum(positions, axis=0)
+    found = expected_cosine(1e17 * x, 1e-6 * y, kernel_size=3, activation="tanh", weight_variance=variance)
+    assert found[0] == pytest.approx(inner / np.sqrt(norm_x * norm_y), rel=1e-6)

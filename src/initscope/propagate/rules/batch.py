@@ -1,4 +1,4 @@
-r"""Batch norm in training mode for dense layers: the exact integral of theory §3.7 over the covariance of the batch.
+r"""Batch norm in training mode for dense layers: the exact integral over the covariance of the batch.
 
 With C the centred covariance of the n samples, each channel divides its values z ~ N(0, C) by :math:`|z|/\sqrt n`, and
 

@@ -1,4 +1,4 @@
-"""Activations: the dual of a Gaussian (theory §3.1), samples of one unit where the input is not Gaussian (§3.4)."""
+"""Activations: the dual of a Gaussian ([Nachum2022]_ definition 1), samples of one unit where the input is not Gaussian."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from initscope.propagate.rules.batch import normalised_activation
 from initscope.propagate.rules.merging import stacked
 from initscope.propagate.sampling import sampled
 from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
-from initscope.propagate.units import Activated, Parts
+from initscope.propagate.units import Activated, Known, Parts
 from initscope.report.geometry import weakest
 from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation, activation
+from initscope.theory.activations._closed import RandomSlopes
 
 __all__ = ["apply_activation", "elementwise"]
 
 
 @rule(*ACTIVATION_MODULES, ActivationLayer)
 def elementwise(module: nn.Module, state: State, context: Context) -> State:
-    """σ on every unit (theory §3.1): the dual of the Gaussian before it."""
+    """σ on every unit ([Nachum2022]_ definition 1): the dual of the Gaussian before it."""
     if isinstance(state, Given):
         return state.run(module)
     sigma = activation_of(module)
@@ -34,10 +35,21 @@ def elementwise(module: nn.Module, state: State, context: Context) -> State:
     return apply_activation(sigma, state, context)
 
 
+def _randomly_sloped(sigma: RandomSlopes, state: Maps) -> Maps:
+    """Slopes drawn anew for every value: second moments go on, the law of a unit does not."""
+    if not state.gaussian:
+        raise NotCovered("its slopes are drawn anew for every value, and its input is not Gaussian")
+    kxx, kyy, d = sigma.transform(state.kxx, state.kyy, state.d)
+    means = Known(sigma.mean(state.kxx), sigma.mean(state.kyy))
+    return state.after(kxx=kxx, kyy=kyy, d=d, unit=means, fresh=frozenset(), origin=Activations(state, sigma))
+
+
 def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
     """The dual, allowed on a Gaussian state only; other laws are sampled, unit by unit."""
     if sigma.name == "identity":
         return state
+    if isinstance(sigma, RandomSlopes):
+        return _randomly_sloped(sigma, state)
     if isinstance(state.unit, Activated) and state.unit.before.gaussian:
         return apply_activation(_composed(sigma, state.unit.sigma), state.unit.before, context)
     exact = normalised_activation(state, sigma)

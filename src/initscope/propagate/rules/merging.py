@@ -1,4 +1,4 @@
-"""Sums of branches, products with constants, concatenation (theory §3.4)."""
+"""Sums of branches, products with constants, concatenation (docs: prediction)."""
 
 from __future__ import annotations
 

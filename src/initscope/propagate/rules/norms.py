@@ -1,4 +1,4 @@
-"""Normalisation (theory §3.7): deterministic where many channels are averaged, batch norm by its exact integral.
+"""Normalisation: deterministic where many channels are averaged, batch norm by its exact integral.
 
 Layer, RMS and group norm divide by averages over many channels, which have no randomness left in a wide layer. Batch
 norm in training divides by each channel's own average over the batch, which stays random: see `rules.batch`.

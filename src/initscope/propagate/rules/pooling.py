@@ -1,4 +1,4 @@
-"""Averages over positions, through the covariances between positions (theory §3.2)."""
+"""Averages over positions, through the covariances between positions (docs: prediction)."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Largest(Windowed):
 
 @rule(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
 def largest(module: Any, state: State, context: Context) -> State:
-    """Max pooling: windows of Gaussian units are drawn jointly, and their largest go on (theory §3.3)."""
+    """Max pooling: windows of Gaussian units are drawn jointly, and their largest go on (docs: prediction)."""
     if isinstance(state, Given):
         return state.run(module)
     if state.axis != 0 or module.return_indices:

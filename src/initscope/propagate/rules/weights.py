@@ -1,4 +1,4 @@
-"""Layers with random weights: Linear and convolutions average the second moments over the taps of a filter (§3.1)."""
+"""Layers with random weights: Linear and convolutions average the second moments over the taps of a filter [Nachum2022]_."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class FilterTaps(Windows):
 
 @dataclass(frozen=True, eq=False)
 class Weighted(Origin):
-    """Covariances between positions after weights: the same average, at an offset times the stride (§3.2)."""
+    """Covariances between positions after weights: the same average, at an offset times the stride."""
 
     before: Maps
     law: WeightLaw
@@ -168,7 +168,7 @@ def regroup(maps: Tensor, sizes: tuple[int, ...], groups: int) -> Tensor:
 
 @rule(nn.Linear)
 def linear(module: nn.Linear, state: State, context: Context) -> State:
-    """Every unit reads all features at its position: the average over channels (theory §3.1)."""
+    """Every unit reads all features at its position: the average over channels [Nachum2022]_."""
     shape = state.shape
     if not shape or shape[-1] != module.in_features:
         raise NotCovered(f"it expects {module.in_features} features and gets an input of shape {shape}; flatten first")
@@ -209,7 +209,7 @@ def transposed_convolution(module: _ConvTransposeNd, state: State, context: Cont
 
 @rule(_ConvNd)
 def convolution(module: _ConvNd, state: State, context: Context) -> State:
-    """Average of the maps over each filter's taps (theory §2.1, §3.1): box sums, never patches."""
+    """Average of the maps over each filter's taps ([Nachum2022]_ theorem 1): box sums, never patches."""
     spatial = len(module.kernel_size)
     if len(state.shape) != spatial + 1 or state.shape[0] != module.in_channels:
         raise NotCovered(

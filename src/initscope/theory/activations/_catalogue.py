@@ -46,6 +46,23 @@ def leaky_relu(slope: float = 0.01) -> Activation:
     )
 
 
+def random_leaky_relu(lower: float = 1 / 8, upper: float = 1 / 3) -> Activation:
+    """Leaky ReLU with a slope drawn uniformly between both for every value, as ``nn.RReLU`` does while training."""
+    if not -math.inf < lower <= upper < math.inf:
+        raise InputError(f"random_leaky_relu({lower}, {upper}): both must be finite, the lower one first")
+    mean = (lower + upper) / 2
+    return _closed.RandomSlopes(
+        f"random_leaky_relu({lower:g},{upper:g})",
+        homogeneous=True,
+        method="closed form",
+        kinks=(0.0,),
+        a=(1 + mean) / 2,
+        b=(1 - mean) / 2,
+        at_zero=mean,
+        slope_variance=(upper - lower) ** 2 / 12,
+    )
+
+
 def polynomial(*coefficients: float) -> Activation:
     """c0 + c1 x + c2 x² + …"""
     if not coefficients or not all(math.isfinite(c) for c in coefficients):

@@ -15,7 +15,18 @@ from initscope.theory._arrays import Array, erf, safe_sqrt
 from initscope.theory._quadrature import expect
 from initscope.theory.activations._base import Activation
 
-__all__ = ["Erf", "Exponential", "Gaussian", "Gelu", "Polynomial", "Sign", "TwoSlopes", "Wave", "horner"]
+__all__ = [
+    "Erf",
+    "Exponential",
+    "Gaussian",
+    "Gelu",
+    "Polynomial",
+    "RandomSlopes",
+    "Sign",
+    "TwoSlopes",
+    "Wave",
+    "horner",
+]
 
 
 _CANCELS = 1e-7
@@ -106,6 +117,25 @@ class TwoSlopes(_Closed):
     def _distance(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
         product, h = half_gap(xp, kxx, kyy, d)
         return (self.a**2 + self.b**2) * d - 4 * self.b**2 * product * psi_of_half_gap(xp, h)
+
+
+@dataclass(frozen=True, eq=False)
+class RandomSlopes(TwoSlopes):
+    r"""`TwoSlopes` whose slope below 0 is drawn anew for every unit and input, with variance v ([Xu2015]_).
+
+    .. math:: E\,\sigma(X)^2 = (a^2+b^2+\tfrac v2)\,k_{xx}, \qquad
+              E(\sigma(X)-\sigma(Y))^2 = (a^2+b^2)\,d - 4b^2\sqrt{k_{xx}k_{yy}}\,\psi + \tfrac v2(k_{xx}+k_{yy})
+
+    Two inputs have slopes of their own, so the dual is that of the mean slope, and equal inputs come apart.
+    """
+
+    slope_variance: float = 0.0
+
+    def _second_moment(self, xp: Any, kxx: Array) -> Array:
+        return super()._second_moment(xp, kxx) + self.slope_variance / 2 * kxx
+
+    def _distance(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
+        return super()._distance(xp, kxx, kyy, d) + self.slope_variance / 2 * (kxx + kyy)
 
 
 @dataclass(frozen=True, eq=False)
