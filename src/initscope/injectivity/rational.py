@@ -54,7 +54,7 @@ def separate_exactly(points: Sequence[Sequence[int | Fraction]]) -> tuple[list[i
 
 
 def _of_size_one(row: list[int]) -> list[Fraction]:
-    """A row over the power of two next to its largest entry: then a separator is as far from one row as from another."""
+    """A row over the power of two next to its largest entry, so that a separator is as far from each row."""
     size = 1 << max(abs(value) for value in row).bit_length()
     return [Fraction(value, size) for value in row]
 

@@ -30,6 +30,8 @@ BATCH = 20_000
 def verify(weight: Any, bias: Any, decision: Decision) -> bool:
     """True if the decision's proof holds for this layer; an undecided one proves nothing and gives False.
 
+    Source: [Maillard2022]_.
+
     >>> from initscope.injectivity import decide
     >>> W = [[1, 0], [0, 1], [-1, 0], [0, -1]]
     >>> verify(W, None, decide(W)), verify(W[:3], None, decide(W))

@@ -36,7 +36,9 @@ def finite_width_sd(model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law
             # The sample cosine of m independent Gaussian pairs.
             result[index] = np.sqrt(spread**2 + (1 - rho**2) ** 2 / width)
         elif row.kind.lower().rstrip("_") == "relu" and width > 0:
-            spread = np.asarray(relu_cosine_sd(rho, width, before=spread))
+            known = np.isfinite(rho)
+            after = np.asarray(relu_cosine_sd(np.where(known, rho, 0.0), width, before=spread))
+            spread = np.where(known, after, np.nan)
             result[index], width = spread, 0
         else:
             break

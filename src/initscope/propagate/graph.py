@@ -42,8 +42,9 @@ def predict(
 ) -> Prediction:
     """Expected geometry of pairs after every layer of ``model`` with random weights.
 
-    The covariance of each pair is carried from layer to layer ([Nachum2022]_ theorem 1): an average over the taps of the filters at
-    weights, the dual at activations. Exact in expectation for the first layer, and for deep ones as the width grows.
+    The covariance of each pair is carried from layer to layer ([Nachum2022]_ theorem 1): an average over the taps
+    of the filters at weights, the dual at activations. Exact in expectation for the first layer, and for deep ones as
+    the width grows.
     Where there is no closed form, units or whole networks are sampled, and the row says so in its status and gives its
     standard error. The weights of the model matter only through ``initializer=None``, and the model is left as it is.
 

@@ -91,9 +91,13 @@ class Given:
     @cached_property
     def _sides(self) -> tuple[Tensor, Tensor]:
         """Both sides, in double precision where a pair's norms are so unlike that single loses the angle."""
-        norms = self._norms
-        unlike = (norms[0] > _UNLIKE * norms[1]) | (norms[1] > _UNLIKE * norms[0])
-        return (self.x.double(), self.y.double()) if bool(unlike.any()) else (self.x, self.y)
+        return (self.x.double(), self.y.double()) if self._unlike else (self.x, self.y)
+
+    @cached_property
+    def _unlike(self) -> bool:
+        """Whether the norms of some pair are far apart."""
+        x, y = self._norms
+        return bool(((x > _UNLIKE * y) | (y > _UNLIKE * x)).any())
 
     @cached_property
     def _norms(self) -> tuple[Tensor, Tensor]:
@@ -127,7 +131,7 @@ class Given:
         norms = self._norms
         xx, yy, distance = _total(self._squares, kept=2) * self.shape[0]
         units = math.prod(self.shape)
-        if self._sides[0] is self.x:
+        if not self._unlike:
             return Totals.of(xx, yy, distance, units)
         # as vectors of length 1, which no ratio of the norms troubles
         x, y = (v.flatten(1).double() / n[:, None] for v, n in zip((self.x, self.y), norms, strict=True))

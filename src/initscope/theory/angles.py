@@ -174,6 +174,8 @@ class FixedPoint(Result):
 def fixed_points(sigma: ActivationLike, **layer: Any) -> tuple[FixedPoint, ...]:
     """Fixed points of `cosine_map` in [-1, 1], ascending; ``layer`` as there.
 
+    Source: [Poole2016]_.
+
     A slope of exactly 1 at cosine 1 (ReLU) counts as stable: the approach is algebraic, θ ≈ 3π/depth. Angles below
     1e-4 are not searched. A map that keeps every cosine (identity) has only its ends listed.
 
@@ -217,6 +219,8 @@ def slope_at_one(
 ) -> float:
     r"""Slope χ of `cosine_map` at ρ = 1: below 1 nearby inputs merge, above 1 they part.
 
+    Source: [Poole2016]_.
+
     .. math:: \chi = \frac{\sigma_w^2\,k\,E[\sigma'(X)^2]}{\sigma_w^2(E[\sigma(X)^2] - \lambda m^2) + \sigma_b^2}
 
     Infinite where σ jumps (sign, step): 1 - ρ then becomes a multiple of its own root.
@@ -233,6 +237,8 @@ def slope_at_one(
 
 def depth_scale(sigma: ActivationLike, **layer: Any) -> float:
     """Layers in which a small gap 1 - ρ changes by a factor e: 1/|log χ|, infinite at the edge of chaos (ReLU).
+
+    Source: [Poole2016]_.
 
     0 where χ is 0 or infinite: one layer decides.
     """
@@ -302,6 +308,8 @@ def _critical_variance(sigma: Activation, bias_variance: float) -> tuple[float, 
 
 def collapse_depth(theta: float, *, ratio: float = 0.5, strength: float = 0.0, limit: int = 100_000) -> int | None:
     """Dense He ReLU layers until an angle ``theta`` has shrunk to ``ratio`` times itself; None if not within ``limit``.
+
+    Beyond the sources.
 
     For small angles about 3π(1/ratio - 1)/θ layers, so 1e-5 takes a million;
     ``strength`` of zero-sum weights as in `zero_sum_relu_cosine`.

@@ -290,6 +290,8 @@ def johnson_lindenstrauss_width(samples: int, eps: float) -> int:
 def sign_failure(bits: int, eps: float, *, angle: float | None = None) -> float:
     r"""Exact probability that the Hamming distance of a sign embedding misses θ/π by more than ``eps``.
 
+    Sharpens the stable embedding of [Bronstein2016]_; beyond the sources.
+
     Bits of two inputs at angle θ differ independently with probability θ/π, so :math:`m\,d_H \sim` Binomial(m, θ/π):
 
     .. math:: P(|d_H - \theta/\pi| > \varepsilon)
@@ -349,6 +351,8 @@ def sign_bits_hoeffding(eps: float, delta: float, *, pairs: int = 1) -> int:
 
 def sign_bits_theorem(eps: float, mean_width: float, *, constant: float = 1.0) -> float:
     r"""Bits of the stable-embedding theorem of the talk: :math:`\varepsilon = c\,m^{-1/6}\,\omega^{1/3}`, solved for m.
+
+    Source: [Bronstein2016]_.
 
     .. math:: m = c^6\,\omega^2/\varepsilon^6
 

@@ -284,3 +284,17 @@ def test_a_saturated_image_against_a_small_one():
     inner, norm_x, norm_y = np.sum(positions, axis=0)
     found = expected_cosine(1e17 * x, 1e-6 * y, kernel_size=3, activation="tanh", weight_variance=variance)
     assert found[0] == pytest.approx(inner / np.sqrt(norm_x * norm_y), rel=1e-6)
+
+
+def test_gaussian_images_have_one_convention_of_variance():
+    """`gaussian_cosine` is the limit of `expected_cosine` with its own weights: 5 standard errors over 24 images."""
+    from initscope.theory.images import gaussian_cosine
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((24, 1, 32, 32))
+    y = 0.5 * x + np.sqrt(0.75) * rng.standard_normal(x.shape)
+    found = expected_cosine(x, y, kernel_size=7, activation="tanh")
+    error = 5 * found.std(ddof=1) / np.sqrt(len(found))
+    assert error < 0.02  # the other convention is .026 away
+    assert abs(found.mean() - float(gaussian_cosine(0.5, "tanh"))) < error
+    assert float(gaussian_cosine(0.5, "tanh", variance=1.0)) == pytest.approx(0.47255, abs=1e-5)

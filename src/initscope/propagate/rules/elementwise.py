@@ -1,4 +1,4 @@
-"""Activations: the dual of a Gaussian ([Nachum2022]_ definition 1), samples of one unit where the input is not Gaussian."""
+"""Activations: the dual of a Gaussian ([Nachum2022]_ definition 1), samples of one unit where the input is not."""
 
 from __future__ import annotations
 

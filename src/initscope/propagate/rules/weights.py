@@ -1,4 +1,4 @@
-"""Layers with random weights: Linear and convolutions average the second moments over the taps of a filter [Nachum2022]_."""
+"""Layers with random weights: Linear and convolutions average second moments over filter taps [Nachum2022]_."""
 
 from __future__ import annotations
 

@@ -175,6 +175,8 @@ def log_norm_moment(widths: Sequence[int], power: float) -> float:
 def norm_ratio_mean_sd(widths: Sequence[int]) -> tuple[float, float]:
     r"""Mean and standard deviation of :math:`\|h^L\|/\|x\|` (norms, not squares) over networks, He fan-out.
 
+    Beyond the sources; compare [ArpitBengio2019]_.
+
     >>> mean, sd = norm_ratio_mean_sd([1000])
     >>> round(mean, 5), round(sd, 4)            # 1 - 5/(8m) and sqrt(5/(4m)) to first order
     (0.99937, 0.0354)
@@ -356,6 +358,8 @@ def backward_norm_failure(widths: Sequence[int], low: float, high: float) -> Pro
 def gradient_norm_failure(widths: Sequence[int], layer: int, low: float, high: float) -> Probability:
     r"""Probability that :math:`\|\partial\ell/\partial W^l\|_F^2/(\|\delta\|^2\|x\|^2)` lies outside [``low``,
     ``high``].
+
+    Beyond the sources; compare [ArpitBengio2019]_.
 
     The gradient norm is :math:`\|\partial\ell/\partial a^l\|\,\|h^{l-1}\|`: a forward pass through
     :math:`n_1,\dots,n_{l-1}` and a backward pass through :math:`n_{L-1},\dots,n_l`, together L-1 independent ratios,
