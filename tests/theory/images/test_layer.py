@@ -287,14 +287,11 @@ def test_a_saturated_image_against_a_small_one():
 
 
 def test_gaussian_images_have_one_convention_of_variance():
-    """`gaussian_cosine` is the limit of `expected_cosine` with its own weights: 5 standard errors over 24 images."""
+    """A filter as large as the image sees one patch: unit mean square and correlation ½ are `gaussian_cosine`'s law."""
     from initscope.theory.images import gaussian_cosine
 
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((24, 1, 32, 32))
-    y = 0.5 * x + np.sqrt(0.75) * rng.standard_normal(x.shape)
-    found = expected_cosine(x, y, kernel_size=7, activation="tanh")
-    error = 5 * found.std(ddof=1) / np.sqrt(len(found))
-    assert error < 0.02  # the other convention is .026 away
-    assert abs(found.mean() - float(gaussian_cosine(0.5, "tanh"))) < error
+    x, noise = np.linalg.qr(np.random.default_rng(0).standard_normal((25, 2)))[0].T * 5
+    y = 0.5 * x + np.sqrt(0.75) * noise
+    found = expected_cosine(*(image.reshape(1, 1, 5, 5) for image in (x, y)), kernel_size=5, activation="tanh")
+    assert found[0] == pytest.approx(float(gaussian_cosine(0.5, "tanh")), abs=1e-9)
     assert float(gaussian_cosine(0.5, "tanh", variance=1.0)) == pytest.approx(0.47255, abs=1e-5)
