@@ -23,7 +23,7 @@ class Orthogonal(Initializer):
 
     Each group's weights, flattened to (outputs) × (inputs · taps), are one such matrix; without groups this is the law
     of ``torch.nn.init.orthogonal_``. Entries have variance gain²/max(outputs, inputs · taps), not gain²/fan-in, and are
-    uncorrelated; wide layers map angles as Gaussian weights do (theory §3.5).
+    uncorrelated; wide layers map angles as Gaussian weights do. They are not independent: no `cosine_sd` is predicted.
     """
 
     gain: float = 1.0
@@ -54,7 +54,7 @@ class Orthogonal(Initializer):
 class DeltaOrthogonal(Orthogonal):
     """Convolutions whose centre tap is a Haar orthogonal matrix times ``gain``, all other taps zero [Xiao2018]_.
 
-    Positions are not mixed: k_out(p) = k_in(s·p) · gain² · inputs/max(outputs, inputs) with stride s (theory §3.5). The
+    Positions are not mixed: k_out(p) = k_in(s·p) · gain² · inputs/max(outputs, inputs) with stride s [Xiao2018]_. The
     centre tap of an axis of size k is number (k-1)//2. Linear layers are `Orthogonal`.
     """
 

@@ -42,6 +42,8 @@ class Stability(Result):
 def stability(W: Any, bias: Any = None, *, seed: int = 0, starts: int = 24) -> Stability:
     r"""Bounds and an estimate of the lower Lipschitz constant κ of x ↦ ReLU(Wx + b).
 
+    Beyond the sources; compare [Maillard2022]_.
+
     .. math:: A = \min_{\text{cells}} \sigma_{\min}(W_{\text{active}}),\qquad A/2 \le \kappa \le A
 
     A is exact while there are at most 300,000 vertices (every cell contains the active rows of one of its vertices, so

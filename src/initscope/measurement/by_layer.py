@@ -64,6 +64,8 @@ class LayerWidths(Result):
 def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 0) -> LayerWidths:
     """Mean width of ``points`` and of what every layer of ``model`` makes of them.
 
+    Source: [Giryes2016]_.
+
     Parameters
     ----------
     model : torch.nn.Module

@@ -18,6 +18,7 @@ from initscope.initializers._base import weight_layers
 from initscope.layers import WeightLayer, is_weight_layer
 from initscope.recording import Batch, Tally, unit_axes
 from initscope.recording.pair_norms import row_norms
+from initscope.theory.pair_sums import filter_influence
 from initscope.tracing import Node, Trace
 
 __all__ = ["LEAST_FILTERS", "FilterTally", "independent_filters", "jackknife"]
@@ -87,19 +88,17 @@ class FilterTally(Tally):
         return torch.cat(parts, dim=1).numpy() if parts else None
 
 
-def jackknife(squares: Floats, cosine: Floats, ratio: Floats, groups: int) -> tuple[Floats, Floats]:
+def jackknife(squares: Floats, ratio: Floats, groups: int) -> tuple[Floats, Floats]:
     """Variances of cosine and norm ratio per pair, ``[2, pairs]``, and of their means, from each filter's influence.
 
-    With S the sums over filters, ρ = Sxy/√(Sxx Syy) moves by sxy/√(Sxx Syy) - ρ(sxx/Sxx + syy/Syy)/2 with each filter,
-    the norm ratio by half of itself times sxx/Sxx. Filters are compared within their group only.
+    That on the cosine is `filter_influence`, that on the norm ratio half of itself times the filter's share of ‖x‖².
+    Filters are compared within their group only.
     """
+    xx, yy, apart = squares
     with np.errstate(invalid="ignore", divide="ignore"):
-        total = squares.sum(axis=2, keepdims=True)
-        sxy, product = (squares[0] + squares[1] - squares[2]) / 2, np.sqrt(total[0] * total[1])
-        shares = squares[:2] / total[:2]
-        influence = np.stack(
-            [sxy / product - cosine[:, None] * (shares[0] + shares[1]) / 2, ratio[:, None] * shares[0] / 2]
-        )
+        _, on_cosine = filter_influence(xx, yy, (xx + yy - apart) / 2)
+        share = xx / xx.sum(axis=1, keepdims=True)
+        influence = np.stack([on_cosine, ratio[:, None] * share / 2])
     known = np.isfinite(influence).all(axis=(0, 2))
     mean = influence[:, known].mean(axis=1) if known.any() else np.full_like(influence[:, 0], np.nan)
     return _spread(influence, groups), _spread(mean, groups)

@@ -127,7 +127,7 @@ def _reduced(recorder: Recorder, norms: Floats, by_filter: FilterTally, filters:
     for index, step in enumerate(steps):
         squares = by_filter.squares(step)
         if squares is not None and squares.shape[1] == pairs:
-            variances[index], mean_variances[index] = jackknife(squares, cosine[index], ratio[index], filters[step])
+            variances[index], mean_variances[index] = jackknife(squares, ratio[index], filters[step])
     return _Run(recorder, np.stack([cosine, ratio, rms], axis=1), variances, mean_variances)
 
 

@@ -18,6 +18,7 @@ from initscope.propagate.covariances import covariances
 from initscope.propagate.moments import Draws, Field, Law, Maps, Pair, Wanted
 from initscope.propagate.registry import Context
 from initscope.propagate.windows import Sites
+from initscope.theory.pair_sums import filter_influence
 
 __all__ = ["Sampled", "gaussian_draws", "sampled"]
 
@@ -69,12 +70,8 @@ def _standard_error_note(squares: list[Tensor], sizes: tuple[int, ...], what: st
     xx, yy, gap = (
         (v.flatten(3).sum(dim=3, dtype=torch.float64) if v.dim() > 3 else v.double()) @ weights for v in squares
     )
-    total = [v.mean(dim=0) for v in (xx, yy, gap)]
-    product = (total[0] * total[1]).sqrt()
-    cosine = (total[0] + total[1] - total[2]) / (2 * product)
-    # the influence of each sample on the cosine, first order
-    influence = (xx + yy - gap) / (2 * product) - cosine * (xx / total[0] + yy / total[1]) / 2
-    error = float(influence.nan_to_num().mean(dim=1).std() / len(xx) ** 0.5)
+    _, influence = filter_influence(xx, yy, (xx + yy - gap) / 2, axis=0)
+    error = float(influence.nan_to_num().mean(dim=1).std() * len(xx) ** 0.5)
     return f"{what} sampled: cosine ± {error:.1g}"
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from initscope.propagate import loops
 from initscope.theory._fast import as_numpy
+from initscope.theory.pair_sums import half_gap_from_sums
 
 __all__ = ["NotCovered", "Totals", "own_call", "total"]
 
@@ -31,18 +32,22 @@ def own_call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over all units, per pair, in float64: E‖x‖², E‖y‖², E‖x-y‖², and the number of units."""
+    """Sums over all units, per pair, in float64: E‖x‖², E‖y‖², 1 - cosine, and the number of units."""
 
     xx: Tensor
     yy: Tensor
     gap: Tensor
     units: int
 
+    @classmethod
+    def of(cls, xx: Tensor, yy: Tensor, distance: Tensor, units: int) -> Totals:
+        """From squared norms and squared distances."""
+        return cls(xx, yy, 2 * half_gap_from_sums(xx, yy, distance), units)
+
     @property
     def cosine(self) -> Tensor:
         """⟨x, y⟩/(‖x‖‖y‖), through the gap."""
-        product = self.xx.sqrt() * self.yy.sqrt()
-        return 1 - (self.gap - (self.xx.sqrt() - self.yy.sqrt()).square()) / (2 * product)
+        return 1 - self.gap
 
 
 def total(maps: Tensor, kept: int = 1) -> Tensor:
