@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from initscope.cli._geometry import check_suffix, progress_bar, show, write_pairs
 from initscope.cli._options import Whole
-from initscope.cli._output import Format, prints_to_stderr
+from initscope.cli._output import Format, user_code
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ InitializerName = Literal["he", "glorot", "lecun", "zero-sum", "looks-linear", "
 
 Model = Annotated[
     str,
-    Parameter(help="package.module:factory, file.py:factory, or an architecture such as 'conv3x3x64-relu*12'."),
+    Parameter(
+        help="package.module:factory or file.py:factory, whose code is run; or an architecture: 'conv3x3x64-relu*12'."
+    ),
 ]
 Law = Annotated[InitializerName, Parameter(help="Law of the weights; present: that of the model's own weights.")]
 Page = Annotated[Path | None, Parameter(help="Write a page with table and pictures to this .html file.")]
@@ -67,7 +69,7 @@ def predict(model: Model, /, *, source: ModelSource | None = None, options: Geom
     from initscope.report import Comparison
 
     source, options, built = _load(model, source, options)
-    with prints_to_stderr():
+    with user_code():
         prediction = predict(built.model, built.x, built.y, named_initializer(options.initializer))
         if any(row.status == "not covered" for row in prediction.rows):
             _check_runs(built)
@@ -89,7 +91,7 @@ def measure(
     source, options, built = _load(model, source, options)
     law = named_initializer(options.initializer)
     # Mirrored units are not independent: they have no prediction, and are measured alone.
-    with prints_to_stderr():
+    with user_code():
         prediction = None if options.initializer == "looks-linear" else predict(built.model, built.x, built.y, law)
         measurement = measure(
             built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed, progress=progress_bar(draws)

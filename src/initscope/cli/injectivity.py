@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import Format, emit, prints_to_stderr, say
+from initscope.cli._output import Format, emit, say, user_code
 from initscope.cli._sources import parse_shape
 from initscope.errors import InputError, check_count
 
@@ -110,7 +110,7 @@ def decide(
         from initscope.models import load_model
 
         shape = None if input_shape is None else parse_shape(input_shape)
-        with prints_to_stderr():
+        with user_code():
             loaded = load_model(model, weights=weights, input_shape=shape)
             weight, bias = layer_from_model(loaded, layer, shape)
     elif weights is not None:

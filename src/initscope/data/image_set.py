@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from initscope._results import Result, counted, make_axes
+from initscope._results import Result, counted, label_text, make_axes
 from initscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
@@ -146,5 +146,5 @@ class ImageSet(Result):
         sheet = sheet.reshape(rows * height, columns * width, channels)
         ax.imshow(sheet if channels == 3 else sheet[..., 0], cmap="gray")
         ax.set_axis_off()
-        ax.set_title(f"{self.name}: {counted(len(self), 'image')} {'×'.join(map(str, self.shape))}")
+        ax.set_title(f"{label_text(self.name)}: {counted(len(self), 'image')} {'×'.join(map(str, self.shape))}")
         return ax

@@ -196,7 +196,7 @@ class HammingIndex:
                 if there is not None and there != self._source[1]:
                     raise InputError(
                         f"{path}: was changed by somebody else since this index was loaded from it or saved to it; "
-                        "load it again and repeat the change (HammingIndex.edit waits for others), or save to another file"
+                        "load it again and repeat the change (HammingIndex.edit waits for others), or save elsewhere"
                     )
             self._source = place, write_arrays(path, _MAGIC, _VERSION, *self.__getstate__())
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from initscope._results import Result, make_axes
+from initscope._results import Result, label_text, make_axes
 from initscope._untouched import leaves_no_trace, runnable, without_dropout
 from initscope.errors import InputError, check_count
 from initscope.measurement.steps import NO_VALUES, output_tensor
@@ -55,7 +55,7 @@ class LayerWidths(Result):
         """Intrinsic dimension by layer."""
         ax = make_axes(ax)
         known = [(row.layer, row.width.intrinsic_dimension or 0.0) for row in self.rows if row.width is not None]
-        ax.plot([name for name, _ in known], [dimension for _, dimension in known], "o-")
+        ax.plot([label_text(name) for name, _ in known], [dimension for _, dimension in known], "o-")
         ax.set(ylabel="intrinsic dimension (ω / 2r)²", ylim=(0, None))
         ax.tick_params(axis="x", rotation=90)
         return ax
@@ -101,8 +101,9 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
         traced = trace(model, inputs[:2])
         size = max(1, _BATCH_VALUES // inputs[0].numel())
         with without_dropout(model):
-            for start in range(0, len(inputs), size):
-                batch = inputs[start : start + size]
+            parts = -(-len(inputs) // size)
+            for part in range(parts):
+                batch = inputs[part::parts]  # spread over the data, which may be sorted: the first gives the centre
                 count = len(batch)
                 traced.run(bind(model, batch), watch)
     rows = []

@@ -19,6 +19,7 @@ from initscope.tracing import Inputs, bind
 
 __all__ = ["Batch", "batches", "gather_pairs", "given_pairs", "moved", "pair_batches", "size_of"]
 
+_MOST_BATCHES = 100_000  # of an iterator without a length, which may have no end
 _BATCH = 64  # samples of one batch where the data does not come in batches
 
 
@@ -107,13 +108,17 @@ def _items(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
         raise InputError(
             f"{type(data).__name__} is not data; give arrays, tensors, a Dataset, a DataLoader, or batches of these"
         )
-    for item in data:
+    for number, item in enumerate(data):
+        if number == _MOST_BATCHES and not hasattr(data, "__len__"):
+            raise InputError(
+                f"the data has given {number} batches and no end; cut it with itertools.islice, or give larger batches"
+            )
         yield item, None
 
 
 def _columns(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
-    """Rows of arrays, some at a time."""
-    columns = _as_tensors(data)
+    """Rows of arrays, some at a time: picking them copies them, so that a read-only array (a mapped file) is shared."""
+    columns = _as_tensors(data, shared=True)
     everything = Batch(Inputs((columns,)), None if targets is None else torch.as_tensor(targets))
     length = len(everything)
     lengths = {len(tensor) for tensor in everything.inputs.tensors() if tensor.dim()}
@@ -127,16 +132,27 @@ def _columns(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]
         yield part.inputs.args[0], part.targets
 
 
-def _as_tensors(value: Any) -> Any:
+def _as_tensors(value: Any, *, shared: bool = False) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biufc":
             raise InputError(f"an array of {value.dtype} is not data; give numbers")
-        return torch.from_numpy(value if value.flags.writeable else value.copy())
+        if not value.flags.writeable:
+            value = np.asarray(_Shared(value)) if shared else value.copy()
+        return torch.from_numpy(value)
     if isinstance(value, Mapping):
-        return {key: _as_tensors(item) for key, item in value.items()}
+        return {key: _as_tensors(item, shared=shared) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return type(value)(_as_tensors(item) for item in value)
+        return type(value)(_as_tensors(item, shared=shared) for item in value)
     return value
+
+
+class _Shared:
+    """A read-only array for torch, which has no such thing: nobody may write to it."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array  # kept alive by the one that shares its memory
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
 
 
 def _placed(model: nn.Module) -> Callable[[Tensor], Tensor]:
