@@ -1,7 +1,8 @@
 r"""`mean_width`: Gaussian mean width of data, or of a set with a support function, with its standard error.
 
-One matrix product per batch of points, read once, or twice if they are all there. The norm of a Gaussian is independent of its direction,
-so only directions are drawn and :math:`E\|g\|` is multiplied in exactly: this removes its share of the variance.
+One matrix product per batch of points, read once, or twice if they are all there. The norm of a Gaussian is
+independent of its direction, so only directions are drawn and :math:`E\|g\|` is multiplied in exactly: this removes its
+share of the variance.
 """
 
 from __future__ import annotations
