@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, grad, vmap
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import initscope
 from initscope.errors import InputError
@@ -335,7 +335,14 @@ def test_a_mapped_file_is_not_copied_whole(tmp_path):
     np.testing.assert_array_equal(next(shared).inputs.args[0].numpy(), mapped[:64])
 
 
+class Endless(IterableDataset):
+    def __iter__(self):
+        return itertools.repeat(torch.ones(3))
+
+
 def test_data_without_an_end_are_told(monkeypatch):
-    monkeypatch.setattr("initscope.measurement.stream._MOST_BATCHES", 5)
-    with pytest.raises(InputError, match=r"given 5 batches and no end; .*itertools.islice"):
-        observe(torch.nn.Linear(3, 2), itertools.repeat(torch.randn(4, 3, generator=torch.Generator().manual_seed(0))))
+    monkeypatch.setattr("initscope.measurement.endless.MOST_BATCHES", 5)
+    batch = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    for endless in (itertools.repeat(batch), DataLoader(Endless())):
+        with pytest.raises(InputError, match=r"given 5 batches and no end; .*itertools.islice"):
+            observe(torch.nn.Linear(3, 2), endless)

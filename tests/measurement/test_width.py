@@ -240,6 +240,6 @@ def test_constant_rows_are_told(value, dtype):
 
 
 def test_an_iterator_without_an_end_is_told(monkeypatch):
-    monkeypatch.setattr("initscope.measurement.width._MOST_BATCHES", 50)
+    monkeypatch.setattr("initscope.measurement.endless.MOST_BATCHES", 50)
     with pytest.raises(InputError, match=r"given 50 batches and no end; .*itertools.islice"):
         initscope.mean_width(itertools.repeat(np.eye(3)))

@@ -13,13 +13,13 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from initscope._random import generator
 from initscope.errors import InputError
+from initscope.measurement.endless import with_an_end
 from initscope.measurement.pairs import pairs_at_once
 from initscope.propagate.graph import as_pairs
 from initscope.tracing import Inputs, bind
 
 __all__ = ["Batch", "batches", "gather_pairs", "given_pairs", "moved", "pair_batches", "size_of"]
 
-_MOST_BATCHES = 100_000  # of an iterator without a length, which may have no end
 _BATCH = 64  # samples of one batch where the data does not come in batches
 
 
@@ -108,11 +108,7 @@ def _items(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
         raise InputError(
             f"{type(data).__name__} is not data; give arrays, tensors, a Dataset, a DataLoader, or batches of these"
         )
-    for number, item in enumerate(data):
-        if number == _MOST_BATCHES and not hasattr(data, "__len__"):
-            raise InputError(
-                f"the data has given {number} batches and no end; cut it with itertools.islice, or give larger batches"
-            )
+    for item in with_an_end(data):
         yield item, None
 
 

@@ -19,13 +19,13 @@ import numpy as np
 from initscope._random import generator
 from initscope._results import Result
 from initscope.errors import InputError, check_count
+from initscope.measurement.endless import with_an_end
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.mean_width import WidthSet, gaussian_norm_mean
 
 __all__ = ["MeanWidth", "WidthTally", "mean_width", "random_directions"]
 
 _HELD = 1 << 24  # numbers of points of an iterator that are kept until their mean, the centre, is known
-_MOST_BATCHES = 100_000  # of an iterator without a length, which may have no end
 _BLOCK_ELEMENTS = 1_000_000  # of a block of points, and of its inner products: 4 MB each in float32
 
 
@@ -308,11 +308,7 @@ def _batches(points: Any) -> Iterator[Array]:
         points = (points,)
     elif isinstance(points, (list, tuple)) and points and not any(map(_is_batch, points)):
         points = ([*points],)
-    for number, batch in enumerate(points):
-        if number == _MOST_BATCHES and not hasattr(points, "__len__"):
-            raise InputError(
-                f"the iterator has given {number} batches and no end; cut it with itertools.islice, or give larger ones"
-            )
+    for batch in with_an_end(points):
         if isinstance(batch, (list, tuple)) and batch and _is_batch(batch[0]):
             batch = batch[0]
         yield batch if array_api_compat.is_array_api_obj(batch) else _numbers(batch)
