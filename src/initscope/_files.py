@@ -128,7 +128,7 @@ def reading(path: str | os.PathLike[str], what: str, hint: str) -> Iterator[None
 
 
 def memory_limit() -> int:
-    """Most bytes that a file may unpack to: ``INITSCOPE_MEMORY`` (in GB), else half of the memory, or what is free if that is less."""
+    """Most bytes that a file may unpack to: ``INITSCOPE_MEMORY`` (in GB), else half of the memory, or what is free."""
     given = os.environ.get("INITSCOPE_MEMORY", "")
     if given:
         try:
