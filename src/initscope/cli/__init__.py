@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError
 
 from initscope import __version__
 from initscope.errors import InputError, MissingDependencyError
+from initscope.results import printable
 
 __all__ = ["app", "main"]
 
@@ -85,7 +86,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _leave(message: str, code: int) -> NoReturn:
-    print(f"initscope: {' '.join(message.split())}", file=sys.stderr)
+    print(f"initscope: {printable(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -13,7 +13,7 @@ from initscope.errors import InputError, check_count
 from initscope.measurement.stream import moved
 from initscope.measurement.width import MeanWidth, RunningWidth
 from initscope.recording import NO_VALUES, Batch, Recorder, Tally
-from initscope.results import Result, make_axes
+from initscope.results import Result, label_text, make_axes
 from initscope.tracing import Node, bind, trace
 from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
@@ -55,7 +55,7 @@ class LayerWidths(Result):
         """Intrinsic dimension by layer."""
         ax = make_axes(ax)
         known = [(row.layer, row.width.intrinsic_dimension or 0.0) for row in self.rows if row.width is not None]
-        ax.plot([name for name, _ in known], [dimension for _, dimension in known], "o-")
+        ax.plot([label_text(name) for name, _ in known], [dimension for _, dimension in known], "o-")
         ax.set(ylabel="intrinsic dimension (ω / 2r)²", ylim=(0, None))
         ax.tick_params(axis="x", rotation=90)
         return ax
@@ -92,7 +92,9 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
         recorder = Recorder(trace(model, inputs[:2]), [tally])
         size = max(1, _BATCH_VALUES // inputs[0].numel())
         with without_dropout(model):
-            recorder.run_all(Batch(bind(model, part)) for part in torch.split(inputs, size))
+            parts = -(-len(inputs) // size)
+            # Spread over the data, which may be sorted: the first part gives the centre.
+            recorder.run_all(Batch(bind(model, inputs[part::parts])) for part in range(parts))
     traced, rows = recorder.traced, []
     for step in traced.steps:
         width, reason = tally.width(step)

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from initscope._hall.randomness import generator
 from initscope.errors import InputError
+from initscope.measurement.endless import with_an_end
 from initscope.recording import Batch, as_pairs
 from initscope.tracing import Inputs, bind
 
@@ -77,13 +78,13 @@ def _items(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
         raise InputError(
             f"{type(data).__name__} is not data; give arrays, tensors, a Dataset, a DataLoader, or batches of these"
         )
-    for item in data:
+    for item in with_an_end(data):
         yield item, None
 
 
 def _columns(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
-    """Rows of arrays, some at a time."""
-    columns = _as_tensors(data)
+    """Rows of arrays, some at a time: picking them copies them, so that a read-only array (a mapped file) is shared."""
+    columns = _as_tensors(data, shared=True)
     everything = Batch(Inputs((columns,)), None if targets is None else torch.as_tensor(targets))
     length = len(everything)
     lengths = {len(tensor) for tensor in everything.inputs.tensors() if tensor.dim()}
@@ -97,16 +98,27 @@ def _columns(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]
         yield part.inputs.args[0], part.targets
 
 
-def _as_tensors(value: Any) -> Any:
+def _as_tensors(value: Any, *, shared: bool = False) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biufc":
             raise InputError(f"an array of {value.dtype} is not data; give numbers")
-        return torch.from_numpy(value if value.flags.writeable else value.copy())
+        if not value.flags.writeable:
+            value = np.asarray(_Shared(value)) if shared else value.copy()
+        return torch.from_numpy(value)
     if isinstance(value, Mapping):
-        return {key: _as_tensors(item) for key, item in value.items()}
+        return {key: _as_tensors(item, shared=shared) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return type(value)(_as_tensors(item) for item in value)
+        return type(value)(_as_tensors(item, shared=shared) for item in value)
     return value
+
+
+class _Shared:
+    """A read-only array for torch, which has no such thing: nobody may write to it."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array  # kept alive by the one that shares its memory
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
 
 
 def _placed(model: nn.Module) -> Callable[[Tensor], Tensor]:
