@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from initscope import data
+from initscope.exhibits import saturation
 from initscope.theory import angles, images
 
 rng = np.random.default_rng(0)
@@ -45,6 +46,6 @@ ax.legend(loc="upper left")
 # product. Red against green is the opposite case, every patch pair is orthogonal.
 red, green = images.red_green_pair()
 print("red, green:", images.cosine(red, green), "->", images.expected_cosine(red, green, kernel_size=3))
-colour = images.saturation_experiment(x, y, kernel_size=3)
+colour = saturation.run(x, y, kernel_size=3)
 figure, ax = plt.subplots(figsize=(5.5, 3.5), layout="constrained")
 colour.plot(ax)

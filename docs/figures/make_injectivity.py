@@ -13,8 +13,9 @@ from pathlib import Path
 import matplotlib
 
 from initscope._hall.files import atomic_path, write_text
-from initscope.injectivity import collision_curve, stability_curve, thresholds
-from initscope.injectivity.experiments import CollisionCurve, CollisionPoint
+from initscope.exhibits import collision_search, stability_curve
+from initscope.exhibits.collision_search import CollisionCurve, CollisionPoint
+from initscope.injectivity import thresholds
 from initscope.theory.injectivity import order_parameter
 
 HERE = Path(__file__).parent
@@ -32,7 +33,7 @@ def known() -> CollisionCurve:
 def collisions(n: int) -> None:
     found: tuple[CollisionPoint, ...] = ()
     for alpha in ALPHAS[n]:
-        found += collision_curve([n], [alpha], draws=DRAWS[n], seconds=SECONDS).points
+        found += collision_search.run([n], [alpha], draws=DRAWS[n], seconds=SECONDS).points
         print(found[-1], file=sys.stderr, flush=True)
         others = tuple(point for point in known().points if point.n != n)
         curve = CollisionCurve(SECONDS, tuple(sorted((*others, *found), key=lambda point: (point.n, point.alpha))))
@@ -44,7 +45,7 @@ def figures() -> None:
     pictures = {
         "thresholds": thresholds(),
         "order_parameter": order_parameter(6.0),
-        "stability": stability_curve(draws=50),
+        "stability": stability_curve.run(draws=50),
         "collisions": known(),
     }
     for name, result in pictures.items():

@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from initscope.errors import InputError
+from initscope.exhibits import collision_search, stability_curve
 from initscope.injectivity import (
-    collision_curve,
     collision_residual,
     decide,
     exact,
     find_collision,
-    stability_curve,
     verify,
 )
 from initscope.injectivity.layers import layer_from_file, layer_from_model
@@ -81,17 +80,17 @@ def test_search_with_bias_and_pair_to_fifty_digits():
 
 
 def test_curves_have_their_points():
-    curve = collision_curve([12], [4.0, 30.0], draws=2, seconds=0.3)
+    curve = collision_search.run([12], [4.0, 30.0], draws=2, seconds=0.3)
     assert [(point.found, point.n) for point in curve.points] == [(2, 12), (0, 12)]
     assert curve.reached(12) == 4.0
     assert curve.reached(5) == 0.0
     assert curve.plot().get_legend()
-    stable = stability_curve([2], [3, 12], draws=12)
+    stable = stability_curve.run([2], [3, 12], draws=12)
     assert stable.points[0].median < stable.points[1].median
     assert len(stable.table()) == 2
     assert stable.plot().get_ylabel()
     with pytest.raises(InputError, match="at most 6"):
-        stability_curve([9], [3])
+        stability_curve.run([9], [3])
 
 
 @pytest.fixture
@@ -123,7 +122,7 @@ def test_layers_from_files(tmp_path, network):
     with pytest.raises(InputError, match=r"none.pt is not a file"):
         layer_from_file(tmp_path / "none.pt")
     (tmp_path / "broken.pt").write_bytes(b"nothing")
-    with pytest.raises(InputError, match=r"broken.pt is damaged or not a"):
+    with pytest.raises(InputError, match=r"broken.pt is not a .pt file, or damaged"):
         layer_from_file(tmp_path / "broken.pt")
 
 

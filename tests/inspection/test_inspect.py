@@ -85,10 +85,14 @@ def test_assert_healthy_names_the_faults(glorot):
         glorot.assert_healthy(ignore=("colapse",))
 
 
-def test_table_and_exports(glorot, tmp_path):
+def test_data_frame(glorot):
+    pytest.importorskip("pandas")
     frame = glorot.to_pandas()
     assert list(frame.columns[: len(COLUMNS)]) == COLUMNS
     assert len(frame) == 82
+
+
+def test_exports(glorot, tmp_path):
     assert json.loads(json.dumps(glorot.to_dict()))["verdicts"][0]["name"] in names(glorot)
     text = glorot.to_html(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == text

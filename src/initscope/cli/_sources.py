@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import prints_to_stderr, say
+from initscope.data.named import LOADERS
 from initscope.errors import InputError, check_count
 from initscope.results import counted
 
@@ -24,7 +25,7 @@ __all__ = ["DataSource", "ModelSource", "Sources", "load_data", "load_pairs", "l
 
 DEFAULT_DATA = "photos"
 DATA_HELP = (
-    "A name (photos, digits, fashion-mnist, cifar10, cifar10-gist, imagenet-sample, gaussian, shapes), if wanted with "
+    f"A name ({', '.join(LOADERS)}), if wanted with "
     "options (photos:crop=32,stride=16; fashion-mnist:split=test; gaussian:rho=0.5,shape=3x64x64; shapes:size=64), "
     "a folder of images, or a .npy, .npz or .pt file. Default: photos."
 )

@@ -38,9 +38,9 @@ def fit(
     bits
         Length of the code.
     layers
-        Of agh (1 or 2, default 2) and learned (default 1).
+        Layers of agh (1 or 2, default 2) and learned (default 1).
     directions
-        Of random: all alike (uniform, default) or with the covariance of the data, which usually finds more.
+        Directions of random: all alike (uniform, default) or with the covariance of the data, which usually finds more.
     seed
         Seed of everything random.
     """

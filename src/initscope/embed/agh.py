@@ -34,7 +34,7 @@ class AGH(Hasher):
         Anchors that a row is tied to.
     packed : bool
     random_state : int, RandomState, Generator or None
-        Of the k-means start.
+        Seed of the k-means start.
     """
 
     def __init__(

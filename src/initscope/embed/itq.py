@@ -28,7 +28,7 @@ class ITQ(Hasher):
     iterations : int
     packed : bool
     random_state : int, RandomState, Generator or None
-        Of the first rotation.
+        Seed of the first rotation.
     """
 
     def __init__(self, bits: int = 64, *, iterations: int = 50, packed: bool = True, random_state: Any = 0) -> None:

@@ -27,7 +27,7 @@ class KSH(SupervisedHasher):
     anchors : int
         Random rows that serve as anchors (fewer if there are fewer rows).
     steps : int
-        Of the smoothed ascent (L-BFGS); 0 keeps the relaxed solution.
+        Steps of the smoothed ascent (L-BFGS); 0 keeps the relaxed solution.
     packed : bool
     random_state : int, RandomState, Generator or None
     """

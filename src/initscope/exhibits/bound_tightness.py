@@ -10,6 +10,7 @@ import torch
 
 from initscope.exhibits._figures import panels
 from initscope.exhibits._networks import make_layers
+from initscope.exhibits.protocol import Declared, Number
 from initscope.initializers import He
 from initscope.results import Result, make_axes
 from initscope.theory.norms import relu_norm_bound_eps, relu_norm_eps
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["BoundTightness", "run"]
+__all__ = ["EXHIBITS", "BoundTightness", "run"]
 
 
 @dataclass(frozen=True)
@@ -112,3 +113,22 @@ def _one_layer(
     error[torch.arange(len(labels)), labels] -= 1
     back = (error @ head) * (hidden > 0)
     return hidden.norm(dim=1) / data.norm(dim=1), back.norm(dim=1) / error.norm(dim=1)
+
+
+def _looseness(found: BoundTightness) -> dict[str, Number]:
+    """The lemma's distortion over the exact one, at the smallest and the largest width."""
+    ends = {found.widths[index]: found.lemma[index] / found.exact[index] for index in (0, -1)}
+    return {f"lemma over exact at width {width}": Number(ratio) for width, ratio in ends.items()}
+
+
+EXHIBITS = (
+    Declared(
+        id="norms-figure-2",
+        source="Arpit, Bengio 2019, figure 2",
+        statement="The bounds of lemmas 2 and 5 hold and are loose; they tighten as the distortion falls.",
+        produce=run,
+        numbers=_looseness,
+        holds=lambda found: all(a > b for a, b in zip(found.lemma, found.forward_quantile)),
+        small={"widths": (200, 800), "samples": 500, "inputs": 100},
+    ),
+)

@@ -11,6 +11,7 @@ import torch
 
 from initscope.exhibits._figures import Rows
 from initscope.exhibits._networks import draw_ratios, make_layers
+from initscope.exhibits.protocol import Declared, Number
 from initscope.initializers import He
 from initscope.results import Result, make_axes
 from initscope.theory.norms import gradient_norm_failure, log_norm_moment
@@ -18,7 +19,7 @@ from initscope.theory.norms import gradient_norm_failure, log_norm_moment
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Independence", "IndependenceRow", "run"]
+__all__ = ["EXHIBITS", "Independence", "IndependenceRow", "run"]
 
 
 @dataclass(frozen=True)
@@ -104,3 +105,20 @@ def run(
             )
         )
     return Independence(depth, eps, draws, tuple(rows))
+
+
+EXHIBITS = (
+    Declared(
+        id="norms-footnote-1",
+        source="Arpit, Bengio 2019, footnote 1",
+        statement="Errors that come back are nearly independent of the weights they have met, to order 1/width.",
+        produce=run,
+        numbers=lambda found: {
+            f"mean squared gradient ratio at width {row.width}": Number(row.mean, row.mean_error) for row in found.rows
+        },
+        holds=lambda found: all(
+            abs(row.failure - row.predicted_failure) < 4 * row.failure_error + 3 / row.width for row in found.rows
+        ),
+        small={"widths": (20, 100), "depth": 3, "draws": 200},
+    ),
+)

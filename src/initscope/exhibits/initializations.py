@@ -11,13 +11,14 @@ import torch
 
 from initscope.exhibits._figures import Rows
 from initscope.exhibits._networks import LayerRatios, draw_ratios, make_layers, predict_ratios
+from initscope.exhibits.protocol import Declared, Number
 from initscope.initializers import Glorot, He, LeCun
 from initscope.results import make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Initializations", "run"]
+__all__ = ["EXHIBITS", "Initializations", "run"]
 
 
 @dataclass(frozen=True)
@@ -92,3 +93,28 @@ def run(
                 )
             )
     return Initializations(draws, tuple(rows))
+
+
+def _last_layers(found: Initializations) -> dict[str, Number]:
+    deepest = max(row.layer for row in found.rows)
+    return {
+        row.network: Number(row.activation, row.activation_sd / found.draws**0.5)
+        for row in found.rows
+        if row.layer == deepest
+    }
+
+
+EXHIBITS = (
+    Declared(
+        id="norms-initializations",
+        source="Arpit, Bengio 2019, section 3",
+        statement="Fan-out keeps norms whatever the widths; fan-in, Glorot and LeCun multiply them by known factors.",
+        produce=run,
+        numbers=_last_layers,
+        holds=lambda found: all(
+            abs(row.activation - row.activation_predicted) < 4.5 * row.activation_predicted_sd / found.draws**0.5
+            for row in found.rows
+        ),
+        small={"widths": (60, 120, 40), "inputs": 50, "draws": 100},
+    ),
+)

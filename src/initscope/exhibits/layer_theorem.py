@@ -13,12 +13,13 @@ from initscope import embed, mean_width
 from initscope.errors import check_count
 from initscope.exhibits._figures import Rows, draw_lines
 from initscope.exhibits._statistics import mean_and_error
+from initscope.exhibits.protocol import Declared, Number
 from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LayerTheorem", "LayerTheoremRow", "run"]
+__all__ = ["EXHIBITS", "LayerTheorem", "LayerTheoremRow", "run"]
 
 
 @dataclass(frozen=True)
@@ -101,3 +102,23 @@ def _subspaces(side: int, seed: int) -> np.ndarray:
     basis = np.sum([np.roll(basis, (dy, dx), axis=(2, 3)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)], axis=0)
     rows = np.einsum("snk,skd->snd", rng.standard_normal((10, 200, 5)), basis.reshape(10, 5, -1)).reshape(2000, -1)
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+EXHIBITS = (
+    Declared(
+        id="talk-layer-theorem",
+        source="Bronstein 2016, 'Stability of random layers': mean width",
+        statement="A random layer with m ≳ ω² outputs keeps the mean width of its input up to a constant.",
+        produce=run,
+        numbers=lambda found: {
+            f"{row.kind}, m = {row.outputs}": Number(row.ratio, row.standard_error)
+            for row in found.rows
+            if row.outputs_per_squared_width > 10
+        },
+        holds=lambda found: all(
+            0.25 < row.ratio < 1 + 4 * row.standard_error for row in found.rows if row.outputs_per_squared_width > 10
+        ),
+        small={"widths": (30, 1000), "filters": (1, 16), "side": 8, "layers": 3, "draws": 32},
+        data="points",
+    ),
+)

@@ -10,6 +10,7 @@ import torch
 
 from initscope.exhibits._figures import Rows, panels
 from initscope.exhibits._networks import LayerRatios, layer_ratios
+from initscope.exhibits.protocol import Declared, Number
 from initscope.initializers import Glorot, He
 from initscope.results import make_axes
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["NormPreservation", "run"]
+__all__ = ["EXHIBITS", "NormPreservation", "run"]
 
 
 @dataclass(frozen=True)
@@ -71,3 +72,31 @@ def run(
         for width in widths:
             rows += layer_ratios(name, initializer, data, [width] * depth, classes=classes, seed=seed + 1)
     return NormPreservation(tuple(rows))
+
+
+def _last_layers(found: NormPreservation) -> dict[str, Number]:
+    """Mean norm ratio of the last layer of the widest networks, with its spread over samples."""
+    widest = max(row.width for row in found.rows)
+    last = [row for row in found.rows if row.width == widest and row.layer == max(r.layer for r in found.rows)]
+    return {f"{row.network}, {row.width} wide": Number(row.activation, row.activation_sd) for row in last}
+
+
+def _holds(found: NormPreservation) -> bool:
+    """He within four predicted standard deviations of 1, Glorot below a half at the last layer."""
+    deepest = max(row.layer for row in found.rows)
+    he = all(abs(row.activation - 1) < 4 * row.activation_predicted_sd for row in found.rows if row.network == "He")
+    glorot = all(row.activation < 0.5 for row in found.rows if row.network == "Glorot" and row.layer == deepest)
+    return he and glorot
+
+
+EXHIBITS = (
+    Declared(
+        id="norms-figure-1",
+        source="Arpit, Bengio 2019, figure 1",
+        statement="Under He's law norms of activations and gradients stay near 1, the nearer the wider; Glorot's fall.",
+        produce=run,
+        numbers=_last_layers,
+        holds=_holds,
+        small={"widths": (100, 400), "depth": 6, "samples": 100, "inputs": 80},
+    ),
+)

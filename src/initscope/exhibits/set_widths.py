@@ -11,6 +11,7 @@ import numpy as np
 from initscope import mean_width
 from initscope.exhibits._figures import panels
 from initscope.exhibits._statistics import fit_line
+from initscope.exhibits.protocol import Declared, Number
 from initscope.results import Result, make_axes
 from initscope.theory.mean_width import GaussianMixture, SparseSet
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Growth", "SetWidths", "run"]
+__all__ = ["EXHIBITS", "Growth", "SetWidths", "run"]
 
 
 @dataclass(frozen=True)
@@ -129,3 +130,20 @@ def run(
             ),
         )
     )
+
+
+EXHIBITS = (
+    Declared(
+        id="talk-mean-widths",
+        source="Bronstein 2016, 'Gaussian mean width': examples",
+        statement="ω² grows with the rank and the logarithm of the number of a mixture's parts, and for k-sparse sets "
+        "like k log(n/k).",
+        produce=run,
+        numbers=lambda found: {
+            f"{growth.family}: slope in {growth.feature}": Number(growth.slope, growth.slope_error)
+            for growth in found.families
+        },
+        holds=lambda found: all(growth.slope > 0 and growth.explained > 0.9 for growth in found.families),
+        small={"ambient": 200, "ranks": (2, 8, 24), "numbers": (1, 10, 100), "sparsities": (1, 5, 20), "draws": 100},
+    ),
+)

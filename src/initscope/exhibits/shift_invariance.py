@@ -17,12 +17,13 @@ from initscope import data, embed
 from initscope.errors import InputError, check_count
 from initscope.exhibits._figures import Rows, draw_lines
 from initscope.exhibits._statistics import mean_and_error
+from initscope.exhibits.protocol import Declared, Number
 from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ShiftInvariance", "ShiftRow", "cell_averages", "run", "scattering", "wavelets"]
+__all__ = ["EXHIBITS", "ShiftInvariance", "ShiftRow", "cell_averages", "run", "scattering", "wavelets"]
 
 Features = Callable[[np.ndarray], np.ndarray]
 
@@ -170,3 +171,23 @@ def cell_averages(maps: np.ndarray, cells: int) -> np.ndarray:
     height, width = maps.shape[1:]
     parts = maps.reshape(len(maps), cells, height // cells, cells, width // cells)
     return np.asarray(parts.mean(axis=(2, 4)).reshape(len(maps), -1))
+
+
+def _pooled(found: ShiftInvariance) -> dict[str, Number]:
+    """Distances at the smallest shift."""
+    least = min(row.shift for row in found.rows)
+    return {row.features: Number(row.distance, row.standard_error) for row in found.rows if row.shift == least}
+
+
+EXHIBITS = (
+    Declared(
+        id="talk-pooling",
+        source="Bronstein 2016, 'Pooling'",
+        statement="Pooling makes the features of a convolutional layer nearly invariant to shifts.",
+        produce=run,
+        numbers=_pooled,
+        holds=lambda found: _pooled(found)["conv, 1×1 cells"].value < _pooled(found)["conv, no pooling"].value,
+        small={"filters": 8, "draws": 2, "shifts": (1, 4)},
+        data="images",
+    ),
+)

@@ -11,12 +11,13 @@ import numpy as np
 from initscope import embed
 from initscope.errors import check_count
 from initscope.exhibits._statistics import fit_line, mean_and_error
+from initscope.exhibits.protocol import Declared, Number
 from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["SignExponent", "run"]
+__all__ = ["EXHIBITS", "SignExponent", "run"]
 
 
 @dataclass(frozen=True)
@@ -106,3 +107,16 @@ def run(
         exponent_error=line.slope_error,
         theorem_exponent=-1 / 6,
     )
+
+
+EXHIBITS = (
+    Declared(
+        id="talk-sign-embedding",
+        source="Bronstein 2016, 'Stable embedding I'",
+        statement="Signs of a random layer embed stably; the theorem gives m^(-1/6), the law is m^(-1/2).",
+        produce=run,
+        numbers=lambda found: {"exponent": Number(found.exponent, found.exponent_error)},
+        holds=lambda found: found.exponent + 3 * found.exponent_error < found.theorem_exponent,
+        small={"bits": (16, 64, 256, 1024), "points": 80, "layers": 4},
+    ),
+)

@@ -15,12 +15,13 @@ import numpy as np
 from initscope.errors import InputError, check_count
 from initscope.exhibits._figures import Rows
 from initscope.exhibits._statistics import mean_and_error
+from initscope.exhibits.protocol import Declared, Number
 from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Tessellation", "TessellationRow", "cells", "folding_network", "random_network", "run"]
+__all__ = ["EXHIBITS", "Tessellation", "TessellationRow", "cells", "folding_network", "random_network", "run"]
 
 Network = list[tuple[np.ndarray, np.ndarray]]
 
@@ -162,3 +163,28 @@ def _width_for(parameters: int, depth: int, inputs: int) -> int:
     while _parameters(width + 1, depth, inputs) <= parameters:
         width += 1
     return width
+
+
+def _cells(found: Tessellation) -> dict[str, Number]:
+    return {
+        f"{row.kind}, {row.depth} × {row.width}": Number(row.cells, row.standard_error)
+        for row in found.rows
+        if row.kind in ("equal parameters", "equal units")
+    }
+
+
+EXHIBITS = (
+    Declared(
+        id="talk-tessellation",
+        source="Bronstein 2016, 'Deep vs shallow': cells",
+        statement="Deep networks built to fold have exponentially more cells than shallow ones with as many units.",
+        produce=run,
+        numbers=_cells,
+        holds=lambda found: (
+            max(row.cells for row in found.rows if row.kind == "folding")
+            > max(row.cells for row in found.rows if row.kind == "best shallow")
+        ),
+        small={"depths": (1, 3), "parameters": 200, "units": 24, "resolution": 48, "draws": 3, "folds": (1, 4, 8)},
+        data="points",
+    ),
+)

@@ -12,13 +12,14 @@ import torch
 from initscope.errors import InputError
 from initscope.exhibits._figures import Rows
 from initscope.exhibits._networks import LayerRatios, layer_ratios
+from initscope.exhibits.protocol import Declared, Number
 from initscope.initializers import He
 from initscope.results import make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["WidthVariation", "run"]
+__all__ = ["EXHIBITS", "WidthVariation", "run"]
 
 
 @dataclass(frozen=True)
@@ -86,3 +87,16 @@ def run(
             float(np.sqrt(np.mean([(row.gradient_predicted - 1) ** 2 + row.gradient_predicted_sd**2 for row in fresh])))
         )
     return WidthVariation(tuple(variations), tuple(spread), tuple(predicted), tuple(rows))
+
+
+EXHIBITS = (
+    Declared(
+        id="norms-figure-3",
+        source="Arpit, Bengio 2019, figure 3",
+        statement="The more the widths of the layers differ, the farther gradient norms are from 1.",
+        produce=run,
+        numbers=lambda found: {f"spread at ±{v}": Number(s) for v, s in zip(found.variations, found.spread)},
+        holds=lambda found: all(a < b for a, b in zip(found.spread, found.spread[1:])),
+        small={"variations": (1, 120, 180), "width": 200, "depth": 8, "samples": 50, "inputs": 50},
+    ),
+)

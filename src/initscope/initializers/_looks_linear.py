@@ -51,7 +51,7 @@ class LooksLinear(Initializer):
     Parameters
     ----------
     slope
-        Of the leaky ReLU: the two of a pair differ by (1 + slope) u.
+        Slope of the leaky ReLU: the two of a pair differ by (1 + slope) u.
     bias_variance
         Only 0: biases would shift the two of a pair apart.
 

@@ -11,11 +11,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=["decision", "experiments", "frames", "milp", "search", "summary", "verification"],
     submod_attrs={
         "decision": ["decide"],
-        "experiments": ["CollisionCurve", "StabilityCurve", "collision_curve", "stability_curve"],
         "frames": ["Stability", "stability"],
         "records": ["Certificate", "Decision"],
         "search": ["Search", "find_collision"],
-        "summary": ["Thresholds", "thresholds"],
+        "summary": ["ThresholdLine", "thresholds"],
         "verification": ["collision_residual", "verify"],
     },
 )

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from initscope.errors import InputError
+from initscope.exhibits import resolution
 from initscope.theory.images import (
     boundary_bounds,
     contracting_positions,
@@ -20,7 +21,6 @@ from initscope.theory.images import (
     expected_distance,
     expected_inner,
     rectangle_boundary,
-    resolution_experiment,
     shared_boundary,
 )
 
@@ -147,11 +147,11 @@ def test_pairs_torch_and_eps():
     assert len(boundary_bounds(a[0], b[0], 1).table()) == 1
 
 
-def test_resolution_experiment():
+def test_resolution_falls():
     """Rectangles: the ratio falls exactly like 1/k (example 1), the deviation stays below it and falls alike."""
     a, b = np.zeros((2, 20, 20))
     a[2:12, 3:13], b[5:16, 6:14] = 1, 1
-    result = resolution_experiment(a, b, 1, (1, 2, 4, 8))
+    result = resolution.run(a, b, 1, (1, 2, 4, 8))
     area = np.sqrt(100 * 88)
     expected = [rectangle_boundary(7 * k, 7 * k, 1) / (area * k**2) for k in (1, 2, 4, 8)]
     np.testing.assert_allclose(result.boundary_ratio, expected, rtol=1e-12)
@@ -173,8 +173,8 @@ def test_resolution_experiment():
         (lambda a: boundary_bounds(a, np.zeros_like(a), 1), "body without pixels"),
         (lambda a: boundary_bounds(a, a, 1, eps=-1), "eps = -1"),
         (lambda a: rectangle_boundary(3, 9, 2), "overlap of 3×9 must be at least 2r = 4"),
-        (lambda a: resolution_experiment(a[None], a[None], 1), "one pair at a time"),
-        (lambda a: resolution_experiment(a, a, 1, (0,)), "factor = 0"),
+        (lambda a: resolution.run(a[None], a[None], 1), "one pair at a time"),
+        (lambda a: resolution.run(a, a, 1, (0,)), "factor = 0"),
     ],
 )
 def test_refusals(call, message):

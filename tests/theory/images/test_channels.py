@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from initscope.errors import InputError
+from initscope.exhibits import saturation
 from initscope.theory.angles import relu_cosine
 from initscope.theory.images import (
     channel_statistics,
@@ -16,7 +17,6 @@ from initscope.theory.images import (
     expected_cosine,
     grey_share,
     red_green_pair,
-    saturation_experiment,
 )
 
 RNG = np.random.default_rng
@@ -105,12 +105,12 @@ def test_flat_pictures_follow_the_dense_map():
     np.testing.assert_allclose(expected_cosine(x, y, kernel_size=3), relu_cosine(cosine(x, y)), rtol=1e-12)
 
 
-def test_saturation_experiment():
+def test_saturation():
     """Grey pictures with a black half: the deviation grows with the strength and ends below the dense 1/π."""
     rng = RNG(4)
     grey = rng.random((2, 6, 12, 12)) * (np.arange(12) < 7)[:, None]
     x, y = (tinted(picture, (1, 1, 1)) for picture in grey)
-    result = saturation_experiment(x, y, kernel_size=3)
+    result = saturation.run(x, y, kernel_size=3)
     assert result.grey_share[0] == pytest.approx(1)
     assert result.grey_share[-1] == pytest.approx(1 / 3)
     assert np.all(np.diff(result.deviation[1:]) > 0)
@@ -119,7 +119,7 @@ def test_saturation_experiment():
     np.testing.assert_allclose(np.subtract(result.expected_cosine, result.cosine), result.deviation, atol=1e-12)
     assert len(result.table()) == 5
     assert result.plot().get_ylabel() == "cosine after - before"
-    single = saturation_experiment(x[:1], y[:1], kernel_size=3, strengths=(0.5,))
+    single = saturation.run(x[:1], y[:1], kernel_size=3, strengths=(0.5,))
     assert math.isnan(single.deviation_standard_error[0])
 
 
@@ -132,8 +132,8 @@ def test_saturation_experiment():
         (lambda x: channel_statistics(np.where(x > 0.99, np.nan, x)), "image 0 holds NaN"),
         (lambda x: grey_share(0 * x), "zero or holds NaN has no grey share"),
         (lambda x: red_green_pair(0), "size = 0"),
-        (lambda x: saturation_experiment(x[:, :1], x[:, :1], kernel_size=3), "single channel"),
-        (lambda x: saturation_experiment(x, x, kernel_size=3, strengths=(2,)), "strength = 2 must lie in"),
+        (lambda x: saturation.run(x[:, :1], x[:, :1], kernel_size=3), "single channel"),
+        (lambda x: saturation.run(x, x, kernel_size=3, strengths=(2,)), "strength = 2 must lie in"),
     ],
 )
 def test_refusals(call, message):

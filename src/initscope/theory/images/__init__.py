@@ -7,10 +7,8 @@ and 4.1; convention of scale: the mean over filters, weights of variance ν² = 
 
 from initscope.theory.images._boundary import (
     BoundaryBounds,
-    Resolution,
     boundary_bounds,
     rectangle_boundary,
-    resolution_experiment,
     shared_boundary,
 )
 from initscope.theory.images._bounds import (
@@ -23,11 +21,9 @@ from initscope.theory.images._bounds import (
 )
 from initscope.theory.images._channels import (
     ChannelStatistics,
-    Saturation,
     channel_statistics,
     grey_share,
     red_green_pair,
-    saturation_experiment,
 )
 from initscope.theory.images._layer import cosine, expected_cosine, expected_distance, expected_inner
 
@@ -35,8 +31,6 @@ __all__ = [
     "BoundaryBounds",
     "ChannelStatistics",
     "ExcessBound",
-    "Resolution",
-    "Saturation",
     "boundary_bounds",
     "channel_statistics",
     "contracting_positions",
@@ -51,7 +45,5 @@ __all__ = [
     "rectangle_boundary",
     "red_green_pair",
     "relu_cosine_bounds",
-    "resolution_experiment",
-    "saturation_experiment",
     "shared_boundary",
 ]

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import array_api_compat
 
 from initscope.errors import InputError, check_between, check_count
-from initscope.results import Result, make_axes, rows_of_columns
+from initscope.results import Result, rows_of_columns
 from initscope.theory._arrays import Array, namespace
-from initscope.theory.images._layer import expected_cosine
 from initscope.theory.images._windows import Windows
 
 __all__ = [
     "BoundaryBounds",
-    "Resolution",
     "boundary_bounds",
     "rectangle_boundary",
-    "resolution_experiment",
     "shared_boundary",
 ]
 
@@ -129,56 +125,6 @@ def boundary_bounds(a: Array, b: Array, r: int, *, eps: float = 0.0) -> Boundary
     inner = xp.sum(a * b, axis=axes)
     boundary = xp.sum(xp.astype(shared_boundary(a, b, r), a.dtype), axis=axes)
     return BoundaryBounds(boundary, inner, size_a + size_b - 2 * inner, inner / norms, boundary / norms + eps)
-
-
-@dataclass(frozen=True)
-class Resolution(Result):
-    """How bound and truth shrink as the resolution grows, one entry per factor (see `resolution_experiment`)."""
-
-    factor: tuple[int, ...]
-    boundary_ratio: tuple[float, ...]
-    """|∂_r|/(‖A‖‖B‖)."""
-    deviation: tuple[float, ...]
-    """ρ̄_out - ρ_in."""
-
-    def table(self) -> list[dict[str, Any]]:
-        """One row per factor."""
-        return rows_of_columns(self)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Bound and deviation against the factor, on logarithmic axes."""
-        ax = make_axes(ax)
-        ax.loglog(self.factor, self.boundary_ratio, "o-", label="bound: shared boundary / (‖A‖‖B‖)")
-        ax.loglog(self.factor, self.deviation, "s-", label="mean cosine after - before")
-        ax.set_xlabel("resolution factor")
-        ax.legend()
-        return ax
-
-
-def resolution_experiment(a: Array, b: Array, r: int, factors: Sequence[int] = (1, 2, 4, 8)) -> Resolution:
-    r"""Enlarge two bodies ``[height, width]`` k-fold and watch bound and deviation fall like 1/k at a fixed filter.
-
-    Any set of images is embedded almost isometrically at high enough resolution: [Nachum2022]_ after theorem 5. The
-    boundary grows like k, ‖A‖‖B‖ like k².
-
-    >>> import numpy as np
-    >>> a, b = np.zeros((2, 12, 12))
-    >>> a[2:8, 2:8], b[4:10, 4:10] = 1, 1
-    >>> [round(ratio, 3) for ratio in resolution_experiment(a, b, 1).boundary_ratio]
-    [0.889, 0.444, 0.222, 0.111]
-    """
-    xp, a, b = _bodies(a, b)
-    if a.ndim != 2:
-        raise InputError(f"bodies of shape {tuple(a.shape)} must be [height, width]: one pair at a time")
-    ratios, deviations = [], []
-    for factor in factors:
-        check_count("factor", factor)
-        large_a, large_b = (xp.repeat(xp.repeat(body, factor, axis=0), factor, axis=1) for body in (a, b))
-        bounds = boundary_bounds(large_a, large_b, r)
-        after = expected_cosine(large_a[None, None], large_b[None, None], kernel_size=2 * r + 1)
-        ratios.append(float(bounds.cosine_radius))
-        deviations.append(float(after[0] - bounds.cosine))
-    return Resolution(tuple(factors), tuple(ratios), tuple(deviations))
 
 
 def _bodies(a: Array, b: Array) -> tuple[Any, Array, Array]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,20 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from initscope.errors import InputError, check_count
-from initscope.results import Result, make_axes, rows_of_columns
+from initscope.results import Result
 from initscope.theory._arrays import Array, namespace
 from initscope.theory._fast import as_numpy
-from initscope.theory.angles import relu_cosine
-from initscope.theory.images._layer import cosine, expected_cosine
 from initscope.theory.images._windows import check_pairs
 
 __all__ = [
     "ChannelStatistics",
-    "Saturation",
     "channel_statistics",
     "grey_share",
     "red_green_pair",
-    "saturation_experiment",
 ]
 
 
@@ -144,81 +139,6 @@ def red_green_pair(size: int = 8) -> tuple[npt.NDArray[np.float64], npt.NDArray[
     red, green = np.zeros((2, 1, 3, size, size))
     red[:, 0] = green[:, 1] = 1 / size
     return red, green
-
-
-@dataclass(frozen=True)
-class Saturation(Result):
-    """Cosines before and after a layer as pictures lose their grey, one entry per strength."""
-
-    strength: tuple[float, ...]
-    grey_share: tuple[float, ...]
-    cosine: tuple[float, ...]
-    """ρ_in, mean over pairs."""
-    expected_cosine: tuple[float, ...]
-    """ρ̄_out, mean over pairs."""
-    deviation: tuple[float, ...]
-    """ρ̄_out - ρ_in, mean over pairs."""
-    deviation_standard_error: tuple[float, ...]
-    dense_deviation: tuple[float, ...]
-    """What a dense layer would add, R̂(ρ_in) - ρ_in: the limit for flat pictures of one colour."""
-
-    def table(self) -> list[dict[str, Any]]:
-        """One row per strength."""
-        return rows_of_columns(self)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Deviation of the convolutional layer against that of a dense one, over the strength."""
-        ax = make_axes(ax)
-        ax.errorbar(self.strength, self.deviation, self.deviation_standard_error, fmt="o-", label="convolutional layer")
-        ax.plot(self.strength, self.dense_deviation, "--", label="dense layer at the same cosines")
-        ax.set_xlabel("strength: 0 the pictures, 1 pure red and pure green")
-        ax.set_ylabel("cosine after - before")
-        ax.legend()
-        return ax
-
-
-def saturation_experiment(
-    x: Array, y: Array, *, kernel_size: int | Sequence[int], strengths: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0)
-) -> Saturation:
-    r"""Turn x towards pure red and y towards pure green and watch the layer stop being an isometry.
-
-    At strength s the channels other than the first (of x) or the second (of y) are multiplied by 1 - s. At s = 1 all
-    patch pairs are orthogonal: flat pictures then reach the dense value 1/π, others less, the more their bright parts
-    lie apart. [Nachum2022]_ section 4.1 calls nearly one-coloured images outliers; this says by how much they deviate.
-
-    >>> import numpy as np
-    >>> grey = np.ones((2, 3, 8, 8))
-    >>> flat = saturation_experiment(grey, grey, kernel_size=3)
-    >>> np.allclose(flat.deviation, flat.dense_deviation), round(flat.deviation[-1], 5)      # 1/pi at the end
-    (True, 0.31831)
-    """
-    xp, x, y = check_pairs(x, y)
-    channels = x.shape[1]
-    if channels < 2:
-        raise InputError("images with a single channel cannot lose their colour; pass images with two or more channels")
-    rows = []
-    for strength in strengths:
-        if not 0 <= strength <= 1:
-            raise InputError(f"strength = {strength} must lie in [0, 1]: 0 leaves the pictures as they are")
-        keep = [[1.0 if c == own else 1.0 - strength for c in range(channels)] for own in (0, 1)]
-        red, green = (
-            image * xp.reshape(xp.asarray(factors, dtype=x.dtype), (1, channels, *(1,) * (x.ndim - 2)))
-            for image, factors in zip((x, y), keep)
-        )
-        before, after = cosine(red, green), expected_cosine(red, green, kernel_size=kernel_size)
-        change = as_numpy(after - before).astype(np.float64)
-        rows.append(
-            (
-                float(strength),
-                float(xp.mean(grey_share(red)) + xp.mean(grey_share(green))) / 2,
-                float(xp.mean(before)),
-                float(xp.mean(after)),
-                float(change.mean()),
-                _standard_error(change),
-                float(xp.mean(relu_cosine(before) - before)),
-            )
-        )
-    return Saturation(*zip(*rows))
 
 
 def _standard_error(values: npt.NDArray[np.float64]) -> float:

@@ -1,0 +1,41 @@
+"""All exhibits by name: every file of this room that declares ``EXHIBITS`` has some; to add one, add a file."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from difflib import get_close_matches
+
+from initscope import exhibits
+from initscope.errors import InputError
+from initscope.exhibits.protocol import Declared
+
+__all__ = ["all_exhibits", "get"]
+
+
+@functools.cache
+def all_exhibits() -> dict[str, Declared]:
+    """Name → exhibit, in the order of the names."""
+    found: dict[str, Declared] = {}
+    for module in pkgutil.iter_modules(exhibits.__path__):
+        if module.name.startswith("_") or module.name in ("protocol", "registry"):
+            continue
+        loaded = importlib.import_module(f"initscope.exhibits.{module.name}")
+        for declared in getattr(loaded, "EXHIBITS", ()):
+            found[declared.id] = declared
+    return dict(sorted(found.items()))
+
+
+def get(id: str) -> Declared:
+    """The exhibit of that name.
+
+    >>> get("norms-figure-1").source
+    'Arpit, Bengio 2019, figure 1'
+    """
+    known = all_exhibits()
+    if id not in known:
+        near = get_close_matches(str(id), known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"no exhibit is called {id!r}{hint} Known: {', '.join(known)}")
+    return known[id]
