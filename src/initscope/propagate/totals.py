@@ -38,6 +38,12 @@ class Totals:
     gap: Tensor
     units: int
 
+    @classmethod
+    def mean(cls, parts: list[Totals]) -> Totals:
+        """Of replicates: the means of the sums."""
+        xx, yy, gap = (torch.stack([getattr(part, name) for part in parts]).mean(dim=0) for name in ("xx", "yy", "gap"))
+        return cls(xx, yy, gap, parts[0].units)
+
     @property
     def cosine(self) -> Tensor:
         """⟨x, y⟩/(‖x‖‖y‖), through the gap."""
