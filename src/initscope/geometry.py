@@ -138,10 +138,12 @@ class Prediction(_Geometry):
 
     ``cosine`` is the ratio of expectations; ``norm_ratio`` is √E‖h‖² over ‖x‖ for the first input of each pair;
     ``rms_ratio`` the same per unit, which is what verdicts use. ``cosine_sd`` is the standard deviation of the cosine
-    over the weights at the model's width, where it is known (dense ReLU stacks), else NaN.
+    over the weights at the model's width, where it is known (dense ReLU stacks), else NaN. ``cosine_se`` is the
+    standard error of the predicted cosine itself where steps were sampled: 0 for formulas, NaN where it is not known.
     """
 
     cosine_sd: Floats | None = None
+    cosine_se: Floats | None = None
 
     def _alone(self) -> Comparison:
         return Comparison(prediction=self)

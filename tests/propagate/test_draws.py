@@ -56,7 +56,6 @@ MODELS = {
     "max pool, then global mean": lambda: behind_relu(nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1)),
     "mean, then an activation": lambda: behind_relu(nn.AvgPool2d(2), nn.Tanh()),
     "depthwise": depthwise,
-    "depthwise, then global mean": lambda: depthwise(nn.AdaptiveAvgPool2d(1)),
     "groups of 4": lambda: behind_relu(nn.Conv2d(512, 512, 3, 2, groups=128), nn.ReLU()),
 }
 
@@ -101,10 +100,11 @@ def test_largest_of_two_independent_normals_is_known():
 
 
 def test_the_printed_error_of_the_cosine_is_that_of_repeated_predictions():
-    """Over 24 seeds the mean cosine strays as the note says: within a factor of 1.8.
+    """Over 24 seeds the mean cosine strays as the notes say in the mean: within a factor of 1.6.
 
-    One digit is printed (at most a third off) and a standard deviation of 24 is known to 15 %, so an error that is
-    wrong by 2.5 is seen. Cosines near 1 vary far less than norms: forgetting those in the influence gives much more.
+    A note rests on four replicates, and their mean square over 24 notes is known to 8 %; a standard deviation of 24 to
+    15 %: an error that is wrong by 2 is seen. Cosines near 1 vary far less than norms: taking those for it gives much
+    more.
     """
     generator = torch.Generator().manual_seed(0)
     x, other = torch.rand(2, 2, 3, 4, 4, generator=generator) - 0.3
@@ -112,9 +112,8 @@ def test_the_printed_error_of_the_cosine_is_that_of_repeated_predictions():
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2))
     found = [initscope.predict(model, x, y, He(), seed=seed) for seed in range(24)]
     strays = np.std([prediction.cosine[-1].mean() for prediction in found], ddof=1)
-    for prediction in found:
-        stated = float(re.search(r"cosine ± ([\d.e-]+)", prediction.rows[-1].note)[1])
-        assert 1 / 1.8 < stated / strays < 1.8
+    stated = [float(re.search(r"cosine ± ([\d.e-]+)", one.rows[-1].note)[1]) / 1.197 for one in found]
+    assert 1 / 1.6 < np.sqrt(np.mean(np.square(stated))) / strays < 1.6
 
 
 def test_joint_draws_have_the_covariance_they_should():

@@ -18,12 +18,11 @@ from initscope.propagate.covariances import covariances
 from initscope.propagate.moments import Draws, Field, Law, Maps, Pair, Wanted
 from initscope.propagate.registry import Context
 from initscope.propagate.windows import Sites
-from initscope.theory.pair_sums import filter_influence
 
 __all__ = ["Sampled", "gaussian_draws", "sampled"]
 
 _NORMALS = 1 << 22  # random numbers of one step, all pairs and positions together
-_LEAST, _MOST = 128, 1 << 18
+_LEAST, _MOST = 256, 1 << 18  # samples, all replicates together
 _ROUNDING = 1e-10  # what a correlation matrix may lack of being positive
 _AT_ONCE = 1 << 20  # numbers of one piece: it stays near the caches
 
@@ -35,11 +34,11 @@ def sampled(state: Maps, law: Law, context: Context, positions: tuple[int, ...] 
     """
     sites = Sites.aligned(state.positions if positions is None else positions)
     fields = list(law.fields(state, sites))
-    count = _count(fields, context.budget.share, like=state)
+    count = _count(fields, context.budget.share, like=state, replicates=context.replicates)
     lookup = covariances(_between(fields), context.budget)
     x, y = (side[:, :, :, 0] for side in law.draw(state, sites, Draws(count, context.generator, lookup)))
-    squares = [x.square(), y.square(), (x - y).square()]
-    kxx, kyy, d = (values.mean(dim=0) for values in squares)
+    kxx, kyy, d = (values.square().mean(dim=0) for values in (x, y, x - y))
+    context.sampled.append("units")
     return state.after(
         kxx=kxx,
         kyy=kyy,
@@ -48,7 +47,7 @@ def sampled(state: Maps, law: Law, context: Context, positions: tuple[int, ...] 
         fresh=frozenset(),
         origin=None,
         status=weakest(state.status, "sampled"),
-        note=_standard_error_note(squares, state.sizes, f"{count} units at each position"),
+        note=f"{context.replicates * count} units at each position sampled",
     )
 
 
@@ -57,22 +56,11 @@ def _between(fields: list[Field]) -> Iterable[Wanted]:
     return ((state, offset) for state, sites in fields for _, _, offset in sites.couples())
 
 
-def _count(fields: list[Field], share: float, like: Maps) -> int:
+def _count(fields: list[Field], share: float, like: Maps, replicates: int) -> int:
     """Samples that the budget allows: by the widest of the fields, so that steps in a row draw equally many."""
     widest = max((2 * len(sites.shifts) * math.prod(sites.size) for _, sites in fields), default=0)
     numbers = (widest or 2 * math.prod(like.positions)) * math.prod(like.kxx.shape[:2])
-    return min(_MOST, max(_LEAST, int(_NORMALS * share) // max(1, numbers)))
-
-
-def _standard_error_note(squares: list[Tensor], sizes: tuple[int, ...], what: str) -> str:
-    """Standard error of the mean cosine over pairs, from samples of x², y², (x-y)² ``[count, pairs, blocks, …]``."""
-    weights = torch.tensor(sizes, dtype=torch.float64, device=squares[0].device)
-    xx, yy, gap = (
-        (v.flatten(3).sum(dim=3, dtype=torch.float64) if v.dim() > 3 else v.double()) @ weights for v in squares
-    )
-    _, influence = filter_influence(xx, yy, (xx + yy - gap) / 2, axis=0)
-    error = float(influence.nan_to_num().mean(dim=1).std() * len(xx) ** 0.5)
-    return f"{what} sampled: cosine ± {error:.1g}"
+    return min(_MOST, max(_LEAST, int(_NORMALS * share) // max(1, numbers))) // replicates
 
 
 @dataclass(frozen=True, eq=False)

@@ -101,7 +101,7 @@ class Given:
             kxx, kyy, d = (v.square().mean(dim=2) for v in (x, y, x - y))
         sizes = (channels // groups,) * groups
         unit, origin = Constants(self, axis, groups), Products(self, axis, groups)
-        return Maps(kxx, kyy, d, sizes, self.status, axis, unit=unit, origin=origin)
+        return Maps(kxx, kyy, d, sizes, self.status, axis, unit=unit, origin=origin, alike=False)
 
     def grouped(self, axis: int, groups: int) -> tuple[Tensor, Tensor]:
         """Both sides as ``[pairs, groups, channels of a group, *positions]``."""
@@ -143,6 +143,9 @@ class Maps:
         uncorrelated with the units.
     mixed : bool
         Whether blocks are no longer runs of neighbouring channels, as after flattening.
+    alike : bool
+        Whether the channels of a block have one law. Those of given values and of sampled networks are averaged over
+        as if they had: a factor or a mean of each channel's own cannot be applied to them.
     origin : Origin or None
         How covariances between different positions come from the states before; None where that is not known.
     """
@@ -158,6 +161,7 @@ class Maps:
     fresh: frozenset[object] = frozenset()
     origin: Origin | None = None
     mixed: bool = False
+    alike: bool = True
     note: str = ""
     order: int = field(default_factory=lambda: next(_ORDER))
 

@@ -5,9 +5,8 @@ One run of ``draws`` networks records the second moments of every step; predicti
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,18 +18,18 @@ from initscope.propagate.moments import Given, Law, Maps, NotCovered
 from initscope.propagate.registry import Context
 from initscope.tracing import Inputs, Node, Step, Trace, trace
 from initscope.tracing._symbolic import Watch
-from initscope.tracing.untouched import without_dropout
+from initscope.tracing.untouched import copy_of, without_dropout
 
-__all__ = ["Simulation", "attribute"]
+__all__ = ["Networks", "Simulation", "attribute"]
 
 
 @dataclass
 class _Record:
-    """Sums over draws of the maps of one step, by the axis of its channels; each draw's cosine, mean over pairs."""
+    """Sums over draws of the maps of one step, by the axis of its channels."""
 
     maps: dict[int, list[Tensor]] = field(default_factory=dict)
     channels: dict[int, int] = field(default_factory=dict)
-    cosines: list[float] = field(default_factory=list)
+    draws: int = 0
 
     def add(self, x: Tensor, y: Tensor, *, means: bool) -> None:
         """One draw's values, ``[pairs, ...]``. In sequences channels may come first or last."""
@@ -42,26 +41,71 @@ class _Record:
             if axis in self.maps:
                 moments = [old.add_(new) for old, new in zip(self.maps[axis], moments, strict=True)]
             self.maps[axis], self.channels[axis] = moments, x.shape[axis + 1]
-        self.cosines.append(float(maps.totals().cosine.mean()))
+        self.draws += 1
+
+
+Records = dict[str, _Record]
+
+
+class Networks:
+    """One copy of the model, whose weights are drawn again and again; the same networks for every batch of pairs."""
+
+    def __init__(self, traced: Trace, context: Context, draws: int, seed: int) -> None:
+        self.traced, self.context, self.draws = traced, context, draws
+        self._seed = seed
+        self._copy: nn.Module | None = None
+
+    def records(self, both: Inputs) -> list[Records]:
+        """The steps' second moments on ``both`` (x, then y), for each replicate over its share of the networks."""
+        groups = [{name: _Record() for name in self.traced.names.values()} for _ in range(self.context.replicates)]
+        means = any(self.context.law(layer).strength > 0 for layer in weight_layers(self.traced.model))
+        samples, drawn = len(both.tensors()[0]), None
+        for draw, network in enumerate(self._drawn(both.tensors()[0].device)):
+            dtype = next((p.dtype for p in network.parameters()), None)
+            values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
+            if drawn is None:
+                drawn = trace(network, values)
+            # With fewer networks than replicates these share theirs.
+            wanted = [r for r in range(len(groups)) if draw % len(groups) == r % self.draws]
+            with without_dropout(network):
+                drawn.run(values, _recorder(drawn, [groups[r] for r in wanted], samples, means=means))
+        return groups
+
+    def _drawn(self, device: torch.device) -> Iterator[nn.Module]:
+        generator = torch.Generator(device=device).manual_seed(self._seed)
+        if self._copy is None:
+            self._copy = copy_of(self.traced.model)
+            if self.context.mode is not None:
+                self._copy.train(self.context.mode == "train")
+        network = self._copy
+        kept = [buffer.clone() for buffer in network.buffers()]
+        for _ in range(self.draws):
+            if weight_layers(network):
+                self.context.initializer.fill_(network, generator=generator)
+            yield network
+            with torch.no_grad():
+                for buffer, value in zip(network.buffers(), kept, strict=True):
+                    buffer.copy_(value)  # statistics that a run leaves behind
 
 
 class Simulation:
     """Networks drawn at random, run on one batch of pairs when first asked for."""
 
-    def __init__(self, traced: Trace, x: Inputs, y: Inputs, context: Context, draws: int, seed: int) -> None:
-        self._traced, self._x, self._y, self._context, self._draws = traced, x, y, context, draws
-        self._seed = seed
+    def __init__(self, networks: Networks, x: Inputs, y: Inputs) -> None:
+        self._networks, self._x, self._y = networks, x, y
+        self._records: list[Records] | None = None
+        self._failure = ""
 
-    def state(self, node: Node, axis: int | None) -> Maps:
+    def state(self, node: Node, axis: int | None, context: Context) -> Maps:
         """Second moments after ``node`` as they were sampled; ``axis`` is where its channels are, if that is known."""
-        record = self._records[self._traced.name(node)]
+        record = self._recorded()[context.replicate][self._networks.traced.name(node)]
         if not record.maps:
             raise NotCovered("its output is not one value per unit")
+        context.sampled.append("networks")
         if axis not in record.maps:
             axis = self._usual_axis(record)
         dtype = next((t.dtype for t in self._x.tensors() if t.is_floating_point()), torch.float32)
-        kxx, kyy, d, *means = ((m[:, None] / self._draws).to(dtype) for m in record.maps[axis])
-        error = torch.tensor(record.cosines).std() / self._draws**0.5 if self._draws > 1 else None
+        kxx, kyy, d, *means = ((m[:, None] / record.draws).to(dtype) for m in record.maps[axis])
         return Maps(
             kxx,
             kyy,
@@ -71,17 +115,34 @@ class Simulation:
             axis=axis,
             unit=MeansOnly(*means) if means else Law(),
             weights=self._weights(node),
-            note=f"{self._draws} networks sampled" + ("" if error is None else f", cosine ± {float(error):.1g}"),
+            alike=False,
+            note=f"{self._networks.draws} networks sampled",
         )
+
+    def _recorded(self) -> list[Records]:
+        """What the networks gave, or the reason why they gave nothing, found once."""
+        if self._failure:
+            raise NotCovered(self._failure)
+        if self._records is None:
+            sides = iter(self._y.tensors())
+            try:
+                self._records = self._networks.records(self._x.map(lambda tensor: torch.cat([tensor, next(sides)])))
+            except Exception as error:
+                cause = str(error).strip().splitlines() or [""]
+                self._failure = f"the model fails on these inputs: {type(error).__name__}: {cause[0]}"
+                raise NotCovered(self._failure) from error
+        return self._records
 
     def _usual_axis(self, record: _Record) -> int:
         last = max(record.maps)
         sequences = (nn.Conv1d, nn.ConvTranspose1d, nn.MaxPool1d, nn.AvgPool1d)
-        tokens = last == 1 and not any(isinstance(module, sequences) for module in self._traced.model.modules())
+        modules = self._networks.traced.model.modules()
+        tokens = last == 1 and not any(isinstance(module, sequences) for module in modules)
         return last if tokens else 0
 
     def _weights(self, node: Node) -> frozenset[object]:
         """The parameters that a node's value depends on."""
+        traced = self._networks.traced
         seen, stack = {node}, [node]
         while stack:
             for parent in stack.pop().all_input_nodes:
@@ -90,50 +151,27 @@ class Simulation:
                     stack.append(parent)
         found: set[object] = set()
         for one in seen:
-            if (module := self._traced.module(one)) is not None:
+            if (module := traced.module(one)) is not None:
                 found.update(map(id, module.parameters()))
             elif one.op == "get_attr":
-                found.add(id(attribute(self._traced.graph_module, str(one.target))))
+                found.add(id(attribute(traced.graph_module, str(one.target))))
             elif isinstance(one, Step):
                 found.update(map(id, one.constants))
         return frozenset(found)
 
-    @cached_property
-    def _records(self) -> dict[str, _Record]:
-        records = {name: _Record() for name in self._traced.names.values()}
-        sides = iter(self._y.tensors())
-        both = self._x.map(lambda tensor: torch.cat([tensor, next(sides)]))
-        generator = torch.Generator(device=both.tensors()[0].device).manual_seed(self._seed)
-        samples = len(both.tensors()[0])
-        means = any(self._context.law(layer).strength > 0 for layer in weight_layers(self._traced.model))
-        for _ in range(self._draws):
-            network = copy.deepcopy(self._traced.model)
-            if weight_layers(network):
-                self._context.initializer.fill_(network, generator=generator)
-            if self._context.mode is not None:
-                network.train(self._context.mode == "train")
-            dtype = next((p.dtype for p in network.parameters()), None)
-            values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
-            try:
-                drawn = trace(network, values)
-                with without_dropout(network):
-                    drawn.run(values, _recorder(drawn, records, samples, means=means))
-            except Exception as error:
-                cause = str(error).strip().splitlines() or [""]
-                raise NotCovered(f"the model fails on these inputs: {type(error).__name__}: {cause[0]}") from error
-        return records
 
-
-def _recorder(drawn: Trace, records: dict[str, _Record], samples: int, *, means: bool) -> Watch:
+def _recorder(drawn: Trace, groups: list[Records], samples: int, *, means: bool) -> Watch:
     """Reduces the output of each step at once, if it has real values for each of the ``samples``."""
 
     def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
-        record = records.get(drawn.name(node))
-        if record is None or not isinstance(output, Tensor) or output.dim() < 2 or len(output) != samples:
+        name = drawn.name(node)
+        if not isinstance(output, Tensor) or output.dim() < 2 or len(output) != samples:
             return
         if output.is_floating_point():
             x, y = output.detach().chunk(2)
-            record.add(x, y, means=means)
+            for records in groups:
+                if name in records:
+                    records[name].add(x, y, means=means)
 
     return watch
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,22 +12,23 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.errors import InputError, check_count
-from initscope.geometry import Prediction, Row, start_norms
+from initscope.geometry import Floats, Prediction, Row, start_norms
 from initscope.initializers import Initializer, Present
 from initscope.propagate.budget import Budget
 from initscope.propagate.moments import Given, Maps
-from initscope.propagate.networks import Simulation
+from initscope.propagate.networks import Networks, Simulation
 from initscope.propagate.rules import Context
-from initscope.propagate.spread import finite_width_sd
+from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import Totals
-from initscope.propagate.walk import Missing, Walk
+from initscope.propagate.walk import Missing, Several, Walk
 from initscope.recording.batch import check_norms, check_shapes, real_tensor
 from initscope.theory._fast import fused_loops
-from initscope.tracing import Inputs, Trace, bind, trace
+from initscope.tracing import Inputs, bind, trace
 from initscope.tracing.untouched import leaves_no_trace
 
 __all__ = ["predict"]
 
+_REPLICATES = 4  # of everything that is sampled: their spread is its error
 _CHUNK = 1 << 20  # input values of one batch of pairs: their maps stay near the caches, whatever the number of pairs
 
 
@@ -70,7 +71,9 @@ def predict(
     Prediction
         ``rows`` and ``[rows, pairs]`` arrays ``cosine``, ``norm_ratio``, ``rms_ratio``; row 0 is the input. Norms are
         ratios to those of all real-valued inputs; of a model of indices, to the first values that it makes of them.
-        ``cosine_sd`` is what one draw of a dense ReLU network of these widths strays by, NaN elsewhere.
+        ``cosine_sd`` is what one draw of a dense ReLU network of these widths strays by, NaN elsewhere. ``cosine_se``
+        is the standard error of what was sampled, also in the rows behind it: 0 for formulas, NaN where a single
+        network cannot tell.
 
     Examples
     --------
@@ -85,29 +88,24 @@ def predict(
     draws, seed = check_count("draws", draws), check_count("seed", seed, least=0)
     whole = isinstance(model, nn.Module) and any(isinstance(module, nn.Embedding) for module in model.modules())
     x, y = _bound_pairs(model, x, y, keep_integers=whole)
-    traced = trace(model, x)
-    values = sum(tensor.numel() for tensor in x.tensors())
-    pairs, law = len(x.tensors()[0]), Present() if initializer is None else initializer
-    context = Context(law, torch.Generator().manual_seed(seed), mode=mode)
-    size = max(1, _CHUNK // max(1, values // pairs))
+    values, pairs = sum(tensor.numel() for tensor in x.tensors()), len(x.tensors()[0])
+    law = Present() if initializer is None else initializer
+    # Networks are shared out among the replicates; a single one has no spread.
+    replicates = max(2, min(_REPLICATES, draws))
+    context = Context(law, torch.Generator().manual_seed(seed), mode=mode, replicates=replicates)
+    size = min(pairs, max(1, _CHUNK // max(1, values // pairs)))
     if any(isinstance(module, _BatchNorm) and context.training(module) for module in model.modules()):
         size = pairs  # batch statistics are those of all samples together
-    if traced.batch is not None:
-        size = traced.batch  # it is written into the recorded steps
+    traced = trace(model, x, recorded=size)
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
     fused_loops(*x.tensors(), entries=values * len(traced.steps))
-
-    def cut(side: Inputs, start: int) -> Inputs:
-        return _part(side, start, size, traced.batch)
-
+    networks = Networks(traced, context, draws, seed)
     with leaves_no_trace(model):
-        chunks = [
-            _walk(traced, cut(x, start), cut(y, start), context, draws, seed, start, pairs)
+        parts = [
+            _walk(networks, _part(x, start, size, traced.batch), _part(y, start, size, traced.batch), start, pairs)
             for start in range(0, pairs, size)
         ]
-    cosine, norm, rms = (np.concatenate([chunk[1][index] for chunk in chunks], axis=1)[:, :pairs] for index in range(3))
-    rows = chunks[0][0]
-    return Prediction(rows, cosine, norm, rms, finite_width_sd(model, rows, cosine, law))
+    return _assembled(networks, parts, pairs)
 
 
 def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
@@ -162,30 +160,68 @@ def _checked(x: Tensor, y: Tensor, start: int) -> Given:
     return given
 
 
-def _walk(
-    traced: Trace, x: Inputs, y: Inputs, context: Context, draws: int, seed: int, first: int, all_pairs: int
-) -> tuple[tuple[Row, ...], tuple[np.ndarray, ...]]:
-    """Rows and their (cosine, norm ratio, rms ratio) for a batch of ``all_pairs``, the first of it number ``first``."""
+@dataclass(frozen=True)
+class _Part:
+    """Rows of one batch of pairs, their ``[rows, pairs]`` numbers, and the cosines of all replicates if there are."""
+
+    rows: tuple[Row, ...]
+    cosine: Floats
+    norm_ratio: Floats
+    rms_ratio: Floats
+    replicates: list[Floats | None]
+
+
+def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) -> _Part:
+    """The prediction of a batch of ``all_pairs``, the first of it number ``first``."""
+    traced = networks.traced
     inputs = [_checked(a, b, first) for a, b in zip(x.tensors(), y.tensors(), strict=True)]
     pairs = len(inputs[0].x)
-    context = replace(context, budget=Budget(pairs, all_pairs))
-    walk = Walk(traced, inputs, context, Simulation(traced, x, y, context, draws, seed))
+    context = replace(networks.context, budget=Budget(pairs, all_pairs), sampled=[])
+    walk = Walk(traced, inputs, context, Simulation(networks, x, y))
     unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
     rows: list[Row] = []
     found: list[Totals] = []
+    replicates: list[Floats | None] = []
     for node, value in walk.states():
         name, kind, role = traced.name(node), traced.kind(node), traced.role(node)
-        if isinstance(value, Maps) or (isinstance(value, Given) and value.real):
-            rows.append(Row(name, kind, value.status, value.shape, value.note, role))
-            found.append(value.totals())
+        states = list(value.states) if isinstance(value, Several) else [value]
+        if all(isinstance(state, Maps) or (isinstance(state, Given) and state.real) for state in states):
+            rows.append(Row(name, kind, states[0].status, states[0].shape, states[0].note, role))
+            totals = [state.totals() for state in states]
+            found.append(totals[0] if len(totals) == 1 else Totals.mean(totals))
+            single = networks.draws == 1 and "networks" in context.sampled  # one network tells no error
+            spread = len(totals) > 1 and not single
+            replicates.append(np.stack([one.cosine.cpu().numpy() for one in totals]) if spread else None)
         else:
             reason = value.reason if isinstance(value, Missing) else "its output is not one value per unit"
             rows.append(Row(name, kind, "not covered", note=reason, role=role))
             found.append(Totals(unknown, unknown, unknown, 0))
+            replicates.append(None)
     if traced.fallback:
         rows[0] = replace(rows[0], note=traced.fallback)
     norms, units = _norms(found, [node.op == "placeholder" for node in traced.steps])
-    return tuple(rows), (np.stack([totals.cosine.cpu().numpy() for totals in found]), norms, norms * units)
+    cosine = np.stack([totals.cosine.cpu().numpy() for totals in found])
+    return _Part(tuple(rows), cosine, norms, norms * units, replicates)
+
+
+def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction:
+    """All batches of pairs side by side, with the standard errors of what was sampled."""
+    cosine, norm, rms = (
+        np.concatenate([getattr(part, name) for part in parts], axis=1)[:, :pairs]
+        for name in ("cosine", "norm_ratio", "rms_ratio")
+    )
+    rows, error = list(parts[0].rows), np.zeros_like(cosine)
+    for index, row in enumerate(rows):
+        drawn = [part.replicates[index] for part in parts]
+        if any(one is None for one in drawn):
+            error[index] = 0 if row.status in ("closed form", "quadrature", "approximate") else np.nan
+            continue
+        each = np.concatenate([one for one in drawn if one is not None], axis=1)[:, :pairs]
+        error[index] = standard_error(each)
+        stated = f"cosine ± {float(standard_error(each.mean(axis=1))):.1g}"
+        rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
+    sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.initializer)
+    return Prediction(tuple(rows), cosine, norm, rms, sd, error)
 
 
 def _norms(found: list[Totals], inputs: list[bool]) -> tuple[np.ndarray, np.ndarray]:

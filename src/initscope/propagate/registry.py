@@ -34,6 +34,11 @@ class Context:
     budget: Budget = field(default_factory=Budget)
     mode: str | None = None
     """"train" or "eval" for layers that differ between them; None: as each module is."""
+    replicate: int = 0
+    replicates: int = 1
+    """All that is sampled is sampled several times, each with a share of the samples: their spread is the error."""
+    sampled: list[str] = field(default_factory=list)
+    """What was drawn so far: "units" or "networks", once for each step."""
     _laws: dict[nn.Module, WeightLaw] = field(default_factory=dict)
 
     def training(self, module: nn.Module) -> bool:

@@ -1,4 +1,4 @@
-r"""How far the cosine of one draw strays from its prediction: the finite-width standard deviation of dense ReLU stacks.
+r"""How far the cosine of one draw strays from its prediction, in dense ReLU stacks; and the error of what was sampled.
 
 Behind a layer of width m the cosine of a pair has a spread of its own, and what the layers before have strayed passes
 on with the slope of the map: `initscope.theory.norms.relu_cosine_sd`, to first order in 1/m.
@@ -14,7 +14,7 @@ from initscope.initializers import Initializer
 from initscope.layers import call_name
 from initscope.theory.norms import relu_cosine_sd
 
-__all__ = ["finite_width_sd"]
+__all__ = ["finite_width_sd", "standard_error"]
 
 
 def finite_width_sd(model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law: Initializer) -> Floats:
@@ -49,3 +49,18 @@ def _plain(module: nn.Module | None, law: Initializer) -> bool:
         return False
     stated = law.law(module)
     return stated.independent and stated.bias_variance == 0 and stated.strength == 0
+
+
+_WIDER = {2: 1.837, 3: 1.321, 4: 1.197}
+"""By how much a standard error from so few replicates has to be wider to cover 68.3 %: quantiles of Student's law."""
+
+
+def standard_error(replicates: Floats) -> Floats:
+    """Standard error of the mean of ``[replicates, ...]`` independent estimates, for which few are made up for.
+
+    >>> round(float(standard_error(np.array([0.0, 1.0, 0.0, 1.0]))), 3)      # 1.197 · 0.577/2
+    0.346
+    """
+    count = len(replicates)
+    error: Floats = np.asarray(replicates.std(axis=0, ddof=1) / np.sqrt(count) * _WIDER[count])
+    return error

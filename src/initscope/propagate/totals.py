@@ -44,6 +44,14 @@ class Totals:
         """From squared norms and squared distances."""
         return cls(xx, yy, 2 * half_gap_from_sums(xx, yy, distance), units)
 
+    @classmethod
+    def mean(cls, parts: list[Totals]) -> Totals:
+        """Of replicates: the means of squared norms and squared distances."""
+        xx, yy = (torch.stack([getattr(part, name) for part in parts]) for name in ("xx", "yy"))
+        gap = torch.stack([part.gap for part in parts])
+        distance = (xx.sqrt() - yy.sqrt()).square() + 2 * (xx * yy).sqrt() * gap
+        return cls.of(xx.mean(dim=0), yy.mean(dim=0), distance.mean(dim=0), parts[0].units)
+
     @property
     def cosine(self) -> Tensor:
         """⟨x, y⟩/(‖x‖‖y‖), through the gap."""

@@ -32,6 +32,13 @@ class Missing:
     reason: str
 
 
+@dataclass(frozen=True)
+class Several:
+    """Instead of a state: one for each replicate, behind a step that was sampled."""
+
+    states: tuple[Any, ...]
+
+
 _WEIGHTS = Missing("it computes with weights that are drawn at random, as a function of its own")
 
 
@@ -39,7 +46,11 @@ class Walk:
     """Values of all nodes of a traced model for one batch of pairs; each is dropped after its last use."""
 
     def __init__(self, traced: Trace, inputs: list[Any], context: Context, simulation: Simulation) -> None:
-        self._traced, self._context, self._simulation = traced, context, simulation
+        self._traced, self._simulation = traced, simulation
+        self._contexts = [context] + [
+            replace(context, replicate=index, generator=_next_generator(context.generator))
+            for index in range(1, context.replicates)
+        ]
         self._inputs, self._pairs = iter(inputs), len(inputs[0].x)
         # What an initializer draws; other parameters of the model are constants.
         self._drawn = {id(weight) for layer in weight_layers(traced.model) for weight in layer.parameters()}
@@ -56,12 +67,9 @@ class Walk:
             if node.op == "output":
                 continue
             value = self._value(node)
-            self._values[node] = value
-            if isinstance(value, Maps):
-                # What no step to come reads is set free, and with it the early maps that it rests on.
-                origin = value.origin if index < last_reader["positions"] else None
-                unit = value.unit if index < max(last_reader["law"], last_reader["means"]) else None
-                self._values[node] = replace(value, note="", origin=origin, unit=unit)
+            # What no step to come reads is set free, and with it the early maps that it rests on.
+            origin, law = index < last_reader["positions"], index < max(last_reader["law"], last_reader["means"])
+            self._values[node] = _kept(value, origin=origin, law=law)
             if node in steps:
                 yield node, value
             for parent in node.all_input_nodes:
@@ -85,17 +93,28 @@ class Walk:
             return self._constant(attribute(self._traced.graph_module, str(node.target)))
         args, kwargs = self._filled_in(node.args), self._filled_in(node.kwargs)
         kwargs.pop("out", None)  # the result is the same; who reads from there later reads this step
+        first, *others = self._contexts
+        drawn = len(first.sampled)
+        value = self._one_value(node, _of_replicate((args, kwargs), 0), first)
+        if _holds_several((args, kwargs)) or len(first.sampled) > drawn:
+            values = [value, *(self._one_value(node, _of_replicate((args, kwargs), c.replicate), c) for c in others)]
+            return _several(values)
+        return value
+
+    def _one_value(self, node: Node, arguments: Any, context: Context) -> Any:
+        """The value of a step in one replicate."""
+        args, kwargs = arguments
         found = _states((args, kwargs))
         missing = next((value for value in found if isinstance(value, Missing)), None)
         if missing is not None:
             reason = missing.reason if missing is _WEIGHTS else "a layer before it is not covered"
         else:
             try:
-                return self._call(node, args, kwargs, found)
+                return self._call(node, args, kwargs, found, context)
             except NotCovered as error:
                 reason = str(error)
         if node in self._traced.names:
-            return self._sampled(node, found, reason)
+            return self._sampled(node, found, reason, context)
         return missing or Missing(reason)  # a size, or weights that are computed: nothing to sample
 
     def _filled_in(self, value: Any) -> Any:
@@ -115,10 +134,10 @@ class Walk:
     def _constant(self, value: Any) -> Any:
         return _WEIGHTS if id(value) in self._drawn else value
 
-    def _call(self, node: Node, args: Any, kwargs: Any, found: list[Any]) -> Any:
+    def _call(self, node: Node, args: Any, kwargs: Any, found: list[Any], context: Context) -> Any:
         module = self._traced.module(node)
         if module is not None:
-            return self._call_module(module, args, kwargs, found)
+            return self._call_module(module, args, kwargs, found, context)
         target, name = node.target, call_name(node.target)
         if target is overwritten:
             raise NotCovered("another view of it was written into")
@@ -130,14 +149,14 @@ class Walk:
             return getattr(_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(args[0].kxx)
         operation = find_operation(name)
         if operation is not None:
-            return operation(self._context, *args, **kwargs)
+            return operation(context, *args, **kwargs)
         single = bool(args) and isinstance(args[0], Maps) and len(found) == 1
         stand_in = own_call(as_module, name, args[1:], kwargs) if single else None
         if stand_in is None:
             raise NotCovered(f"{self._traced.kind(node)} has no rule")
-        return self._call_module(stand_in, args[:1], {}, found)
+        return self._call_module(stand_in, args[:1], {}, found, context)
 
-    def _call_module(self, module: nn.Module, args: Any, kwargs: Any, found: list[Any]) -> Any:
+    def _call_module(self, module: nn.Module, args: Any, kwargs: Any, found: list[Any], context: Context) -> Any:
         fixed = not weight_layers(module) and not isinstance(module, _BatchNorm)
         if all(isinstance(value, Given) for value in found) and fixed and not any(True for _ in module.parameters()):
             return self._run(module, args, kwargs)
@@ -146,7 +165,7 @@ class Walk:
             raise NotCovered(f"{type(module).__name__} has no rule")
         if len(found) != 1 or not args or args[0] is not found[0]:
             raise NotCovered(f"{type(module).__name__} reads {len(found)} values")
-        return rule(module, args[0], self._context)
+        return rule(module, args[0], context)
 
     def _run(self, function: Any, args: Any, kwargs: Any) -> Any:
         """A call on constants and given values: on x and on y, or once where there are none."""
@@ -171,14 +190,53 @@ class Walk:
             raise NotCovered("it mixes samples")
         return given
 
-    def _sampled(self, node: Node, found: list[Any], reason: str) -> Any:
+    def _sampled(self, node: Node, found: list[Any], reason: str, context: Context) -> Any:
         parents = [value for value in found if isinstance(value, Maps)]
         try:
-            state = self._simulation.state(node, parents[0].axis if parents else None)
+            state = self._simulation.state(node, parents[0].axis if parents else None, context)
         except NotCovered as error:
             why = str(error)
             return Missing(reason if why == reason else f"{reason}; not sampled: {why}")
         return replace(state, note=f"{reason}: {state.note}")
+
+
+def _next_generator(generator: torch.Generator) -> torch.Generator:
+    seed = int(torch.randint(1 << 62, (), generator=generator))
+    return torch.Generator(device=generator.device).manual_seed(seed)
+
+
+def _kept(value: Any, *, origin: bool, law: bool) -> Any:
+    """A value without its note, and without what nobody will read."""
+    if isinstance(value, Several):
+        return Several(tuple(_kept(state, origin=origin, law=law) for state in value.states))
+    if type(value) is tuple:
+        return tuple(_kept(item, origin=origin, law=law) for item in value)
+    if not isinstance(value, Maps):
+        return value
+    return replace(value, note="", origin=value.origin if origin else None, unit=value.unit if law else None)
+
+
+def _holds_several(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return isinstance(value, Several) or (isinstance(value, (tuple, list)) and any(map(_holds_several, value)))
+
+
+def _of_replicate(value: Any, index: int) -> Any:
+    """Nested arguments with the states of one replicate."""
+    if isinstance(value, Several):
+        return value.states[index]
+    if isinstance(value, dict):
+        return {key: _of_replicate(item, index) for key, item in value.items()}
+    return type(value)(_of_replicate(item, index) for item in value) if type(value) in (tuple, list) else value
+
+
+def _several(values: list[Any]) -> Any:
+    """The values of all replicates as one; what is no state is the same in all."""
+    if type(values[0]) is tuple:
+        return tuple(_several(list(items)) for items in zip(*values, strict=True))
+    missing = next((value for value in values if isinstance(value, Missing)), None)
+    return missing or (Several(tuple(values)) if isinstance(values[0], (Given, Maps)) else values[0])
 
 
 def _states(value: Any) -> list[Any]:

@@ -103,7 +103,11 @@ class Trace:
 
 
 def trace(
-    model: nn.Module, inputs: Any = None, *, is_leaf: Callable[[nn.Module], bool] = lambda module: False
+    model: nn.Module,
+    inputs: Any = None,
+    *,
+    is_leaf: Callable[[nn.Module], bool] = lambda module: False,
+    recorded: int = 2,
 ) -> Trace:
     """The steps of ``model``.
 
@@ -116,6 +120,8 @@ def trace(
         and what to run it on where symbolic tracing fails. Without it every argument without a default is one tensor.
     is_leaf : callable
         Says which modules stay whole, beside those that always do (`initscope.layers.stays_whole`).
+    recorded : int
+        Of how many samples the run is recorded, where symbolic tracing fails.
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
@@ -134,7 +140,7 @@ def trace(
                 raise InputError(
                     f"{type(model).__name__} cannot be traced without an input ({reason}); give one to run it on"
                 ) from error
-            return _recorded(model, root, bound, whole, reason)
+            return _recorded(model, root, bound, whole, reason, recorded)
     steps = tuple(node for node in graph_module.graph.nodes if carries_data(node))
     given = None if bound is None else bound.names(root)
     modules = {step: graph_module.get_submodule(str(step.target)) for step in steps if step.op == "call_module"}
@@ -155,10 +161,10 @@ def _names(steps: tuple[fx.Node, ...], inputs: list[str] | None) -> dict[Node, s
 
 
 def _recorded(
-    model: nn.Module, root: nn.Module, inputs: Inputs, is_leaf: Callable[[nn.Module], bool], reason: str
+    model: nn.Module, root: nn.Module, inputs: Inputs, is_leaf: Callable[[nn.Module], bool], reason: str, samples: int
 ) -> Trace:
-    """Run a few samples once and keep what was called."""
-    few = _first_samples(inputs, 2)
+    """Run the first samples once and keep what was called."""
+    few = _first_samples(inputs, samples)
     recording = Recording(root, is_leaf)
     try:
         recording.run(few)

@@ -100,6 +100,7 @@ def stacked(parts: Sequence[Maps]) -> Maps:
         weights=frozenset().union(*(part.weights for part in parts)),
         fresh=frozenset().union(*(part.fresh for part in parts)) if all(part.fresh for part in parts) else frozenset(),
         origin=Stacked(tuple(parts)),
+        alike=all(part.alike for part in parts),
         status=weakest(*(part.status for part in parts)),
     )
 
@@ -129,6 +130,7 @@ def _sum_of_branches(a: State, b: State) -> State:
         weights=a.weights | b.weights,
         fresh=a.fresh | b.fresh if a.fresh and b.fresh else frozenset(),
         origin=Summed((a, b)),
+        alike=a.alike and b.alike,
         status=weakest(a.status, b.status),
     )
 
@@ -182,10 +184,12 @@ def per_channel(state: Maps, factors: Tensor) -> Maps:
     dims = (1,) * (len(state.shape) + 1 - factors.dim()) + tuple(factors.shape)
     if any(size != 1 for k, size in enumerate(dims) if k != state.axis + 1) or state.mixed:
         raise NotCovered("its factors differ from position to position")
+    if not state.alike:
+        raise NotCovered("its factors differ from channel to channel, and so do its inputs")
     # Channels of one block now differ: their mean second moments are known, their common law is a mixture.
     squares = [float(part.square().mean()) for part in torch.split(values, list(state.sizes))]
     scale = torch.tensor(squares, dtype=torch.float64).sqrt().to(state.kxx).reshape(-1, *(1,) * len(state.positions))
-    return state.scaled(scale).after(unit=None)
+    return state.scaled(scale).after(unit=None, alike=False)
 
 
 def _number(value: Any) -> float:

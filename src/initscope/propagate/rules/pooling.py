@@ -18,7 +18,7 @@ from initscope.propagate.laws import Windowed
 from initscope.propagate.moments import Cross, Draws, Given, Lookup, Maps, NotCovered, Origin, Pair, State, Wanted
 from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.rules.shapes import rearranged_one
-from initscope.propagate.windows import FilterTaps, Offset
+from initscope.propagate.windows import FilterTaps, Offset, Sites
 
 __all__ = ["adaptive_average", "average", "largest", "mean"]
 
@@ -92,7 +92,11 @@ def averaged(state: Maps, kernel: tuple[int, ...], stride: tuple[int, ...], cont
     if state.origin is None and state.unit is not None and math.prod(kernel) <= _DRAWN_TOGETHER:
         # Units that were drawn know no covariances between positions, but whole windows of them can be drawn.
         size = tuple((n - k) // s + 1 for n, k, s in zip(state.positions, kernel, stride))
-        return sampled(state, Mean(state, stride, _grid(kernel)), context, positions=size)
+        mean = Mean(state, stride, _grid(kernel))
+        together = max((len(sites.shifts) for _, sites in mean.fields(state, Sites.aligned(size))), default=0)
+        if together > _DRAWN_TOGETHER:
+            raise NotCovered(f"{together} units would have to be drawn together")
+        return sampled(state, mean, context, positions=size)
     inside = [tau for tau in itertools.product(*(range(1 - k, k) for k in kernel)) if tau > (0,) * len(kernel)]
     kxx, kyy, d = (_box(m.double(), kernel, stride) for m in (state.kxx, state.kyy, state.d))
     for tau, cross in zip(inside, crosses(state, inside, context.budget)):
