@@ -26,24 +26,32 @@ def pair_norms(flat: Tensor, sides: tuple[Tensor, Tensor]) -> Tensor:
     """
     flat = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
     norms = row_norms(flat).cpu()
+    apart = _difference_norms(flat, sides)
     x, y = sides
-    apart = torch.empty(len(x), dtype=torch.float64)
-    step = max(1, _CACHED_VALUES // max(1, flat.shape[1]))
-    for start in range(0, len(x), step):
-        part = slice(start, start + step)
-        if step == 1:
-            difference = (flat[int(x[start])] - flat[int(y[start])])[None]
-        else:
-            difference = flat[x[part]].sub_(flat[y[part]])
-        apart[part] = row_norms(difference).cpu()
+    for pair in (~_fits(apart, flat.dtype)).nonzero()[:, 0].tolist():
+        apart[pair] = row_norms(flat[x[pair]] - flat[y[pair]]).cpu()
     return torch.stack([norms[x], norms[y], apart])
+
+
+def _difference_norms(flat: Tensor, sides: tuple[Tensor, Tensor]) -> Tensor:
+    """Norms of the differences, a few pairs at a time, whose values stay in the cache."""
+    x, y = sides
+    step = max(1, _CACHED_VALUES // max(1, flat.shape[1]))
+    if step > 1:
+        parts = [_block_norms(flat[x[k : k + step]].sub_(flat[y[k : k + step]])) for k in range(0, len(x), step)]
+    else:
+        difference = torch.empty_like(flat[:1], memory_format=torch.contiguous_format)
+        parts = []
+        for i, j in zip(x.tolist(), y.tolist(), strict=True):
+            torch.sub(flat[i], flat[j], out=difference[0])
+            parts.append(_block_norms(difference))
+    return _joined(torch.cat(parts)).cpu()
 
 
 def row_norms(values: Tensor) -> Tensor:
     """Norms along the last axis, in float64; right also where squares would overflow or vanish."""
-    norms = _block_norms(values)
-    least, most = (1e-13, 1e17) if values.dtype == torch.float32 else (1e-140, 1e140)
-    if bool(((norms > least) & (norms < most)).all()):
+    norms = _joined(_block_norms(values))
+    if bool(_fits(norms, values.dtype).all()):
         return norms
     largest = values.abs().amax(dim=-1, keepdim=True).double()
     scale = torch.where((largest > 0) & torch.isfinite(largest), largest, 1.0)
@@ -51,14 +59,26 @@ def row_norms(values: Tensor) -> Tensor:
     return scaled * scale[..., 0]
 
 
+def _fits(norms: Tensor, dtype: torch.dtype) -> Tensor:
+    """Whether the squares that norms come from were neither too large nor too small for their type."""
+    least, most = (1e-13, 1e17) if dtype == torch.float32 else (1e-140, 1e140)
+    return (norms > least) & (norms < most)
+
+
 def _block_norms(values: Tensor) -> Tensor:
-    blocks = values.shape[-1] // _BLOCK
+    """Norms of the blocks of every row, in the type of the values."""
+    blocks, rest = divmod(values.shape[-1], _BLOCK)
     if blocks == 0 or values.dtype != torch.float32:
-        return torch.linalg.vector_norm(values, dim=-1).double()  # type: ignore[no-any-return]
-    parts = values[..., : blocks * _BLOCK].reshape(*values.shape[:-1], blocks, _BLOCK)
-    rest = torch.linalg.vector_norm(values[..., blocks * _BLOCK :], dim=-1).double()
-    total = torch.linalg.vector_norm(parts, dim=-1).double().square().sum(dim=-1) + rest.square()
-    return total.sqrt()  # type: ignore[no-any-return]
+        return torch.linalg.vector_norm(values, dim=-1, keepdim=True)  # type: ignore[no-any-return]
+    whole = values[..., : blocks * _BLOCK] if rest else values
+    norms: Tensor = torch.linalg.vector_norm(whole.reshape(*values.shape[:-1], blocks, _BLOCK), dim=-1)
+    if not rest:
+        return norms
+    return torch.cat([norms, torch.linalg.vector_norm(values[..., -rest:], dim=-1, keepdim=True)], dim=-1)
+
+
+def _joined(blocks: Tensor) -> Tensor:
+    return blocks[..., 0].double() if blocks.shape[-1] == 1 else blocks.double().square().sum(dim=-1).sqrt()
 
 
 def cosine_of(norms: Floats) -> Floats:
