@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from initscope.invert.least_squares import extreme_singular_values
+from initscope.invert.least_squares import largest_singular_value
 from initscope.invert.nonlinearities import Preimage
 from initscope.invert.operators import Affine
 from initscope.invert.priors import Prior, Sparse, Wavelets
@@ -33,7 +33,7 @@ def fit(
 
     [BeckTeboulle2009]_. Stops when nothing is violated or nothing moves.
     """
-    largest, _ = extreme_singular_values(affine, torch.ones(affine.output_shape, dtype=affine.dtype))
+    largest = largest_singular_value(affine)
     if largest == 0:
         return start, 0
     step = 1 / (1.05 * largest) ** 2

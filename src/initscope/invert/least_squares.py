@@ -18,7 +18,7 @@ from torch import Tensor
 
 from initscope.invert.operators import Affine
 
-__all__ = ["Solution", "extreme_singular_values", "solve"]
+__all__ = ["Solution", "extreme_singular_values", "largest_singular_value", "normal_operator", "solve"]
 
 LARGE = 1_000_000
 """Outputs beyond which LSMR's long vectors cost as much as the layer."""
@@ -175,6 +175,13 @@ def extreme_singular_values(affine: Affine, mask: Tensor) -> tuple[float, float]
     # Rounding in products leaves eigenvalues of the size of eps in place of zeros.
     floor = 100 * float(torch.finfo(affine.dtype).eps) * top
     return math.sqrt(max(top, 0.0)), math.sqrt(bottom) if bottom > floor else 0.0
+
+
+def largest_singular_value(affine: Affine) -> float:
+    """Largest singular value of all rows, to about a per cent."""
+    with torch.no_grad():
+        top = _ritz_values(normal_operator(affine, torch.ones(affine.output_shape, dtype=affine.dtype)), 30)[1]
+    return math.sqrt(max(top, 0.0))
 
 
 def _ritz_values(operator: Any, steps: int) -> tuple[float, float]:

@@ -64,6 +64,7 @@ class Affine:
                 "give the right input_shape"
             ) from error
         self.output_shape = tuple(self.offset.shape)
+        self._has_offset = bool(self.offset.any())
         if 0 in self.output_shape:
             raise InputError(f"an input of shape {self.input_shape} has an empty output of shape {self.output_shape}")
 
@@ -86,7 +87,7 @@ class Affine:
 
     def linear(self, x: Tensor) -> Tensor:
         """The product with the matrix, without the offset."""
-        return self(x) - self.offset
+        return self(x) - self.offset if self._has_offset else self(x)
 
     def matrix(self) -> NDArray[np.float64]:
         """The matrix, from the images of the unit inputs; for dense layers only."""

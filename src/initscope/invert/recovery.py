@@ -20,6 +20,8 @@ from initscope.errors import InputError, check_between, check_count, check_seed
 from initscope.invert.chain import Chain, chain_of, prepared, run_to, step_named, traced
 from initscope.invert.gradient import back_projection, descend
 from initscope.invert.layers import LayerRecovery, undo
+from initscope.invert.nonlinearities import preimage
+from initscope.invert.operators import Affine
 from initscope.invert.priors import Prior, as_priors
 from initscope.tracing import Node, Trace
 
@@ -199,6 +201,8 @@ class _Problem:
             return self._descend(target, start, input_shape)
         solver = self.method if self.method in ("svd", "lsmr", "cg") else "auto"
         operators = self.chain.operators(input_shape, target.shape, target.dtype)
+        if self.method == "auto" and len(operators) > 1 and not self._may_span(operators[-1], target):
+            return self._descend(target, start, operators[0].input_shape)
         x, layers, message = undo(
             self.chain, operators, target, self.priors, self.noise, solver=solver, iterations=self.iterations
         )
@@ -233,6 +237,11 @@ class _Problem:
             found.iterations + more.iterations,
             layers,
         )
+
+    def _may_span(self, affine: Affine, target: Tensor) -> bool:
+        """Whether the last block has enough known outputs; if not, undoing the others in turn would lead astray."""
+        known = preimage(self.chain.blocks[-1].activation, target, self.noise).known
+        return int(known.sum()) >= affine.size
 
     def _descend(self, target: Tensor, start: Tensor | None, input_shape: Sequence[int] | None) -> _Found:
         if start is not None:
