@@ -8,7 +8,7 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["decision", "experiments", "frames", "milp", "search", "summary", "verification"],
+    submodules=["bounding", "decision", "experiments", "frames", "milp", "search", "summary", "verification"],
     submod_attrs={
         "decision": ["decide"],
         "experiments": ["CollisionCurve", "StabilityCurve", "collision_curve", "stability_curve"],
