@@ -166,11 +166,13 @@ class _Reached(Exception):
 def run_to(steps: Trace, last: Node, x: Tensor) -> Tensor:
     """The output of step ``last`` on the batch ``x``; gradients flow, later steps are not run."""
     found: list[Tensor] = []
+    is_end = last is steps.steps[-1]
 
     def watch(step: Node, args: Any, kwargs: Any, output: Any) -> None:
         if step is last:
             found.append(output)
-            raise _Reached
+            if not is_end:
+                raise _Reached
 
     with contextlib.suppress(_Reached):
         steps.run(Inputs((x,)), watch)

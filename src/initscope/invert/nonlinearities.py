@@ -18,7 +18,7 @@ from initscope.errors import InputError
 
 __all__ = ["INVERTIBLE", "Preimage", "preimage"]
 
-NOISE_MARGIN = 4.0
+NOISE_MARGIN = 6.5
 """Outputs within so many standard deviations of the noise from where an activation is flat tell only a bound."""
 
 
