@@ -20,6 +20,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "initializers",
         "injectivity",
         "inspection",
+        "invert",
         "measurement",
         "models",
         "plan",

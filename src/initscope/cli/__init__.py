@@ -47,6 +47,11 @@ COMMANDS = {
         "injectivity:app",
         "When is a ReLU layer injective? Thresholds, probabilities, and a verdict with proof.",
     ),
+    "invert": ("invert:invert", "Show what layers of a network still know of a photograph: invert their outputs."),
+    "discriminate": (
+        "invert:discriminate",
+        "Show how far measurements can be cut before classification, and before reconstruction, breaks.",
+    ),
     "mean-width": (
         "mean_width:app",
         "Gaussian mean width and intrinsic dimension of data, and after each layer of a model.",

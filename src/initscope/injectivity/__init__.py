@@ -9,7 +9,7 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["decision", "experiments", "frames", "milp", "proofs", "search", "summary", "verification"],
+    submodules=["bounding", "decision", "frames", "milp", "proofs", "search", "summary", "verification"],
     submod_attrs={
         "decision": ["decide"],
         "frames": ["Stability", "stability"],
