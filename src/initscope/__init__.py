@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         "architectures",
+        "classes",
         "data",
         "embed",
         "errors",

@@ -11,8 +11,8 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
+from initscope._faiss import load_faiss, stored
 from initscope.embed._container import expect, read_arrays, write_arrays
-from initscope.embed._faiss import load_faiss, stored
 from initscope.embed._graph import Graph
 from initscope.embed.codes import check_codes, words
 from initscope.embed.scan import Scan, scan_loops
