@@ -7,7 +7,11 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "boundary": ["BoundaryPoints", "boundary_points"],
         "checkpoints": ["Separations", "Shift", "separations"],
+        "deciles": ["AccuracyByDistance", "accuracy_by_distance", "boundary_distance", "extreme_learning"],
+        "distortion": ["VGG16", "AngleDistortion", "LayerDistortion", "angle_distortion"],
+        "neural_collapse": ["Collapse", "LayerCollapse", "collapse"],
         "ratios": ["LayerSeparation", "Separation", "separation"],
+        "studies": ["Setting", "Study", "label_study", "subset", "subset_study"],
         "supervised": ["SMALL_CNN", "Checkpoint", "Evaluation", "Training", "train"],
     },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["headline", "render"]
 
 _COLOURS = (GREY, THIRD, PREDICTED, MEASURED)
+_MORE = ("tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:brown", "tab:pink", "tab:olive", "tab:cyan")
 _PAIRS = 6
 """Pairs shown that grew most, and as many that shrank most."""
 
@@ -48,16 +50,15 @@ def render(found: Separations, *, title: str = "Distances within and between cla
             pictures.append((f"layers-{reading}", _by_layer(found, reading), says))
     says = "Angle after over angle before, random pairs, last layer; dotted: as many wide dense ReLU layers at random"
     pictures.append(("angles", _angles(found), says))
-    tests = [
-        {"title": "Tests against the first network", "note": _TESTS, "rows": [_test_row(t) for t in found.tests()]}
-    ]
+    shifts = [_test_row(test) for test in found.tests()]
+    tests = [{"title": "Tests against the first network", "note": _TESTS, "rows": shifts}] if shifts else []
     layers = {"title": "Layer by layer", "note": "Medians and 95 % bootstrap intervals.", "rows": _layer_rows(found)}
     return render_part(
         "separation.html",
         title=title,
         headline=headline(found),
         pictures=[{"name": name, "svg": inline_svg(ax, name), "says": says} for name, ax, says in pictures],
-        tables=[tests, layers] if tests["rows"] else [layers],
+        tables=[*tests, layers],
         pairs=_changed(found),
         run={
             "networks": ", ".join(found.networks),
@@ -86,7 +87,7 @@ def _colours(found: Separations) -> list[str]:
     names = list(found.networks)
     if len(names) <= len(_COLOURS):
         return [*_COLOURS[: len(names) - 1], MEASURED] if len(names) > 1 else [MEASURED]
-    return [GREY, *(f"C{number}" for number in range(len(names) - 1))]
+    return [GREY, *itertools.islice(itertools.cycle(_MORE), len(names) - 2), MEASURED]
 
 
 def _histogram(found: Separations, column: str) -> Axes:

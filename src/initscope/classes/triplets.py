@@ -19,7 +19,7 @@ from initscope.classes.labelled import Labelled
 from initscope.classes.outputs import Layer, watch_layers
 from initscope.data import random_triplets
 
-__all__ = ["Chosen", "Followed", "Searched", "choose", "follow", "search_again"]
+__all__ = ["Chosen", "Followed", "Searched", "choose", "follow", "search_again", "to_anchor"]
 
 Floats = NDArray[np.float64]
 
@@ -73,7 +73,7 @@ def choose(data: Labelled, anchors: int, *, boundary: bool, seed: int) -> Chosen
     flat = data.images.flatten(1)
     for start in range(0, anchors, 256):
         part = slice(start, start + 256)
-        distance[part], angle[part] = _to_anchor(flat[torch.from_numpy(points[part])])
+        distance[part], angle[part] = to_anchor(flat[torch.from_numpy(points[part])])
     spread = _spread(flat[torch.from_numpy(points[:, 0])])
     return Chosen(points, distance, angle, spread)
 
@@ -88,7 +88,7 @@ def follow(model: nn.Module, data: Labelled, chosen: Chosen, layers: Sequence[La
     def watch(name: str, first: int, values: Tensor) -> None:
         grouped = values.reshape(-1, group, values.shape[1])
         rows = slice(first // group, first // group + len(grouped))
-        results[name][0][rows], results[name][1][rows] = _to_anchor(grouped)
+        results[name][0][rows], results[name][1][rows] = to_anchor(grouped)
         anchors = grouped[:, 0]
         totals[name][0].add_(anchors.sum(dim=0, dtype=torch.float64))
         totals[name][1][0] += float(anchors.pow(2).sum(dtype=torch.float64))
@@ -200,7 +200,7 @@ def _sketched(values: Tensor, order: Tensor, sign: Tensor) -> Tensor:
     return torch.nn.functional.pad(mixed, [0, short]).reshape(len(values), SKETCH_WIDTH, -1).sum(dim=2)
 
 
-def _to_anchor(grouped: Tensor) -> tuple[Floats, Floats]:
+def to_anchor(grouped: Tensor) -> tuple[Floats, Floats]:
     """Distances and angles (radians) of the first point of each group to the others; NaN beside a zero vector."""
     anchor, others = grouped[:, :1], grouped[:, 1:]
     distance = (others - anchor).norm(dim=2).double()
