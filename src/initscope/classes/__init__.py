@@ -8,7 +8,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "boundary": ["BoundaryPoints", "boundary_points"],
         "checkpoints": ["Separations", "Shift", "separations"],
         "deciles": ["AccuracyByDistance", "accuracy_by_distance", "boundary_distance", "extreme_learning"],
-        "distortion": ["VGG16", "AngleDistortion", "LayerDistortion", "angle_distortion"],
+        "distortion": ["AngleDistortion", "LayerDistortion", "angle_distortion", "vgg16"],
         "neural_collapse": ["Collapse", "LayerCollapse", "collapse"],
         "ratios": ["LayerSeparation", "Separation", "separation"],
         "studies": ["Setting", "Study", "label_study", "subset", "subset_study"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,25 @@ from initscope.theory.separation import Interval, bootstrap_median, relu_angle_r
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["VGG16", "AngleDistortion", "LayerDistortion", "angle_distortion"]
+__all__ = ["AngleDistortion", "LayerDistortion", "angle_distortion", "vgg16"]
 
-_BLOCKS = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
-VGG16 = "-".join(f"conv3x3x{channels}:zeros-relu*{count}-maxpool2" for channels, count in _BLOCKS)
-"""The 13 convolutions of VGG-16, for `initscope.models.load_model`; its layers are ``conv1``, ``relu1``, …."""
+
+def vgg16() -> nn.Sequential:
+    """The 13 convolutions of VGG-16 [Simonyan2015]_, with layers ``conv1``, ``relu1``, … and ``pool1`` to ``pool5``.
+
+    Weights are torch's; load trained ones by `initscope.models.load_weights`, from a state dict or a .npz file with the
+    names ``conv1.weight``, ``conv1.bias``, ….
+    """
+    layers: dict[str, nn.Module] = {}
+    number, channels = 0, 3
+    for pool, (width, count) in enumerate(((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)), 1):
+        for _ in range(count):
+            number += 1
+            layers[f"conv{number}"] = nn.Conv2d(channels, width, 3, padding=1)
+            layers[f"relu{number}"] = nn.ReLU()
+            channels = width
+        layers[f"pool{pool}"] = nn.MaxPool2d(2)
+    return nn.Sequential(OrderedDict(layers))
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ def labelled(images: Any, labels: Any, *, name: str = "images", each: int = 1, u
     Parameters
     ----------
     images
-        `ImageSet` (then ``labels`` may be None: its own), NumPy array or torch tensor, batch first.
+        `ImageSet` (then ``labels`` may be None: its own), NumPy array or torch tensor, batch first; or `Labelled`
+        already.
     labels
         One for each image: numbers or strings.
     name
@@ -50,6 +51,8 @@ def labelled(images: Any, labels: Any, *, name: str = "images", each: int = 1, u
     unlabelled
         Whether the label -1 stands for "not known".
     """
+    if isinstance(images, Labelled):
+        return images
     named: tuple[str, ...] = ()
     if isinstance(images, ImageSet):
         labels = images.labels if labels is None else labels

@@ -113,8 +113,9 @@ def label_study(
             for seed in seeds:
                 visible = hidden[seed] if "+" in objective else hidden[seed][hidden[seed] != UNLABELLED]
                 epochs = _epochs(steps, len(visible), options)
+                shown = Labelled(data.images, hidden[seed], data.names)
                 done = train(
-                    build(seed), data.images, hidden[seed], objective=objective, test=test, seed=seed, epochs=epochs,
+                    build(seed), shown, objective=objective, test=test, seed=seed, epochs=epochs,
                     evaluations=1, **options,
                 )  # fmt: skip
                 errors.append(done.test_error)
@@ -145,7 +146,7 @@ def subset_study(
         for seed in seeds:
             chosen = np.arange(len(data)) if way == "all" else subset(data, size, way, seed=seed)
             part, epochs = data.pick(chosen), _epochs(steps, len(chosen), options)
-            done = train(build(seed), part.images, part.classes, test=test, seed=seed, epochs=epochs, **options)
+            done = train(build(seed), part, test=test, seed=seed, epochs=epochs, **options)
             errors.append(done.test_error)
         settings.append(Setting(way, size, tuple(errors)))
     return Study(tuple(settings))
@@ -168,11 +169,11 @@ def subset(data: Labelled, size: int, way: str, *, seed: int = 0) -> NDArray[np.
         order = np.argsort(depth if way == "boundary" else -depth, kind="stable")
     else:
         raise InputError(f"way = {way!r} is unknown; choose one of {', '.join(SUBSETS)}")
-    chosen = order[:size]
-    missing = [each for each in range(len(data.names)) if each not in data.classes[chosen]]
-    # A class that is not there at all cannot be learned: its first sample takes the place of the last ones chosen.
-    firsts = [np.flatnonzero(data.classes == each)[0] for each in missing]
-    return np.sort(np.concatenate([chosen[: size - len(firsts)], np.array(firsts, dtype=np.int64)]))
+    # A class that is not there at all cannot be learned: the first of every class comes before all others.
+    order = np.concatenate([order, np.setdiff1d(np.arange(len(data)), order)])
+    firsts = order[np.unique(data.classes[order], return_index=True)[1]]
+    others = order[~np.isin(order, firsts)]
+    return np.sort(np.concatenate([firsts, others[: size - len(firsts)]]))
 
 
 def _own_depth(data: Labelled) -> NDArray[np.float64]:
