@@ -72,25 +72,26 @@ def candidates(rows: NDArray[np.float32], classes: NDArray[Any], anchors: Index,
     with one more entry, which faiss maximises. Where there are fewer than ``count``, some are repeated.
     """
     faiss = load_faiss()
-    # Around the mean, squared norms are small and their differences keep their digits.
-    rows = rows - rows.mean(axis=0)
-    lengths = np.einsum("ij,ij->i", rows, rows)[:, None]
     order = np.argsort(classes, kind="stable")
     ends = np.searchsorted(classes[order], np.unique(classes), side="right")
+    # Around the mean, squared norms are small and their differences keep their digits.
+    mean = rows.mean(axis=0)
+    ordered, queries = rows[order], rows[anchors] - mean
+    ordered -= mean
     near = np.zeros((len(anchors), count), dtype=np.int64)
     near_distance = np.full((len(anchors), count), np.inf, dtype=np.float32)
     far = np.zeros_like(near)
-    for members in np.split(order, ends[:-1]):
+    for start, end in zip([0, *ends[:-1]], ends):
+        members, block = order[start:end], ordered[start:end]
         own = classes[anchors] == classes[members[0]]
         few = min(count, len(members))
-        block = rows[members]
         if own.any():
-            longer = np.hstack([block, lengths[members]])
-            query = np.hstack([-2 * rows[anchors[own]], np.ones((int(own.sum()), 1), dtype=np.float32)])
+            longer = np.hstack([block, np.einsum("ij,ij->i", block, block)[:, None]])
+            query = np.hstack([-2 * queries[own], np.ones((int(own.sum()), 1), dtype=np.float32)])
             _, places = faiss.knn(query, longer, few, metric=faiss.METRIC_INNER_PRODUCT)
             far[own] = members[np.resize(places.T, (count, len(places))).T]
         if not own.all():
-            distance, places = faiss.knn(rows[anchors[~own]], block, few)
+            distance, places = faiss.knn(queries[~own], block, few)
             both = np.hstack([near_distance[~own], distance])
             both_near = np.hstack([near[~own], members[places]])
             best = np.argpartition(both, count - 1, axis=1)[:, :count]
