@@ -83,8 +83,8 @@ def relu_distance_ratio(norm_u: Array, norm_v: Array, theta: Array) -> Array:
     .. math:: \frac{\|R(Au)-R(Av)\|}{\|u-v\|} \to
               \sqrt{1 - \frac{2\,\|u\|\|v\|\,\psi(\theta)}{\|u-v\|^2}}
 
-    1 for θ = 0, and smallest, 1/√2·√2 = 1/√1 … 1/√2, for opposite inputs of one norm. `squared_distance`, [Giryes2016]_
-    theorem 5 with the sign mended.
+    Near 1 for small angles and 1/√2 for opposite inputs of one norm. `squared_distance`, which is the concentration of
+    distances in [Bronstein2016]_ with its sign mended.
 
     >>> round(float(relu_distance_ratio(1.0, 1.0, np.pi)) ** 2, 12)
     0.5
