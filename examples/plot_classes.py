@@ -26,9 +26,8 @@ figure, axes = plt.subplots(2, 2, figsize=(9, 6), layout="constrained")
 for ax, column in zip(axes.flat, ("intra_random", "inter_random", "intra_boundary", "inter_boundary")):
     found.plot(ax, column=column)
 for test in found.tests():
-    print(
-        f"{test.column}: {test.median_before:.3f} → {test.median_after:.3f}, P = {test.superiority:.2f}, p = {test.mann_whitney_p:.1g}"
-    )
+    medians = f"{test.median_before:.3f} → {test.median_after:.3f}"
+    print(f"{test.column}: {medians}, P = {test.superiority:.2f}, p = {test.mann_whitney_p:.1g}")
 
 # %%
 # What training ends in: classes come apart layer by layer. A linear probe and the nearest class mean, held-out digits.

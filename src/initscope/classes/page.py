@@ -54,7 +54,8 @@ def render(found: Separations, *, title: str = "Distances within and between cla
     tests = [{"title": "Tests against the first network", "note": _TESTS, "rows": shifts}] if shifts else []
     layers = {"title": "Layer by layer", "note": "Medians and 95 % bootstrap intervals.", "rows": _layer_rows(found)}
     return render_part(
-        "separation.html",
+        "page.html",
+        body="separation.html",
         title=title,
         headline=headline(found),
         pictures=[{"name": name, "svg": inline_svg(ax, name), "says": says} for name, ax, says in pictures],
