@@ -56,6 +56,10 @@ COMMANDS = {
         "mean_width:app",
         "Gaussian mean width and intrinsic dimension of data, and after each layer of a model.",
     ),
+    "separation": (
+        "separation:separation",
+        "Distances within and between classes, before and after training: at random points and at class boundaries.",
+    ),
     "hash": ("hash:app", "Binary codes that keep similarity: fit a hash to data, encode data with it."),
     "search": ("search:app", "Nearest codes by Hamming distance: build an index, query it, evaluate retrieval."),
 }

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import Format, emit, print_table, user_code, say
+from initscope.cli._output import Format, emit, print_table, say, user_code
 from initscope.cli._sources import DataSource, load_data
 from initscope.cli.predict_measure import Model, Page
 from initscope.errors import InputError

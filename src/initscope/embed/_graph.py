@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from initscope._hall.faiss import load_faiss, stored
 from initscope.embed._container import expect
-from initscope.embed._faiss import load_faiss, stored
 
 __all__ = ["Graph"]
 

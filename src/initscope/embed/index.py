@@ -16,9 +16,9 @@ from typing import Any, Literal, Self, TypeVar, cast, get_args
 
 import numpy as np
 
+from initscope._hall.faiss import load_faiss, rests_before_forks, stored
 from initscope._hall.files import locked
 from initscope.embed._container import expect, read_signed, stored_digest, write_arrays
-from initscope.embed._faiss import load_faiss, rests_before_forks, stored
 from initscope.embed._graph import Graph
 from initscope.embed.codes import check_codes, words
 from initscope.embed.scan import Scan, scan_loops
