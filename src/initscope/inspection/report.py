@@ -32,7 +32,7 @@ from initscope.measurement.steps import set_mode
 from initscope.propagate import predict
 from initscope.results import Result, plain
 from initscope.tracing import Inputs
-from initscope.tracing.untouched import leaves_no_trace
+from initscope.tracing.untouched import leaves_no_trace, runnable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -233,9 +233,26 @@ def inspect(
     >>> "vanishing" in {verdict.name for verdict in report.verdicts}
     True
     """
-    seen = observe(model, data, pairs=pairs, gradients=gradients, mode=mode, seed=seed)
-    _check_weights(model)
+    model = runnable(model)
     limits = Thresholds() if thresholds is None else thresholds
+    with leaves_no_trace(model):  # also while weights are read, which some parametrizations compute anew
+        seen = observe(model, data, pairs=pairs, gradients=gradients, mode=mode, seed=seed)
+        _check_weights(model)
+        return _report(model, seen, limits, draws, seed, initializer, mode, alternatives, prediction)
+
+
+def _report(
+    model: nn.Module,
+    seen: Observation,
+    limits: Thresholds,
+    draws: int,
+    seed: int,
+    initializer: Initializer | None,
+    mode: Literal["train", "eval"] | None,
+    alternatives: bool,
+    prediction: bool,
+) -> Report:
+    """What is found beside the observation, and what follows from it."""
     told = _pairs_with_angles(seen)
     x, y = (_picked(side, told) for side in (seen.x, seen.y))
     with leaves_no_trace(model):

@@ -64,6 +64,7 @@ class Recorder:
         self._values = 0  # of pairs, seen so far
         self._samples: dict[int, UnitSample] = {}
         self._sources: list[Tensor] = []  # what the backward pass runs to
+        self._reached: set[Node] = set()  # steps whose values are made of those of a source
 
     def run_samples(self, batch: Batch) -> None:
         """Add a batch to what is known of the units."""
@@ -83,7 +84,7 @@ class Recorder:
             return
         for parameter in self.traced.model.parameters():
             parameter.requires_grad_(False)  # only gradients of outputs are needed; `leaves_no_trace` puts it back
-        self._sources = []
+        self._sources, self._reached = [], set()
         with torch.enable_grad():
             output = self.traced.run(batch.inputs, aside(partial(self._watch, paired=True)))
             self._backward(output, batch)
@@ -131,13 +132,16 @@ class Recorder:
         tensor: Tensor,
     ) -> Any:
         """Let the backward pass reach this step, and take the weight gradients when it comes by."""
-        replaced = None
-        if not tensor.requires_grad and output is tensor and torch.is_grad_enabled():
-            # The inputs, or the first values that indices led to. A copy, because steps may write into it.
+        replaced, layer = None, self._layer(node, args, kwargs)
+        first = not any(parent in self._reached for parent in node.all_input_nodes)
+        self._reached.add(node)
+        if not tensor.requires_grad and output is tensor and torch.is_grad_enabled() and (first or layer is not None):
+            # The inputs, the first values that indices led to, or weights behind values that the model detached: these
+            # stay so themselves, or buffers that they are written to would become part of the graph.
+            # A copy, because steps may write into it.
             source = tensor.detach().requires_grad_()
             self._sources.append(source)
             replaced = tensor = source.clone()
-        layer = self._layer(node, args, kwargs)
         if layer is not None and tensor.requires_grad:
             module, inputs = layer
             tensor.register_hook(partial(self._take, record, module, inputs.detach(), inputs._version))  # type: ignore[no-untyped-call]

@@ -23,7 +23,7 @@ from initscope.propagate.state import Given, Maps, Totals
 from initscope.propagate.walk import Missing, Walk
 from initscope.theory._fast import fused_loops
 from initscope.tracing import Inputs, Trace, bind, trace
-from initscope.tracing.untouched import leaves_no_trace
+from initscope.tracing.untouched import leaves_no_trace, runnable
 
 __all__ = ["as_pairs", "predict"]
 
@@ -81,7 +81,8 @@ def predict(
     if mode not in (None, "train", "eval"):
         raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
     draws, seed = check_count("draws", draws), check_count("seed", seed, least=0)
-    whole = isinstance(model, nn.Module) and any(isinstance(module, nn.Embedding) for module in model.modules())
+    model = runnable(model, values=False)
+    whole = any(isinstance(module, nn.Embedding) for module in model.modules())
     x, y = _bound_pairs(model, x, y, keep_integers=whole)
     traced = trace(model, x, is_leaf=lambda module: find_rule(module) is not None)
     values = sum(tensor.numel() for tensor in x.tensors())
@@ -103,9 +104,9 @@ def predict(
             _walk(traced, cut(x, start), cut(y, start), context, draws, seed, start, pairs)
             for start in range(0, pairs, size)
         ]
-    cosine, norm, rms = (np.concatenate([chunk[1][index] for chunk in chunks], axis=1)[:, :pairs] for index in range(3))
-    rows = chunks[0][0]
-    return Prediction(rows, cosine, norm, rms, finite_width_sd(model, rows, cosine, law))
+        cosine, norm, rms = (np.concatenate([chunk[1][i] for chunk in chunks], axis=1)[:, :pairs] for i in range(3))
+        rows = chunks[0][0]
+        return Prediction(rows, cosine, norm, rms, finite_width_sd(model, rows, cosine, law))
 
 
 def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
@@ -143,8 +144,6 @@ def _check_shapes(x: Tensor, y: Tensor, axes: int = 2) -> None:
 
 def _bound_pairs(model: Any, x: Any, y: Any, *, keep_integers: bool) -> tuple[Inputs, Inputs]:
     """Arguments of the model for both sides, all tensors, checked."""
-    if not isinstance(model, nn.Module):
-        raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
     bound_x, bound_y = (bind(model, _tensors(side, keep_integers)) for side in (x, y))
     left, right = bound_x.tensors(), bound_y.tensors()
     if not left or len(left) != len(right):
