@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -37,32 +38,38 @@ def strike(delays: list[float], done: list[bool]) -> None:
     done.append(True)
 
 
-def interrupted(call: Callable[[], Any], delays: list[float]) -> bool:
-    """Run ``call`` under fire; whether an interrupt came out of it. None is left over afterwards."""
-    done: list[bool] = []
-    out, called = False, False
-    _thread.start_new_thread(strike, (delays, done))
-    while not called or not done:  # an interrupted ``join`` would take the thread for ended
-        try:
-            if not called:
-                called = True
-                call()
-            while not done:
-                time.sleep(0.001)
-            time.sleep(0.001)  # for the handler of the last one
-        except KeyboardInterrupt:
-            out = True
-    return out
-
-
 def run(call: str, model: torch.nn.Module, x: torch.Tensor) -> None:
     """One call, which may be refused."""
     with suppress(InputError):
         CALLS[call](model, x)
 
 
+def strike_down(number: int, frame: FrameType | None) -> None:
+    """Python's own handler, but only during `run`: the attack itself is not to be hit."""
+    while frame is not None:
+        if frame.f_code is run.__code__:
+            raise KeyboardInterrupt
+        frame = frame.f_back
+
+
+def interrupted(call: Callable[[], Any], delays: list[float]) -> bool:
+    """Run ``call`` under fire; whether an interrupt came out of it. None is left over afterwards."""
+    done: list[bool] = []
+    _thread.start_new_thread(strike, (delays, done))
+    try:
+        call()
+        out = False
+    except KeyboardInterrupt:
+        out = True
+    while not done:
+        time.sleep(0.001)
+    time.sleep(0.002)  # for the handler of the last one
+    return out
+
+
 def attack(count: int, seed: int = 0) -> tuple[int, Counter[str]]:
     """How many of ``count`` calls were interrupted, and the traces that were left, by what they are."""
+    signal.signal(signal.SIGINT, strike_down)
     rng, left, struck = random.Random(seed), Counter[str](), 0
     length: dict[tuple[str, str], float] = {}
     for index in range(count):
