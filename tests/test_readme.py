@@ -72,8 +72,8 @@ def test_the_pytest_recipe_runs_and_can_fail(tmp_path):
     for name, code, outcome in (("good", recipe, "3 passed"), ("bad", bad, "3 failed")):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "test_start.py").write_text(code)
+        (folder / "test_start.py").write_text(code, encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", folder, folder]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=folder)
         assert outcome in done.stdout
     assert "Unhealthy" in done.stdout

@@ -25,6 +25,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "plan",
         "pages",
         "results",
+        "testing",
         "theory",
     ],
     submod_attrs={

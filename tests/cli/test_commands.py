@@ -16,7 +16,7 @@ from PIL import Image
 
 import initscope
 from initscope.cli import COMMANDS, app, main
-from initscope.cli.demo import _finding, _remedy
+from initscope.exhibits.photographs import _finding, _remedy
 from initscope.initializers import ZeroSum
 
 SMALL = ["--data", "photos:crop=16", "--pairs", "5"]
@@ -47,7 +47,7 @@ def test_demo(run, tmp_path):
     assert "theory says they would take the mean angle" in " ".join(output.split())
     assert "page: report.html" in messages
     assert max(map(len, output.splitlines())) <= 100
-    page = (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 3
     assert page.count("<img") == 12
     with Image.open("picture.png") as picture:
@@ -112,7 +112,7 @@ def test_predict_is_the_function(run):
 @pytest.mark.parametrize("suffix", ["json", "csv"])
 def test_pairs_out(run, tmp_path, suffix):
     code, *_ = run("predict", "dense5-relu", *SMALL, "--pairs-out", f"pairs.{suffix}")
-    text = (tmp_path / f"pairs.{suffix}").read_text()
+    text = (tmp_path / f"pairs.{suffix}").read_text(encoding="utf-8")
     rows = json.loads(text)["rows"] if suffix == "json" else list(csv.DictReader(io.StringIO(text)))
     assert code == 0
     assert len(rows) == 4 * 5
@@ -135,7 +135,7 @@ def test_a_model_of_the_users_own_with_weights_and_a_folder(run, tmp_path):
     assert code == 0
     assert json.loads(output)["draws"] == 0
     # All filters are equal and ones: every channel is the same box sum, so ReLU's output is parallel across channels.
-    assert "weights as they are" in (tmp_path / "page.html").read_text()
+    assert "weights as they are" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 PRINTING = """
@@ -259,7 +259,7 @@ def test_the_unexpected_is_one_line_and_exit_1(run, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("out of\nluck")
 
-    monkeypatch.setattr("initscope.cli.geometry.load_sources", fail)
+    monkeypatch.setattr("initscope.cli.predict_measure.load_sources", fail)
     code, _, messages = run("predict", "dense3")
     assert code == 1
     assert messages == "initscope: RuntimeError: out of luck (unexpected; --debug shows where)\n"
@@ -271,7 +271,7 @@ def test_interruption(run, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("initscope.cli.geometry.load_sources", interrupt)
+    monkeypatch.setattr("initscope.cli.predict_measure.load_sources", interrupt)
     code, _, messages = run("predict", "dense3")
     assert (code, messages) == (1, "initscope: interrupted\n")
 
@@ -310,7 +310,7 @@ def test_help_of_planners_is_plain_text(run, command):
 def test_as_a_process_in_a_pipe_without_colour():
     line = "from initscope.cli import main; main()"
     arguments = ["predict", "dense4-relu", "--data", "digits", "--pairs", "3"]
-    ran = subprocess.run([sys.executable, "-c", line, *arguments], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", line, *arguments], capture_output=True, encoding="utf-8", check=True)
     assert "\x1b" not in ran.stdout + ran.stderr
     assert "relu1" in ran.stdout
     assert ran.stderr.startswith("data: digits")
@@ -338,7 +338,7 @@ def test_no_color_is_honoured(run, monkeypatch):
 
 
 def test_progress_only_where_a_person_looks(monkeypatch):
-    from initscope.cli._geometry import progress_bar
+    from initscope.cli._comparison import progress_bar
 
     assert progress_bar(8) is None
     stderr = io.StringIO()
@@ -354,6 +354,6 @@ def test_commands_load_when_called():
     """Help and bad use need none of the heavy libraries."""
     heavy = "{'torch', 'scipy', 'sklearn', 'matplotlib', 'numba', 'pandas', 'faiss', 'jinja2', 'PIL'}"
     code = f"import sys, initscope, initscope.cli; print(sorted({heavy} & set(sys.modules)))"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert ran.stdout == "[]\n"
     assert {"demo", "predict", "measure"} <= set(app)

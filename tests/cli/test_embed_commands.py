@@ -160,10 +160,10 @@ def test_bad_use_is_one_line_and_exit_2(run, digits, tmp_path):
     damaged = ("cut", "foreign", "damaged", "vector", "negative", "labels")
     for arguments, reason in (
         *(
-            (("search", "build", tmp_path / name, tmp_path / "x"), f"{name}: holds no codes")
+            (("search", "build", tmp_path / name, tmp_path / "x"), name)
             for name in ("zero.npy", "rows.npy", *(f"{each}.npz" for each in damaged))
         ),
-        (("search", "build", codes, tmp_path / "x", "--ids", tmp_path / "cut.npz"), "holds no ids"),
+        (("search", "build", codes, tmp_path / "x", "--ids", tmp_path / "cut.npz"), "cut.npz is not a .npz file"),
         (("search", "build", codes, tmp_path / "folder"), "folder: cannot be written"),
         (("search", "build", codes, tmp_path / "noise" / "below"), "below: cannot be written"),
         (("search", "evaluate", codes, tmp_path / "one.npz", "--exclude-self"), "are not the same"),
@@ -177,7 +177,7 @@ def test_bad_use_is_one_line_and_exit_2(run, digits, tmp_path):
         (("hash", "fit", tmp_path / "x", "--data", digits, "--bits", 0), "bits = 0"),
         (("hash", "encode", fitted, tmp_path / "x", "--data", tmp_path / "rows.npy"), "was fitted to 64"),
         (("hash", "encode", tmp_path / "noise", tmp_path / "x", "--data", digits), "no file of this kind"),
-        (("search", "build", tmp_path / "noise", tmp_path / "x"), "holds no codes"),
+        (("search", "build", tmp_path / "noise", tmp_path / "x"), "noise is not a .npy or .npz file, or damaged"),
         (("search", "build", codes, tmp_path / "x", "--ids", tmp_path / "rows.npy"), "whole numbers"),
         (("search", "query", fitted, codes), "no file of this kind"),
         (("search", "query", tmp_path / "missing", codes), "cannot be read"),

@@ -113,4 +113,5 @@ def test_import_is_light():
     """Neither torch nor NumPy nor scikit-learn is loaded before a command asks for data."""
     heavy = "{'torch', 'numpy', 'sklearn', 'PIL', 'pooch'}"
     code = f"import sys, initscope.cli._sources, initscope.data; print({heavy} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
+    assert ran.stdout == "set()\n"

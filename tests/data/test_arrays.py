@@ -1,4 +1,5 @@
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_nothing_in_a_file_is_executed(tmp_path):
     for file in ("a.npy", "a.pt"):
         with pytest.raises(InputError, match=f"{file} holds Python objects, which cannot be read without executing"):
             load_array(tmp_path / file)
-    with pytest.raises(InputError, match=r"raw.npy is damaged or not a \.npy file"):
+    with pytest.raises(InputError, match=r"raw.npy is not a \.npy file, or damaged"):
         load_array(tmp_path / "raw.npy")
 
 
@@ -101,7 +102,7 @@ def test_files_that_are_no_arrays(tmp_path):
         load_array(tmp_path / "a.csv")
     for file in ("a.npz", "a.pt", "a.npy"):
         (tmp_path / file).write_bytes(b"PK\x03\x04 broken")
-        with pytest.raises(InputError, match=f"{file} is damaged or not a"):
+        with pytest.raises(InputError, match=f"{file} is not a .*, or damaged"):
             load_array(tmp_path / file)
     np.savez(tmp_path / "b.npz", first=BYTES, second=BYTES)
     with pytest.raises(InputError, match="holds first, second; name the array of images 'images'"):
@@ -109,3 +110,30 @@ def test_files_that_are_no_arrays(tmp_path):
     torch.save({"images": "text"}, tmp_path / "c.pt")
     with pytest.raises(InputError, match=r"c.pt: 'images' is of type str, not an array"):
         load_array(tmp_path / "c.pt")
+
+
+def test_limit_reads_no_more_than_it_keeps(tmp_path, monkeypatch):
+    """A hundredth of 8 million bytes, evenly spaced: the whole, as floats, would be 32 MB."""
+    images = np.random.default_rng(0).integers(0, 256, (2000, 1, 40, 100), dtype=np.uint8)
+    labels = np.arange(2000) // 20
+    np.savez(tmp_path / "a.npz", images=images, labels=labels, unused=images)
+    np.save(tmp_path / "a.npy", images)
+    torch.save({"images": torch.from_numpy(images), "labels": torch.from_numpy(labels)}, tmp_path / "a.pt")
+    keep = np.arange(20) * 100
+    monkeypatch.setenv("INITSCOPE_MEMORY", "0.002")
+    for name in ("a.npz", "a.npy", "a.pt"):
+        tracemalloc.start()
+        data = load_array(tmp_path / name, limit=20)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4e6
+        np.testing.assert_array_equal(data.images, images[keep] / np.float32(255))
+        assert data.labels is None or data.labels.tolist() == labels[keep].tolist()
+    with pytest.raises(InputError, match=r"a.npy takes 0.032 GB in memory, more than .*--limit"):
+        load_array(tmp_path / "a.npy")
+
+
+def test_labels_of_another_length_are_told_with_a_limit_too(tmp_path):
+    np.savez(tmp_path / "a.npz", images=np.ones((100, 4)), labels=np.arange(90))
+    with pytest.raises(InputError, match=r"100 images but labels of shape \(90,\)"):
+        load_array(tmp_path / "a.npz", limit=10)

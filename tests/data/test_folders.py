@@ -96,7 +96,7 @@ def test_a_text_file_named_png_and_a_damaged_file_are_named(tmp_path):
         load_folder(tmp_path)
     whole = save(tmp_path / "text.png", noise(50, 50)).read_bytes()
     (tmp_path / "text.png").write_bytes(whole[:500])
-    with pytest.raises(InputError, match=r"text.png cannot be read"):
+    with pytest.raises(InputError, match=r"text.png is not an image that can be read"):
         load_folder(tmp_path)
     (tmp_path / "text.png").write_bytes(b"")
     with pytest.raises(InputError, match=r"text.png is not an image"):
@@ -117,3 +117,26 @@ def test_folders_that_cannot_be_used(tmp_path):
     Image.fromarray(np.zeros((2, 2), np.float32)).save(tmp_path / "cat" / "a.tif")
     with pytest.raises(InputError, match=r"a.tif holds floating-point pixels"):
         load_folder(tmp_path / "cat")
+
+
+def test_images_that_unpack_to_more_than_memory(tmp_path, monkeypatch):
+    """A black picture of 100 million pixels is a file of 100 kB: its size is read before its pixels."""
+    Image.new("L", (12_000, 12_000)).save(tmp_path / "large.png")
+    with pytest.raises(InputError, match=r"large.png has 144000000 pixels, more than"):
+        load_folder(tmp_path)
+    save(tmp_path / "large.png", noise(100, 100))
+    monkeypatch.setenv("INITSCOPE_MEMORY", "0.0001")
+    with pytest.raises(InputError, match=r"large.png takes 0.0002 GB in memory"):
+        load_folder(tmp_path)
+    monkeypatch.setenv("INITSCOPE_MEMORY", "0.0003")
+    for number in range(3):
+        save(tmp_path / f"{number}.png", noise(100, 100))
+    with pytest.raises(InputError, match=r"takes 0.00032 GB in memory, .*--limit"):
+        load_folder(tmp_path)
+    assert len(load_folder(tmp_path, limit=1)) == 1
+
+
+def test_formats_that_would_start_programs_are_no_images(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n")
+    with pytest.raises(InputError, match="is not an image that can be read"):
+        load_folder(tmp_path)

@@ -2,12 +2,14 @@ import gzip
 import hashlib
 import io
 import tarfile
+import tracemalloc
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from initscope.data import load, locations, published
+from initscope.data.idx import read_idx
 from initscope.errors import InputError
 
 
@@ -116,7 +118,7 @@ def test_damaged_idx_files(tmp_path, monkeypatch, fashion):
     write_fashion(tmp_path, fashion)
     packed = tmp_path / "train-images-idx3-ubyte.gz"
     packed.write_bytes(packed.read_bytes()[:200])
-    with pytest.raises(InputError, match=r"idx3-ubyte.gz cannot be read"):
+    with pytest.raises(InputError, match=r"idx3-ubyte.gz is not an IDX file, or damaged"):
         load("fashion-mnist")
 
 
@@ -204,3 +206,58 @@ def test_imagenet_sample_from_npz_and_from_the_folder_of_pictures(tmp_path, monk
     data = load("imagenet-sample", resolution=32)
     assert data.class_names == ("great_white_shark", "hen")
     assert data.images.shape == (2, 3, 32, 32)
+
+
+def test_prepared_files_that_are_damaged(tmp_path, monkeypatch):
+    """cifar10, cifar10-gist and imagenet-sample from .npz files: cut, of other arrays, of other shapes."""
+    monkeypatch.setenv("INITSCOPE_DATA", str(tmp_path))
+    pixels = np.zeros((4, 32, 32, 3), dtype=np.uint8)
+    whole = {
+        "cifar10": ("cifar10_train.npz", {"images": pixels, "labels": np.arange(4)}),
+        "cifar10-gist": ("cifar10_gist384.npz", {"gist": np.zeros((4, 384), np.float16), "labels": np.arange(4)}),
+        "imagenet-sample": ("imagenet_sample_128.npz", {"images": pixels, "name": np.array(list("abcd"))}),
+    }
+    for name, (file, arrays) in whole.items():
+        path = tmp_path / file
+        np.savez_compressed(path, **arrays)
+        assert len(load(name, limit=3)) == 3
+        content = path.read_bytes()
+        for broken in (content[:-30], b"PK", b"", content[:40] + b"\xff" * 40 + content[80:]):
+            path.write_bytes(broken)
+            with pytest.raises(InputError, match=file):
+                load(name)
+        first, second = arrays
+        for wrong in (
+            {first: arrays[first]},
+            {**arrays, second: arrays[second][:2]},
+            {**arrays, first: np.zeros((4, 2, 2, 2, 2))},
+            {**arrays, first: np.array(0)},
+        ):
+            np.savez(path, **wrong)
+            with pytest.raises(InputError, match=file):
+                load(name)
+
+
+def test_an_archive_that_unpacks_to_more_than_cifar(tmp_path, monkeypatch):
+    monkeypatch.setenv("INITSCOPE_DATA", str(tmp_path))
+    path = tmp_path / "cifar-10-binary.tar.gz"
+    for name, size in (("data_batch_1.bin", 10**8), ("PaxHeader", 10**8)):
+        with tarfile.open(path, "w:gz", compresslevel=1) as archive:
+            member = tarfile.TarInfo(name)
+            member.size = size
+            member.type = tarfile.XHDTYPE if name == "PaxHeader" else tarfile.REGTYPE
+            archive.addfile(member, io.BytesIO(bytes(size)))
+        tracemalloc.start()
+        with pytest.raises(InputError, match="CIFAR-10"):
+            load("cifar10")
+        assert tracemalloc.get_traced_memory()[1] < 40e6
+        tracemalloc.stop()
+
+
+def test_idx_files_of_impossible_sizes(tmp_path):
+    for content in (b"\0\0\x08\x03" + b"\xff" * 12, b"\0\0\x08\xff" + b"\x01" * 1020, b"\0\0\x08\x01\0\0\0"):
+        (tmp_path / "x").write_bytes(content)
+        (tmp_path / "x.gz").write_bytes(gzip.compress(content))
+        for name in ("x", "x.gz"):
+            with pytest.raises(InputError, match=name):
+                read_idx(tmp_path / name)

@@ -35,3 +35,18 @@ def test_what_is_nowhere_and_what_cannot_be_resized(tmp_path):
         load_any(str(tmp_path / "nowhere.npy"))
     with pytest.raises(InputError, match="size = 32: only folders of images are resized"):
         load_any("digits", size=32)
+
+
+def test_a_limit_among_the_options():
+    assert len(load_any("photos:crop=32,limit=3")) == 3
+    assert len(load_any("photos:limit=3", limit=3)) == 3
+    for spec, message in (
+        ("photos:limit=2", "has limit=2, and limit = 3 is given too"),
+        ("photos:name=x", "photos has no option 'name'"),
+        ("photos:limit=x", "limit"),
+        ("photos:crop=" + "(" * 3000, "crop"),
+        ("photos:crop=" + "9" * 6000, "crop"),
+        ("a\0b", "is neither a name"),
+    ):
+        with pytest.raises(InputError, match=message):
+            load_any(spec, limit=3 if spec == "photos:limit=2" else None)

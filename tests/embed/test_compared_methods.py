@@ -183,6 +183,20 @@ def test_agh_second_cuts_are_the_least_of_all_balanced_ones(rng):
         assert other > best
 
 
+def test_agh_second_bit_is_set_far_from_the_first_cut_on_both_sides(rng):
+    """Points on a line get 11, 10, 00, 01 or its mirror image: the second cut of each side (Liu et al. 2011, eq. 15).
+
+    So neighbours differ in at most one bit, also across the first cut. The second bit of one side reversed would give
+    11, 10, 01, 00, that of both 10, 11, 01, 00.
+    """
+    X = np.column_stack([np.sort(rng.uniform(0, 1, 400)), np.zeros(400)])
+    bits = unpack_bits(AGH(bits=2, layers=2, anchors=30).fit(X).transform(X), 2)
+    starts = np.flatnonzero((bits[1:] != bits[:-1]).any(axis=1)) + 1
+    sequence = bits[[0, *starts]].tolist()
+    assert sequence in ([[1, 1], [1, 0], [0, 0], [0, 1]], [[0, 1], [0, 0], [1, 0], [1, 1]])
+    assert np.diff([0, *starts, 400]).min() > 40  # quarters, more or less
+
+
 def test_ksh_learns_a_parity_that_no_projection_has(rng):
     """Four blobs on the corners of a square, classes by parity: kernels separate them with one bit."""
     corner = rng.integers(0, 2, (300, 2))

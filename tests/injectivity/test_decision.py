@@ -245,7 +245,7 @@ def test_without_numba_the_plain_code_decides():
             assert verify(weight, None, decision)
             print(decision.injective)
     """
-    run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert run.stdout.split() == ["False", "True"]
 
 

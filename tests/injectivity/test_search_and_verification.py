@@ -123,7 +123,7 @@ def test_layers_from_files(tmp_path, network):
     with pytest.raises(InputError, match=r"none.pt is not a file"):
         layer_from_file(tmp_path / "none.pt")
     (tmp_path / "broken.pt").write_bytes(b"nothing")
-    with pytest.raises(InputError, match=r"broken.pt is damaged or not a"):
+    with pytest.raises(InputError, match=r"broken.pt is not a .pt file, or damaged"):
         layer_from_file(tmp_path / "broken.pt")
 
 

@@ -100,8 +100,11 @@ def test_rows_are_complete(build, shape, weighted, mode):
 
 
 def test_half_precision_and_models_without_parameters():
+    """Non-negative weights and inputs: no sample switches all units off, which would leave it without a cosine."""
     model = nn.Sequential(nn.Linear(6, 6), nn.ReLU()).to(torch.bfloat16)
-    assert np.isfinite(observe(model, torch.randn(8, 6)).cosine).all()
+    model[0].weight.data.abs_()
+    model[0].bias.data.abs_()
+    assert np.isfinite(observe(model, torch.rand(8, 6) + 0.1).cosine).all()
     assert np.isfinite(observe(nn.Sequential(nn.ReLU()), torch.rand(8, 6) + 0.1).cosine).all()
 
 
@@ -140,3 +143,32 @@ def test_what_has_no_gradient_is_measured_all_the_same():
         assert "no gradient" in seen.rows[1].note
         assert seen.samples == 8
     assert np.isfinite(observe(Wrapped(), torch.randn(8, 6)).gradient_ratio[1]).all()
+
+
+class Overwriting(nn.Module):
+    """Writes into the input of its second layer once that has run, or works on a new tensor instead."""
+
+    def __init__(self, in_place):
+        super().__init__()
+        self.first, self.second, self.in_place = nn.Linear(6, 5), nn.Linear(5, 5), in_place
+
+    def forward(self, x):
+        h = self.first(x)
+        out = self.second(h)
+        return out + (h.add_(1.0) if self.in_place else h + 1.0)
+
+
+def test_the_gradient_of_a_layer_whose_input_is_overwritten_is_never_a_wrong_number():
+    """It is that of the same model without the write, or it is missing with a note; other layers keep theirs."""
+    x, seen = torch.randn(16, 6), {}
+    model = Overwriting(in_place=False)
+    for model.in_place in (False, True):
+        found = observe(model, x, pairs=6)
+        seen[model.in_place] = {row.layer: (row.note, found.gradient_cosine[i]) for i, row in enumerate(found.rows)}
+    assert np.isfinite(seen[False]["second"][1]).all()
+    np.testing.assert_allclose(seen[True]["first"][1], seen[False]["first"][1], rtol=1e-6)
+    note, cosine = seen[True]["second"]
+    if np.isnan(cosine).all():
+        assert "overwritten" in note
+    else:
+        np.testing.assert_allclose(cosine, seen[False]["second"][1], rtol=1e-6)

@@ -41,7 +41,7 @@ def browse(page, *options):
     return subprocess.run(
         [BROWSER, *QUIET, f"--user-data-dir={profile}", *options, page.as_uri()],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=120,
         check=True,
     )
@@ -58,7 +58,7 @@ def requests_of_the_page(page, name):
     """Origins that asked the network for something; what the browser asks for itself has none."""
     log = page.parent / f"{name}.json"
     ran = browse(page, "--dump-dom", f"--log-net-log={log}")
-    return ran, set(re.findall(r'"initiator":"([^"]*)"', log.read_text())) - {"not an origin"}
+    return ran, set(re.findall(r'"initiator":"([^"]*)"', log.read_text(encoding="utf-8"))) - {"not an origin"}
 
 
 def test_console_and_network(page):

@@ -215,11 +215,11 @@ def test_depthwise_layers_after_the_first_are_approximate():
 
 
 def test_numpy_arrays_and_chunks_give_the_same(monkeypatch):
-    from initscope.propagate import graph
+    from initscope.propagate import prediction
 
     x, y = pairs_of((3, 8, 8), count=9)
     whole = initscope.predict(conv_stack(8, 2), x, y, He())
-    monkeypatch.setattr(graph, "_CHUNK", 2 * 192)
+    monkeypatch.setattr(prediction, "_CHUNK", 2 * 192)
     parts = initscope.predict(conv_stack(8, 2), x.numpy(), y.numpy(), He())
     assert np.allclose(whole.cosine, parts.cosine, atol=1e-7)
     assert parts.cosine.shape == (5, 9)

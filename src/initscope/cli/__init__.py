@@ -33,9 +33,9 @@ COMMANDS = {
         "inspection:inspect",
         "Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change.",
     ),
-    "predict": ("geometry:predict", "Predict angles and norms of pairs after every layer, from theory alone."),
+    "predict": ("predict_measure:predict", "Predict angles and norms of pairs after every layer, from theory alone."),
     "measure": (
-        "geometry:measure",
+        "predict_measure:measure",
         "Measure angles and norms of pairs after every layer: run the model, with the prediction beside it.",
     ),
     "plan": (

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
-import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from cyclopts import Parameter
 
+from initscope._hall.files import reading
+from initscope._hall.tensors import StoredArray, stored_arrays
 from initscope.cli._sources import DATA_HELP, DataSource, load_data
 from initscope.embed.codes import check_codes
 from initscope.errors import InputError
@@ -21,7 +20,7 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     from initscope.data import ImageSet
 
-__all__ = ["Codes", "VectorSource", "array_file", "load_vectors", "read_codes", "write_codes"]
+__all__ = ["Codes", "VectorSource", "array_in_file", "load_vectors", "read_codes", "write_codes"]
 
 
 @Parameter(name="*")
@@ -70,23 +69,33 @@ def write_codes(path: str | os.PathLike[str], codes: Codes) -> None:
         np.savez(file, allow_pickle=False, **arrays)
 
 
-@contextmanager
-def array_file(path: str | os.PathLike[str], what: str, hint: str) -> Iterator[Any]:
-    """What NumPy reads from the file; foreign, cut and damaged ones, or ones of other contents, are `InputError`."""
-    try:
-        with Path(path).open("rb") as file:
-            yield np.load(file, allow_pickle=False)
-    except (OSError, ValueError, KeyError, EOFError, TypeError, IndexError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{Path(path)}: holds no {what} ({error}); {hint}") from error
+def array_in_file(path: str | os.PathLike[str], what: str, hint: str) -> StoredArray | dict[str, StoredArray]:
+    """The array, or arrays by name, of a NumPy file of any name; foreign, cut and damaged ones are `InputError`."""
+    found = stored_arrays(Path(path), hint=hint)
+    if not found:
+        raise InputError(f"{path}: holds no {what}; {hint}")
+    return found
 
 
 def read_codes(path: str | os.PathLike[str]) -> Codes:
     """Read codes: the .npz of `write_codes`, or a bare .npy of packed codes."""
-    with array_file(path, "codes", "make them with: initscope hash encode") as content:
-        if isinstance(content, np.ndarray):
-            codes, bits, labels = content, 8 * content.shape[-1], None
-        else:
-            codes, bits, labels = content["codes"], int(content["bits"]), content.get("labels")
-        if labels is not None and labels.shape != codes.shape[:1]:
-            raise ValueError(f"codes of shape {codes.shape} and labels of shape {labels.shape}")
-        return Codes(check_codes("codes", codes, bits), bits, labels)
+    hint = "make them with: initscope hash encode"
+    found = array_in_file(path, "codes", hint)
+    with reading(path, "a file of codes", hint):
+        if isinstance(found, StoredArray):
+            return _checked(path, Codes(found.read(), 8 * math.prod(found.shape[1:]), None), hint)
+        if not {"codes", "bits"} <= set(found):
+            raise InputError(f"{path}: holds no codes but {', '.join(list(found)[:8])}; {hint}")
+        codes, bits = found["codes"].read(), int(found["bits"].read())
+        labels = found["labels"].read() if "labels" in found else None
+        return _checked(path, Codes(codes, bits, labels), hint)
+
+
+def _checked(path: str | os.PathLike[str], rows: Codes, hint: str) -> Codes:
+    try:
+        check_codes("codes", rows.codes, rows.bits or None)
+    except InputError as error:
+        raise InputError(f"{path}: holds no codes ({error}); {hint}") from error
+    if rows.labels is not None and rows.labels.shape != rows.codes.shape[:1]:
+        raise InputError(f"{path}: holds no codes that fit: {rows.codes.shape}, but labels {rows.labels.shape}; {hint}")
+    return rows

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from initscope.cli._geometry import check_suffix
+from initscope.cli._comparison import check_suffix
 from initscope.cli._output import Format, emit, print_table, prints_to_stderr, say
 from initscope.cli._sources import ModelSource, load_data
-from initscope.cli.geometry import Law, Model, Page, named_initializer
+from initscope.cli.predict_measure import Law, Model, Page
 from initscope.errors import InputError
+from initscope.initializers import named
 
 if TYPE_CHECKING:
     from torch import nn
@@ -54,12 +55,12 @@ def inspect(
 ) -> None:
     """Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change."""
     import initscope
-    from initscope.inspection.verdicts import NAMES
+    from initscope.inspection.verdicts import verdict_names
     from initscope.models import load_model
 
     wanted = [name.strip() for name in fail_on.split(",") if name.strip()]
-    if unknown := sorted(set(wanted) - set(NAMES)):
-        raise InputError(f"--fail-on {', '.join(unknown)}: known verdicts are {', '.join(NAMES)}")
+    if unknown := sorted(set(wanted) - set(verdict_names())):
+        raise InputError(f"--fail-on {', '.join(unknown)}: known verdicts are {', '.join(verdict_names())}")
     check_suffix(out, "--out", (".html", ".htm"))
     check_suffix(apply, "--apply", (".pt", ".pth"))
     source = source or ModelSource()
@@ -74,7 +75,7 @@ def inspect(
             pairs=min(source.pairs, len(data) // 2),
             draws=draws,
             seed=source.seed,
-            initializer=None if initializer == "present" else named_initializer(initializer),
+            initializer=None if initializer == "present" else named(initializer),
             gradients=gradients,
             mode=mode,
         )

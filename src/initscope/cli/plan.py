@@ -1,18 +1,24 @@
-"""``initscope plan``: how wide, how deep, how many filters, dimensions and bits; ``plan check`` draws it."""
+"""``initscope plan``: every planner of `initscope.plan` as a command, made from its signature and docstring.
+
+Options, their kinds, defaults and help are those of the function; ``plan check NAME`` draws what it answers.
+"""
 
 from __future__ import annotations
 
+import inspect
+import re
+import types
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from cyclopts import App, Parameter
 
+from initscope import plan
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, emit, say
 from initscope.cli._sources import DataSource, load_pairs
-from initscope.plan import planners, simulation
-from initscope.plan.planners import Event, Quantity
-from initscope.plan.results import Plan
+from initscope.results import Result
 
 __all__ = ["app"]
 
@@ -20,16 +26,11 @@ app = App(name="plan", help="How wide, how deep, how many filters, dimensions an
 checks = App(name="check", help="Draw what a planner answers, many times, and count the failures beside the promise.")
 app.command(checks)
 
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class Aim:
-    """What every planner asks."""
-
-    eps: float = 0.1
-    """Distortion, between 0 and 1."""
-    delta: float = 0.05
-    """Probability of failure."""
+_DEFAULTS = {"eps": 0.1, "delta": 0.05}
+"""Of what the functions ask for and the command line does not."""
+_NAMES = {"n": ["--inputs", "-n", "--n"]}
+"""Names of options that differ from the argument's."""
+_IMAGES, _FROM_DATA = ("x", "y"), ("x", "y", "seed", "pilot")
 
 
 @Parameter(name="*")
@@ -45,224 +46,95 @@ class Trials:
     """Seed of the draws."""
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class WidthOptions(Aim):
-    """Options of plan width."""
+def _command(planner: Callable[..., Any], *, checked: bool) -> Callable[..., None]:
+    """The command that runs ``planner``, or draws its answer."""
+    takes_images = set(_IMAGES) <= set(inspect.signature(planner).parameters)
 
-    depth: Whole = 1
-    """Number of layers."""
-    samples: Whole = 1
-    """Number of inputs that must all be kept."""
-    event: Event = "last-layer"
-    """Which layers must stay in the band."""
-    quantity: Quantity = "activations"
-    """Norms of activations, or of weight gradients."""
-    per_layer: bool = True
-    """Band (1 ± eps)^layer as in the paper, or with --no-per-layer 1 ± eps for all layers."""
+    def run(source: DataSource | None = None, trials: Trials | None = None, **options: Any) -> None:
+        options = defaults | options
+        format = options.pop("format")
+        images: tuple[Any, ...] = ()
+        if takes_images:
+            source = source or DataSource()
+            images, options = load_pairs(source), options | {"seed": source.seed}
+        result = planner(*images, **options)
+        if not checked:
+            _show(result, format)
+            return
+        trials = trials or Trials()
+        found = plan.check(
+            result, answer=trials.answer, trials=trials.trials, seed=trials.check_seed, images=images or None
+        )
+        emit(found, format, title=f"plan check {found.planner}: the answer {found.answer!r}")
 
-    def plan(self) -> Plan:
-        """Run the planner."""
-        return planners.width(**vars(self))
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class DepthOptions(Aim):
-    """Options of plan depth."""
-
-    width: Whole
-    """Width of every layer."""
-    samples: Whole = 1
-    """Number of inputs that must all be kept."""
-    event: Event = "last-layer"
-    """Which layers must stay within 1 ± eps."""
-
-    def plan(self) -> Plan:
-        """Run the planner."""
-        return planners.depth(**vars(self))
+    options = _options(planner, leave=_FROM_DATA if takes_images else ())
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    groups: dict[str, Any] = {"source": DataSource} if takes_images else {}
+    groups |= {"trials": Trials} if checked else {}
+    options += [inspect.Parameter(name, keyword, default=None, annotation=kind | None) for name, kind in groups.items()]
+    options.append(inspect.Parameter("format", keyword, default="table", annotation=Format))
+    defaults = {option.name: option.default for option in options if option.name not in groups}
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    run.__name__, run.__doc__ = planner.__name__, None
+    return run
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class SubspaceOptions(Aim):
-    """Options of plan subspace."""
-
-    dim: Whole
-    """Dimension of the subspace."""
-    squared: bool = True
-    """Squared norms, or with --no-squared norms."""
-    ambient: Whole | None = None
-    """Dimension of the space around the subspace (only checked)."""
-    depth: Whole = 1
-    """Number of layers."""
-
-    def plan(self) -> Plan:
-        """Run the planner."""
-        return planners.subspace(**vars(self))
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class BitsOptions(Aim):
-    """Options of plan bits."""
-
-    pairs: Whole = 1
-    """Number of pairs that must all be kept."""
-    angle: float | None = None
-    """Angle of the pairs in radians; default: the worst."""
-    mean_width: float | None = None
-    """Two-sided Gaussian mean width of the set, for the talk's theorem."""
-
-    def plan(self) -> Plan:
-        """Run the planner."""
-        return planners.bits(**vars(self))
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class ProjectionOptions(Aim):
-    """Options of plan projection."""
-
-    samples: Whole
-    """Number of samples, all of whose distances are kept."""
-
-    def plan(self) -> Plan:
-        """Run the planner."""
-        return planners.projection(**vars(self))
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class FiltersOptions(Aim):
-    """Options of plan filters."""
-
-    kernel_size: Whole = 3
-    """Side of the filters."""
-
-
-def _show(result: Plan, format: Format) -> None:
+def _show(result: Result, format: Format) -> None:
+    if not isinstance(result, plan.Plan):
+        emit(result, format, title="plan expansivity")
+        return
     emit(result, format, title=f"plan {result.planner}: eps = {result.eps:g}, delta = {result.delta:g}")
     if format == "table":
         for assumption in result.assumptions:
             say(f"assumes: {assumption}")
 
 
-def _check(result: Plan, options: Trials | None, format: Format, images: tuple[Any, Any] | None = None) -> None:
-    options = options or Trials()
-    found = simulation.check(
-        result, answer=options.answer, trials=options.trials, seed=options.check_seed, images=images
-    )
-    emit(found, format, title=f"plan check {found.planner}: the answer {found.answer!r}")
+def _options(planner: Callable[..., Any], leave: tuple[str, ...]) -> list[inspect.Parameter]:
+    """The arguments of ``planner`` as options, all by name, with the help of its docstring."""
+    kinds, texts = get_type_hints(planner), _parameter_texts(planner)
+    options = []
+    for name, argument in inspect.signature(planner).parameters.items():
+        if name in leave:
+            continue
+        default = _DEFAULTS.get(name, argument.default) if argument.default is argument.empty else argument.default
+        described = Parameter(name=_NAMES.get(name), help=texts[name])
+        kind = Annotated.__class_getitem__((_option_kind(kinds[name]), described))  # type: ignore[attr-defined]
+        options.append(inspect.Parameter(name, argument.KEYWORD_ONLY, default=default, annotation=kind))
+    return options
 
 
-@app.command
-def width(options: WidthOptions | None = None, *, format: Format = "table") -> None:
-    """Width at which a ReLU network keeps the norms of its inputs, or of its gradients."""
-    _show((options or WidthOptions()).plan(), format)
+def _option_kind(kind: Any) -> Any:
+    """Whole numbers are read as they are written."""
+    if kind is int:
+        return Whole
+    if get_origin(kind) in (Union, types.UnionType) and int in get_args(kind):
+        return Whole | None
+    return kind
 
 
-@app.command
-def depth(options: DepthOptions, *, format: Format = "table") -> None:
-    """Depth up to which a ReLU network of a given width keeps the norms of its inputs."""
-    _show(options.plan(), format)
+def _parameter_texts(function: Callable[..., Any]) -> dict[str, str]:
+    """Parameter → text, from the section Parameters of a NumPy docstring, without its markup."""
+    section = inspect.getdoc(function).split("Parameters\n----------\n")[1].split("\n\n")[0]  # type: ignore[union-attr]
+    found: dict[str, str] = {}
+    for names, text in re.findall(r"^(\w[\w, ]*)\n((?:    .*\n?)+)", section, flags=re.MULTILINE):
+        found |= dict.fromkeys(names.split(", "), _without_markup(" ".join(text.split())))
+    return found
 
 
-@app.command
-def subspace(options: SubspaceOptions, *, format: Format = "table") -> None:
-    """Width at which ReLU layers keep the norms of a whole subspace at once."""
-    _show(options.plan(), format)
+def _without_markup(text: str) -> str:
+    """Names and formulas as a terminal shows them."""
+    return re.sub(r":math:|[`*]", "", text)
 
 
-@app.command
-def bits(options: BitsOptions | None = None, *, format: Format = "table") -> None:
-    """Bits of a sign embedding whose Hamming distances keep angles."""
-    _show((options or BitsOptions()).plan(), format)
+def _summary(planner: Callable[..., Any]) -> str:
+    """The first sentence of a docstring."""
+    return _without_markup(" ".join(inspect.getdoc(planner).split("\n\n")[0].split()))  # type: ignore[union-attr]
 
 
-@app.command
-def expansivity(
-    *,
-    inputs: Annotated[Whole, Parameter(name=["--inputs", "-n", "--n"])],
-    delta: float = 0.05,
-    depth: Whole = 1,
-    format: Format = "table",
-) -> None:
-    """Widths at which random ReLU layers are injective, layer by layer.
-
-    Parameters
-    ----------
-    inputs
-        Inputs n of the first layer.
-    delta
-        Probability that the network is not injective.
-    depth
-        Number of layers.
-    format
-        table, json or csv.
-    """
-    emit(planners.expansivity(n=inputs, delta=delta, depth=depth), format, title="plan expansivity")
-
-
-@app.command
-def projection(options: ProjectionOptions, *, format: Format = "table") -> None:
-    """Dimensions of a random linear layer that keeps all distances."""
-    _show(options.plan(), format)
-
-
-@app.command
-def filters(
-    options: FiltersOptions | None = None, source: DataSource | None = None, *, format: Format = "table"
-) -> None:
-    """Filters of a convolutional ReLU layer whose output cosines are near their expectation, on your images."""
-    result, _ = _plan_filters(options, source)
-    _show(result, format)
-
-
-def _plan_filters(options: FiltersOptions | None, source: DataSource | None) -> tuple[Plan, tuple[Any, Any]]:
-    source = source or DataSource()
-    images = load_pairs(source)
-    return planners.filters(*images, seed=source.seed, **vars(options or FiltersOptions())), images
-
-
-@checks.command(name="width")
-def check_width(options: WidthOptions | None = None, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check the answer of plan width."""
-    _check((options or WidthOptions()).plan(), trials, format)
-
-
-@checks.command(name="depth")
-def check_depth(options: DepthOptions, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check the answer of plan depth."""
-    _check(options.plan(), trials, format)
-
-
-@checks.command(name="subspace")
-def check_subspace(options: SubspaceOptions, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check the answer of plan subspace: the extremes found over the subspace."""
-    _check(options.plan(), trials, format)
-
-
-@checks.command(name="bits")
-def check_bits(options: BitsOptions | None = None, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check the answer of plan bits."""
-    _check((options or BitsOptions()).plan(), trials, format)
-
-
-@checks.command(name="projection")
-def check_projection(options: ProjectionOptions, trials: Trials | None = None, *, format: Format = "table") -> None:
-    """Check the answer of plan projection."""
-    _check(options.plan(), trials, format)
-
-
-@checks.command(name="filters")
-def check_filters(
-    options: FiltersOptions | None = None,
-    source: DataSource | None = None,
-    trials: Trials | None = None,
-    *,
-    format: Format = "table",
-) -> None:
-    """Check the answer of plan filters on your images."""
-    result, images = _plan_filters(options, source)
-    _check(result, trials, format, images)
+for _name in (*plan.PLANNERS, "expansivity"):
+    _planner = getattr(plan, _name)
+    app.command(_command(_planner, checked=False), name=_name, help=_summary(_planner))
+    if _name in plan.PLANNERS:
+        _text = f"Check the answer of plan {_name}: {_summary(_planner)}"
+        checks.command(_command(_planner, checked=True), name=_name, help=_text)

@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from cyclopts import App
 
+from initscope._hall.tensors import StoredArray
 from initscope.cli._output import Format, emit, say
-from initscope.cli._vectors import Codes, array_file, read_codes
+from initscope.cli._vectors import Codes, array_in_file, read_codes
 from initscope.embed.index import Kind
 from initscope.errors import InputError
-from initscope.results import Result
 
 __all__ = ["app"]
 
 app = App(name="search", help="Nearest codes by Hamming distance: build an index, query it, evaluate retrieval.")
-
-
-@dataclass(frozen=True)
-class Neighbours(Result):
-    """Ids and distances of the nearest codes of each query."""
-
-    distances: np.ndarray
-    ids: np.ndarray
-
-    def table(self) -> list[dict[str, Any]]:
-        """One row per query and rank."""
-        return [
-            {"query": query, "rank": rank + 1, "id": int(name), "distance": int(distance)}
-            for query, (names, distances) in enumerate(zip(self.ids, self.distances))
-            for rank, (name, distance) in enumerate(zip(names, distances))
-        ]
-
-
-@dataclass(frozen=True)
-class Evaluation(Result):
-    """Mean average precision with the range that ties allow, and precision and recall at ranks and radii."""
-
-    mean_average_precision: dict[str, Any]
-    curve: list[dict[str, Any]]
-
-    def table(self) -> list[dict[str, Any]]:
-        """mAP first, then precision and recall."""
-        score = self.mean_average_precision
-        rows = [{"at": f"mAP, {name}", "precision": score[name], "recall": None} for name in ("value", "worst", "best")]
-        return rows + self.curve
 
 
 @app.command
@@ -89,7 +57,7 @@ def query(index: Path, codes: Path, *, k: int = 10, format: Format = "table") ->
     format
         table, json or csv.
     """
-    from initscope.embed import HammingIndex
+    from initscope.embed import HammingIndex, Neighbours
 
     found = HammingIndex.load(index)
     queries = read_codes(codes)
@@ -110,6 +78,8 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
     format
         table, json or csv.
     """
+    from initscope.embed import evaluate_among_others, evaluate_retrieval
+
     asked, ranked = read_codes(queries), read_codes(codes)
     _same_length(asked, ranked.bits, codes)
     same_labels = np.array_equal(_labels(asked, queries), _labels(ranked, codes))
@@ -118,46 +88,11 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
         raise InputError(f"--exclude-self: {queries} and {codes} are not the same; give one file twice")
     if same and not exclude_self:
         say("every query is among the ranked codes and finds itself first; --exclude-self leaves it out")
-    scores = _scores_among_others(ranked) if exclude_self else _scores(asked, ranked)
+    if exclude_self:
+        scores = evaluate_among_others(ranked.codes, ranked.labels)
+    else:
+        scores = evaluate_retrieval(asked.codes, asked.labels, ranked.codes, ranked.labels)
     emit(scores, format, title=f"{queries} against {codes}")
-
-
-def _scores(asked: Codes, ranked: Codes) -> Evaluation:
-    from initscope.embed import mean_average_precision, precision_recall
-
-    arguments = (asked.codes, asked.labels, ranked.codes, ranked.labels)
-    ranks = [rank for rank in (1, 10, 100, 1000) if rank <= len(ranked.codes)]
-    curve = precision_recall(*arguments, ranks=ranks).table()
-    return Evaluation(mean_average_precision(*arguments).to_dict(), curve)
-
-
-def _scores_among_others(rows: Codes) -> Evaluation:
-    """Every code against all others, one by one: each has a ranking of its own. One alone in its class is skipped."""
-    labels = np.asarray(rows.labels)
-    _, place, size = np.unique(labels, return_inverse=True, return_counts=True)
-    asked = np.flatnonzero(size[place] > 1)
-    if len(asked) == 0:
-        raise InputError("no two codes share a label: no query has a relevant item")
-    each = []
-    for query in asked:
-        others = np.arange(len(labels)) != query
-        alone = Codes(rows.codes[[query]], rows.bits, labels[[query]])
-        each.append(_scores(alone, Codes(rows.codes[others], rows.bits, labels[others])))
-
-    def mean(rows: list[dict[str, Any]], *names: str) -> dict[str, float]:
-        return {name: float(np.mean([row[name] for row in rows])) for name in names}
-
-    scores = [one.mean_average_precision for one in each]
-    values = [score["value"] for score in scores]
-    score = {
-        **scores[0],
-        **mean(scores, "value", "best", "worst"),
-        "standard_error": float(np.std(values, ddof=1) / np.sqrt(len(values))),
-        "queries": len(asked),
-        "skipped": len(labels) - len(asked),
-    }
-    at = zip(*(one.curve for one in each))
-    return Evaluation(score, [{"at": rows[0]["at"], **mean(list(rows), "precision", "recall")} for rows in at])
 
 
 def _same_length(queries: Codes, bits: int, where: Path) -> None:
@@ -172,5 +107,8 @@ def _labels(rows: Codes, path: Path) -> np.ndarray:
 
 
 def _ids(path: Path) -> np.ndarray:
-    with array_file(path, "ids", "give a .npy file of whole numbers") as content:
-        return np.asarray(content)
+    hint = "give a .npy file of whole numbers"
+    found = array_in_file(path, "ids", hint)
+    if not isinstance(found, StoredArray):
+        raise InputError(f"{path}: holds several arrays; {hint}")
+    return found.read()

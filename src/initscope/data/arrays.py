@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from initscope._hall.tensors import read_tensors
+from initscope._hall.files import check_memory, reading
+from initscope._hall.tensors import StoredArray, check_kind, read_tensors, stored_arrays
 from initscope.data.image_set import ImageSet
-from initscope.errors import InputError
+from initscope.errors import InputError, check_count
 
 __all__ = ["load_array"]
 
 IMAGE_KEYS = ("images", "x", "data")
 LABEL_KEYS = ("labels", "y", "targets")
 CHANNELS = (1, 3, 4)
+HINT = "save plain arrays or tensors"
 
 
-def load_array(path: str | os.PathLike[str]) -> ImageSet:
-    """Images or vectors from an array file.
+def load_array(path: str | os.PathLike[str], *, limit: int | None = None) -> ImageSet:
+    """Images or vectors from an array file; with ``limit`` so many of them, evenly spaced, and no others are read.
 
     ``.npy``: one array. ``.npz`` and ``.pt`` with several: ``images`` (or ``x``, ``data``, or the only array), and if
     there ``labels`` (or ``y``, ``targets``) and ``class_names``.
@@ -31,36 +34,62 @@ def load_array(path: str | os.PathLike[str]) -> ImageSet:
     become 0 and 1, floats stay as they are. ``steps`` of the result says what was done.
     """
     file = Path(path)
-    content = read_tensors(file, hint="save plain arrays or tensors")
+    check_kind(file)
+    stored = file.suffix in (".npy", ".npz")
+    content = (stored_arrays if stored else read_tensors)(file, hint=HINT)
     if isinstance(content, dict):
-        key = next((key for key in IMAGE_KEYS if key in content), None)
-        if key is None and len(content) == 1:
-            key = next(iter(content))
-        if key is None:
-            found = ", ".join(map(str, list(content)[:8])) or "nothing"
-            raise InputError(f"{file} holds {found}; name the array of images 'images'")
-        labels = next((content[key] for key in LABEL_KEYS if key in content), None)
-        class_names = tuple(str(name) for name in content.get("class_names", ()))
-        content = content[key]
-        if not hasattr(content, "ndim"):
-            raise InputError(
-                f"{file}: {key!r} is of type {type(content).__name__}, not an array; save arrays or tensors"
-            )
+        images, labels, class_names = _chosen(file, content)
     else:
-        labels, class_names = None, ()
-    images, steps = _as_images(file, _as_numpy(file, content))
-    return ImageSet(
-        images, None if labels is None else _as_numpy(file, labels), class_names, name=str(path), steps=tuple(steps)
-    )
+        images, labels, class_names = content, None, ()
+    with reading(file, "a file of arrays", HINT):
+        rows = _rows(file, images, labels, limit)
+        names = class_names.read() if isinstance(class_names, StoredArray) else class_names
+        values, steps = _as_images(file, _as_numpy(file, images, rows))
+        return ImageSet(
+            values,
+            None if labels is None else _as_numpy(file, labels, rows),
+            tuple(str(name) for name in names),
+            name=str(path),
+            steps=tuple(steps),
+        )
 
 
-def _as_numpy(file: Path, value: Any) -> NDArray[Any]:
+def _chosen(file: Path, content: dict[Any, Any]) -> tuple[Any, Any, Any]:
+    """Images, labels (or None) and names of classes among the arrays of a file."""
+    key = next((key for key in IMAGE_KEYS if key in content), None)
+    if key is None and len(content) == 1:
+        key = next(iter(content))
+    if key is None:
+        found = ", ".join(map(str, list(content)[:8])) or "nothing"
+        raise InputError(f"{file} holds {found}; name the array of images 'images'")
+    if not hasattr(content[key], "shape"):
+        raise InputError(
+            f"{file}: {key!r} is of type {type(content[key]).__name__}, not an array; save arrays or tensors"
+        )
+    labels = next((content[key] for key in LABEL_KEYS if key in content), None)
+    return content[key], labels, content.get("class_names", ())
+
+
+def _rows(file: Path, images: Any, labels: Any, limit: int | None) -> NDArray[np.int64] | None:
+    """Numbers of the images to read, None for all; what they become must fit into memory."""
+    total = images.shape[0] if images.shape else 0
+    known = labels is None or not hasattr(labels, "shape") or tuple(labels.shape[:1]) == (total,)
+    if not known:
+        raise InputError(f"{file}: {total} images but labels of shape {tuple(labels.shape)}; give one for each image")
+    count = total if limit is None else min(check_count("limit", limit), total)
+    check_memory(file, count * math.prod(images.shape[1:]) * 4, "use fewer images (--limit on the command line)")
+    return None if limit is None else np.arange(count, dtype=np.int64) * total // max(count, 1)
+
+
+def _as_numpy(file: Path, value: Any, rows: NDArray[np.int64] | None) -> NDArray[Any]:
+    if isinstance(value, StoredArray):
+        return value.read(rows)
     if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        value = value.double() if value.is_floating_point() else value
-        return np.asarray(value.numpy())
+        value = value.detach() if rows is None else value.detach()[rows]
+        small = value.is_floating_point() and value.element_size() < 4  # NumPy lacks most of them
+        return np.array((value.float() if small else value).numpy())
     try:
-        return np.asarray(value)
+        return np.asarray(value) if rows is None else np.asarray(value)[rows]
     except ValueError as error:
         raise InputError(f"{file}: {type(value).__name__} is not an array; save arrays or tensors") from error
 
@@ -80,7 +109,7 @@ def _as_images(file: Path, values: NDArray[Any]) -> tuple[NDArray[np.float32], l
     if values.dtype in (np.uint8, np.uint16):
         largest = np.iinfo(values.dtype).max
         steps.append(f"values / {largest}")
-        return (values / np.float32(largest)).astype(np.float32), steps
+        return np.asarray(values / np.float32(largest), dtype=np.float32), steps
     if values.dtype == np.bool_ or np.issubdtype(values.dtype, np.floating):
         return _as_float32(file, values), steps
     raise InputError(
@@ -89,6 +118,8 @@ def _as_images(file: Path, values: NDArray[Any]) -> tuple[NDArray[np.float32], l
 
 
 def _as_float32(file: Path, values: NDArray[Any]) -> NDArray[np.float32]:
+    if values.dtype == np.float32:
+        return values
     with np.errstate(over="ignore"):
         images = values.astype(np.float32)
     if (np.isinf(images) & np.isfinite(values)).any():

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from initscope._hall.files import check_memory, open_regular, reading
 from initscope.data.image_set import ImageSet
 from initscope.errors import InputError, check_count
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 __all__ = ["image_files", "load_folder", "read_images"]
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+FORMATS = ["BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP"]  # others may run programs (Ghostscript)
 GREY_MODES = {"1", "L", "LA", "La"}
 LARGEST_SIDE = 16_384
+LARGEST_IMAGE = 1 << 27  # pixels: twelve thousand squared, more than any camera takes
+_BYTES_A_PIXEL = 20  # while one is read: three bytes, turned, converted, and three floats
 WIDE_MODES = {"I;16", "I;16B", "I;16L", "I"}
 
 
@@ -81,8 +90,12 @@ def image_files(folder: Path) -> list[Path]:
 
 def read_images(files: Sequence[Path], size: tuple[int, int] | None) -> NDArray[np.float32]:
     """Read files as ``[N, C, H, W]`` in [0, 1]; one channel if all are grey, else three."""
-    pictures = [_read(file, size) for file in files]
-    for file, picture in zip(files, pictures):
+    pictures: list[NDArray[np.float32]] = []
+    for file in files:
+        picture = _read(file, size)
+        pictures.append(picture)
+        if len(pictures) == 1:
+            check_memory(file.parent, 2 * picture.nbytes * len(files), "use fewer images (--limit) or smaller (--size)")
         if picture.shape[1:] != pictures[0].shape[1:]:
             (one, other) = ("×".join(map(str, shape[1:])) for shape in (pictures[0].shape, picture.shape))
             raise InputError(
@@ -94,33 +107,50 @@ def read_images(files: Sequence[Path], size: tuple[int, int] | None) -> NDArray[
 
 
 def _read(file: Path, size: tuple[int, int] | None) -> NDArray[np.float32]:
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image
 
-    try:
-        with Image.open(file) as opened:
-            image = ImageOps.exif_transpose(opened)
-            if image.mode in WIDE_MODES:
-                largest = 65535.0
-                image = Image.fromarray(np.asarray(image).astype(np.float32))
-            elif image.mode == "F":
-                raise InputError(f"{file} holds floating-point pixels of unknown range; convert it to 8 or 16 bit")
-            else:
-                largest = 255.0
-                image = image.convert("L" if image.mode in GREY_MODES else "RGB")
-            if size is not None:
-                image = image.crop(_centre(image.size, size)).resize((size[1], size[0]), Image.Resampling.LANCZOS)
-            pixels = np.asarray(image, dtype=np.float32)
-    except UnidentifiedImageError:
-        raise InputError(
-            f"{file} is not an image that can be read, whatever its name says; remove or repair it"
-        ) from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{file} cannot be read: {error}; remove or repair it") from error
+    with (
+        reading(file, "an image that can be read, whatever its name says", "remove or repair it"),
+        warnings.catch_warnings(),
+        open_regular(file) as stream,
+    ):
+        warnings.simplefilter("ignore")  # of odd files, and of large ones, which are checked here
+        try:
+            with Image.open(stream, formats=FORMATS) as opened:
+                _check_size(file, opened.size, size)
+                pixels, largest = _pixels(file, opened, size)
+        except Image.DecompressionBombError as error:
+            raise InputError(f"{file} has more than {LARGEST_IMAGE} pixels; make it smaller") from error
     pixels = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     scaled: NDArray[np.float32] = np.clip(pixels / np.float32(largest), 0, 1)
     return scaled
+
+
+def _check_size(file: Path, extent: tuple[int, int], size: tuple[int, int] | None) -> None:
+    """Refuse, before it is unpacked, an image that is too large, or would be when resized."""
+    pixels = extent[0] * extent[1]
+    if pixels > LARGEST_IMAGE:
+        raise InputError(f"{file} has {pixels} pixels, more than {LARGEST_IMAGE}; make it smaller")
+    made = pixels if size is None else size[0] * size[1]
+    check_memory(file, _BYTES_A_PIXEL * max(pixels, made), "make it smaller, or give a smaller --size")
+
+
+def _pixels(file: Path, image: Image.Image, size: tuple[int, int] | None) -> tuple[NDArray[np.float32], float]:
+    """Pixels ``[H, W]`` or ``[H, W, 3]`` as they are, upright, cropped and resized; and the largest possible value."""
+    from PIL import Image, ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    if image.mode in WIDE_MODES:
+        largest = 65535.0
+        image = Image.fromarray(np.asarray(image).astype(np.float32))
+    elif image.mode == "F":
+        raise InputError(f"{file} holds floating-point pixels of unknown range; convert it to 8 or 16 bit")
+    else:
+        largest = 255.0
+        image = image.convert("L" if image.mode in GREY_MODES else "RGB")
+    if size is not None:
+        image = image.crop(_centre(image.size, size)).resize((size[1], size[0]), Image.Resampling.LANCZOS)
+    return np.asarray(image, dtype=np.float32), largest
 
 
 def _centre(extent: tuple[int, int], size: tuple[int, int]) -> tuple[int, int, int, int]:

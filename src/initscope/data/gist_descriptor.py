@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from initscope.data.image_set import ImageSet
 from initscope.data.locations import find
+from initscope.data.published import first_rows
 from initscope.errors import InputError, check_count
 
 __all__ = ["cifar10_gist", "gist", "mirrored_gist"]
@@ -116,8 +117,10 @@ def cifar10_gist(*, limit: int | None = None) -> ImageSet:
     """GIST descriptors of CIFAR-10, train then test: the published ones where found, else computed from the images."""
     file = find("cifar10_gist384.npz")
     if file is not None:
-        with np.load(file, allow_pickle=False) as arrays:
-            descriptors, labels = arrays["gist"][:limit], arrays["labels"][:limit]
+        descriptors, labels = first_rows(file, ("gist", "labels"), limit)
+        if descriptors.ndim != 2 or descriptors.dtype.kind != "f" or not np.isin(labels, np.arange(10)).all():
+            found = f"{descriptors.dtype} {descriptors.shape}"
+            raise InputError(f"{file}: gist {found} must be floats [N, 384] with labels 0 to 9; fetch it again")
         return ImageSet(descriptors, labels, _names(labels), name="cifar10-gist", steps=("GIST, 384 numbers",))
     from initscope.data.named import load
 
@@ -128,7 +131,7 @@ def cifar10_gist(*, limit: int | None = None) -> ImageSet:
 
 
 def _names(labels: NDArray[Any]) -> tuple[str, ...]:
-    return tuple(str(label) for label in range(int(labels.max()) + 1))
+    return tuple(str(label) for label in range(int(labels.max(initial=-1)) + 1))
 
 
 def _checked(images: NDArray[Any]) -> NDArray[Any]:

@@ -30,7 +30,7 @@ def names() -> tuple[str, ...]:
     return tuple(LOADERS)
 
 
-def load(name: str, *, split: str = "train", limit: int | None = None, **options: Any) -> ImageSet:
+def load(name: str, /, *, split: str = "train", limit: int | None = None, **options: Any) -> ImageSet:
     """Load a data set by name.
 
     Parameters

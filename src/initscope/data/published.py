@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import tarfile
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from initscope._hall.files import open_regular, reading
+from initscope._hall.tensors import StoredArray, stored_arrays
 from initscope.data.idx import read_idx
 from initscope.data.image_set import ImageSet
 from initscope.data.locations import Remote, fetch, find, missing
 from initscope.errors import InputError
 
-__all__ = ["cifar10", "fashion_mnist", "imagenet_sample"]
+__all__ = ["cifar10", "fashion_mnist", "first_rows", "imagenet_sample"]
 
 FASHION_CLASSES = (
     "T-shirt/top",
@@ -47,8 +51,11 @@ CIFAR_ARCHIVE = Remote(
     170,
 )
 CIFAR_RECORD = 1 + 3 * 32 * 32
+CIFAR_FILE = 10_000 * CIFAR_RECORD
+CIFAR_MEMBERS = 100
 
 BYTES = ("bytes / 255",)
+AGAIN = "fetch it again"
 
 
 def fashion_mnist(
@@ -93,11 +100,33 @@ def cifar10(
         )
         archive = _download("cifar10", CIFAR_ARCHIVE, ways, download, mirror)
     if archive.suffix == ".npz":
-        with np.load(archive, allow_pickle=False) as arrays:
-            images, labels = arrays["images"][:limit].transpose(0, 3, 1, 2), arrays["labels"][:limit]
+        images, labels = first_rows(archive, ("images", "labels"), limit)
+        images = _channels_first(archive, images)
     else:
         images, labels = _read_cifar_archive(archive, split, limit)
-    return ImageSet(images / np.float32(255), labels, CIFAR_CLASSES, name="cifar10", steps=BYTES)
+    with reading(archive, "CIFAR-10", AGAIN):
+        return ImageSet(images / np.float32(255), labels, CIFAR_CLASSES, name="cifar10", steps=BYTES)
+
+
+def first_rows(path: Path, names: tuple[str, ...], limit: int | None) -> list[NDArray[Any]]:
+    """The first ``limit`` rows of arrays of a .npz file, which must be as long as one another."""
+    found = stored_arrays(path, hint=AGAIN)
+    if isinstance(found, StoredArray) or not set(names) <= set(found):
+        raise InputError(f"{path} does not hold the arrays {', '.join(names)}; {AGAIN}")
+    arrays = [found[name] for name in names]
+    total = {array.shape[:1] for array in arrays}
+    if len(total) != 1 or total == {()}:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in zip(names, arrays))
+        raise InputError(f"{path}: the arrays have different lengths: {shapes}; {AGAIN}")
+    rows = None if limit is None else np.arange(min(limit, total.pop()[0]))
+    return [array.read(rows) for array in arrays]
+
+
+def _channels_first(path: Path, images: NDArray[Any]) -> NDArray[np.uint8]:
+    """Bytes ``[N, H, W, 3]`` with the channels moved to the front."""
+    if images.ndim != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
+        raise InputError(f"{path} holds images {images.dtype} {images.shape}, not uint8 [N, H, W, 3]; {AGAIN}")
+    return images.transpose(0, 3, 1, 2)
 
 
 def _read_cifar_archive(path: Path, split: str, limit: int | None) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -105,21 +134,46 @@ def _read_cifar_archive(path: Path, split: str, limit: int | None) -> tuple[NDAr
     files = [f"data_batch_{number}.bin" for number in range(1, 6)] if split == "train" else ["test_batch.bin"]
     batches: list[bytes] = []
     wanted = None if limit is None else limit * CIFAR_RECORD
-    try:
-        with tarfile.open(path) as archive:
-            members = {member.name.rsplit("/", 1)[-1]: member for member in archive.getmembers() if member.isfile()}
-            for file in files:
-                if wanted is not None and sum(map(len, batches)) >= wanted:
-                    break
-                stream = archive.extractfile(members[file])
-                batches.append(stream.read() if stream else b"")
-    except (OSError, KeyError, EOFError, tarfile.TarError) as error:
-        raise InputError(f"{path} is not the binary edition of CIFAR-10 ({error}); fetch it again") from error
+    with (
+        reading(path, "the binary edition of CIFAR-10", AGAIN),
+        open_regular(path) as stored,
+        gzip.open(stored) as unpacked,
+        tarfile.open(fileobj=_Bounded(unpacked), mode="r:") as archive,  # type: ignore[call-overload]
+    ):
+        members = {member.name.rsplit("/", 1)[-1]: member for member in _members(path, archive) if member.isfile()}
+        for file in files:
+            if wanted is not None and sum(map(len, batches)) >= wanted:
+                break
+            stream = archive.extractfile(members[file])
+            batches.append(stream.read() if stream else b"")
     values = np.frombuffer(b"".join(batches), dtype=np.uint8)
     if values.size % CIFAR_RECORD:
         raise InputError(f"{path}: {values.size} bytes are not whole records of {CIFAR_RECORD}; fetch it again")
     records = values.reshape(-1, CIFAR_RECORD)[:limit]
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
+
+
+def _members(path: Path, archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
+    """Members of the archive; refused as soon as they are larger than CIFAR-10's."""
+    members = []
+    for member in archive:
+        members.append(member)
+        if member.size > CIFAR_FILE or len(members) > CIFAR_MEMBERS:
+            raise InputError(f"{path} holds more than CIFAR-10 does ({member.name}: {member.size} bytes); {AGAIN}")
+    return members
+
+
+class _Bounded:
+    """A file that refuses to be read in pieces larger than any of CIFAR-10's: what else unpacks to is not known."""
+
+    def __init__(self, file: BinaryIO | gzip.GzipFile) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= CIFAR_FILE:
+            raise ValueError(f"a piece of {size} bytes")
+        return self._file.read(size)
 
 
 def imagenet_sample(*, limit: int | None = None, resolution: int = 128) -> ImageSet:
@@ -143,12 +197,11 @@ def imagenet_sample(*, limit: int | None = None, resolution: int = 128) -> Image
         files = image_files(found)[:limit]
         names = tuple(file.stem.partition("_")[2] or file.stem for file in files)
         steps = (f"centre crop, resize to {resolution}×{resolution}", *BYTES)
-        images = read_images(files, (resolution, resolution))
-        return ImageSet(images, np.arange(len(files)), names, name="imagenet-sample", steps=steps)
-    with np.load(found, allow_pickle=False) as arrays:
-        pixels, names = arrays["images"][:limit], tuple(arrays["name"][:limit])
-    images = pixels.transpose(0, 3, 1, 2) / np.float32(255)
-    return ImageSet(images, np.arange(len(images)), names, name="imagenet-sample", steps=BYTES)
+        photographs = read_images(files, (resolution, resolution))
+        return ImageSet(photographs, np.arange(len(files)), names, name="imagenet-sample", steps=steps)
+    pixels, named = first_rows(found, ("images", "name"), limit)
+    images = _channels_first(found, pixels) / np.float32(255)
+    return ImageSet(images, np.arange(len(images)), tuple(map(str, named)), name="imagenet-sample", steps=BYTES)
 
 
 def _download(name: str, remote: Remote, ways: tuple[str, str, str], download: bool, mirror: str | None) -> Path:

@@ -49,19 +49,27 @@ def load_any(
     name, _, options = spec.partition(":")
     path = Path(spec)
     if name in names():
-        data = load(name, limit=limit, **_options(spec, options))
-    elif path.is_dir():
+        data = load(name, **_with_limit(spec, _options(spec, options), limit))
+    elif "\0" not in spec and path.is_dir():
         data = load_folder(path, size, limit=limit)
-    elif path.is_file() or path.suffix in TENSOR_SUFFIXES:
-        data = load_array(path)
-        data = data if limit is None else data.spread(limit)
+    elif "\0" not in spec and (path.exists() or path.suffix in TENSOR_SUFFIXES):
+        data = load_array(path, limit=limit)
     else:
         raise InputError(
             f"data {spec!r} is neither a name ({', '.join(names())}) nor a folder or file; check the spelling"
         )
-    if size is not None and not path.is_dir():
+    if size is not None and (name in names() or not path.is_dir()):
         raise InputError(f"size = {size}: only folders of images are resized; {spec} has its own size {data.shape}")
     return data if normalize is None else normalized(data, normalize)
+
+
+def _with_limit(spec: str, options: dict[str, Any], limit: int | None) -> dict[str, Any]:
+    """The options with the limit that is given beside them; two different ones are a mistake."""
+    if limit is None:
+        return options
+    if options.get("limit", limit) != limit:
+        raise InputError(f"data {spec!r} has limit={options['limit']}, and limit = {limit} is given too; give one")
+    return {**options, "limit": limit}
 
 
 def _options(spec: str, text: str) -> dict[str, Any]:
@@ -77,6 +85,6 @@ def _options(spec: str, text: str) -> dict[str, Any]:
             continue
         try:
             options[key.strip()] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # what `literal_eval` may raise
             options[key.strip()] = value
     return options

@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "cosine_distortion": ["CosineDistortion"],
         "diff_hash": ["DiffHash"],
         "distortion": ["HammingDistortion", "hamming_bound"],
+        "evaluation": ["Evaluation", "Neighbours", "evaluate_among_others", "evaluate_retrieval"],
         "index": ["HammingIndex"],
         "itq": ["ITQ"],
         "ksh": ["KSH"],

@@ -18,12 +18,14 @@ from initscope.initializers._functions import (
     zero_sum_,
 )
 from initscope.initializers._looks_linear import LooksLinear
+from initscope.initializers._names import LAWS, named
 from initscope.initializers._orthogonal import DeltaOrthogonal, Orthogonal
 from initscope.initializers._present import Present
 from initscope.initializers._scaled import Gaussian, Glorot, He, LeCun
 from initscope.initializers._zero_sum import ZeroSum
 
 __all__ = [
+    "LAWS",
     "Believability",
     "DeltaOrthogonal",
     "Gaussian",
@@ -42,6 +44,7 @@ __all__ = [
     "he_",
     "lecun_",
     "looks_linear_",
+    "named",
     "orthogonal_",
     "zero_sum_",
 ]

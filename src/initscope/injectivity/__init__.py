@@ -15,7 +15,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "frames": ["Stability", "stability"],
         "records": ["Certificate", "Decision"],
         "search": ["Search", "find_collision"],
-        "summary": ["Thresholds", "thresholds"],
+        "summary": ["ThresholdLine", "thresholds"],
         "verification": ["collision_residual", "verify"],
     },
 )

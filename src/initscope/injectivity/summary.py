@@ -20,11 +20,11 @@ from initscope.theory.injectivity import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Thresholds", "thresholds"]
+__all__ = ["ThresholdLine", "thresholds"]
 
 
 @dataclass(frozen=True)
-class Thresholds(Result):
+class ThresholdLine(Result):
     """Expansivity thresholds of a Gaussian ReLU layer; ``k_rsb`` maps the number of levels to its value."""
 
     cover: Estimate
@@ -64,14 +64,14 @@ class Thresholds(Result):
         return ax
 
 
-def thresholds() -> Thresholds:
+def thresholds() -> ThresholdLine:
     """Cover, union, Euler, RS, 1-RSB, k-RSB and full RSB, each with its error and the statement it rests on.
 
     As the layer grows, it is injective with probability → 0 below ``cover`` and → 1 above ``union`` (both rigorous);
     the conjectured threshold in between is ``full_rsb``. Some seconds on the first call.
     """
     full = full_rsb_threshold()
-    return Thresholds(
+    return ThresholdLine(
         cover_threshold(),
         union_threshold(),
         euler_threshold(),

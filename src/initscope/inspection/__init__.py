@@ -8,6 +8,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "history": ["BeforeAfter", "EpochLog", "before_after"],
         "report": ["Deviation", "Report", "Unhealthy", "inspect"],
         "verdicts": ["Thresholds", "Verdict", "judge"],
-        "what_if": ["Alternative", "WhatIf", "what_if"],
+        "alternatives": ["Alternative", "WhatIf", "what_if"],
     },
 )

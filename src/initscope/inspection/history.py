@@ -10,8 +10,8 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.geometry import median_over_pairs
+from initscope.inspection.alternatives import what_is_kept
 from initscope.inspection.report import Report, inspect
-from initscope.inspection.what_if import what_is_kept
 from initscope.results import Result
 
 if TYPE_CHECKING:

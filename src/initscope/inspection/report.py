@@ -22,9 +22,9 @@ from initscope.geometry import (
     median_over_pairs,
 )
 from initscope.initializers import Initializer, believability
+from initscope.inspection.alternatives import WhatIf, what_if
 from initscope.inspection.expansivity import LayerExpansivity, layer_expansivities
-from initscope.inspection.verdicts import NAMES, Thresholds, Verdict, judge
-from initscope.inspection.what_if import WhatIf, what_if
+from initscope.inspection.verdicts import Thresholds, Verdict, judge, verdict_names
 from initscope.layers import is_weight_layer
 from initscope.measurement import measure
 from initscope.measurement.observation import Observation, observe
@@ -173,9 +173,9 @@ class Report(Result):
 
     def assert_healthy(self, *, ignore: tuple[str, ...] = ()) -> None:
         """Raise `Unhealthy` if a verdict that is a fault was given; ``ignore`` names those that do not count."""
-        unknown = set(ignore) - set(NAMES)
+        unknown = set(ignore) - set(verdict_names())
         if unknown:
-            raise InputError(f"no verdict is called {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}")
+            raise InputError(f"no verdict is called {', '.join(sorted(unknown))}; known: {', '.join(verdict_names())}")
         faults = [verdict for verdict in self.verdicts if verdict.fault and verdict.name not in ignore]
         if faults:
             raise Unhealthy("\n".join(str(verdict) for verdict in faults))

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from initscope._hall.randomness import generator
 from initscope.errors import InputError
 from initscope.measurement.pairs import pairs_at_once
-from initscope.propagate.graph import as_pairs
+from initscope.propagate.prediction import as_pairs
 from initscope.tracing import Inputs, bind
 
 __all__ = ["Batch", "batches", "gather_pairs", "given_pairs", "moved", "pair_batches", "size_of"]

@@ -144,6 +144,8 @@ def _from_module(spec: str, module: ModuleType, attribute: str) -> torch.nn.Modu
         raise InputError(f"{spec} is of type {type(factory).__name__}; give a function, a class or a torch.nn.Module")
     try:
         model = factory()
+    except SystemExit as error:
+        raise InputError(f"{spec}() ends the program (exit {error.code}) instead of returning a model") from error
     except Exception as error:
         raise InputError(
             f"{spec}() fails: {type(error).__name__}: {error}; a factory is called without arguments"
@@ -170,7 +172,7 @@ def _resolve(spec: str, model: torch.nn.Module, input_shape: tuple[int, ...] | N
     try:
         with torch.no_grad():
             model(torch.zeros(1, *input_shape))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{spec} refuses an input of shape {tuple(input_shape)}: {error}") from error
     finally:
         for module, mode in training.items():
@@ -206,6 +208,8 @@ def _read_state(file: Path) -> dict[str, torch.Tensor]:
 
     state = read_tensors(file, hint="save it by torch.save(model.state_dict(), FILE)")
     if file.suffix == ".npz":
+        if odd := [name for name, value in state.items() if value.dtype.kind not in "biufc"]:
+            raise InputError(f"weights {file}: {odd[0]} holds {state[odd[0]].dtype}, no numbers; save the state dict")
         state = {name: torch.from_numpy(value) for name, value in state.items()}
     for key in ("state_dict", "model"):
         if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):

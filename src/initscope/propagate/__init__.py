@@ -5,8 +5,8 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "graph": ["predict"],
+        "prediction": ["predict"],
         "registry": ["Context", "rule"],
-        "state": ["Given", "Maps", "NotCovered"],
+        "moments": ["Given", "Maps", "NotCovered"],
     },
 )

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 
 from torch import Tensor
 
-from initscope.propagate.state import NotCovered
+from initscope.propagate.totals import NotCovered
 
 __all__ = ["Budget", "Memory"]
 

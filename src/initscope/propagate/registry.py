@@ -11,7 +11,7 @@ from torch import nn
 
 from initscope.initializers import Initializer, WeightLaw
 from initscope.propagate.budget import Budget
-from initscope.propagate.state import NotCovered, State
+from initscope.propagate.moments import NotCovered, State
 
 __all__ = ["Context", "NotCovered", "find_operation", "find_rule", "operation", "rule"]
 

@@ -13,10 +13,10 @@ from torch.nn.modules.conv import _ConvNd
 
 from initscope.initializers._base import weight_layers
 from initscope.layers import as_module, call_name
+from initscope.propagate.moments import Given, Maps
+from initscope.propagate.networks import Simulation, attribute
 from initscope.propagate.registry import find_operation
 from initscope.propagate.rules import Context, NotCovered, find_rule
-from initscope.propagate.simulation import Simulation, attribute
-from initscope.propagate.state import Given, Maps
 from initscope.tracing import Node, Step, Trace, overwritten
 from initscope.tracing.untouched import NoDropoutCalls
 

@@ -1,4 +1,4 @@
-r"""Batch norm in training mode for dense layers: the exact integral of theory §3.7 over the covariance of the batch.
+r"""Batch norm in training mode for dense layers: an exact integral over the covariance of the batch.
 
 With C the centred covariance of the n samples, each channel divides its values z ~ N(0, C) by :math:`|z|/\sqrt n`, and
 
@@ -16,12 +16,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from initscope.propagate import offsets
-from initscope.propagate.joint import Draws
+from initscope.propagate.covariances import Activations
+from initscope.propagate.moments import (
+    Cross,
+    Draws,
+    Field,
+    Law,
+    Lookup,
+    Maps,
+    NotCovered,
+    Origin,
+    Pair,
+    Products,
+    Scaled,
+)
 from initscope.propagate.rules import weights
-from initscope.propagate.sites import Sites
-from initscope.propagate.state import Maps, NotCovered
-from initscope.propagate.units import Field, Pair, Unit
+from initscope.propagate.windows import Offset, Sites
 from initscope.theory import activations
 from initscope.theory.activations import Activation
 
@@ -32,22 +42,22 @@ _NEGLIGIBLE = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
-class Whole(offsets.Origin):
+class WholeBatch(Origin):
     """The covariance of the whole batch, x first, then y: ``[2 pairs, 2 pairs]``."""
 
     gram: Tensor
 
-    def sources(self, offset: offsets.Offset) -> tuple[()]:
+    def sources(self, offset: Offset) -> tuple[()]:
         """Nothing."""
         return ()
 
-    def cross(self, offset: offsets.Offset, lookup: offsets.Lookup) -> offsets.Cross:
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """A dense layer has one position only."""
         raise NotCovered("a dense layer has no positions")
 
 
 @dataclass(frozen=True, eq=False)
-class Normalised(Unit):
+class Normalised(Law):
     """z/(|z|/√n) of z ~ N(0, covariance), over the batch."""
 
     covariance: Tensor
@@ -59,7 +69,7 @@ class Normalised(Unit):
         return zero, zero
 
     def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
-        """Whole batches, normalised."""
+        """WholeBatch batches, normalised."""
         values, vectors = torch.linalg.eigh(self.covariance)
         root = vectors * values.clamp_min(0).sqrt()
         z = draws.normal((draws.count, len(root)), like=root) @ root.T
@@ -87,13 +97,15 @@ def normalised_activation(state: Maps, sigma: Activation) -> Maps | None:
     return _from_gram(state, normalised_moments(state.unit.covariance, state.unit.eps, sigma), None)
 
 
-def _from_gram(state: Maps, gram: Tensor, unit: Unit | None) -> Maps:
+def _from_gram(state: Maps, gram: Tensor, unit: Law | None) -> Maps:
     pairs = len(state.kxx)
     square = gram.diagonal()
     kxx, kyy = square[:pairs, None], square[pairs:, None]
     d = kxx + kyy - 2 * gram[:pairs, pairs:].diagonal()[:, None]
     kxx, kyy, d = (m.to(state.kxx.dtype) for m in (kxx, kyy, d.clamp_min(0)))
-    return state.after(kxx=kxx, kyy=kyy, d=d, sizes=(state.channels,), unit=unit, fresh=frozenset(), origin=Whole(gram))
+    return state.after(
+        kxx=kxx, kyy=kyy, d=d, sizes=(state.channels,), unit=unit, fresh=frozenset(), origin=WholeBatch(gram)
+    )
 
 
 def batch_covariance(state: Maps) -> Tensor:
@@ -101,9 +113,9 @@ def batch_covariance(state: Maps) -> Tensor:
     if state.positions:
         raise NotCovered("batch statistics over positions need the covariances of all samples at all positions")
     chain = [state]
-    while not isinstance(chain[-1].origin, (Whole, offsets.Products)):
+    while not isinstance(chain[-1].origin, (WholeBatch, Products)):
         origin = chain[-1].origin
-        if not isinstance(origin, (offsets.Activations, offsets.Scaled, weights.Weighted)):
+        if not isinstance(origin, (Activations, Scaled, weights.Weighted)):
             raise NotCovered("the covariance of the whole batch is not known there")
         chain.append(origin.before)
     gram = _start(chain.pop())
@@ -113,9 +125,9 @@ def batch_covariance(state: Maps) -> Tensor:
 
 
 def _start(state: Maps) -> Tensor:
-    if isinstance(state.origin, Whole):
+    if isinstance(state.origin, WholeBatch):
         return state.origin.gram
-    assert isinstance(state.origin, offsets.Products)
+    assert isinstance(state.origin, Products)
     given = state.origin.given
     values = torch.cat([given.x, given.y]).double()
     return values @ values.T / values.shape[1]
@@ -127,12 +139,12 @@ def _step(state: Maps, gram: Tensor) -> Tensor:
         if origin.means is not None or origin.groups > 1 or len(origin.before.sizes) > 1:
             raise NotCovered("batch norm after zero-sum weights is sampled")
         return origin.scale * gram + origin.law.bias_variance
-    if isinstance(origin, offsets.Scaled):
+    if isinstance(origin, Scaled):
         factors = torch.cat(
             [torch.as_tensor(f).double().reshape(-1).expand(len(gram) // 2) for f in (origin.x, origin.y)]
         )
         return gram * factors[:, None] * factors
-    assert isinstance(origin, offsets.Activations)
+    assert isinstance(origin, Activations)
     return _dual(origin.sigma, gram)
 
 

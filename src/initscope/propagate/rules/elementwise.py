@@ -1,4 +1,4 @@
-"""Activations: the dual of a Gaussian (theory §3.1), samples of one unit where the input is not Gaussian (§3.4)."""
+"""Activations: the dual of a Gaussian [Daniely2016]_, samples of one unit where the input is not Gaussian."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from torch import nn
 
 from initscope.geometry import weakest
 from initscope.layers import ACTIVATIONS, ActivationLayer, activation_of
-from initscope.propagate.offsets import Activations
+from initscope.propagate import loops
+from initscope.propagate.covariances import Activations
+from initscope.propagate.draws import sampled
+from initscope.propagate.laws import Activated, Parts
+from initscope.propagate.moments import Given, Maps, NotCovered, State
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.batch import normalised_activation
 from initscope.propagate.rules.merging import stacked
-from initscope.propagate.sampling import sampled
-from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
-from initscope.propagate.units import Activated, Parts
 from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation, activation
 
@@ -24,7 +25,7 @@ __all__ = ["apply_activation", "elementwise"]
 
 @rule(*(row.module for row in ACTIVATIONS if row.module is not None), ActivationLayer)
 def elementwise(module: nn.Module, state: State, context: Context) -> State:
-    """σ on every unit (theory §3.1): the dual of the Gaussian before it."""
+    """σ on every unit: the dual of the Gaussian before it."""
     if isinstance(state, Given):
         return state.run(module)
     sigma = activation_of(module)
@@ -46,7 +47,7 @@ def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
         return stacked([apply_activation(sigma, part, context) for part in state.unit.parts])
     if not state.gaussian:
         return sampled(state, Activated(sigma, state), context)
-    fused = large_loops(state.kxx, state.kyy, state.d) if sigma.name == "relu" else None
+    fused = loops.large_loops(state.kxx, state.kyy, state.d) if sigma.name == "relu" else None
     if fused is not None:
         kxx, kyy, d = (maps.clone(memory_format=torch.contiguous_format) for maps in (state.kxx, state.kyy, state.d))
         fused.relu_step(as_numpy(kxx), as_numpy(kyy), as_numpy(d))

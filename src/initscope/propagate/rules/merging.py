@@ -1,4 +1,4 @@
-"""Sums of branches, products with constants, concatenation (theory §3.4)."""
+"""Sums of branches, products with constants, concatenation."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import weakest
-from initscope.propagate.offsets import Stacked, Summed
+from initscope.propagate.covariances import Stacked, Summed
+from initscope.propagate.laws import Normal, Parts, Sum
+from initscope.propagate.moments import Given, Maps, NotCovered, Rescaled, State
 from initscope.propagate.registry import Context, operation
-from initscope.propagate.state import Given, Maps, NotCovered, State
-from initscope.propagate.units import Gaussian, Parts, Rescaled, Sum
 
 __all__ = ["add", "concatenate", "multiply", "per_channel"]
 
@@ -96,7 +96,7 @@ def stacked(parts: Sequence[Maps]) -> Maps:
         kyy=kyy,
         d=d,
         sizes=tuple(size for part in parts for size in part.sizes),
-        unit=Gaussian() if all(part.gaussian for part in parts) else Parts(tuple(parts)),
+        unit=Normal() if all(part.gaussian for part in parts) else Parts(tuple(parts)),
         weights=frozenset().union(*(part.weights for part in parts)),
         fresh=frozenset().union(*(part.fresh for part in parts)) if all(part.fresh for part in parts) else frozenset(),
         origin=Stacked(tuple(parts)),
@@ -136,7 +136,7 @@ def _sum_of_branches(a: State, b: State) -> State:
 def _sum_unit(a: Maps, b: Maps) -> Any:
     """Independent where one branch is a fresh Gaussian; Gaussian where both are."""
     if a.gaussian and b.gaussian:
-        return Gaussian()
+        return Normal()
     fresh = [s for s, other in ((a, b), (b, a)) if s.gaussian and s.fresh and not s.fresh & other.weights]
     return Sum((a, b)) if fresh and a.unit is not None and b.unit is not None else None
 

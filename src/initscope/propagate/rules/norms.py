@@ -1,4 +1,4 @@
-"""Normalisation (theory §3.7): deterministic where many channels are averaged, batch norm by its exact integral.
+"""Normalisation: deterministic where many channels are averaged, batch norm by its exact integral.
 
 Layer, RMS and group norm divide by averages over many channels, which have no randomness left in a wide layer. Batch
 norm in training divides by each channel's own average over the batch, which stays random: see `rules.batch`.
@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from initscope.propagate.laws import MeansOnly
+from initscope.propagate.moments import Given, Law, Maps, NotCovered, State
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.batch import batch_normalised
 from initscope.propagate.rules.merging import per_channel, shifted
 from initscope.propagate.rules.weights import NARROW_GROUP
-from initscope.propagate.state import Given, Maps, NotCovered, State
-from initscope.propagate.units import Known, Unit
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
 
@@ -108,7 +108,7 @@ def _normalised_axes(shape: Any, state: Maps) -> _Axes:
 
 
 def _centred(state: Maps, over: _Axes) -> Maps:
-    if type(state.unit) in (Unit, Known):
+    if type(state.unit) in (Law, MeansOnly):
         raise NotCovered("after a sampled step the mean over channels may itself be random")
     mx, my = (over.mean(mean, state.sizes) for mean in state.means())
     if not bool(mx.any()) and not bool(my.any()):

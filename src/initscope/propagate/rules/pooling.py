@@ -1,4 +1,4 @@
-"""Averages over positions, through the covariances between positions (theory §3.2)."""
+"""Averages over positions, through the covariances between positions; the largest of a window."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from initscope.propagate.joint import Draws
-from initscope.propagate.offsets import Cross, Lookup, Offset, Origin, Wanted, crosses
+from initscope.propagate.covariances import crosses
+from initscope.propagate.draws import sampled
+from initscope.propagate.laws import Windowed
+from initscope.propagate.moments import Cross, Draws, Given, Lookup, Maps, NotCovered, Origin, Pair, State, Wanted
 from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.rules.shapes import rearranged_one
-from initscope.propagate.rules.weights import Windows
-from initscope.propagate.sampling import sampled
-from initscope.propagate.state import Given, Maps, NotCovered, State
-from initscope.propagate.units import Pair, Windowed
+from initscope.propagate.windows import FilterTaps, Offset
 
 __all__ = ["adaptive_average", "average", "largest", "mean"]
 
@@ -129,7 +128,7 @@ class Largest(Windowed):
 
 @rule(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
 def largest(module: Any, state: State, context: Context) -> State:
-    """Max pooling: windows of Gaussian units are drawn jointly, and their largest go on (theory §3.3)."""
+    """Max pooling: windows of Gaussian units are drawn jointly, and their largest go on."""
     if isinstance(state, Given):
         return state.run(module)
     if state.axis != 0 or module.return_indices:
@@ -148,7 +147,7 @@ def largest(module: Any, state: State, context: Context) -> State:
 
 def _box(maps: Tensor, kernel: Sequence[int], stride: Sequence[int]) -> Tensor:
     axes = len(kernel)
-    return Windows(tuple(kernel), tuple(stride), (1,) * axes, ((0, 0),) * axes).sum(maps)
+    return FilterTaps(tuple(kernel), tuple(stride), (1,) * axes, ((0, 0),) * axes).sum(maps)
 
 
 @dataclass(frozen=True, eq=False)

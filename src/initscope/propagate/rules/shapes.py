@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import padding
 
-from initscope.propagate.offsets import Gathered, Origin
+from initscope.propagate.covariances import Gathered
+from initscope.propagate.laws import Rearranged, take
+from initscope.propagate.moments import Given, Maps, NotCovered, Origin, State
 from initscope.propagate.registry import Context, operation, rule
-from initscope.propagate.state import Given, Maps, NotCovered, State
-from initscope.propagate.units import Rearranged, take
 
 __all__ = ["moves_units", "rearranged"]
 

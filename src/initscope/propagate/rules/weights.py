@@ -1,8 +1,7 @@
-"""Layers with random weights: Linear and convolutions average the second moments over the taps of a filter (§3.1)."""
+"""Layers with random weights: Linear and convolutions average the second moments over the taps of a filter."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -17,15 +16,12 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from initscope.errors import InputError
 from initscope.geometry import weakest
 from initscope.initializers import WeightLaw
-from initscope.propagate.joint import Draws
-from initscope.propagate.offsets import Cross, Gathered, Lookup, Offset, Origin, Wanted, at_both
+from initscope.propagate.covariances import Gathered
+from initscope.propagate.laws import Normal, Symmetric, Windowed
+from initscope.propagate.moments import Cross, Draws, Given, Law, Lookup, Maps, NotCovered, Origin, Pair, State, Wanted
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.shapes import rearranged_one
-from initscope.propagate.sites import Sites
-from initscope.propagate.state import Given, Maps, NotCovered, State, large_loops
-from initscope.propagate.units import Gaussian, Pair, Symmetric, Unit, Windowed
-from initscope.theory._boxes import box_sum
-from initscope.theory._fast import as_numpy
+from initscope.propagate.windows import FilterTaps, Offset, Sites, at_both
 
 __all__ = ["convolution", "linear"]
 
@@ -35,70 +31,14 @@ WIDE_GROUP = 32
 """From here on a group's sums pass for Gaussian; between the two the row is approximate."""
 
 
-@dataclass(frozen=True)
-class Windows:
-    """Which input positions a filter reads: padding, then taps, stride and dilation along each axis."""
-
-    kernel_size: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    padding_mode: str = "zeros"
-
-    @property
-    def taps(self) -> int:
-        """Taps of a filter, all axes together."""
-        return math.prod(self.kernel_size)
-
-    @property
-    def shifts(self) -> tuple[Offset, ...]:
-        """Where the taps of output 0 are, from position 0 on."""
-        return tuple(
-            tuple(d * t - pad for d, t, (pad, _) in zip(self.dilation, tap, self.padding, strict=True))
-            for tap in itertools.product(*map(range, self.kernel_size))
-        )
-
-    def sum(self, maps: Tensor) -> Tensor:
-        """Sums over the taps, compiled where that is possible."""
-        fused = large_loops(maps) if len(self.kernel_size) == 2 else None
-        options = vars(self)
-        if fused is not None:
-            return torch.from_numpy(fused.box_sums(as_numpy(maps), **options))
-        return box_sum(maps, **options)  # type: ignore[no-any-return]
-
-    def sites(self, positions: tuple[int, ...]) -> tuple[Tensor, ...]:
-        """For each axis the input position that each padded position stands for, -1 for a zero."""
-        one: dict[str, Any] = {"kernel_size": (1,), "stride": (1,), "dilation": (1,), "padding_mode": self.padding_mode}
-        return tuple(
-            box_sum(torch.arange(1, size + 1), padding=(pad,), **one) - 1
-            for size, pad in zip(positions, self.padding, strict=True)
-        )
-
-    def centre(self, values: Tensor) -> Tensor:
-        """What the centre tap, number (k-1)//2 of each axis, reads of ``[samples, channels, …]``."""
-        for axis, sites in enumerate(self.sites(tuple(values.shape[2:]))):
-            first, last = ((self.kernel_size[axis] - 1) // 2 * self.dilation[axis], sites.shape[0])
-            last -= (self.kernel_size[axis] - 1) * self.dilation[axis] - first
-            chosen = sites[first : last : self.stride[axis]].to(values.device)
-            read = values.index_select(axis + 2, chosen.clamp_min(0))
-            inside = (chosen >= 0).reshape(-1, *(1,) * (values.dim() - axis - 3))
-            values = torch.where(inside, read, torch.zeros((), dtype=read.dtype, device=read.device))
-        return values
-
-    def sum_padded(self, maps: Tensor) -> Tensor:
-        """Sums over the taps of maps that are padded already."""
-        inside = Windows(self.kernel_size, self.stride, self.dilation, ((0, 0),) * len(self.kernel_size))
-        return inside.sum(maps)
-
-
 @dataclass(frozen=True, eq=False)
 class Weighted(Origin):
-    """Covariances between positions after weights: the same average, at an offset times the stride (§3.2)."""
+    """Covariances between positions after weights: the same average, at an offset times the stride."""
 
     before: Maps
     law: WeightLaw
     groups: int
-    windows: Windows | None
+    windows: FilterTaps | None
     scale: float
     means: tuple[Tensor, Tensor] | None
 
@@ -178,7 +118,7 @@ def regroup(maps: Tensor, sizes: tuple[int, ...], groups: int) -> Tensor:
 
 @rule(nn.Linear)
 def linear(module: nn.Linear, state: State, context: Context) -> State:
-    """Every unit reads all features at its position: the average over channels (theory §3.1)."""
+    """Every unit reads all features at its position: the average over channels."""
     shape = state.shape
     if not shape or shape[-1] != module.in_features:
         raise NotCovered(f"it expects {module.in_features} features and gets an input of shape {shape}; flatten first")
@@ -219,14 +159,14 @@ def transposed_convolution(module: _ConvTransposeNd, state: State, context: Cont
 
 @rule(_ConvNd)
 def convolution(module: _ConvNd, state: State, context: Context) -> State:
-    """Average of the maps over each filter's taps (theory §2.1, §3.1): box sums, never patches."""
+    """Average of the maps over each filter's taps [Nachum2022]_: box sums, never patches."""
     spatial = len(module.kernel_size)
     if len(state.shape) != spatial + 1 or state.shape[0] != module.in_channels:
         raise NotCovered(
             f"it expects {module.in_channels} channels and {spatial} spatial axes, not an input of shape {state.shape}"
         )
-    windows = Windows(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
-    taps: Windows | None = windows
+    windows = FilterTaps(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
+    taps: FilterTaps | None = windows
     if context.law(module).centre:
         state, taps = rearranged_one(state, windows.centre, context), None
     before = state.as_maps(0, module.groups) if isinstance(state, Given) else state
@@ -236,7 +176,7 @@ def convolution(module: _ConvNd, state: State, context: Context) -> State:
     return _honest_groups(module, state, after, lambda: _narrow_unit(module, before, after, taps, context.law(module)))
 
 
-def _narrow_unit(module: _ConvNd, before: Maps, after: Maps, windows: Windows | None, law: WeightLaw) -> Unit:
+def _narrow_unit(module: _ConvNd, before: Maps, after: Maps, windows: FilterTaps | None, law: WeightLaw) -> Law:
     """The law of sums over few channels, where their windows can be drawn."""
     axes = len(module.kernel_size)
     plain = windows is None or windows.padding_mode == "zeros"
@@ -247,7 +187,7 @@ def _narrow_unit(module: _ConvNd, before: Maps, after: Maps, windows: Windows | 
     return Filtered(before, stride, taps, width, math.sqrt(law.variance), math.sqrt(law.bias_variance))
 
 
-def _honest_groups(module: _ConvNd, state: State, after: Maps, narrow: Callable[[], Unit]) -> Maps:
+def _honest_groups(module: _ConvNd, state: State, after: Maps, narrow: Callable[[], Law]) -> Maps:
     """Sums over few random channels are not Gaussian: say so; of very few, ``narrow`` gives the law."""
     width = module.in_channels // module.groups
     if isinstance(state, Given) or module.groups == 1 or width >= WIDE_GROUP:
@@ -275,7 +215,7 @@ def weighted(
     *,
     channels: int,
     groups: int = 1,
-    windows: Windows | None = None,
+    windows: FilterTaps | None = None,
     average: Callable[[Tensor], Tensor] | None = None,
 ) -> Maps:
     """Second moments after weights: n v (⟨k⟩ - λ⟨m⟩²) + v_b, n the fan-in, ⟨·⟩ the average over taps and channels.
@@ -316,7 +256,7 @@ def weighted(
         sizes=(channels // blocks,) * blocks,
         status="closed form after sampling" if before.status == "sampled" else before.status,
         axis=before.axis,
-        unit=Gaussian(),
+        unit=Normal(),
         weights=before.weights | layer,
         fresh=layer,
         origin=None if average is not None else Weighted(before, law, groups, windows, scale * taps, means),

@@ -24,7 +24,7 @@ class Windows:
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
     padding: tuple[tuple[int, int], ...]
-    padding_mode: str
+    padding_mode: str = "zeros"
 
     @classmethod
     def read(

@@ -46,6 +46,17 @@ class Expansivity(Result):
 def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
     r"""Widths for which Gaussian ReLU layers are injective with probability at least 1 - δ.
 
+    Parameters
+    ----------
+    n
+        Inputs of the first layer.
+    delta
+        Probability that the network is not injective.
+    depth
+        Number of layers.
+
+    Notes
+    -----
     Per layer with k inputs, each layer allowed δ/L of failure:
 
     - ``necessary`` = 3k - 1: fewer rows in general position are never injective [Cover1965]_;

@@ -1,7 +1,7 @@
 """What is known of one random unit beyond its second moments: its law, from which means follow and samples are drawn.
 
-A sample is one unit at the `Sites` that one output reads, jointly: ``[count, pairs, blocks, shifts, *size]`` for x and
-for y. Different outputs are drawn independently, because only moments within the sites of one are taken from them.
+`Normal` where many random weights are summed; the others say how a unit comes from those of the state before, and pass
+the question on. What is scaled or given is in `initscope.propagate.moments`, what was drawn in `draws`.
 """
 
 from __future__ import annotations
@@ -13,55 +13,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from initscope.propagate.budget import Memory
-from initscope.propagate.joint import Draws, gaussian_draws
-from initscope.propagate.offsets import Offset
-from initscope.propagate.sites import Sites
-from initscope.propagate.state import Given, Maps, NotCovered
+from initscope.propagate.draws import gaussian_draws
+from initscope.propagate.moments import Draws, Field, Law, Maps, NotCovered, Pair
+from initscope.propagate.windows import Offset, Sites
 from initscope.theory._arccos import half_gap
 from initscope.theory.activations import Activation
 
-__all__ = [
-    "Activated",
-    "Constants",
-    "Field",
-    "Gaussian",
-    "Known",
-    "Parts",
-    "Rearranged",
-    "Remembered",
-    "Rescaled",
-    "Sampled",
-    "Sum",
-]
-__all__ += ["Symmetric", "Unit", "Windowed", "draw", "fields", "rescaled", "take", "without_samples"]
-
-Pair = tuple[Tensor, Tensor]
-Field = tuple[Maps, Sites]
-"""Gaussian units, and where they are drawn."""
+__all__ = ["Activated", "MeansOnly", "Normal", "Parts", "Rearranged", "Sum", "Symmetric", "Windowed", "take"]
 
 
-class Unit:
-    """The law of the units of a state."""
-
-    gaussian = False
-    lasting = False
-    """Whether scaling, moving and averaging units gives units of which as much is known."""
-
-    def means(self, state: Maps) -> Pair:
-        """E x and E y, like the maps of ``state``."""
-        raise NotCovered("the mean of its input is not known")
-
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
-        """Samples of (x, y) at ``sites``."""
-        raise NotCovered("the law of its input is not known beyond second moments")
-
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
-        """The Gaussian units that `draw` draws."""
-        raise NotCovered("the law of its input is not known beyond second moments")
-
-
-class Gaussian(Unit):
+class Normal(Law):
     """Zero-mean Gaussian: sums over many random weights."""
 
     gaussian = True
@@ -88,7 +49,7 @@ class Gaussian(Unit):
         return ((state, sites),)
 
 
-class Symmetric(Unit):
+class Symmetric(Law):
     """Of zero mean, and otherwise unknown: sums over few random channels."""
 
     lasting = True
@@ -100,7 +61,7 @@ class Symmetric(Unit):
 
 
 @dataclass(frozen=True, eq=False)
-class Activated(Unit):
+class Activated(Law):
     """An activation of the units of another state."""
 
     sigma: Activation
@@ -112,16 +73,20 @@ class Activated(Unit):
 
     def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
         """σ of samples of the state before."""
-        x, y = draw(self.before, sites, draws)
+        x, y = self.before.draw(sites, draws)
         return self.sigma(x), self.sigma(y)
 
     def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
         """Those of the state before."""
-        return fields(self.before, sites)
+        return self.before.fields(sites)
+
+    def without_samples(self) -> Law:
+        """The same of the state before."""
+        return replace(self, before=self.before.without_samples())
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Unit):
+class Sum(Law):
     """A sum of independent units."""
 
     terms: tuple[Maps, ...]
@@ -133,45 +98,20 @@ class Sum(Unit):
 
     def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
         """Independent samples add."""
-        x, y = zip(*(draw(term, sites, draws) for term in self.terms), strict=True)
+        x, y = zip(*(term.draw(sites, draws) for term in self.terms), strict=True)
         return sum(x[1:], x[0]), sum(y[1:], y[0])
 
     def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
         """Those of every term."""
-        return [one for term in self.terms for one in fields(term, sites)]
+        return [one for term in self.terms for one in term.fields(sites)]
+
+    def without_samples(self) -> Law:
+        """The same of every term."""
+        return Sum(tuple(term.without_samples() for term in self.terms))
 
 
 @dataclass(frozen=True, eq=False)
-class Rescaled(Unit):
-    """(unit - shift)·scale, each side with its own numbers."""
-
-    before: Maps
-    x_scale: float | Tensor
-    y_scale: float | Tensor
-    x_shift: float | Tensor = 0.0
-    y_shift: float | Tensor = 0.0
-
-    def means(self, state: Maps) -> Pair:
-        """Means follow the affine map."""
-        x, y = self.before.means()
-        return (x - self.x_shift) * self.x_scale, (y - self.y_shift) * self.y_scale
-
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
-        """Samples follow the affine map."""
-        x, y = draw(self.before, sites, draws)
-
-        def at(numbers: float | Tensor) -> float | Tensor:
-            return sites.take(numbers.expand(state.kxx.shape)) if isinstance(numbers, Tensor) else numbers
-
-        return (x - at(self.x_shift)) * at(self.x_scale), (y - at(self.y_shift)) * at(self.y_scale)
-
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
-        """Those of the state before."""
-        return fields(self.before, sites)
-
-
-@dataclass(frozen=True, eq=False)
-class Rearranged(Unit):
+class Rearranged(Law):
     """Units of another state at other places.
 
     ``index`` holds flattened positions (of blocks and positions together if ``flat``), -1 for a constant 0;
@@ -191,7 +131,7 @@ class Rearranged(Unit):
 
     def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
         """Samples move along."""
-        x, y = draw(self.before, self._below(sites), draws)
+        x, y = self.before.draw(self._below(sites), draws)
         if self._in_place:
             return self._chosen(x, 2), self._chosen(y, 2)
         x, y = (self._move(side[:, :, :, 0].flatten(0, 1)) for side in (x, y))
@@ -200,7 +140,11 @@ class Rearranged(Unit):
 
     def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
         """Those of the state before."""
-        return fields(self.before, self._below(sites))
+        return self.before.fields(self._below(sites))
+
+    def without_samples(self) -> Law:
+        """The same of the state before."""
+        return replace(self, before=self.before.without_samples())
 
     @property
     def _in_place(self) -> bool:
@@ -226,52 +170,7 @@ class Rearranged(Unit):
 
 
 @dataclass(frozen=True, eq=False)
-class Sampled(Unit):
-    """Samples kept from a step without a closed form, ``[count, pairs, blocks, *positions]``, and the law of others."""
-
-    x: Tensor
-    y: Tensor
-    law: Unit
-
-    def means(self, state: Maps) -> Pair:
-        """Means over the samples."""
-        return self.x.mean(dim=0), self.y.mean(dim=0)
-
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
-        """The samples, from the first again when more are asked for; at several sites together new ones."""
-        if len(sites.shifts) > 1:
-            return self.law.draw(state, sites, draws)
-        chosen = torch.arange(draws.count, device=self.x.device) % len(self.x)
-        return sites.take(self.x[chosen]), sites.take(self.y[chosen])
-
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
-        """None for kept samples."""
-        return self.law.fields(state, sites) if len(sites.shifts) > 1 else ()
-
-
-@dataclass(frozen=True, eq=False)
-class Remembered(Unit):
-    """Another law, whose joint samples are kept for a while, so that a chain of such steps is drawn once."""
-
-    law: Unit
-    memory: Memory
-
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
-        """As the law draws, or what it drew there."""
-        key = (self, sites, draws.count)
-        found = self.memory.get(key)
-        if found is None:
-            found = self.law.draw(state, sites, draws)
-            self.memory.put(key, found)
-        return found
-
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
-        """Those of the law."""
-        return self.law.fields(state, sites)
-
-
-@dataclass(frozen=True, eq=False)
-class Parts(Unit):
+class Parts(Law):
     """Channels of several states side by side."""
 
     parts: tuple[Maps, ...]
@@ -283,16 +182,20 @@ class Parts(Unit):
 
     def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
         """Side by side."""
-        x, y = zip(*(draw(part, sites, draws) for part in self.parts), strict=True)
+        x, y = zip(*(part.draw(sites, draws) for part in self.parts), strict=True)
         return torch.cat(x, dim=2), torch.cat(y, dim=2)
 
     def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
         """Those of every part."""
-        return [one for part in self.parts for one in fields(part, sites)]
+        return [one for part in self.parts for one in part.fields(sites)]
+
+    def without_samples(self) -> Law:
+        """The same of every part."""
+        return Parts(tuple(part.without_samples() for part in self.parts))
 
 
 @dataclass(frozen=True, eq=False)
-class Windowed(Unit, ABC):
+class Windowed(Law, ABC):
     """A function of the window of units that each position reads: their largest, their mean, a random filter of them.
 
     ``taps`` are where the window of position 0 begins and ends, in the state before; windows move by ``stride``.
@@ -312,7 +215,7 @@ class Windowed(Unit, ABC):
 
     def windows(self, below: Sites, draws: Draws) -> Pair:
         """Samples of the units that are read."""
-        return draw(self.before, below, draws)
+        return self.before.draw(below, draws)
 
     @abstractmethod
     def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:
@@ -320,11 +223,15 @@ class Windowed(Unit, ABC):
 
     def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
         """Those of the windows."""
-        return fields(self.before, sites.through(self.stride, self.taps))
+        return self.before.fields(sites.through(self.stride, self.taps))
+
+    def without_samples(self) -> Law:
+        """The same of the state before."""
+        return replace(self, before=self.before.without_samples())
 
 
 @dataclass(frozen=True, eq=False)
-class Known(Unit):
+class MeansOnly(Law):
     """Nothing but the means."""
 
     x: Tensor
@@ -333,65 +240,6 @@ class Known(Unit):
     def means(self, state: Maps) -> Pair:
         """The means."""
         return self.x, self.y
-
-
-@dataclass(frozen=True, eq=False)
-class Constants(Unit):
-    """Given values, whose channels are averaged over as if they were random."""
-
-    given: Given
-    axis: int
-    groups: int
-
-    def means(self, state: Maps) -> Pair:
-        """Means over the channels of each group."""
-        x, y = self.given.grouped(self.axis, self.groups)
-        return x.mean(dim=2), y.mean(dim=2)
-
-
-def draw(state: Maps, sites: Sites, draws: Draws) -> Pair:
-    """Samples of a state's units at ``sites``, 0 where there is no position."""
-    x, y = _law(state).draw(state, sites, draws)
-    inside = sites.inside(state.positions)
-    if bool(inside.all()):
-        return x, y
-    inside = inside.to(x)
-    return x * inside, y * inside
-
-
-def fields(state: Maps, sites: Sites) -> Iterable[Field]:
-    """The Gaussian units that drawing a state's units at ``sites`` needs."""
-    return _law(state).fields(state, sites)
-
-
-def _law(state: Maps) -> Unit:
-    if state.unit is None:
-        raise NotCovered("the law of its input is not known beyond second moments")
-    return state.unit
-
-
-def without_samples(unit: Unit) -> Unit:
-    """The same law, known by how it is drawn, with no samples kept."""
-
-    def bare(state: Maps) -> Maps:
-        return state if state.unit is None else replace(state, unit=without_samples(state.unit))
-
-    if isinstance(unit, Sampled):
-        return unit.law
-    if isinstance(unit, Sum):
-        return Sum(tuple(map(bare, unit.terms)))
-    if isinstance(unit, Parts):
-        return Parts(tuple(map(bare, unit.parts)))
-    if isinstance(unit, (Activated, Rescaled, Rearranged, Windowed)):
-        return replace(unit, before=bare(unit.before))
-    return unit
-
-
-def rescaled(state: Maps, x_scale: float | Tensor, y_scale: float | Tensor) -> Unit | None:
-    """The law of units times a number."""
-    if state.unit is None or state.unit.lasting:
-        return state.unit
-    return Rescaled(state, x_scale, y_scale)
 
 
 def take(values: Tensor, index: Tensor, leading: int = 2) -> Tensor:

@@ -15,11 +15,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from initscope.errors import InputError, check_count
 from initscope.geometry import Prediction, Row
 from initscope.initializers import Initializer, Present
-from initscope.propagate.bands import finite_width_sd
 from initscope.propagate.budget import Budget
+from initscope.propagate.moments import Given, Maps
+from initscope.propagate.networks import Simulation
 from initscope.propagate.rules import Context, find_rule
-from initscope.propagate.simulation import Simulation
-from initscope.propagate.state import Given, Maps, Totals
+from initscope.propagate.spread import finite_width_sd
+from initscope.propagate.totals import Totals
 from initscope.propagate.walk import Missing, Walk
 from initscope.theory._fast import fused_loops
 from initscope.tracing import Inputs, Trace, bind, trace
@@ -42,8 +43,9 @@ def predict(
 ) -> Prediction:
     """Expected geometry of pairs after every layer of ``model`` with random weights.
 
-    The covariance of each pair is carried from layer to layer (theory §3.1): an average over the taps of the filters at
-    weights, the dual at activations. Exact in expectation for the first layer, and for deep ones as the width grows.
+    The covariance of each pair is carried from layer to layer [Daniely2016]_, [Poole2016]_: an average over the taps of
+    the filters at weights, the dual at activations. Exact in expectation for the first layer, and for deep ones as the
+    width grows.
     Where there is no closed form, units or whole networks are sampled, and the row says so in its status and gives its
     standard error. The weights of the model matter only through ``initializer=None``, and the model is left as it is.
 
@@ -75,8 +77,8 @@ def predict(
     >>> import torch, initscope
     >>> layer = torch.nn.Sequential(torch.nn.Linear(2, 100, bias=False), torch.nn.ReLU())
     >>> right_angle = initscope.predict(layer, [[1.0, 0.0]], [[0.0, 1.0]])
-    >>> right_angle.cosine[:, 0].round(6)      # input, Linear, ReLU: 0, 0, 1/pi
-    array([0.     , 0.     , 0.31831])
+    >>> round(float(right_angle.cosine[-1, 0]), 6)      # after the ReLU: 1/pi
+    0.31831
     """
     if mode not in (None, "train", "eval"):
         raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")

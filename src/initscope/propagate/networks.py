@@ -1,4 +1,4 @@
-"""Whole-network sampling for what no rule covers: the model itself, with weights drawn anew (theory §3.3).
+"""Whole-network sampling for what no rule covers: the model itself, with weights drawn anew.
 
 One run of ``draws`` networks records the second moments of every step; prediction goes on from them in closed form.
 """
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from initscope.initializers._base import weight_layers
+from initscope.propagate.laws import MeansOnly
+from initscope.propagate.moments import Given, Law, Maps, NotCovered
 from initscope.propagate.registry import Context, find_rule
-from initscope.propagate.state import Given, Maps, NotCovered
-from initscope.propagate.units import Known, Unit
 from initscope.tracing import Inputs, Node, Step, Trace, trace
 from initscope.tracing._symbolic import Watch
 from initscope.tracing.untouched import without_dropout
@@ -69,7 +69,7 @@ class Simulation:
             sizes=(record.channels[axis],),
             status="sampled",
             axis=axis,
-            unit=Known(*means) if means else Unit(),
+            unit=MeansOnly(*means) if means else Law(),
             weights=self._weights(node),
             note=f"{self._draws} networks sampled" + ("" if error is None else f", cosine ± {float(error):.1g}"),
         )

@@ -8,24 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from initscope.cli._geometry import check_suffix, progress_bar, show, write_pairs
+from initscope.cli._comparison import check_suffix, progress_bar, show, write_pairs
 from initscope.cli._options import Whole
 from initscope.cli._output import Format, prints_to_stderr
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
+from initscope.initializers import LAWS, named
 
 if TYPE_CHECKING:
     from initscope.geometry import Comparison
-    from initscope.initializers import Initializer
 
-__all__ = ["InitializerName", "measure", "named_initializer", "predict"]
-
-InitializerName = Literal["he", "glorot", "lecun", "zero-sum", "looks-linear", "present"]
+__all__ = ["Law", "Model", "Page", "measure", "predict"]
 
 Model = Annotated[
     str,
     Parameter(help="package.module:factory, file.py:factory, or an architecture such as 'conv3x3x64-relu*12'."),
 ]
-Law = Annotated[InitializerName, Parameter(help="Law of the weights; present: that of the model's own weights.")]
+if TYPE_CHECKING:
+    Law = str
+else:  # the names stand in one place, which a type checker cannot read
+    Law = Annotated[
+        Literal[tuple(LAWS)], Parameter(help="Law of the weights; present: that of the model's own weights.")
+    ]
 Page = Annotated[Path | None, Parameter(help="Write a page with table and pictures to this .html file.")]
 
 
@@ -46,21 +49,6 @@ class GeometryOptions:
         check_suffix(self.out, "--out", (".html", ".htm"))
 
 
-def named_initializer(name: InitializerName) -> Initializer:
-    """The weight law that a name on the command line stands for."""
-    from initscope import initializers
-
-    laws: dict[str, type[Initializer]] = {
-        "he": initializers.He,
-        "glorot": initializers.Glorot,
-        "lecun": initializers.LeCun,
-        "zero-sum": initializers.ZeroSum,
-        "looks-linear": initializers.LooksLinear,
-        "present": initializers.Present,
-    }
-    return laws[name]()
-
-
 def predict(model: Model, /, *, source: ModelSource | None = None, options: GeometryOptions | None = None) -> None:
     """Predict angles and norms of pairs after every layer, from theory alone."""
     from initscope import predict
@@ -68,7 +56,7 @@ def predict(model: Model, /, *, source: ModelSource | None = None, options: Geom
 
     source, options, built = _load(model, source, options)
     with prints_to_stderr():
-        prediction = predict(built.model, built.x, built.y, named_initializer(options.initializer))
+        prediction = predict(built.model, built.x, built.y, named(options.initializer))
         if any(row.status == "not covered" for row in prediction.rows):
             _check_runs(built)
     _finish(Comparison(prediction=prediction), model, built, source, options)
@@ -87,7 +75,7 @@ def measure(
     from initscope.geometry import Comparison
 
     source, options, built = _load(model, source, options)
-    law = named_initializer(options.initializer)
+    law = named(options.initializer)
     # Mirrored units are not independent: they have no prediction, and are measured alone.
     with prints_to_stderr():
         prediction = None if options.initializer == "looks-linear" else predict(built.model, built.x, built.y, law)

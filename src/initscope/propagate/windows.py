@@ -1,4 +1,4 @@
-"""Positions whose units are drawn together: one window, or two at an offset; what each output reads of a layer below.
+"""Which positions are read together: `Sites` of units drawn jointly, `FilterTaps` of a filter, two at an offset.
 
 Output p reads the positions stride·p + shift, for every shift. What reads a layer that itself reads windows of the
 layer below it is again of this form, so that a network's windows compose.
@@ -14,9 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from initscope.propagate.offsets import Offset
+from initscope.propagate import loops
+from initscope.theory._boxes import box_sum
+from initscope.theory._fast import as_numpy
+from initscope.theory.images._windows import Windows
 
-__all__ = ["Sites"]
+__all__ = ["FilterTaps", "Offset", "Sites", "at_both", "base", "partner"]
+
+Offset = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -83,3 +88,65 @@ class Sites:
             write.append(slice(first, last))
             read.append(slice(start + stride * first, start + stride * last, stride) if last > first else slice(0, 0))
         return (..., *write), (..., *read)
+
+
+@dataclass(frozen=True)
+class FilterTaps(Windows):
+    """Which input positions a filter reads of tensors: padding, then taps, stride and dilation along each axis."""
+
+    @property
+    def shifts(self) -> tuple[Offset, ...]:
+        """Where the taps of output 0 are, from position 0 on."""
+        return tuple(
+            tuple(d * t - pad for d, t, (pad, _) in zip(self.dilation, tap, self.padding, strict=True))
+            for tap in itertools.product(*map(range, self.kernel_size))
+        )
+
+    def sum(self, maps: Tensor) -> Tensor:
+        """Sums over the taps, compiled where that is possible."""
+        fused = loops.large_loops(maps) if len(self.kernel_size) == 2 else None
+        options = self.options
+        if fused is not None:
+            return torch.from_numpy(fused.box_sums(as_numpy(maps), **options))
+        return box_sum(maps, **options)  # type: ignore[no-any-return]
+
+    def sites(self, positions: tuple[int, ...]) -> tuple[Tensor, ...]:
+        """For each axis the input position that each padded position stands for, -1 for a zero."""
+        one: dict[str, Any] = {"kernel_size": (1,), "stride": (1,), "dilation": (1,), "padding_mode": self.padding_mode}
+        return tuple(
+            box_sum(torch.arange(1, size + 1), padding=(pad,), **one) - 1
+            for size, pad in zip(positions, self.padding, strict=True)
+        )
+
+    def centre(self, values: Tensor) -> Tensor:
+        """What the centre tap, number (k-1)//2 of each axis, reads of ``[samples, channels, …]``."""
+        for axis, sites in enumerate(self.sites(tuple(values.shape[2:]))):
+            first, last = ((self.kernel_size[axis] - 1) // 2 * self.dilation[axis], sites.shape[0])
+            last -= (self.kernel_size[axis] - 1) * self.dilation[axis] - first
+            chosen = sites[first : last : self.stride[axis]].to(values.device)
+            read = values.index_select(axis + 2, chosen.clamp_min(0))
+            inside = (chosen >= 0).reshape(-1, *(1,) * (values.dim() - axis - 3))
+            values = torch.where(inside, read, torch.zeros((), dtype=read.dtype, device=read.device))
+        return values
+
+    def sum_padded(self, maps: Tensor) -> Tensor:
+        """Sums over the taps of maps that are padded already."""
+        inside = FilterTaps(self.kernel_size, self.stride, self.dilation, ((0, 0),) * len(self.kernel_size))
+        return inside.sum(maps)
+
+
+def base(maps: Tensor, offset: Offset) -> Tensor:
+    """Entries at those positions p of the trailing axes for which p + offset exists."""
+    index: Any = tuple(slice(max(0, -d), n - max(0, d)) for n, d in zip(maps.shape[maps.dim() - len(offset) :], offset))
+    return maps[(..., *index)]
+
+
+def partner(maps: Tensor, offset: Offset) -> Tensor:
+    """Entries at p + offset, in the order of `base`."""
+    return base(maps, tuple(-d for d in offset))
+
+
+def at_both(x: Tensor, y: Tensor, offset: Offset) -> tuple[Tensor, Tensor]:
+    """Values of the first and of the second factor of the four products, stacked like them."""
+    xp, yp, xq, yq = base(x, offset), base(y, offset), partner(x, offset), partner(y, offset)
+    return torch.stack([xp, yp, xp, yp]), torch.stack([xq, yq, yq, xq])

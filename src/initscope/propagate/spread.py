@@ -1,7 +1,8 @@
 r"""How far the cosine of one draw strays from its prediction: the finite-width standard deviation of dense ReLU stacks.
 
-Behind a layer of width m the cosine of a pair has the spread of §4.7, and what the layers before have strayed passes on
-with the slope of the map: :math:`\mathrm{sd}_l^2 = (\hat R'(\rho)\,\mathrm{sd}_{l-1})^2 + s^2(\rho)/m`, to first order.
+Behind a layer of width m the cosine of a pair has a spread of its own (`relu_cosine_sd`), and what the layers before
+have strayed passes on with the slope of the map,
+:math:`\mathrm{sd}_l^2 = (\hat R'(\rho)\,\mathrm{sd}_{l-1})^2 + s^2(\rho)/m`, to first order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Covariances between different positions, one offset at a time (theory §3.2).
+r"""Covariances between different positions, one offset at a time.
 
 Whatever averages positions after the weights needs E[x_p y_{p+δ}] for δ ≠ 0. Convolutions do not mix offsets, so each
 is its own recursion over maps of one image's size: `crosses` finds the offsets that every earlier layer must supply,
@@ -9,64 +9,35 @@ from __future__ import annotations
 
 import itertools
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from initscope.propagate import loops
 from initscope.propagate.budget import Budget
-from initscope.propagate.state import Given, Maps, NotCovered, large_loops
+from initscope.propagate.moments import Cross, Lookup, Maps, NotCovered, Origin, Wanted
+from initscope.propagate.windows import Offset, at_both, base, partner
 from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation
 
-__all__ = ["Activations", "Cross", "Gathered", "Lookup", "Offset", "Origin", "Products", "Scaled", "Stacked", "Summed"]
-__all__ += ["Wanted", "at_both", "covariances", "crosses"]
+__all__ = ["Activations", "Gathered", "Stacked", "Summed", "covariances", "crosses"]
 
-Offset = tuple[int, ...]
 _OVERHEAD = 1 << 15  # what one map costs beside its entries
 _INTEGRAL, _PLANE = 256, 1024  # what an entry costs that is integrated, in one dimension and in two
 _MEMORY = 1 << 29
 
 
-Cross = Tensor
-"""E of x_p x_q, y_p y_q, x_p y_q, y_p x_q with q = p + offset, at every p for which q exists.
-
-Stacked in this order, in float64: ``[4, pairs, blocks, *positions]``.
-"""
-Lookup = Callable[[Maps, Offset], Cross]
-Wanted = tuple[Maps, Offset]
-
-
-Known = dict[tuple[int, Offset], Cross]
+Found = dict[tuple[int, Offset], Cross]
 Ways = dict[int, tuple[Tensor, Tensor]]
-
-
-class Origin(ABC):
-    """How a state's covariances at an offset come from earlier states."""
-
-    exact = True
-    """Whether they come by formulas."""
-
-    @abstractmethod
-    def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """What `cross` will look up."""
-
-    @abstractmethod
-    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """The covariances at ``offset``."""
-
-    def work(self, offset: Offset) -> int:
-        """What an entry of the result costs, against a formula."""
-        return 1
 
 
 def crosses(state: Maps, offsets: Sequence[Offset], budget: Budget) -> Iterator[Cross]:
     """The covariances of ``state`` at each of ``offsets``, computed one after the other."""
     shared = _affordable([(state, offset) for offset in offsets], budget)
-    known: Known = {}
+    known: Found = {}
     for offset in offsets:
         _evaluate([(state, offset)], known)
         yield _lookup(known)(state, offset)
@@ -80,12 +51,12 @@ def covariances(wanted: Iterable[Wanted], budget: Budget) -> Lookup:
     if not wanted:
         return _lookup({})
     shared = _affordable(wanted, budget)
-    known: Known = {}
+    known: Found = {}
     if shared:
         _evaluate(wanted, known)
         return _lookup(known)
     for state, offset in wanted:
-        passing: Known = {}
+        passing: Found = {}
         _evaluate([(state, offset)], passing)
         known[state.order, offset] = passing[state.order, offset]
     return _lookup(known)
@@ -103,7 +74,7 @@ def _affordable(wanted: list[Wanted], budget: Budget) -> bool:
     return 8 * entries <= _MEMORY
 
 
-def _lookup(known: Known) -> Lookup:
+def _lookup(known: Found) -> Lookup:
     def lookup(state: Maps, offset: Offset) -> Cross:
         if not any(offset):
             return aligned(state)
@@ -116,7 +87,7 @@ def _lookup(known: Known) -> Lookup:
     return lookup
 
 
-def _evaluate(wanted: list[Wanted], known: Known) -> None:
+def _evaluate(wanted: list[Wanted], known: Found) -> None:
     """The recursion over the layers; ``known`` holds what is there already, and then all that is wanted."""
     for state, offset in sorted(_closure(wanted), key=lambda item: item[0].order):
         assert state.origin is not None
@@ -174,64 +145,6 @@ def aligned(state: Maps) -> Cross:
     return torch.stack([kxx, kyy, kxy, kxy])
 
 
-def base(maps: Tensor, offset: Offset) -> Tensor:
-    """Entries at those positions p of the trailing axes for which p + offset exists."""
-    index: Any = tuple(slice(max(0, -d), n - max(0, d)) for n, d in zip(maps.shape[maps.dim() - len(offset) :], offset))
-    return maps[(..., *index)]
-
-
-def partner(maps: Tensor, offset: Offset) -> Tensor:
-    """Entries at p + offset, in the order of `base`."""
-    return base(maps, tuple(-d for d in offset))
-
-
-def at_both(x: Tensor, y: Tensor, offset: Offset) -> tuple[Tensor, Tensor]:
-    """Values of the first and of the second factor of the four products, stacked like them."""
-    xp, yp, xq, yq = base(x, offset), base(y, offset), partner(x, offset), partner(y, offset)
-    return torch.stack([xp, yp, xp, yp]), torch.stack([xq, yq, yq, xq])
-
-
-@dataclass(frozen=True, eq=False)
-class Products(Origin):
-    """Of given values: products, averaged over the channels of each group."""
-
-    given: Given
-    axis: int
-    groups: int
-
-    def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """Nothing: the values are known."""
-        return ()
-
-    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Products of the values themselves."""
-        x, y = (side.double() for side in self.given.grouped(self.axis, self.groups))
-        first, second = at_both(x, y, offset)
-        return (first * second).mean(dim=3)
-
-
-@dataclass(frozen=True, eq=False)
-class Scaled(Origin):
-    """Of units times a number, each side its own; numbers may differ from position to position."""
-
-    before: Maps
-    x: float | Tensor
-    y: float | Tensor
-
-    def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """The same offset."""
-        return ((self.before, offset),)
-
-    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """Covariances times both factors."""
-        x, y = (
-            torch.as_tensor(factor, dtype=torch.float64, device=self.before.kxx.device).expand(self.before.kxx.shape)
-            for factor in (self.x, self.y)
-        )
-        first, second = at_both(x, y, offset)
-        return lookup(self.before, offset) * first * second
-
-
 @dataclass(frozen=True, eq=False)
 class Activations(Origin):
     """Of an activation of Gaussian units: the dual, with the variances at both positions."""
@@ -253,7 +166,7 @@ class Activations(Origin):
         """Four duals."""
         covariance = lookup(self.before, offset)
         first, second = at_both(self.before.kxx.double(), self.before.kyy.double(), offset)
-        fused = large_loops(covariance) if self.sigma.name == "relu" else None
+        fused = loops.large_loops(covariance) if self.sigma.name == "relu" else None
         if fused is not None:
             gap = (first + second - 2 * covariance).contiguous()
             fused.relu_step(as_numpy(first), as_numpy(second), as_numpy(gap))

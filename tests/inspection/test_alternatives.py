@@ -10,7 +10,7 @@ from torch import nn
 
 import initscope
 from initscope.initializers import He
-from initscope.inspection import judge, what_if
+from initscope.inspection import Thresholds, judge, what_if
 from initscope.inspection.sizes import halve_depth, scale_widths
 from initscope.measurement import observe
 
@@ -63,6 +63,17 @@ def test_the_table_tells_how_many_draws_crossed_what(deep):
     assert rows["He"].status == "closed form"
     per_draw = [sum(item.crossed.values()) / item.draws for item in table.alternatives]
     assert per_draw == sorted(per_draw)
+
+
+def test_the_ranking_counts_verdicts_per_draw_not_in_all():
+    """Every start "vanishes" here: those that get a second verdict are drawn once, the better ones three times."""
+    everything_vanishes = Thresholds(vanishing=1e9)
+    table = what_if(mlp(8, He(), width=16), samples()[:6], samples()[6:12], thresholds=everything_vanishes)
+    totals = [sum(item.crossed.values()) for item in table.alternatives]
+    per_draw = [total / item.draws for total, item in zip(totals, table.alternatives)]
+    assert per_draw == sorted(per_draw)
+    assert totals != sorted(totals)  # the two orders differ
+    assert table.best.draws == 3
 
 
 def test_a_dead_layer_is_revived():
@@ -169,7 +180,7 @@ def test_what_cannot_be_tried_is_named():
 
 
 def test_large_models_are_tried_on_one_draw_and_not_wider(monkeypatch):
-    monkeypatch.setattr(sys.modules["initscope.inspection.what_if"], "_WORK", 1000.0)
+    monkeypatch.setattr(sys.modules["initscope.inspection.alternatives"], "_WORK", 1000.0)
     model = mlp(2, He(), width=32)
     table = what_if(model, samples()[:6], samples()[6:12])
     assert "multiplications" in table.skipped["hidden widths × 2"]
@@ -213,7 +224,7 @@ def test_dropout_leaves_the_random_state_alone():
 
 def test_quadrature_is_not_repeated_for_every_alternative(monkeypatch):
     """Closed forms are: ``He`` has its prediction in the tests above."""
-    module, calls = sys.modules["initscope.inspection.what_if"], []
+    module, calls = sys.modules["initscope.inspection.alternatives"], []
     monkeypatch.setattr(module, "predict", lambda *args: calls.append(args) or initscope.predict(*args))
     model, x, y = nn.Sequential(nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 4)), samples()[:6], samples()[6:12]
     first = what_if(model, x, y)

@@ -1,0 +1,174 @@
+"""`subspace`: how wide ReLU layers must be to keep the norms of a whole subspace at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from initscope.errors import InputError, check_between, check_count
+from initscope.plan._base import WIDEST, Plan, check_delta, check_width, count_failures
+from initscope.plan._norms import HE
+from initscope.theory import norms
+from initscope.theory._search import smallest
+
+__all__ = ["SubspacePlan", "subspace", "subspace_extremes"]
+
+
+@dataclass(frozen=True)
+class SubspacePlan(Plan):
+    """`initscope.plan.subspace`: widths that keep the norms of a whole subspace at once."""
+
+    planner = "subspace"
+    unit = "width"
+    best = "gordon"
+    statements: ClassVar[dict[str, str]] = {
+        "paper": "lemma 3 (depth 1) or theorem 2 of the over-parameterisation paper, as printed",
+        "repaired": "theorem 2 with the union over the cones that its proof overlooks (depth 1: lemma 3)",
+        "gordon": "Gordon's comparison with the exact mean norm and Gaussian concentration",
+    }
+
+    dim: int
+    depth: int
+    squared: bool
+    paper: int
+    repaired: int
+    gordon: int
+
+    def numbers(self, size: int) -> int:
+        """Outputs of the directions that are followed."""
+        return size * 4 * self.dim
+
+    def failures(self, size: int, trials: int, generator: np.random.Generator, images: Any = None) -> int:
+        """Networks whose extremes over the subspace, as far as they are found, leave the band."""
+        return count_failures(trials, 1, lambda _: _fails(size, self, generator))
+
+
+def subspace(
+    dim: int, eps: float, delta: float, *, squared: bool = True, ambient: int | None = None, depth: int = 1
+) -> SubspacePlan:
+    r"""How wide must ReLU layers be, so that they keep the norms of *all* inputs of a subspace at once?
+
+    Parameters
+    ----------
+    dim
+        Dimension of the subspace.
+    eps
+        Distortion: norms, squared or not, stay within (1 ± eps)^l at layer l.
+    delta
+        Probability of failure, over the draw of the weights.
+    squared
+        Squared norms, or norms.
+    ambient
+        Dimension of the space around the subspace, which does not matter beyond ``dim <= ambient``.
+    depth
+        Number of layers.
+
+    >>> plan = subspace(dim=10, eps=0.1, delta=0.05)
+    >>> plan.paper / plan.gordon > 80
+    True
+    """
+    check_count("dim", dim)
+    if ambient is not None:
+        check_count("ambient", ambient)
+        if dim > ambient:
+            raise InputError(f"dim = {dim} must be at most ambient = {ambient}: a subspace fits into its space")
+    check_count("depth", depth)
+    check_between("eps", eps, 0.0, 1.0)
+    check_delta(delta)
+    # Gordon's √(2/width) w, w = √dim, against a band of ± eps, or ± eps/2 for squared norms.
+    check_width(2 * dim / (eps / (2 if squared else 1)) ** 2, f"dim = {dim} and eps = {eps:g}")
+    return SubspacePlan(
+        eps=eps,
+        delta=delta,
+        dim=dim,
+        depth=depth,
+        squared=squared,
+        paper=norms.theorem2_width(dim, eps, delta, depth=depth, squared=squared),
+        repaired=norms.theorem2_width(dim, eps, delta, depth=depth, squared=squared, repaired=True),
+        gordon=_gordon(dim, eps, delta, squared, depth),
+        assumptions=(
+            HE,
+            "the subspace is fixed before the weights are drawn",
+            "lemma 3 prints squared norms, its proof gives norms: here all answers are for "
+            + ("squared norms" if squared else "norms"),
+            *(
+                ("theorem 2 as printed is proven for the first layer only; repaired and gordon hold for all",)
+                * (depth > 1)
+            ),
+        ),
+    )
+
+
+def _gordon(dim: int, eps: float, delta: float, squared: bool, depth: int) -> int:
+    if depth == 1:
+        return norms.gordon_width(math.sqrt(dim), eps, delta, squared=squared)
+    power = 0.5 if squared else 1.0
+
+    def excess(size: int) -> float:
+        bands = norms.gordon_deep_band(size, math.sqrt(dim), depth, delta)
+        return max(
+            max(math.pow(1 - eps, layer * power) - low, high - math.pow(1 + eps, layer * power))
+            for layer, (low, high) in enumerate(bands, start=1)
+        )
+
+    try:
+        return smallest(excess, most=WIDEST // 10)
+    except OverflowError:
+        raise InputError(
+            f"depth = {depth}: no width below {WIDEST // 10:.0g} keeps all of a subspace of dimension {dim} within "
+            f"eps = {eps:g}, the bound doubles with every layer; use fewer layers or a larger eps"
+        ) from None
+
+
+def subspace_extremes(weights: np.ndarray, *, starts: int = 32, steps: int = 200, seed: int = 0) -> tuple[float, float]:
+    r"""Smallest and largest :math:`\|R(Wu)\|` found over unit vectors u, by ascent from many starts.
+
+    The squared norm is convex in u: :math:`u \leftarrow W^T R(Wu)`, normalised, never falls, and
+    :math:`u \leftarrow cu - W^T R(Wu)` with c at least the largest squared singular value never rises. Local optima:
+    the true extremes may lie further out.
+    """
+    generator = np.random.default_rng(seed)
+    top = float(np.linalg.norm(weights, 2)) ** 2
+    best = []
+    for sign in (-1.0, 1.0):
+        u = generator.standard_normal((weights.shape[1], starts))
+        u /= np.linalg.norm(u, axis=0)
+        value = np.zeros(starts)
+        for _ in range(steps):
+            hidden = np.maximum(weights @ u, 0.0)
+            before, value = value, np.linalg.norm(hidden, axis=0)
+            if np.abs(value - before).max() < 1e-7:
+                break
+            pull = weights.T @ hidden
+            # Half of the largest curvature would do on average; the whole is what the proof needs.
+            u = pull if sign > 0 else top * u - pull
+            u /= np.linalg.norm(u, axis=0)
+        best.append(float(value.min() if sign < 0 else value.max()))
+    return best[0], best[1]
+
+
+def _fails(size: int, plan: SubspacePlan, generator: np.random.Generator) -> bool:
+    """Whether the extremes found over the subspace leave the band, in the first layer that does.
+
+    Deeper layers are followed on the two extreme directions and random ones: extremes of the composition are not
+    searched.
+    """
+    power = 1.0 if plan.squared else 2.0
+    weights = generator.standard_normal((size, plan.dim)) * math.sqrt(2 / size)
+    low, high = subspace_extremes(weights, starts=16, steps=60, seed=int(generator.integers(2**31)))
+    if not (1 - plan.eps) ** power <= low**2 <= high**2 <= (1 + plan.eps) ** power:
+        return True
+    if plan.depth == 1:
+        return False
+    directions = generator.standard_normal((plan.dim, 4 * plan.dim))
+    hidden = np.maximum(weights @ (directions / np.linalg.norm(directions, axis=0)), 0.0)
+    for layer in range(2, plan.depth + 1):
+        basis: np.ndarray = np.linalg.qr(hidden, mode="r")  # type: ignore[assignment]
+        hidden = np.maximum(generator.standard_normal((size, basis.shape[0])) * math.sqrt(2 / size) @ basis, 0.0)
+        ratio = (hidden**2).sum(axis=0)
+        if ratio.min() < (1 - plan.eps) ** (layer * power) or ratio.max() > (1 + plan.eps) ** (layer * power):
+            return True
+    return False

@@ -1,0 +1,364 @@
+r"""The state of a batch of pairs between two layers: what a wide random network remembers of them.
+
+For each pair and position: the second moments of a unit, ``kxx`` and ``kyy``, and the mean squared difference
+``d = kxx + kyy - 2 kxy``, which keeps the digits that kxy loses near cosine 1. Before the first weights nothing is
+random and the state is the pair of tensors itself (`Given`); behind weights it is `Maps`. These also carry what is
+known of a unit beyond its second moments (`Law`), and where covariances between positions come from (`Origin`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from initscope.geometry import Status
+from initscope.propagate import loops
+from initscope.propagate.totals import NotCovered, Totals, total
+from initscope.propagate.windows import Offset, Sites, at_both
+from initscope.theory._fast import as_numpy
+
+# fmt: off
+__all__ = [
+    "Constants", "Cross", "Draws", "Field", "Given", "Law", "Lookup", "Maps", "NotCovered", "Origin", "Pair",
+    "Products", "Rescaled", "Scaled", "State", "Totals", "Wanted",
+]
+# fmt: on
+
+Pair = tuple[Tensor, Tensor]
+Cross = Tensor
+"""E of x_p x_q, y_p y_q, x_p y_q, y_p x_q with q = p + offset, at every p for which q exists.
+
+Stacked in this order, in float64: ``[4, pairs, blocks, *positions]``.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Values that no weights have touched yet: the inputs, or a fixed function of them. ``[pairs, ...]``."""
+
+    x: Tensor
+    y: Tensor
+    status: Status = "closed form"
+    note: str = ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one input."""
+        return tuple(self.x.shape[1:])
+
+    @property
+    def real(self) -> bool:
+        """Whether these are real values, several for each input: no masks, no indices, no single numbers."""
+        return self.x.is_floating_point() and self.x.dim() > 1
+
+    def run(self, function: Callable[[Tensor], Tensor]) -> Given:
+        """A fixed function of the values, which an in-place function must not overwrite."""
+        return replace(self, x=function(self.x.clone()), y=function(self.y.clone()))
+
+    @cached_property
+    def _squares(self) -> Tensor:
+        """Means of x², y², (x-y)² over the first axis: ``[3, pairs, *positions]``."""
+        fused = loops.large_loops(self.x, self.y)
+        if fused is not None:
+            return torch.from_numpy(fused.pair_maps(as_numpy(self.x), as_numpy(self.y))).div_(self.shape[0])
+        return torch.stack([v.square().mean(dim=1) for v in (self.x, self.y, self.x - self.y)])
+
+    def as_maps(self, axis: int, groups: int = 1) -> Maps:
+        """Mean squares over the channels (``axis`` of a sample) of each group, as if channels were random draws."""
+        channels = self.shape[axis]
+        if axis == 0 and groups == 1:
+            kxx, kyy, d = self._squares[:, :, None]
+        else:
+            x, y = self.grouped(axis, groups)
+            kxx, kyy, d = (v.square().mean(dim=2) for v in (x, y, x - y))
+        sizes = (channels // groups,) * groups
+        unit, origin = Constants(self, axis, groups), Products(self, axis, groups)
+        return Maps(kxx, kyy, d, sizes, self.status, axis, unit=unit, origin=origin)
+
+    def grouped(self, axis: int, groups: int) -> tuple[Tensor, Tensor]:
+        """Both sides as ``[pairs, groups, channels of a group, *positions]``."""
+        x, y = (side.movedim(axis + 1, 1) for side in (self.x, self.y))
+        shape = (len(x), groups, self.shape[axis] // groups, *x.shape[2:])
+        return x.reshape(shape), y.reshape(shape)
+
+    def totals(self) -> Totals:
+        """Sums over units."""
+        xx, yy, gap = total(self._squares, kept=2) * self.shape[0]
+        return Totals(xx, yy, gap, math.prod(self.shape))
+
+
+_ORDER = itertools.count()
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """Second moments ``[pairs, blocks, *positions]`` of random units.
+
+    Channels come in blocks of equal law, ``sizes`` says how many each: a convolution with groups makes as many blocks
+    as it has groups, a concatenation puts blocks side by side. ``axis`` is where channels stand in a sample's shape.
+
+    Attributes
+    ----------
+    unit : Law or None
+        The law of a unit where it is known: Gaussian, an activation of a Gaussian, a sum … None: second moments only.
+        A dual may be applied to a Gaussian unit alone.
+    weights : frozenset
+        The parameters (by ``id``) that the units depend on.
+    fresh : frozenset
+        Those whose zero-mean weights every unit is linear in, not empty only if so: what depends on none of them is
+        uncorrelated with the units.
+    mixed : bool
+        Whether blocks are no longer runs of neighbouring channels, as after flattening.
+    origin : Origin or None
+        How covariances between different positions come from the states before; None where that is not known.
+    """
+
+    kxx: Tensor
+    kyy: Tensor
+    d: Tensor
+    sizes: tuple[int, ...]
+    status: Status
+    axis: int = 0
+    unit: Law | None = None
+    weights: frozenset[object] = frozenset()
+    fresh: frozenset[object] = frozenset()
+    origin: Origin | None = None
+    mixed: bool = False
+    note: str = ""
+    order: int = field(default_factory=lambda: next(_ORDER))
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the units are zero-mean Gaussian."""
+        return self.unit is not None and self.unit.gaussian
+
+    @property
+    def channels(self) -> int:
+        """Number of channels of the layer."""
+        return sum(self.sizes)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Sizes of the axes that are not channels."""
+        return tuple(self.kxx.shape[2:])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the layer's output for one input."""
+        return (*self.positions[: self.axis], self.channels, *self.positions[self.axis :])
+
+    def means(self) -> tuple[Tensor, Tensor]:
+        """E x and E y of a unit, like the maps."""
+        if self.unit is None:
+            raise NotCovered("the mean of its input is not known")
+        return self.unit.means(self)
+
+    def draw(self, sites: Sites, draws: Draws) -> Pair:
+        """Samples of the units at ``sites``, 0 where there is no position."""
+        x, y = self._known_law.draw(self, sites, draws)
+        inside = sites.inside(self.positions)
+        if bool(inside.all()):
+            return x, y
+        inside = inside.to(x)
+        return x * inside, y * inside
+
+    def fields(self, sites: Sites) -> Iterable[Field]:
+        """The Gaussian units that drawing units at ``sites`` needs."""
+        return self._known_law.fields(self, sites)
+
+    @property
+    def _known_law(self) -> Law:
+        return Law() if self.unit is None else self.unit
+
+    def without_samples(self) -> Maps:
+        """The same state, its law known by how it is drawn, with no samples kept."""
+        return self if self.unit is None else replace(self, unit=self.unit.without_samples())
+
+    def totals(self) -> Totals:
+        """Sums over units."""
+        sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self.kxx.device)
+        xx, yy, gap = ((total(m, kept=2) * sizes).sum(dim=1) for m in (self.kxx, self.kyy, self.d))
+        return Totals(xx, yy, gap, math.prod(self.shape))
+
+    def after(self, **changes: Any) -> Maps:
+        """A later state, equal to this one but for ``changes``."""
+        new: dict[str, Any] = {"note": "", "order": next(_ORDER)} | changes
+        return replace(self, **new)
+
+    def scaled(self, x: float | Tensor, y: float | Tensor | None = None) -> Maps:
+        """The state of units multiplied by ``x`` (for the second inputs by ``y``, if that differs)."""
+        a, b = x, x if y is None else y
+        # E(aX - bY)² = ab d + (a - b)(a kxx - b kyy): nothing cancels where a = b
+        d = a * b * self.d if a is b else a * b * self.d + (a - b) * (a * self.kxx - b * self.kyy)
+        return self.after(
+            kxx=a * a * self.kxx, kyy=b * b * self.kyy, d=d, unit=self._rescaled(a, b), origin=Scaled(self, a, b)
+        )
+
+    def _rescaled(self, x: float | Tensor, y: float | Tensor) -> Law | None:
+        return self.unit if self.unit is None or self.unit.lasting else Rescaled(self, x, y)
+
+
+State = Given | Maps
+
+
+Lookup = Callable[[Maps, Offset], Cross]
+Wanted = tuple[Maps, Offset]
+Field = tuple[Maps, Sites]
+"""Gaussian units, and where they are drawn."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """How many samples to draw, with which random numbers, and where covariances between positions are found."""
+
+    count: int
+    generator: torch.Generator
+    lookup: Lookup
+
+    def normal(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Standard normal numbers, of the type and on the device of ``like``."""
+        numbers = torch.randn(shape, generator=self.generator, dtype=like.dtype, device=self.generator.device)
+        return numbers.to(like.device)
+
+
+class Law:
+    """The law of the units of a state: nothing is known here, see `initscope.propagate.laws` for those that know.
+
+    A sample is one unit at the `Sites` that one output reads, jointly: ``[count, pairs, blocks, shifts, *size]`` for x
+    and for y. Outputs are drawn independently, because only moments within the sites of one are taken from them.
+    """
+
+    gaussian = False
+    lasting = False
+    """Whether scaling, moving and averaging units gives units of which as much is known."""
+
+    def means(self, state: Maps) -> Pair:
+        """E x and E y, like the maps of ``state``."""
+        raise NotCovered("the mean of its input is not known")
+
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+        """Samples of (x, y) at ``sites``."""
+        raise NotCovered("the law of its input is not known beyond second moments")
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """The Gaussian units that `draw` draws."""
+        raise NotCovered("the law of its input is not known beyond second moments")
+
+    def without_samples(self) -> Law:
+        """The same law, known by how it is drawn, with no samples kept."""
+        return self
+
+
+class Origin(ABC):
+    """How a state's covariances at an offset come from earlier states; see `initscope.propagate.covariances`."""
+
+    exact = True
+    """Whether they come by formulas."""
+
+    @abstractmethod
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
+        """What `cross` will look up."""
+
+    @abstractmethod
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """The covariances at ``offset``."""
+
+    def work(self, offset: Offset) -> int:
+        """What an entry of the result costs, against a formula."""
+        return 1
+
+
+@dataclass(frozen=True, eq=False)
+class Constants(Law):
+    """Given values, whose channels are averaged over as if they were random."""
+
+    given: Given
+    axis: int
+    groups: int
+
+    def means(self, state: Maps) -> Pair:
+        """Means over the channels of each group."""
+        x, y = self.given.grouped(self.axis, self.groups)
+        return x.mean(dim=2), y.mean(dim=2)
+
+
+@dataclass(frozen=True, eq=False)
+class Products(Origin):
+    """Of given values: products, averaged over the channels of each group."""
+
+    given: Given
+    axis: int
+    groups: int
+
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
+        """Nothing: the values are known."""
+        return ()
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Products of the values themselves."""
+        x, y = (side.double() for side in self.given.grouped(self.axis, self.groups))
+        first, second = at_both(x, y, offset)
+        return (first * second).mean(dim=3)
+
+
+@dataclass(frozen=True, eq=False)
+class Rescaled(Law):
+    """(unit - shift)·scale, each side with its own numbers."""
+
+    before: Maps
+    x_scale: float | Tensor
+    y_scale: float | Tensor
+    x_shift: float | Tensor = 0.0
+    y_shift: float | Tensor = 0.0
+
+    def means(self, state: Maps) -> Pair:
+        """Means follow the affine map."""
+        x, y = self.before.means()
+        return (x - self.x_shift) * self.x_scale, (y - self.y_shift) * self.y_scale
+
+    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+        """Samples follow the affine map."""
+        x, y = self.before.draw(sites, draws)
+
+        def at(numbers: float | Tensor) -> float | Tensor:
+            return sites.take(numbers.expand(state.kxx.shape)) if isinstance(numbers, Tensor) else numbers
+
+        return (x - at(self.x_shift)) * at(self.x_scale), (y - at(self.y_shift)) * at(self.y_scale)
+
+    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+        """Those of the state before."""
+        return self.before.fields(sites)
+
+    def without_samples(self) -> Law:
+        """The same affine map."""
+        return replace(self, before=self.before.without_samples())
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(Origin):
+    """Of units times a number, each side its own; numbers may differ from position to position."""
+
+    before: Maps
+    x: float | Tensor
+    y: float | Tensor
+
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
+        """The same offset."""
+        return ((self.before, offset),)
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Covariances times both factors."""
+        x, y = (
+            torch.as_tensor(factor, dtype=torch.float64, device=self.before.kxx.device).expand(self.before.kxx.shape)
+            for factor in (self.x, self.y)
+        )
+        first, second = at_both(x, y, offset)
+        return lookup(self.before, offset) * first * second
