@@ -14,7 +14,7 @@ from initscope.measurement.steps import NO_VALUES, output_tensor
 from initscope.measurement.stream import moved
 from initscope.measurement.width import MeanWidth, WidthTally
 from initscope.results import Result, make_axes
-from initscope.tracing import bind, trace
+from initscope.tracing import bind, sample_axes, trace
 from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
     failed: dict[Any, str] = {}
 
     def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
-        values = output_tensor(output, count)
+        values = output_tensor(output, count, axes, node)
         if values is None:
             failed[node] = NO_VALUES
             return
@@ -99,6 +99,7 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
     with leaves_no_trace(model):
         model.eval()
         traced = trace(model, inputs[:2])
+        axes = sample_axes(traced, bind(model, inputs[:2]))
         size = max(1, _BATCH_VALUES // inputs[0].numel())
         with without_dropout(model):
             for start in range(0, len(inputs), size):

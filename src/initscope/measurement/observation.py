@@ -19,7 +19,7 @@ from initscope.measurement.recorder import Recorder
 from initscope.measurement.steps import Mode, couples_samples, set_mode, traced_like_predict
 from initscope.measurement.stream import Batch, batches, gather_pairs, pair_batches
 from initscope.results import Result, plain
-from initscope.tracing import Inputs, Trace
+from initscope.tracing import BatchArgs, Inputs, Trace, sample_axes
 from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 __all__ = ["Observation", "observe"]
@@ -128,6 +128,7 @@ def observe(
     dropout: bool = False,
     seed: int = 0,
     shuffle: bool = True,
+    batch_args: BatchArgs = None,
     loss: Callable[[Any, Any], Tensor] | None = None,
     targets: Any = None,
 ) -> Observation:
@@ -156,6 +157,9 @@ def observe(
     shuffle : bool
         Random order and random pairs. False: samples as they come, the x of the pairs first, then the y, for example
         ``torch.cat([x, y])``.
+    batch_args : str, int or sequence of them, optional
+        Which arguments carry samples, by name or position; tensors of the others are given whole to every call. None:
+        all tensors that are as long as the first.
     loss : callable, optional
         ``loss(output, targets)``. Default: ℓ = ⟨f(x), v⟩ with a fixed Gaussian v, of the first tensor of the output.
     targets : array, optional
@@ -176,21 +180,24 @@ def observe(
     seed = check_count("seed", seed, least=0)
     with leaves_no_trace(model):
         set_mode(model, mode)
-        stream = batches(model, data, targets, seed=seed, shuffle=shuffle)
+        stream = batches(model, data, targets, seed=seed, shuffle=shuffle, batch_args=batch_args)
         pool, rest = gather_pairs(stream, pairs, seed, shuffle=shuffle)
         if loss is not None and pool.targets is None:
             raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
         coupled = couples_samples(model)
         traced = traced_like_predict(model, pool.pick(slice(0, 2)).inputs)
+        axes = sample_axes(traced, pool.inputs)
         parts = list(pair_batches(pool, whole=coupled))
         with nullcontext() if dropout else without_dropout(model):
             try:
-                recorder = _recorded(_recorder(traced, seed=seed, gradients=gradients, units=units, loss=loss), parts)
+                recorder = _recorded(
+                    _recorder(traced, axes=axes, seed=seed, gradients=gradients, units=units, loss=loss), parts
+                )
             except InputError as error:
                 if not gradients or loss is not None:
                     raise
                 # Some models run but cannot be differentiated; what can be measured, is.
-                recorder = _recorded(_recorder(traced, seed=seed, gradients=False, units=units), parts)
+                recorder = _recorded(_recorder(traced, axes=axes, seed=seed, gradients=False, units=units), parts)
                 recorder.gradient_note = f"no gradient: {error}"
             for batch in chain(rest, stream) if units else ():
                 _run(recorder.run_samples, batch)
@@ -239,5 +246,5 @@ def _run(step: Callable[[Batch], None], batch: Batch) -> None:
 
 
 def _single(inputs: Inputs) -> Any:
-    tensors = inputs.tensors()
-    return tensors[0] if len(tensors) == 1 else inputs
+    values = [*inputs.args, *inputs.kwargs.values()]
+    return values[0] if len(values) == 1 and isinstance(values[0], Tensor) else inputs

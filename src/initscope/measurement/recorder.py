@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from initscope.errors import InputError
 from initscope.geometry import Floats, Row
@@ -20,7 +20,7 @@ from initscope.measurement.pairs import cosine_of, pair_sums
 from initscope.measurement.steps import NO_VALUES, aside, is_activation, norms_at_start, output_tensor, unit_axes
 from initscope.measurement.stream import Batch
 from initscope.measurement.units import ActivityTally, SpreadTally, UnitSample
-from initscope.tracing import Node, Trace
+from initscope.tracing import Node, SampleAxes, SampleAxis, Trace
 
 __all__ = ["Recorder"]
 
@@ -46,15 +46,16 @@ class Recorder:
         self,
         traced: Trace,
         *,
+        axes: SampleAxes,
         seed: int,
         gradients: bool,
         units: bool = True,
         loss: Callable[[Any, Any], Tensor] | None = None,
     ) -> None:
         self.traced, self.seed, self.gradients, self.units, self.loss = traced, seed, gradients, units, loss
-        axes = unit_axes(traced)
+        self._axes, unit_axis = axes, unit_axes(traced, axes)
         self.records = {
-            node: _Record(activity=ActivityTally(axes[node]) if is_activation(traced, node) else None)
+            node: _Record(activity=ActivityTally(unit_axis[node]) if is_activation(traced, node) else None)
             for node in traced.steps
         }
         self.scale: list[Tensor] = []  # ‖∂ℓ/∂a‖ of x, per batch
@@ -91,11 +92,12 @@ class Recorder:
 
     def _watch(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, *, paired: bool) -> Any:
         record = self.records[node]
-        tensor = output_tensor(output, self._batch)
-        if tensor is None:
+        found = self._axes.tensor(node, output, self._batch)
+        if found is None:
             record.note = NO_VALUES
             return None
-        values = tensor.detach()
+        tensor, front, axis = found
+        values = front.detach()
         flat = values.reshape(self._batch, -1)
         flat = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
         record.shape = tuple(values.shape[1:])
@@ -105,7 +107,7 @@ class Recorder:
             return None
         self._values += flat.numel()
         record.sums[-1] = pair_sums(flat, compiled_loops(flat, self._values))
-        return self._follow(node, record, args, kwargs, output, tensor) if self.gradients else None
+        return self._follow(node, record, args, kwargs, output, tensor, axis) if self.gradients else None
 
     def _add_units(self, record: _Record, values: Tensor, flat: Tensor) -> None:
         if record.spread is None:
@@ -130,6 +132,7 @@ class Recorder:
         kwargs: dict[str, Any],
         output: Any,
         tensor: Tensor,
+        axis: SampleAxis,
     ) -> Any:
         """Let the backward pass reach this step, and take the weight gradients when it comes by."""
         replaced, layer = None, self._layer(node, args, kwargs)
@@ -142,9 +145,11 @@ class Recorder:
             source = tensor.detach().requires_grad_()
             self._sources.append(source)
             replaced = tensor = source.clone()
-        if layer is not None and tensor.requires_grad:
+        if layer is not None and not axis.first and not isinstance(layer[0], nn.Linear):
+            record.note = "no gradient: the samples are not on the first axis of the layer's output"
+        elif layer is not None and tensor.requires_grad:
             module, inputs = layer
-            tensor.register_hook(partial(self._take, record, module, inputs.detach(), inputs._version))  # type: ignore[no-untyped-call]
+            tensor.register_hook(partial(self._take, record, module, inputs.detach(), inputs._version, axis))  # type: ignore[no-untyped-call]
         return replaced
 
     def _layer(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Tensor] | None:
@@ -155,17 +160,19 @@ class Recorder:
         known = has_weight_gradient(module) and args and isinstance(args[0], Tensor)
         return (module, args[0]) if known else None
 
-    def _take(self, record: _Record, module: Any, seen: Tensor, version: int, delta: Tensor) -> None:
+    def _take(self, record: _Record, module: Any, seen: Tensor, version: int, axis: SampleAxis, delta: Tensor) -> None:
         if seen._version != version:
             record.note = "its input is overwritten in place, so its gradient is lost"
             return
         with torch.no_grad():
-            record.gradient_sums[-1] = weight_gradient_products(module, seen, delta).cpu()
+            inputs, back = (axis.to_front(values, len(seen) if axis.first else self._batch) for values in (seen, delta))
+            if inputs is not None and back is not None:
+                record.gradient_sums[-1] = weight_gradient_products(module, inputs, back).cpu()
 
     def _backward(self, output: Any, batch: Batch) -> None:
         """Run the loss backwards through all steps; keep the norms of its gradient at the output."""
         self.scale.append(torch.full((self._batch // 2,), torch.nan, dtype=torch.float64))
-        top = output_tensor(output, self._batch)
+        top = output_tensor(output, self._batch, self._axes)
         if self.loss is not None:
             value = self.loss(output, batch.targets)
             if not isinstance(value, Tensor) or not value.requires_grad:

@@ -30,7 +30,7 @@ from initscope.measurement.steps import (
     unit_axes,
 )
 from initscope.measurement.stream import Batch, given_pairs, pair_batches
-from initscope.tracing import Inputs, Node, Trace
+from initscope.tracing import BatchArgs, Inputs, Node, SampleAxes, Trace, sample_axes
 from initscope.tracing.untouched import copy_of, leaves_no_trace, runnable, snapshot, without_dropout
 
 __all__ = ["measure"]
@@ -45,6 +45,7 @@ def measure(
     draws: int = 1,
     mode: Mode | None = None,
     seed: int = 0,
+    batch_args: BatchArgs = None,
     progress: Callable[[Iterator[Any]], Iterable[Any]] | None = None,
 ) -> Measurement:
     """Run ``model`` on pairs and record their geometry after every layer.
@@ -65,6 +66,9 @@ def measure(
         model is. Dropout is off in both.
     seed : int
         Of the draws.
+    batch_args : str, int or sequence of them, optional
+        Which arguments carry samples, by name or position; tensors of the others are given whole to every call, as the
+        edges of a graph that all samples share, or a time step. None: all tensors that have an axis.
     progress : callable, optional
         Wraps the iterator over draws, as tqdm does: ``progress=lambda draws: tqdm(draws, total=8)``.
 
@@ -76,15 +80,16 @@ def measure(
         randomness of all layers counts and only the spread between two or more draws does.
     """
     model = runnable(model)
-    pairs = given_pairs(model, x, y)
+    pairs = given_pairs(model, x, y, batch_args)
     draws = check_count("draws", draws, least=0, hint="0 runs the weights the model has")
     seed = check_count("seed", seed, least=0)
     law = Present() if initializer is None else initializer
     with leaves_no_trace(model):
         set_mode(model, mode)
         traced = traced_like_predict(model, pairs.pick(slice(0, 2)).inputs)
+        axes = sample_axes(traced, pairs.inputs)
         if draws == 0:
-            runs = [_record(traced, pairs)]
+            runs = [_record(traced, axes, pairs)]
         else:
             device = next((parameter.device for parameter in model.parameters()), "cpu")
             generator = torch.Generator(device=device).manual_seed(seed)
@@ -99,13 +104,14 @@ def _redrawn_runs(
     """One run per draw, all in one copy of the model, which is set back to the original before each."""
     redrawn = copy_of(model)
     traced = traced_like_predict(redrawn, pairs.pick(slice(0, 2)).inputs)
+    axes = sample_axes(traced, pairs.inputs)
     set_back = snapshot(redrawn)
     for _ in range(draws):
         set_back()
         for ours, theirs in zip(redrawn.parameters(), model.parameters(), strict=True):
             ours.copy_(theirs)
         law.fill_(redrawn, generator=generator)
-        yield _record(traced, pairs)
+        yield _record(traced, axes, pairs)
 
 
 @dataclass
@@ -118,9 +124,9 @@ class _Run:
     mean_errors: list[Floats] = field(default_factory=list)  # [2]: the same for the means over pairs
 
 
-def _record(traced: Trace, pairs: Batch) -> _Run:
+def _record(traced: Trace, axes: SampleAxes, pairs: Batch) -> _Run:
     coupled = couples_samples(traced.model)
-    recorder = _Recorder(traced, _filter_rows(traced), whole_batch=coupled)
+    recorder = _Recorder(traced, axes, _filter_rows(traced), whole_batch=coupled)
     with without_dropout(traced.model):  # it would hide the geometry
         for part in pair_batches(pairs, whole=coupled):
             try:
@@ -153,8 +159,9 @@ class _Recorder:
     An input that is part of several pairs is run once, unless the model looks at its whole batch.
     """
 
-    def __init__(self, traced: Trace, filters: dict[Node, int], *, whole_batch: bool) -> None:
-        self._traced, self._filters, self._axes = traced, filters, unit_axes(traced)
+    def __init__(self, traced: Trace, samples: SampleAxes, filters: dict[Node, int], *, whole_batch: bool) -> None:
+        self._traced, self._filters, self._axes = traced, filters, unit_axes(traced, samples)
+        self._samples = samples
         self._whole_batch = whole_batch
         self._sums: dict[Node, list[Tensor]] = {node: [] for node in traced.steps}
         self._shapes: dict[Node, tuple[int, ...]] = {}
@@ -171,7 +178,7 @@ class _Recorder:
         self._traced.run(pairs.inputs, aside(self._watch))
 
     def _watch(self, node: Node, args: Any, kwargs: Any, output: Any) -> None:
-        values = output_tensor(output, self._inputs)
+        values = output_tensor(output, self._inputs, self._samples, node)
         if values is not None:
             self._shapes[node] = tuple(values.shape[1:])
             self._sums[node][-1] = self._reduce(node, values.detach())
@@ -212,7 +219,7 @@ class _Recorder:
 
 def _distinct(inputs: Inputs) -> tuple[Tensor, Tensor]:
     """Index of one of each of the different samples, and for every sample the place of its like among them."""
-    tensors = [tensor for tensor in inputs.tensors() if tensor.dim()]
+    tensors = inputs.sample_tensors()
     likes = torch.stack([torch.unique(tensor, dim=0, return_inverse=True)[1] for tensor in tensors], dim=1)
     different, place = torch.unique(likes, dim=0, return_inverse=True)
     first = torch.empty(len(different), dtype=torch.long, device=place.device)

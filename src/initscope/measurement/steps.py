@@ -13,9 +13,7 @@ from initscope.errors import InputError
 from initscope.geometry import Floats
 from initscope.layers import unit_axis
 from initscope.propagate.rules import find_rule
-from initscope.tracing import Node, Trace, trace
-from initscope.tracing._inputs import named_tensors
-from initscope.tracing._symbolic import Watch
+from initscope.tracing import Node, SampleAxes, Trace, Watch, trace
 
 # fmt: off
 __all__ = [
@@ -63,22 +61,26 @@ def is_activation(traced: Trace, node: Node) -> bool:
     return traced.role(node) == "activation"
 
 
-def unit_axes(traced: Trace) -> dict[Node, int]:
-    """Axis of one sample's output along which its units lie: the last after a Linear, the first otherwise."""
+def unit_axes(traced: Trace, samples: SampleAxes | None = None) -> dict[Node, int]:
+    """Axis of one sample's output along which its units lie: the last after a Linear, the first otherwise.
+
+    Behind the axis of the windows or frames that are folded into that of the samples.
+    """
     axes: dict[Node, int] = {}
     for node in traced.steps:
         own = unit_axis(traced.module(node))
         before = next((axes[parent] for parent in node.all_input_nodes if parent in axes), 0)
         axes[node] = before if own is None else own
-    return axes
+    if samples is None:
+        return axes
+    folded = {node for node in axes if (place := samples.of(node)) is not None and place.fold > 1}
+    return {node: axis + 1 if node in folded and axis >= 0 else axis for node, axis in axes.items()}
 
 
-def output_tensor(output: Any, samples: int) -> Tensor | None:
-    """The real-valued tensor of a step's output with one entry per sample; of a tuple or dict, the first such."""
-    for _, tensor in named_tensors(output, ""):
-        if tensor.is_floating_point() and tensor.dim() > 0 and len(tensor) == samples and tensor.numel() > 0:
-            return tensor
-    return None
+def output_tensor(output: Any, samples: int, axes: SampleAxes | None = None, node: Node | None = None) -> Tensor | None:
+    """The real-valued tensor of a step's output, samples first; of a tuple or dict, the first that holds samples."""
+    found = (axes or SampleAxes()).tensor(node, output, samples)
+    return None if found is None else found[1]
 
 
 def norms_at_start(traced: Trace, squares: Floats, units: Floats) -> tuple[Floats, float]:

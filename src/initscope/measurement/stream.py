@@ -15,9 +15,9 @@ from initscope._hall.randomness import generator
 from initscope.errors import InputError
 from initscope.measurement.pairs import pairs_at_once
 from initscope.propagate.prediction import as_pairs
-from initscope.tracing import Inputs, bind
+from initscope.tracing import BatchArgs, Inputs, bind, refuse_different_lengths
 
-__all__ = ["Batch", "batches", "gather_pairs", "given_pairs", "moved", "pair_batches", "size_of"]
+__all__ = ["Batch", "batches", "gather_pairs", "given_pairs", "moved", "pair_batches"]
 
 _BATCH = 64  # samples of one batch where the data does not come in batches
 
@@ -30,42 +30,38 @@ class Batch:
     targets: Any = None
 
     def __len__(self) -> int:
-        return size_of(self.inputs)
+        return self.inputs.samples
 
     def pick(self, index: Tensor | slice) -> Batch:
         """The samples at ``index``."""
-        size = len(self)
-
-        def choose(tensor: Tensor) -> Tensor:
-            return tensor[index] if tensor.dim() and len(tensor) == size else tensor
-
         targets = self.targets
-        return Batch(self.inputs.map(choose), choose(targets) if isinstance(targets, Tensor) else targets)
-
-
-def size_of(inputs: Inputs) -> int:
-    """Number of samples: length of the first tensor that has one."""
-    size = next((len(tensor) for tensor in inputs.tensors() if tensor.dim()), None)
-    if size is None:
-        raise InputError("the data holds no tensors; give arrays, tensors, a Dataset or a DataLoader")
-    return size
+        if isinstance(targets, Tensor) and targets.dim() and len(targets) == len(self):
+            targets = targets[index]
+        return Batch(self.inputs.pick(index), targets)
 
 
 def batches(
-    model: nn.Module, data: Any, targets: Any = None, *, seed: int = 0, shuffle: bool = True
+    model: nn.Module,
+    data: Any,
+    targets: Any = None,
+    *,
+    seed: int = 0,
+    shuffle: bool = True,
+    batch_args: BatchArgs = None,
 ) -> Iterator[Batch]:
     """Batches of ``data`` as inputs of ``model``, on its device.
 
     Arrays, tensors, tuples and dicts of them, and a ``Dataset`` with a length are read in random order, unless
-    ``shuffle`` is False; a ``DataLoader`` and any other iterable of batches in their own.
+    ``shuffle`` is False; a ``DataLoader`` and any other iterable of batches in their own. ``batch_args`` names the
+    arguments that carry samples.
     """
-    for item, wanted in _items(data, targets, _Order(seed, shuffle)):
-        inputs = bind(model, _as_tensors(item))
+    for item, wanted in _items(data, targets, _Order(seed, shuffle), lambda columns: bind(model, columns, batch_args)):
+        inputs = bind(model, _as_tensors(item), batch_args)
         if wanted is None and isinstance(item, (tuple, list)) and len(item) > len(inputs.args):
             wanted = item[len(inputs.args)]
         elif wanted is None and isinstance(item, Mapping):
             wanted = next((item[key] for key in ("labels", "label", "targets", "target") if key in item), None)
-        batch = Batch(inputs.map(_placed(model)), None if wanted is None else _placed_target(wanted, model))
+        batch = Batch(inputs.map(_placed(model, inputs)), None if wanted is None else _placed_target(wanted, model))
         if len(batch):
             yield batch
 
@@ -84,8 +80,8 @@ class _Order:
         return torch.as_tensor(generator(self.seed, "order of samples").permutation(length))
 
 
-def _items(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
-    """(item, targets) for each batch, before binding."""
+def _items(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], Inputs]) -> Iterator[tuple[Any, Any]]:
+    """(item, targets) for each batch, before binding; ``arguments`` says what binding will make of columns."""
     data = getattr(data, "images", data)
     if isinstance(data, (str, bytes)):
         raise InputError(f"data = {data!r} is a word; load it first: initscope.data.load_any({data!r})")
@@ -94,7 +90,7 @@ def _items(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
     if isinstance(data, list) and data and isinstance(data[0], list):
         data = torch.as_tensor(np.asarray(data))
     if isinstance(data, (Tensor, np.ndarray, tuple, Mapping)):
-        yield from _columns(data, targets, order)
+        yield from _columns(data, targets, order, arguments)
         return
     if targets is not None:
         raise InputError("targets= goes with arrays; let the Dataset or DataLoader yield (inputs, targets) instead")
@@ -111,20 +107,26 @@ def _items(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
         yield item, None
 
 
-def _columns(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
+def _columns(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], Inputs]) -> Iterator[tuple[Any, Any]]:
     """Rows of arrays, some at a time."""
     columns = _as_tensors(data)
-    everything = Batch(Inputs((columns,)), None if targets is None else torch.as_tensor(targets))
+    said = arguments(columns)
+    everything = Batch(
+        said if said.carries else Inputs((columns,)), None if targets is None else torch.as_tensor(targets)
+    )
     length = len(everything)
-    lengths = {len(tensor) for tensor in everything.inputs.tensors() if tensor.dim()}
+    lengths = {len(tensor) for tensor in everything.inputs.tensors() if tensor.dim()} if not said.carries else {length}
     if everything.targets is not None:
         lengths.add(len(everything.targets))
     if len(lengths) > 1:
-        raise InputError(f"the arrays have different lengths {sorted(lengths)}; every sample needs all of them")
+        raise InputError(
+            f"the arrays have different lengths {sorted(lengths)}; every sample needs all of them, or name the "
+            "arguments that carry samples: batch_args='x'"
+        )
     index = order.of(length)
     for start in range(0, length, _BATCH):
         part = everything.pick(index[start : start + _BATCH])
-        yield part.inputs.args[0], part.targets
+        yield part.inputs if said.carries else part.inputs.args[0], part.targets
 
 
 def _as_tensors(value: Any) -> Any:
@@ -134,14 +136,18 @@ def _as_tensors(value: Any) -> Any:
         return torch.from_numpy(value if value.flags.writeable else value.copy())
     if isinstance(value, Mapping):
         return {key: _as_tensors(item) for key, item in value.items()}
+    if isinstance(value, Inputs):
+        return Inputs(_as_tensors(value.args), _as_tensors(value.kwargs), value.carries)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_as_tensors(item) for item in value))
     if isinstance(value, (tuple, list)):
         return type(value)(_as_tensors(item) for item in value)
     return value
 
 
-def _placed(model: nn.Module) -> Callable[[Tensor], Tensor]:
+def _placed(model: nn.Module, inputs: Inputs) -> Callable[[Tensor], Tensor]:
     """Moves tensors to the model's device as `moved` does, and refuses what is not finite."""
-    move = moved(model)
+    move = moved(model, inputs)
 
     def place(tensor: Tensor) -> Tensor:
         placed = move(tensor)
@@ -153,12 +159,16 @@ def _placed(model: nn.Module) -> Callable[[Tensor], Tensor]:
     return place
 
 
-def moved(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Moves tensors to the model's device and makes numbers its floating type; indices of embeddings stay."""
+def moved(model: nn.Module, inputs: Inputs | None = None) -> Callable[[Tensor], Tensor]:
+    """Moves tensors to the model's device and makes numbers its floating type.
+
+    Indices of embeddings stay, and whole numbers beside real ones, which are lengths, edges or time steps.
+    """
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     device = None if parameter is None else parameter.device
     dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
     indices = any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules())
+    indices |= inputs is not None and any(tensor.is_floating_point() for tensor in inputs.tensors())
 
     def move(tensor: Tensor) -> Tensor:
         keep = not tensor.is_floating_point() and (indices or tensor.dtype == torch.bool)
@@ -176,23 +186,25 @@ def _placed_target(target: Any, model: nn.Module) -> Any:
     return target.to(parameter.device) if isinstance(target, Tensor) and parameter is not None else target
 
 
-def given_pairs(model: nn.Module, x: Any, y: Any) -> Batch:
+def given_pairs(model: nn.Module, x: Any, y: Any, batch_args: BatchArgs = None) -> Batch:
     """Pairs as inputs of ``model``, on its device: the x, then the y. Several inputs come as a tuple or as a dict."""
-    left, right = (bind(model, _one_side(side)).map(moved(model)) for side in (x, y))
+    bound = [bind(model, _one_side(side), batch_args) for side in (x, y)]
+    left, right = (side.map(moved(model, side)) for side in bound)
     others = right.tensors()
     if len(left.tensors()) != len(others):
         raise InputError(f"x holds {len(left.tensors())} tensors and y {len(others)}; give both the same")
-    for a, b in zip(left.tensors(), others, strict=True):
-        if a.is_floating_point():
+    refuse_different_lengths(model, left)
+    single = all(tensor.dim() < 2 for tensor in left.tensors())  # beside others an input may be one number a sample
+    for a, b, carries in zip(left.tensors(), others, left.batched, strict=True):
+        if carries and a.is_floating_point() and (a.dim() > 1 or single):
             as_pairs(a, b)
         elif a.shape != b.shape:
             raise InputError(f"x has shape {tuple(a.shape)} and y {tuple(b.shape)}; pairs need equal shapes")
-    lengths = {len(tensor) for tensor in others if tensor.dim()}
-    if len(lengths) != 1 or 0 in lengths:
-        raise InputError(f"the inputs hold {sorted(lengths)} pairs; give all as many, at least one")
-    remaining = iter(others)
-    both = left.map(lambda tensor: _appended(tensor, next(remaining)))
-    return Batch(both)
+        elif not carries and not torch.equal(a, b):
+            raise InputError(f"an input of shape {tuple(a.shape)} carries no samples, yet differs between x and y")
+    if left.samples == 0:
+        raise InputError("the inputs hold no pairs; give at least one")
+    return Batch(left.joined(right))
 
 
 def _one_side(values: Any) -> Any:
@@ -203,14 +215,10 @@ def _one_side(values: Any) -> Any:
     return _as_tensors(np.asarray(values))
 
 
-def _appended(first: Tensor, second: Tensor) -> Tensor:
-    return torch.cat([first, second]) if first.dim() else first
-
-
 def pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
     """Parts of the pool that fit into memory, x in the first half of each, y in the second."""
     half = len(pool) // 2
-    values = sum(tensor[0].numel() for tensor in pool.inputs.tensors() if tensor.dim())
+    values = sum(tensor[0].numel() for tensor in pool.inputs.sample_tensors())
     size = half if whole else pairs_at_once(values)
     for start in range(0, half, size):
         x = torch.arange(start, min(half, start + size))
@@ -240,12 +248,11 @@ def gather_pairs(stream: Iterator[Batch], pairs: int, seed: int, *, shuffle: boo
 def _joined(parts: list[Batch]) -> Batch:
     if len(parts) == 1:
         return parts[0]
-    columns = [part.inputs.tensors() for part in parts]
+    columns = [part.inputs.sample_tensors() for part in parts]
     shapes = {tuple(tuple(tensor.shape[1:]) for tensor in tensors) for tensors in columns}
     if len(shapes) > 1:
         raise InputError(f"samples have different shapes {sorted(shapes)}; resize or pad them to one")
-    joined = iter([torch.cat(group) if group[0].dim() else group[0] for group in zip(*columns, strict=True)])
     targets = None
     if all(isinstance(part.targets, Tensor) for part in parts):
         targets = torch.cat([part.targets for part in parts])
-    return Batch(parts[0].inputs.map(lambda tensor: next(joined)), targets)
+    return Batch(parts[0].inputs.joined(*(part.inputs for part in parts[1:])), targets)

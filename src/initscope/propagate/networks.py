@@ -5,7 +5,6 @@ One run of ``draws`` networks records the second moments of every step; predicti
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from initscope.errors import InputError
 from initscope.initializers._base import weight_layers
 from initscope.propagate.laws import MeansOnly
 from initscope.propagate.moments import Given, Law, Maps, NotCovered
 from initscope.propagate.registry import Context, find_rule
-from initscope.tracing import Inputs, Node, Step, Trace, trace
-from initscope.tracing._symbolic import Watch
-from initscope.tracing.untouched import without_dropout
+from initscope.tracing import Inputs, Node, SampleAxes, SampleAxis, Step, Trace, Watch, sample_axes, trace
+from initscope.tracing.untouched import copy_of, without_dropout
 
 __all__ = ["Simulation", "attribute"]
 
@@ -98,16 +97,28 @@ class Simulation:
                 found.update(map(id, one.constants))
         return frozenset(found)
 
+    def _copy(self) -> nn.Module:
+        try:
+            return copy_of(self._traced.model)
+        except InputError as error:
+            raise NotCovered(str(error)) from error
+
+    @cached_property
+    def axes(self) -> SampleAxes:
+        """Where the samples of each step are, if one of the steps may move them from the first axis."""
+        traced = self._traced
+        moves = any(traced.kind(step) in _MOVES or _sequence_first(traced, step) for step in traced.steps)
+        return sample_axes(traced, self._x) if moves or traced.graph_module is None else SampleAxes()
+
     @cached_property
     def _records(self) -> dict[str, _Record]:
         records = {name: _Record() for name in self._traced.names.values()}
-        sides = iter(self._y.tensors())
-        both = self._x.map(lambda tensor: torch.cat([tensor, next(sides)]))
+        both = self._x.joined(self._y)
         generator = torch.Generator(device=both.tensors()[0].device).manual_seed(self._seed)
-        samples = len(both.tensors()[0])
+        samples = both.samples
         means = any(self._context.law(layer).strength > 0 for layer in weight_layers(self._traced.model))
         for _ in range(self._draws):
-            network = copy.deepcopy(self._traced.model)
+            network = self._copy()
             if weight_layers(network):
                 self._context.initializer.fill_(network, generator=generator)
             if self._context.mode is not None:
@@ -116,22 +127,37 @@ class Simulation:
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             try:
                 drawn = trace(network, values, is_leaf=lambda module: find_rule(module) is not None)
+                places = {name: self.axes.of(step) for step, name in self._traced.names.items()}
                 with without_dropout(network):
-                    drawn.run(values, _recorder(drawn, records, samples, means=means))
+                    drawn.run(values, _recorder(drawn, records, samples, places, means=means))
             except Exception as error:
                 cause = str(error).strip().splitlines() or [""]
                 raise NotCovered(f"the model fails on these inputs: {type(error).__name__}: {cause[0]}") from error
         return records
 
 
-def _recorder(drawn: Trace, records: dict[str, _Record], samples: int, *, means: bool) -> Watch:
+_MOVES = frozenset({
+    "transpose", "permute", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "T", "getattr", "reshape", "view",
+    "flatten", "unflatten", "einsum", "rearrange", "unfold", "Flatten", "Unflatten", "Unfold", "Fold", "roll",
+})  # fmt: skip
+
+
+def _sequence_first(traced: Trace, step: Node) -> bool:
+    return getattr(traced.module(step), "batch_first", None) is False
+
+
+def _recorder(
+    drawn: Trace, records: dict[str, _Record], samples: int, places: dict[str, SampleAxis | None], *, means: bool
+) -> Watch:
     """Reduces the output of each step at once, if it has real values for each of the ``samples``."""
 
     def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
         record = records.get(drawn.name(node))
-        if record is None or not isinstance(output, Tensor) or output.dim() < 2 or len(output) != samples:
+        axis = places.get(drawn.name(node))
+        if record is None or axis is None or not isinstance(output, Tensor):
             return
-        if output.is_floating_point():
+        output = axis.to_front(output, samples)
+        if output is not None and output.dim() > 1 and output.is_floating_point():
             x, y = output.detach().chunk(2)
             record.add(x, y, means=means)
 

@@ -23,7 +23,7 @@ from initscope.propagate.spread import finite_width_sd
 from initscope.propagate.totals import Totals
 from initscope.propagate.walk import Missing, Walk
 from initscope.theory._fast import fused_loops
-from initscope.tracing import Inputs, Trace, bind, trace
+from initscope.tracing import BatchArgs, Inputs, Trace, bind, refuse_different_lengths, trace
 from initscope.tracing.untouched import leaves_no_trace, runnable
 
 __all__ = ["as_pairs", "predict"]
@@ -40,6 +40,7 @@ def predict(
     mode: Literal["train", "eval"] | None = None,
     draws: int = 4,
     seed: int = 0,
+    batch_args: BatchArgs = None,
 ) -> Prediction:
     """Expected geometry of pairs after every layer of ``model`` with random weights.
 
@@ -64,6 +65,9 @@ def predict(
         Networks to draw for steps without a rule.
     seed : int
         Of all sampling.
+    batch_args : str, int or sequence of them, optional
+        Which arguments carry samples, by name or position; tensors of the others are given whole to every call, as the
+        edges of a graph that all samples share, or a time step. None: all tensors that have an axis.
 
     Returns
     -------
@@ -85,10 +89,10 @@ def predict(
     draws, seed = check_count("draws", draws), check_count("seed", seed, least=0)
     model = runnable(model, values=False)
     whole = any(isinstance(module, nn.Embedding) for module in model.modules())
-    x, y = _bound_pairs(model, x, y, keep_integers=whole)
+    x, y = _bound_pairs(model, x, y, keep_integers=whole, batch_args=batch_args)
     traced = trace(model, x, is_leaf=lambda module: find_rule(module) is not None)
-    values = sum(tensor.numel() for tensor in x.tensors())
-    pairs, law = len(x.tensors()[0]), Present() if initializer is None else initializer
+    values = sum(tensor.numel() for tensor in x.sample_tensors())
+    pairs, law = x.samples, Present() if initializer is None else initializer
     context = Context(law, torch.Generator().manual_seed(seed), mode=mode)
     size = max(1, _CHUNK // max(1, values // pairs))
     if any(isinstance(module, _BatchNorm) and context.training(module) for module in model.modules()):
@@ -119,7 +123,7 @@ def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
         missing = 0 if batch is None else batch - len(part)
         return torch.cat([part, *[part[-1:]] * missing]) if missing else part
 
-    return side.map(cut)
+    return side.map_samples(cut)
 
 
 def as_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
@@ -144,32 +148,46 @@ def _check_shapes(x: Tensor, y: Tensor, axes: int = 2) -> None:
         raise InputError(f"x is on {x.device} and y on {y.device}; move them to one device")
 
 
-def _bound_pairs(model: Any, x: Any, y: Any, *, keep_integers: bool) -> tuple[Inputs, Inputs]:
+def _bound_pairs(
+    model: nn.Module, x: Any, y: Any, *, keep_integers: bool, batch_args: BatchArgs
+) -> tuple[Inputs, Inputs]:
     """Arguments of the model for both sides, all tensors, checked."""
-    bound_x, bound_y = (bind(model, _tensors(side, keep_integers)) for side in (x, y))
+    bound_x, bound_y = (bind(model, _tensors(side), batch_args) for side in (x, y))
+    if not keep_integers and not any(tensor.is_floating_point() for tensor in bound_x.tensors()):
+        bound_x, bound_y = (side.map(_tensor) for side in (bound_x, bound_y))  # beside real ones they are indices
     left, right = bound_x.tensors(), bound_y.tensors()
     if not left or len(left) != len(right):
         raise InputError(f"x holds {len(left)} tensors and y {len(right)}; give both the same, at least one")
+    refuse_different_lengths(model, bound_x)
     axes = 1 if any(tensor.dim() > 1 for tensor in left) else 2  # beside others an input may be one number a sample
-    for a, b in zip(left, right, strict=True):
-        _check_shapes(a, b, axes)
-    if len({len(tensor) for tensor in left}) > 1:
-        raise InputError(f"the inputs hold {[len(tensor) for tensor in left]} pairs; give all as many")
+    for a, b, carries in zip(left, right, bound_x.batched, strict=True):
+        if carries:
+            _check_shapes(a, b, axes)
+        elif a.shape != b.shape or not torch.equal(a, b):
+            raise InputError(f"an input of shape {tuple(a.shape)} carries no samples, yet differs between x and y")
+    if not any(bound_x.batched):
+        raise InputError(f"x has shape {tuple(left[0].shape)}; give at least one pair, shaped [pairs, ...]")
     return bound_x, bound_y
 
 
-def _tensors(values: Any, keep_integers: bool) -> Any:
-    """Arrays as tensors, in the tuples, dicts and lists of arrays that hold them."""
+def _tensors(values: Any) -> Any:
+    """Arrays as tensors, in the tuples, dicts and lists of arrays that hold them; other things as they are."""
     if isinstance(values, Inputs):
         return values.map(lambda tensor: tensor.detach())  # what the model was called with already
+
+    def inside(value: Any) -> Any:
+        return value if value is None or isinstance(value, (bool, int, float, str)) else _tensors(value)
+
     if isinstance(values, Mapping):
-        return {key: _tensors(value, keep_integers) for key, value in values.items()}
+        return {key: inside(value) for key, value in values.items()}
+    if hasattr(values, "_fields"):
+        return type(values)(*map(inside, values))
     several = isinstance(values, list) and bool(values) and all(isinstance(v, (Tensor, np.ndarray)) for v in values)
     if isinstance(values, tuple) or several:
-        return tuple(_tensors(value, keep_integers) for value in values)
-    if keep_integers and isinstance(values, (Tensor, np.ndarray)):
+        return tuple(map(inside, values))
+    if isinstance(values, (Tensor, np.ndarray)):
         tensor = torch.as_tensor(values)
-        return tensor if tensor.dtype == torch.long else _tensor(tensor)
+        return tensor if tensor.dtype in (torch.long, torch.int32) else _tensor(tensor)
     return _tensor(values)
 
 
@@ -203,9 +221,12 @@ def _walk(
     traced: Trace, x: Inputs, y: Inputs, context: Context, draws: int, seed: int, first: int, all_pairs: int
 ) -> tuple[tuple[Row, ...], tuple[np.ndarray, ...]]:
     """Rows and their (cosine, norm ratio, rms ratio) for a batch of ``all_pairs``, the first of it number ``first``."""
-    inputs = [_checked(a, b, first) for a, b in zip(x.tensors(), y.tensors(), strict=True)]
-    pairs = len(inputs[0].x)
-    context = replace(context, budget=Budget(pairs, all_pairs, max(math.prod(given.shape) for given in inputs)))
+    inputs: list[Any] = [
+        _checked(a, b, first) if carries else a
+        for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)
+    ]
+    pairs, shapes = x.samples, [math.prod(tensor.shape[1:]) for tensor in x.sample_tensors()]
+    context = replace(context, budget=Budget(pairs, all_pairs, max(shapes)))
     walk = Walk(traced, inputs, context, Simulation(traced, x, y, context, draws, seed))
     unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
     rows: list[Row] = []

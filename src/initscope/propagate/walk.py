@@ -40,7 +40,8 @@ class Walk:
 
     def __init__(self, traced: Trace, inputs: list[Any], context: Context, simulation: Simulation) -> None:
         self._traced, self._context, self._simulation = traced, context, simulation
-        self._inputs, self._pairs = iter(inputs), len(inputs[0].x)
+        self._inputs = iter(inputs)
+        self._pairs = next(len(given.x) for given in inputs if isinstance(given, Given))
         # What an initializer draws; other parameters of the model are constants.
         self._drawn = {id(weight) for layer in weight_layers(traced.model) for weight in layer.parameters()}
         self._values: dict[Node, Any] = {}
@@ -87,6 +88,7 @@ class Walk:
             reason = missing.reason if missing is _WEIGHTS else "a layer before it is not covered"
         else:
             try:
+                self._check_samples_first(node)
                 return self._call(node, args, kwargs, found)
             except NotCovered as error:
                 reason = str(error)
@@ -95,6 +97,14 @@ class Walk:
         if node in self._traced.names:
             return self._sampled(node, found, reason)
         return missing or Missing(reason)  # a size, or weights that are computed: nothing to sample
+
+    def _check_samples_first(self, node: Node) -> None:
+        """Rules read the first axis as samples."""
+        if node not in self._traced.names:
+            return
+        axes = self._simulation.axes
+        if any((place := axes.of(one)) is not None and not place.first for one in (node, *node.all_input_nodes)):
+            raise NotCovered("samples do not lie on its first axis")
 
     def _filled_in(self, value: Any) -> Any:
         """Arguments with the values of the nodes that they name."""

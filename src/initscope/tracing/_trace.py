@@ -17,7 +17,7 @@ from initscope.tracing._names import Names
 from initscope.tracing._nodes import carries_data
 from initscope.tracing._recorded import Recording, Step
 from initscope.tracing._symbolic import Watch, run_graph, symbolic_graph
-from initscope.tracing.untouched import leaves_no_trace
+from initscope.tracing.untouched import leaves_no_trace, runnable
 
 __all__ = ["Node", "Step", "Trace", "trace"]
 
@@ -117,8 +117,7 @@ def trace(
     is_leaf : callable
         Says which modules stay whole, beside those of ``torch.nn``.
     """
-    if not isinstance(model, nn.Module):
-        raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
+    model = runnable(model, values=False)
     whole = _is_whole(model) or is_leaf(model)
     root = Whole(model) if whole else model
     bound = None if inputs is None else bind(model, inputs)
@@ -155,7 +154,7 @@ def _recorded(
     model: nn.Module, root: nn.Module, inputs: Inputs, is_leaf: Callable[[nn.Module], bool], reason: str
 ) -> Trace:
     """Run a few samples once and keep what was called."""
-    few = _first_samples(inputs, 2)
+    few = inputs.pick(slice(0, 2)).map(torch.clone) if any(inputs.batched) else inputs
     recording = Recording(root, lambda module: is_leaf(module) or _is_whole(module))
     try:
         recording.run(few)
@@ -165,16 +164,7 @@ def _recorded(
     fallback = f"torch.fx cannot trace it ({reason}); its steps are those of one run"
     names: dict[Node, str] = {step: step.name for step in steps}
     modules: dict[Node, nn.Module] = {step: step.module for step in steps if step.module is not None}
-    return Trace(model, root, steps, names, modules, None, fallback, _batch(few))
-
-
-def _first_samples(inputs: Inputs, count: int) -> Inputs:
-    size = _batch(inputs)
-    return inputs.map(lambda tensor: (tensor[:count] if tensor.dim() and len(tensor) == size else tensor).clone())
-
-
-def _batch(inputs: Inputs) -> int | None:
-    return next((len(tensor) for tensor in inputs.tensors() if tensor.dim()), None)
+    return Trace(model, root, steps, names, modules, None, fallback, few.samples if any(few.batched) else None)
 
 
 def _is_whole(module: nn.Module) -> bool:

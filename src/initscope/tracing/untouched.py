@@ -6,8 +6,8 @@ import copy
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any
 
@@ -47,7 +47,16 @@ def runnable(model: Any, *, values: bool = True) -> nn.Module:
 
 
 def copy_of(model: nn.Module) -> nn.Module:
-    """A copy to draw weights in."""
+    """A copy to draw weights in. Refused where the weights of a layer are not its own, or where it cannot be copied."""
+    for name, module in model.named_modules():
+        if "weight" in vars(module) and not isinstance(module.weight, nn.Parameter):
+            origins = [origin for origin in module._parameters if origin.startswith("weight_")]
+            if origins:
+                raise InputError(
+                    f"the weight of {name or type(module).__name__} is computed of {' and '.join(origins)} before each "
+                    "call, as by pruning or the old weight norm, so it cannot be drawn; make it a plain weight "
+                    "(torch.nn.utils.prune.remove, remove_weight_norm), or measure the weights it has (draws=0)"
+                )
     try:
         return copy.deepcopy(model)
     except Exception as error:  # modules may hold anything: locks, files, tensors inside of a graph
@@ -235,18 +244,26 @@ def snapshot(model: nn.Module, parameter_bytes: int = 0) -> Callable[[], list[Te
     return restore
 
 
-@contextmanager
-def without_dropout(model: nn.Module) -> Iterator[None]:
-    """Run the model without dropout, whether modules do it or ``forward`` calls it, in any mode."""
-    inside = [m for m in model.modules() if isinstance(m, (_DropoutNd, nn.MultiheadAttention, nn.RNNBase))]
-    modes = [module.training for module in inside]
-    for module in inside:
-        module.training = False
-    try:
-        with NoDropoutCalls():
-            yield
-    finally:
-        for module, mode in zip(inside, modes, strict=True):
+class without_dropout(AbstractContextManager[None]):
+    """Run the model without dropout, whether modules do it or ``forward`` calls it, in any mode.
+
+    No generator: one that an interrupt has left behind would go on when it is collected, in the middle of other things.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._modules = [m for m in model.modules() if isinstance(m, (_DropoutNd, nn.MultiheadAttention, nn.RNNBase))]
+        self._modes: list[bool] = []
+        self._calls = NoDropoutCalls()
+
+    def __enter__(self) -> None:
+        self._modes = [module.training for module in self._modules]
+        for module in self._modules:
+            module.training = False
+        self._calls.__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *error: object) -> None:
+        self._calls.__exit__(*error)  # type: ignore[no-untyped-call]
+        for module, mode in zip(self._modules, self._modes, strict=True):
             module.training = mode
 
 
