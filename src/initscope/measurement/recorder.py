@@ -17,7 +17,7 @@ from initscope.geometry import Floats, Row
 from initscope.measurement.fast import compiled_loops
 from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_products
 from initscope.measurement.pairs import cosine_of, pair_sums
-from initscope.measurement.steps import NO_VALUES, aside, is_activation, norms_at_start, output_tensor, unit_axes
+from initscope.measurement.steps import NO_VALUES, aside, is_activation, norms_at_start, unit_axes
 from initscope.measurement.stream import Batch
 from initscope.measurement.units import ActivityTally, SpreadTally, UnitSample
 from initscope.tracing import Node, SampleAxes, SampleAxis, Trace
@@ -172,7 +172,8 @@ class Recorder:
     def _backward(self, output: Any, batch: Batch) -> None:
         """Run the loss backwards through all steps; keep the norms of its gradient at the output."""
         self.scale.append(torch.full((self._batch // 2,), torch.nan, dtype=torch.float64))
-        top = output_tensor(output, self._batch, self._axes)
+        place = self._axes.tensor(None, output, self._batch)
+        whole, top = (None, None) if place is None else place[:2]
         if self.loss is not None:
             value = self.loss(output, batch.targets)
             if not isinstance(value, Tensor) or not value.requires_grad:
@@ -183,10 +184,11 @@ class Recorder:
         else:
             self.gradient_note = "no gradient: the output holds no real values, one set for each sample"
             return
-        tops = [top] if top is not None and top.requires_grad else []
+        tops = [whole] if whole is not None and whole.requires_grad else []
         found = torch.autograd.grad(value.sum(), [*self._sources, *tops], allow_unused=True)
-        if tops and found[-1] is not None:
-            norms = torch.linalg.vector_norm(found[-1].reshape(self._batch, -1), dim=1)
+        if tops and found[-1] is not None and place is not None:
+            front = place[2].to_front(found[-1], self._batch)
+            norms = torch.linalg.vector_norm(torch.flatten(front, 1), dim=1)  # type: ignore[arg-type]
             self.scale[-1] = norms[: self._batch // 2].double().cpu()
 
     def result(self) -> dict[str, Any]:
@@ -215,7 +217,7 @@ class Recorder:
             }
 
     def _row(self, node: Node) -> Row:
-        record, notes = self.records[node], []
+        record, notes = self.records[node], list(filter(None, [self.traced.note(node)]))
         if record.note:
             notes.append(record.note)
         if self.gradient_note and has_weight_gradient(self.traced.module(node)):

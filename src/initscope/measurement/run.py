@@ -292,7 +292,7 @@ def _summary(traced: Trace, runs: list[_Run], draws: int, seed: int) -> Measurem
             traced.kind(node),
             "measured",
             shape or (),
-            NO_VALUES if shape is None else "",
+            NO_VALUES if shape is None else traced.note(node),
             traced.role(node),
         )
         for node, shape in zip(traced.steps, runs[0].shapes, strict=True)

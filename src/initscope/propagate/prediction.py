@@ -234,7 +234,8 @@ def _walk(
     for node, value in walk.states():
         name, kind, role = traced.name(node), traced.kind(node), traced.role(node)
         if isinstance(value, Maps) or (isinstance(value, Given) and value.real):
-            rows.append(Row(name, kind, value.status, value.shape, value.note, role))
+            note = "; ".join(filter(None, [value.note, traced.note(node)]))
+            rows.append(Row(name, kind, value.status, value.shape, note, role))
             found.append(value.totals())
         else:
             reason = value.reason if isinstance(value, Missing) else "its output is not one value per unit"

@@ -17,7 +17,7 @@ from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Simulation, attribute
 from initscope.propagate.registry import find_operation
 from initscope.propagate.rules import Context, NotCovered, find_rule
-from initscope.tracing import Node, Step, Trace, overwritten
+from initscope.tracing import MADE_ANEW, Node, Step, Trace, overwritten
 from initscope.tracing.untouched import NoDropoutCalls
 
 __all__ = ["Missing", "Walk"]
@@ -136,6 +136,10 @@ class Walk:
             return _attribute_of(args[0], args[1])
         if name in _SIZES and isinstance(args[0], Maps):
             return getattr(_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(args[0].kxx)
+        if name in MADE_ANEW and isinstance(args[0], Maps):
+            return self._run(
+                _method(name) if node.op == "call_method" else target, (_zeros(args[0]), *args[1:]), kwargs
+            )
         operation = find_operation(name)
         if operation is not None:
             return operation(self._context, *args, **kwargs)
@@ -158,7 +162,8 @@ class Walk:
     def _run(self, function: Any, args: Any, kwargs: Any) -> Any:
         """A call on constants and given values: on x and on y, or once where there are none."""
         if not _states((args, kwargs)):
-            return function(*args, **kwargs)
+            with NoDropoutCalls():
+                return function(*args, **kwargs)
         with NoDropoutCalls():
             x, y = (function(*_side(args, side), **_side(kwargs, side)) for side in ("x", "y"))
         return self._joined(x, y)
@@ -217,6 +222,10 @@ def _method(name: str) -> Callable[..., Any]:
 def _like(state: Maps) -> Tensor:
     """A tensor of the state's shape without memory."""
     return torch.empty((len(state.kxx), *state.shape), dtype=state.kxx.dtype, device="meta")
+
+
+def _zeros(state: Maps) -> Tensor:
+    return torch.zeros((1,), dtype=state.kxx.dtype, device=state.kxx.device).expand(len(state.kxx), *state.shape)
 
 
 def _attribute_of(state: Any, name: str) -> Any:

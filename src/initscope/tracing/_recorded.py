@@ -18,6 +18,8 @@ from initscope.layers.calls import OPERATORS
 from initscope.tracing._in_place import overwritten
 from initscope.tracing._inputs import Inputs, map_tensors, named_tensors
 from initscope.tracing._names import Names
+from initscope.tracing._nodes import MADE_ANEW
+from initscope.tracing._randomness import RANDOM, random_reason
 from initscope.tracing.untouched import at_leaving
 
 __all__ = ["Recording", "Step"]
@@ -88,6 +90,8 @@ class Recording(TorchFunctionMode):
         self._hooks: list[Any] = []
         self._inside: nn.Module | None = None  # the whole module that runs: what happens in it is its own affair
         self._data: Any = WeakIdKeyDictionary()  # the step that made a tensor, as long as the tensor lives
+        self._drawn: Any = WeakIdKeyDictionary()  # names of the random calls that a tensor was made by
+        self.notes: dict[Any, str] = {}
         self._versions: Any = WeakIdKeyDictionary()  # tells whether it was written into since
 
     def run(self, inputs: Inputs) -> Any:
@@ -139,6 +143,12 @@ class Recording(TorchFunctionMode):
             return output
         tensors = [tensor for _, tensor in named_tensors((args, kwargs), "")]
         sources = [self._data[tensor] for tensor in tensors if tensor in self._data]
+        drawn = {name for tensor in tensors for name in self._drawn.get(tensor, ())}
+        drawn |= {_name_of(func)} & RANDOM
+        if _name_of(func) in MADE_ANEW:
+            sources = []
+        if drawn and not sources:
+            map_tensors(output, lambda tensor: self._drawn.__setitem__(tensor, drawn))
         if not sources and not any(isinstance(tensor, nn.Parameter) for tensor in tensors):
             return output
         op, target = _op_and_target(func)
@@ -148,7 +158,10 @@ class Recording(TorchFunctionMode):
             map_tensors(written, lambda tensor: self._data.__setitem__(tensor, step))
             return output
         name = self._function_name(OPERATORS.get(target) or _name_of(func))
+        index = len(self.steps)
         made = self._made(name, op, target, args, kwargs, None, written)
+        if drawn:
+            self.notes[self.steps[index]] = random_reason(drawn)
         return output if output is None else made
 
     def _function_name(self, function: str) -> str:

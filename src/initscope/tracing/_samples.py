@@ -51,6 +51,8 @@ class SampleAxis:
         """``tensor`` as ``[samples, ...]``, folded entries behind; None if it does not hold so many samples there."""
         if tensor.dim() <= self.axis or tensor.shape[self.axis] != samples * self.fold:
             return None
+        if self.first:
+            return tensor
         moved = tensor.movedim(self.axis, 0)
         if self.fold == 1:
             return moved

@@ -20,6 +20,7 @@ from initscope.tracing._in_place import follow_writes
 from initscope.tracing._inputs import Inputs, required_parameters
 from initscope.tracing._interrupts import pass_on, uninterrupted
 from initscope.tracing._nodes import carries_data
+from initscope.tracing._randomness import RandomCalls
 
 __all__ = ["Watch", "run_graph", "symbolic_graph"]
 
@@ -120,7 +121,10 @@ def _seen_by(tracer: _Tracer, patcher: Any) -> Iterator[None]:
 @uninterrupted
 def symbolic_graph(root: nn.Module, inputs: Inputs | None, is_leaf: Callable[[nn.Module], bool]) -> fx.GraphModule:
     """Trace ``root`` and let later steps read from an in-place step what they would have read from its input."""
-    graph = _Tracer(inputs, is_leaf).trace(root)
+    with RandomCalls() as drawn:
+        graph = _Tracer(inputs, is_leaf).trace(root)
+    if drawn.names:
+        raise fx.proxy.TraceError(f"forward draws numbers ({', '.join(sorted(drawn.names))}), which a trace would keep")
     module = fx.GraphModule(root, graph)
     follow_writes(module)
     pass_on()

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _pop_mode
 
 from initscope.errors import InputError
 from initscope.tracing._held import Held
 from initscope.tracing._interrupts import give_back, hear, pass_on, uninterrupted
+from initscope.tracing._randomness import random_layers
 
 __all__ = ["NoDropoutCalls", "at_leaving", "copy_of", "leaves_no_trace", "runnable", "snapshot", "without_dropout"]
 
@@ -245,13 +245,16 @@ def snapshot(model: nn.Module, parameter_bytes: int = 0) -> Callable[[], list[Te
 
 
 class without_dropout(AbstractContextManager[None]):
-    """Run the model without dropout, whether modules do it or ``forward`` calls it, in any mode.
+    """Run the model without dropout and its kin, whether modules do it or ``forward`` calls it, in any mode.
+
+    Its kin are modules whose class is called after dropout, drop path, stochastic depth, drop block or drop connect,
+    and masks drawn by ``bernoulli_`` with one probability: these become the probability, which the model divides by.
 
     No generator: one that an interrupt has left behind would go on when it is collected, in the middle of other things.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._modules = [m for m in model.modules() if isinstance(m, (_DropoutNd, nn.MultiheadAttention, nn.RNNBase))]
+        self._modules = random_layers(model)
         self._modes: list[bool] = []
         self._calls = NoDropoutCalls()
 
@@ -268,11 +271,15 @@ class without_dropout(AbstractContextManager[None]):
 
 
 class NoDropoutCalls(TorchFunctionMode):
-    """Calls of dropout as a function return their input."""
+    """Calls of dropout as a function return their input, and random masks their mean."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _DROPOUTS:
             return args[0] if args else kwargs["input"]
+        if func is Tensor.bernoulli_:
+            probability = args[1] if len(args) > 1 else (kwargs or {}).get("p", 0.5)
+            if isinstance(probability, (int, float)):
+                return args[0].fill_(probability)
         if func is F.scaled_dot_product_attention:
             args, kwargs = (
                 args[:4],
