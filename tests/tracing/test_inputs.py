@@ -255,3 +255,15 @@ def test_compiled_models_have_the_rows_of_what_they_were_compiled_from(rng):
     report = initscope.inspect(compiled, both, pairs=4, alternatives=False)
     assert report.prediction is not None
     assert list(trace(compiled, x).names.values()) == ["input", "0", "1"]
+
+
+def test_array_files_of_indices_give_pairs_of_indices(tmp_path):
+    from initscope.cli._sources import DataSource, load_pairs
+
+    ids = np.random.default_rng(0).integers(0, 20, (8, 5))
+    ids[0] = 0  # the first word of the vocabulary, not a black image
+    np.save(tmp_path / "ids.npy", ids)
+    x, y = load_pairs(DataSource(data=str(tmp_path / "ids.npy"), pairs=6))
+    assert x.dtype == y.dtype == torch.int64
+    assert {tuple(row) for row in x.tolist()} <= {tuple(row) for row in ids.tolist()}
+    runs(Words(), x, y, torch.cat([x, y]))

@@ -186,7 +186,7 @@ def refuse_different_lengths(model: nn.Module, inputs: Inputs) -> None:
     lengths = {name: len(tensor) for name, tensor in named if tensor.dim()}
     if len(set(lengths.values())) > 1:
         raise InputError(
-            f"the inputs have different lengths {lengths}; every sample needs all of them, or say which carry samples, "
+            f"the inputs have different lengths {lengths}; give all as many samples or pairs, or say which carry them, "
             f"the others being given whole to every call: batch_args={next(iter(lengths))!r}"
         )
 
