@@ -19,7 +19,7 @@ from initscope.layers import WeightLayer, is_weight_layer
 from initscope.recording import Batch, Tally, unit_axes
 from initscope.recording.pair_norms import row_norms
 from initscope.theory.pair_sums import filter_influence
-from initscope.tracing import Node, Trace
+from initscope.tracing import Node, SampleAxes, Trace
 
 __all__ = ["LEAST_FILTERS", "FilterTally", "independent_filters", "jackknife"]
 
@@ -60,8 +60,8 @@ def _independent(layer: WeightLayer, law: Initializer | None) -> bool:
 class FilterTally(Tally):
     """Squares of x, y and x - y of every filter, at the steps where filters are independent; in units of each step."""
 
-    def __init__(self, traced: Trace, filters: dict[Node, int]) -> None:
-        self._axes = unit_axes(traced)
+    def __init__(self, traced: Trace, filters: dict[Node, int], samples: SampleAxes | None = None) -> None:
+        self._axes = unit_axes(traced, samples)
         self._squares: dict[Node, list[Tensor]] = {step: [] for step in filters}
         self._sides: tuple[Tensor, Tensor] | None = None
 
