@@ -16,11 +16,13 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
 
 import torch
+import torch.utils.weak
 from torch.autograd import grad_mode
 
 __all__ = ["give_back", "hear", "pass_on", "uninterrupted"]
@@ -83,7 +85,9 @@ def pass_on() -> None:
 _PROTECTED: set[Any] = set()
 
 
-_BRIEF = {module.__file__ for module in (contextlib, torch.overrides, torch.utils._contextlib, grad_mode)}
+_CONTEXTS = (contextlib, torch.overrides, torch.utils._contextlib, grad_mode)
+_CALLBACKS = (weakref, torch.utils.weak)  # from which nothing is ever raised: the interrupt would be lost
+_BRIEF = {module.__file__ for module in (*_CONTEXTS, *_CALLBACKS)}
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
