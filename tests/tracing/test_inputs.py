@@ -5,6 +5,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 import torch
+from stateful import Compiled
 from torch import nn
 from torch.nn.utils import prune
 
@@ -234,17 +235,6 @@ def test_weights_that_hooks_compute_are_measured_and_refuse_to_be_drawn(rng):
         assert np.isfinite(initscope.predict(model, x, y).cosine[-1]).all()
         with pytest.raises(InputError, match=rf"of 0 is computed of {origins}"):
             initscope.measure(model, x, y, draws=1)
-
-
-class Compiled(nn.Module):
-    """As `torch.compile` wraps a model (which takes seconds to load)."""
-
-    def __init__(self, model):
-        super().__init__()
-        self._orig_mod = model
-
-    def forward(self, *args):
-        raise AssertionError("the compiler would look into the hooks")
 
 
 def test_compiled_models_have_the_rows_of_what_they_were_compiled_from(rng):

@@ -229,6 +229,33 @@ def test_an_interrupt_waits_until_what_is_begun_is_finished():
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+def test_an_interrupt_while_torch_leaves_a_context_comes_a_moment_later():
+    """Struck at once, ``torch.overrides`` would put a mode back whenever its generator is collected."""
+    from initscope.tracing._interrupts import _handle
+
+    model, came = nn.Linear(2, 2), []
+
+    def run():
+        with leaves_no_trace(model):
+            try:
+                _handle(signal.SIGINT, Frame())
+                came.append("later")
+                for _ in range(1000):
+                    time.sleep(0.001)
+            finally:
+                came.append("left")
+
+    class Code:
+        co_filename = torch.overrides.__file__
+
+    class Frame:
+        f_code, f_back = Code(), None
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert came == ["later", "left"]
+
+
 def test_handlers_of_others_are_left_alone():
     seen = []
     before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))

@@ -186,7 +186,8 @@ _MOVES = frozenset({
 
 
 def _sequence_first(traced: Trace, step: Node) -> bool:
-    return getattr(traced.module(step), "batch_first", None) is False
+    module = traced.module(step)
+    return isinstance(module, nn.RNNBase) or getattr(module, "batch_first", None) is False  # hidden states always are
 
 
 def _recorder(

@@ -2,18 +2,28 @@
 
 Python raises ``KeyboardInterrupt`` between any two instructions, also between the end of a ``with`` block and the first
 line of its ``__exit__``, and then that never runs. While `hear` is in force a handler looks where the signal struck: in
-a call of an `uninterrupted` function it waits, elsewhere it is passed on at once.
+a call of an `uninterrupted` function it waits, elsewhere it is passed on at once. In the few lines of torch and Python
+that enter and leave contexts it comes again a moment later: one that is left half would be finished by the garbage
+collector, in the middle of other things.
 """
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import functools
 import signal
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
+
+import torch
+import torch.utils.weak
+from torch.autograd import grad_mode
 
 __all__ = ["give_back", "hear", "pass_on", "uninterrupted"]
 
@@ -75,10 +85,24 @@ def pass_on() -> None:
 _PROTECTED: set[Any] = set()
 
 
+_CONTEXTS = (contextlib, torch.overrides, torch.utils._contextlib, grad_mode)
+_CALLBACKS = (weakref, torch.utils.weak)  # from which nothing is ever raised: the interrupt would be lost
+_BRIEF = {module.__file__ for module in (*_CONTEXTS, *_CALLBACKS)}
+
+
 def _handle(number: int, frame: FrameType | None) -> None:
     _Ear.waits = _is_protected(frame)
-    if not _Ear.waits:
+    if _Ear.waits:
+        return
+    if frame is not None and frame.f_code.co_filename in _BRIEF:
+        _thread.start_new_thread(_again, ())
+    else:
         _Ear.before(number, frame)
+
+
+def _again() -> None:
+    time.sleep(0.0002)
+    _thread.interrupt_main()
 
 
 def _is_protected(frame: FrameType | None) -> bool:

@@ -265,7 +265,9 @@ class without_dropout(AbstractContextManager[None]):
         self._calls.__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *error: object) -> None:
-        self._calls.__exit__(*error)  # type: ignore[no-untyped-call]
+        modes = torch._C._len_torch_function_stack()
+        if modes and torch._C._get_function_stack_at(modes - 1) is self._calls:
+            self._calls.__exit__(*error)
         for module, mode in zip(self._modules, self._modes, strict=True):
             module.training = mode
 
