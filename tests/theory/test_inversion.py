@@ -10,9 +10,9 @@ import torch
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
-from testing import z_score
 
 from initscope.errors import InputError
+from initscope.testing import z_score
 from initscope.theory import inversion
 from initscope.theory.activations import activation
 
