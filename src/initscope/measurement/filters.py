@@ -1,7 +1,7 @@
 r"""What one draw of the weights tells about the spread of all draws: where filters are independent, they are a sample.
 
-Behind the first weights, the outputs of different filters are independent given the inputs, so that the infinitesimal
-jackknife over filters estimates the variance of the cosine and of the norm. That needs filters which are independent
+Behind the first weights, the outputs of different filters are independent given the inputs, so that the jackknife
+over filters estimates the variance of the cosine and of the norm. That needs filters which are independent
 (no orthogonal or mirrored weights) and enough of them: of fewer than `LEAST_FILTERS` the spread is too uncertain.
 """
 
@@ -16,7 +16,7 @@ from initscope.geometry import Floats
 from initscope.initializers import Initializer, believability
 from initscope.initializers._base import weight_layers
 from initscope.layers import WeightLayer, is_weight_layer
-from initscope.recording import Batch, Tally, unit_axes
+from initscope.recording import Batch, Tally, cosine_of, unit_axes
 from initscope.recording.pair_norms import row_norms
 from initscope.tracing import Node, Trace
 
@@ -87,27 +87,26 @@ class FilterTally(Tally):
         return torch.cat(parts, dim=1).numpy() if parts else None
 
 
-def jackknife(squares: Floats, cosine: Floats, ratio: Floats, groups: int) -> tuple[Floats, Floats]:
-    """Variances of cosine and norm ratio per pair, ``[2, pairs]``, and of their means, from each filter's influence.
+def jackknife(squares: Floats, ratio: Floats, groups: int) -> tuple[Floats, Floats]:
+    r"""Variances of cosine and norm ratio per pair, ``[2, pairs]``, and of their means over pairs, ``[2]``.
 
-    With S the sums over filters, ρ = Sxy/√(Sxx Syy) moves by sxy/√(Sxx Syy) - ρ(sxx/Sxx + syy/Syy)/2 with each filter,
-    the norm ratio by half of itself times sxx/Sxx. Filters are compared within their group only.
+    .. math:: \frac{n-1}{n}\sum_i (\theta_{-i} - \bar\theta_{-})^2
+
+    with θ without filter i [Efron1981]_; filters are compared within their group of n only. Where filters are few this
+    errs on the large side, derivatives with respect to each of them on the small.
     """
+    left = np.maximum(squares.sum(axis=2, keepdims=True) - squares, 0.0)  # without each filter
+    whole = np.sqrt(squares[0].sum(axis=1, keepdims=True))
     with np.errstate(invalid="ignore", divide="ignore"):
-        total = squares.sum(axis=2, keepdims=True)
-        sxy, product = (squares[0] + squares[1] - squares[2]) / 2, np.sqrt(total[0] * total[1])
-        shares = squares[:2] / total[:2]
-        influence = np.stack(
-            [sxy / product - cosine[:, None] * (shares[0] + shares[1]) / 2, ratio[:, None] * shares[0] / 2]
-        )
-    known = np.isfinite(influence).all(axis=(0, 2))
-    mean = influence[:, known].mean(axis=1) if known.any() else np.full_like(influence[:, 0], np.nan)
-    return _spread(influence, groups), _spread(mean, groups)
+        without = np.stack([cosine_of(np.sqrt(left)), ratio[:, None] * np.sqrt(left[0]) / whole])
+    known = np.isfinite(without).all(axis=(0, 2))
+    mean = without[:, known].mean(axis=1) if known.any() else np.full_like(without[:, 0], np.nan)
+    return _spread(without, groups), _spread(mean, groups)
 
 
-def _spread(influence: Floats, groups: int) -> Floats:
-    """Variance of a sum of independent influences, centred within groups of the last axis."""
-    grouped = influence.reshape(*influence.shape[:-1], groups, -1)
+def _spread(without: Floats, groups: int) -> Floats:
+    """The jackknife's variance over the last axis, of independent groups."""
+    grouped = without.reshape(*without.shape[:-1], groups, -1)
     count = grouped.shape[-1]
     centred = grouped - grouped.mean(axis=-1, keepdims=True)
-    return np.asarray((centred**2).sum(axis=(-2, -1)) * count / (count - 1))
+    return np.asarray((centred**2).sum(axis=(-2, -1)) * (count - 1) / count)

@@ -70,8 +70,8 @@ def measure(
     -------
     Measurement
         The rows of `initscope.predict`, with standard errors over the randomness of the weights. Behind the first
-        weights, where filters are independent and at least 16 in a group, one draw tells (the infinitesimal jackknife
-        over filters); deeper, in smaller layers and under laws that tie filters together (orthogonal, mirrored), only
+        weights, where filters are independent and at least 16 in a group, one draw tells (the jackknife over
+        filters); deeper, in smaller layers and under laws that tie filters together (orthogonal, mirrored), only
         the spread between two or more draws does. A draw in which an output of a pair is all zero has no angle: the
         cosine is then the mean over the others, ``cosine_draws`` says how many, and the row has a note.
     """
@@ -127,7 +127,7 @@ def _reduced(recorder: Recorder, norms: Floats, by_filter: FilterTally, filters:
     for index, step in enumerate(steps):
         squares = by_filter.squares(step)
         if squares is not None and squares.shape[1] == pairs:
-            variances[index], mean_variances[index] = jackknife(squares, cosine[index], ratio[index], filters[step])
+            variances[index], mean_variances[index] = jackknife(squares, ratio[index], filters[step])
     return _Run(recorder, np.stack([cosine, ratio, rms], axis=1), variances, mean_variances)
 
 
