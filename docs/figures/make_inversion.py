@@ -105,7 +105,10 @@ def pictures(which, kind):
     else:
         model = resnet(trained, torch.from_numpy((images - centre) / spread))
         layers, iterations = ["bn1", "layer1.2", "layer2.2", "layer3.2"], 120
-    say = lambda text: print(text, file=sys.stderr)
+
+    def say(text):
+        print(text, file=sys.stderr)
+
     found = invert_layers(
         model, images, layers, mean=MEAN, std=STD, smoothness=0.001, iterations=iterations, progress=say
     )
