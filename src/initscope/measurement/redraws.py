@@ -74,8 +74,8 @@ def measure(
     -------
     Measurement
         The rows of `initscope.predict`, with standard errors over the randomness of the weights. Behind the first
-        weights, where filters are independent and at least 16 in a group, one draw tells (the infinitesimal jackknife
-        over filters); deeper, in smaller layers and under laws that tie filters together (orthogonal, mirrored), only
+        weights, where filters are independent and at least 16 in a group, one draw tells (the jackknife over
+        filters); deeper, in smaller layers and under laws that tie filters together (orthogonal, mirrored), only
         the spread between two or more draws does. A draw in which an output of a pair is all zero has no angle: the
         cosine is then the mean over the others, ``cosine_draws`` says how many, and the row has a note.
     """
