@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from initscope.initializers._base import weight_layers
+from initscope.errors import InputError
+from initscope.initializers._base import drawn_parameters, weight_layers
+from initscope.initializers._matrices import matrices
 from initscope.propagate.laws import MeansOnly
 from initscope.propagate.moments import Given, Law, Maps, NotCovered
 from initscope.propagate.registry import Context, find_rule
@@ -20,7 +22,7 @@ from initscope.tracing import Inputs, Node, Step, Trace, trace
 from initscope.tracing._symbolic import Watch
 from initscope.tracing.untouched import copy_of, without_dropout
 
-__all__ = ["Networks", "Simulation", "attribute"]
+__all__ = ["Networks", "Simulation", "attribute", "tied_weights"]
 
 
 @dataclass
@@ -58,7 +60,9 @@ class Networks:
     def records(self, both: Inputs) -> list[Records]:
         """The steps' second moments on ``both`` (x, then y), for each replicate over its share of the networks."""
         groups = [{name: _Record() for name in self.traced.names.values()} for _ in range(self.context.replicates)]
-        means = any(self.context.law(layer).strength > 0 for layer in weight_layers(self.traced.model))
+        model = self.traced.model
+        layers = [*weight_layers(model), *(matrix.layer() for matrix in matrices(model))]
+        means = any(self.context.initializer.law(layer).strength > 0 for layer in layers)
         samples, drawn = len(both.tensors()[0]), None
         for draw, network in enumerate(self._drawn(both.tensors()[0].device)):
             dtype = next((p.dtype for p in network.parameters()), None)
@@ -78,14 +82,14 @@ class Networks:
             if self.context.mode is not None:
                 self._copy.train(self.context.mode == "train")
         network = self._copy
-        kept = [buffer.clone() for buffer in network.buffers()]
+        own = [*self.traced.model.parameters(), *self.traced.model.buffers()]
         for _ in range(self.draws):
-            if weight_layers(network):
+            with torch.no_grad():  # a law may look at the weights, and a run leave statistics behind
+                for copied, value in zip([*network.parameters(), *network.buffers()], own, strict=True):
+                    copied.copy_(value)
+            if drawn_parameters(network):
                 self.context.initializer.fill_(network, generator=generator)
             yield network
-            with torch.no_grad():
-                for buffer, value in zip(network.buffers(), kept, strict=True):
-                    buffer.copy_(value)  # statistics that a run leaves behind
 
 
 class Simulation:
@@ -127,6 +131,9 @@ class Simulation:
             sides = iter(self._y.tensors())
             try:
                 self._records = self._networks.records(self._x.map(lambda tensor: torch.cat([tensor, next(sides)])))
+            except InputError as error:
+                self._failure = str(error)
+                raise NotCovered(self._failure) from error
             except Exception as error:
                 cause = str(error).strip().splitlines() or [""]
                 self._failure = f"the model fails on these inputs: {type(error).__name__}: {cause[0]}"
@@ -149,15 +156,30 @@ class Simulation:
                 if parent not in seen:
                     seen.add(parent)
                     stack.append(parent)
-        found: set[object] = set()
-        for one in seen:
-            if (module := traced.module(one)) is not None:
-                found.update(map(id, module.parameters()))
-            elif one.op == "get_attr":
-                found.add(id(attribute(traced.graph_module, str(one.target))))
-            elif isinstance(one, Step):
-                found.update(map(id, one.constants))
-        return frozenset(found)
+        return self._networks.context.drawn(value for one in seen for value in constants_of(traced, one))
+
+
+def constants_of(traced: Trace, node: Node) -> list[Any]:
+    """The parameters, and other tensors that are not made of the inputs, that a step itself reads."""
+    module = traced.module(node)
+    if module is not None:
+        return list(module.parameters())
+    if node.op == "get_attr":
+        return [attribute(traced.graph_module, str(node.target))]
+    return list(node.constants) if isinstance(node, Step) else []
+
+
+def tied_weights(traced: Trace) -> frozenset[int]:
+    """Drawn weights, by ``id``, that steps of different kinds read, as an embedding and the last Linear."""
+    kinds: dict[int, set[str]] = {}
+    nodes: list[Any] = list(traced.steps) if traced.graph_module is None else list(traced.graph_module.graph.nodes)
+    for node in nodes:
+        readers = [node] if node.op != "get_attr" else list(node.users)
+        for value in constants_of(traced, node):
+            if isinstance(value, Tensor) and value.dim() > 1:
+                kinds.setdefault(id(value), set()).update(traced.kind(reader) for reader in readers)
+    drawn = drawn_parameters(traced.model)
+    return frozenset(key for key, found in kinds.items() if len(found) > 1 and key in drawn)
 
 
 def _recorder(drawn: Trace, groups: list[Records], samples: int, *, means: bool) -> Watch:

@@ -14,10 +14,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row
-from initscope.initializers import Initializer, Present
+from initscope.initializers import Initializer, Present, not_drawn
+from initscope.initializers._base import equal_parameters
 from initscope.propagate.budget import Budget
 from initscope.propagate.moments import Given, Maps
-from initscope.propagate.networks import Networks, Simulation
+from initscope.propagate.networks import Networks, Simulation, tied_weights
 from initscope.propagate.rules import Context, find_rule
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import Totals
@@ -99,6 +100,8 @@ def predict(
     traced = trace(model, x, is_leaf=lambda module: find_rule(module) is not None, recorded=size)
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
     fused_loops(*x.tensors(), entries=values * len(traced.steps))
+    same = equal_parameters(model) if isinstance(law, Present) else {}
+    context = replace(context, same=same, tied=tied_weights(traced))
     networks = Networks(traced, context, draws, seed)
     with leaves_no_trace(model):
         parts = [
@@ -235,8 +238,9 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
             rows.append(Row(name, kind, "not covered", note=reason, role=role))
             found.append(Totals(unknown, unknown, unknown, 0))
             replicates.append(None)
-    if traced.fallback:
-        rows[0] = replace(rows[0], note=traced.fallback)
+    left = not_drawn(traced.model)
+    remarks = [traced.fallback, f"taken as they are: {_names(left)}" if left else ""]
+    rows[0] = replace(rows[0], note="; ".join(remark for remark in remarks if remark))
     norms, units = _norms(found, [node.op == "placeholder" for node in traced.steps])
     cosine = np.stack([totals.cosine.cpu().numpy() for totals in found])
     return _Part(tuple(rows), cosine, norms, norms * units, replicates)
@@ -260,6 +264,11 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
     sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.initializer)
     return Prediction(tuple(rows), cosine, norm, rms, sd, error)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 4 else ""
+    return ", ".join(names if not more else names[:3]) + more
 
 
 def _norms(found: list[Totals], inputs: list[bool]) -> tuple[np.ndarray, np.ndarray]:
