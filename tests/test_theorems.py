@@ -48,3 +48,21 @@ def test_the_page_has_them_all():
         "Cover",
     ):
         assert statement in PAGE
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_docstring_names_its_source(name):
+    """A reference of docs/references.rst, or the words that it goes beyond the sources."""
+    found = find(name)
+    if not callable(found):
+        return
+    text = inspect.getdoc(found)
+    cited = re.findall(r"\[([A-Z]\w+\d{4})\]_", text)
+    assert cited or re.search(r"[Bb]eyond the (sources|paper)", text)
+    references = (Path(__file__).parents[1] / "docs" / "references.rst").read_text(encoding="utf-8")
+    assert all(f"[{source}]" in references for source in cited)
+
+
+def test_no_source_points_into_a_document_that_users_do_not_have():
+    for path in (Path(__file__).parents[1] / "src").rglob("*.py"):
+        assert "§" not in path.read_text(encoding="utf-8"), path

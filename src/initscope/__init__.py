@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
+        "classes",
         "data",
         "embed",
         "errors",
@@ -20,6 +21,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "initializers",
         "injectivity",
         "inspection",
+        "invert",
         "measurement",
         "models",
         "plan",

@@ -7,6 +7,7 @@ holds NaN there and says why in its row.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -66,6 +67,19 @@ def median_over_pairs(values: Floats) -> Floats:
     result = np.full(len(values), np.nan)
     result[known] = np.nanmedian(values[known], axis=1)
     return result
+
+
+def start_norms(norms: Floats, units: Floats, inputs: Sequence[bool]) -> tuple[Floats, float]:
+    """Norms that ratios refer to, ``[pairs]``, and of how many values: all real-valued inputs, or what they lead to.
+
+    ``norms [rows, pairs]`` are those after each row, ``units [rows]`` its numbers of values, 0 where it
+    has none; ``inputs [rows]`` says which rows are inputs. A model of indices starts at the first values made of them.
+    """
+    known = (units > 0) & np.isfinite(norms).all(axis=1)
+    start = np.flatnonzero(known & np.asarray(inputs))
+    if not len(start):
+        start = np.flatnonzero(known)[:1] if known.any() else np.array([0])
+    return np.asarray(np.hypot.reduce(norms[start], axis=0)), float(units[start].sum())
 
 
 def covered_rows(values: Floats) -> list[int]:
@@ -142,7 +156,8 @@ class Measurement(_Geometry):
     ``cosine`` is the mean over draws, ``norm_ratio`` and ``rms_ratio`` the root mean square, as they are predicted.
     ``cosine_se`` and ``norm_ratio_se`` are standard errors over the randomness of the weights, per pair;
     ``mean_cosine_se`` and ``mean_norm_ratio_se`` those of the mean over pairs, which share their weights. NaN where one
-    draw cannot tell.
+    draw cannot tell. ``cosine_draws [rows, pairs]`` says how many runs have a cosine: those in which neither output is
+    zero or infinite.
     """
 
     cosine_se: Floats
@@ -151,6 +166,7 @@ class Measurement(_Geometry):
     mean_norm_ratio_se: Floats
     draws: int
     seed: int
+    cosine_draws: npt.NDArray[np.int64] | None = None
 
     @property
     def mean_angle_se(self) -> Floats:

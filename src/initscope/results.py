@@ -9,6 +9,7 @@ import dataclasses
 import html
 import importlib
 import os
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from initscope._hall.files import write_text
@@ -25,8 +26,10 @@ __all__ = [
     "drawn_by",
     "format_number",
     "html_table",
+    "label_text",
     "make_axes",
     "plain",
+    "printable",
     "rows_of_columns",
 ]
 
@@ -64,6 +67,30 @@ def format_number(value: Any, digits: int = 4) -> str:
     if isinstance(value, bool) or not isinstance(value, float):
         return str(value)
     return f"{value:.{digits}g}"
+
+
+def printable(text: str) -> str:
+    r"""``text`` with its control characters spelled out: names and messages of others never steer a terminal.
+
+    Newlines and tabs stay. Marks that turn the direction of writing, and halves of characters, are spelled out too.
+
+    >>> printable("conv\x1b[2J1\u202e")
+    'conv\\x1b[2J1\\u202e'
+    """
+    return "".join(
+        character if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs") else
+        character.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for character in text
+    )  # fmt: skip
+
+
+def label_text(name: str) -> str:
+    r"""A name as a label of a picture: matplotlib would read what stands between dollars as a formula.
+
+    >>> label_text("$x$")
+    '\\$x\\$'
+    """
+    return printable(name).replace("$", r"\$")
 
 
 def html_table(rows: list[dict[str, Any]]) -> str:

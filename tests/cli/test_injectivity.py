@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from initscope.cli import main
+from initscope.injectivity import read_proof
 
 
 def run(capsys, *arguments):
@@ -121,3 +122,51 @@ def test_weights_that_are_no_layer(tmp_path, capsys, weights, message):
     out, err, code = run(capsys, "decide", "--weights", str(tmp_path / "weights.npy"))
     assert (out, code) == ("", 2)
     assert message in err
+
+
+TREE = np.random.default_rng(3).standard_normal((30, 2))
+PAIRS = np.vstack([np.eye(3), -np.eye(3)]) * 0.1
+FLAT = np.eye(3)
+
+
+@pytest.mark.parametrize(("weight", "kind"), [(TREE, "tree"), (PAIRS, "opposite rows"), (FLAT, None)])
+def test_a_proof_is_read_back_and_checked(tmp_path, capsys, weight, kind):
+    """Bit by bit: the layer of the file, the same from elsewhere; another layer, or an altered proof, is refused."""
+    np.save(tmp_path / "weights.npy", weight)
+    np.save(tmp_path / "other.npy", weight[:2])
+    proof = tmp_path / "proof.json"
+    weights = ("--weights", str(tmp_path / "weights.npy"))
+    printed, _, code = run(capsys, "decide", *weights, "--proof", str(proof), "--format", "json")
+    assert code == 0
+    certificate = json.loads(printed)["certificate"]
+    assert (certificate and certificate["kind"]) == kind
+    read = read_proof(proof)
+    np.testing.assert_array_equal(read.weight, weight)
+    (tmp_path / "printed.json").write_text(printed)
+    for arguments in ((proof,), (proof, *weights), (tmp_path / "printed.json", *weights)):
+        out, _, code = run(capsys, "verify", *map(str, arguments), "--format", "json")
+        assert (code, json.loads(out)["holds"]) == (0, True)
+    _, err, code = run(capsys, "verify", str(tmp_path / "printed.json"))
+    assert (code, "holds no layer" in err) == (2, True)
+    other = ("--weights", str(tmp_path / "other.npy"))
+    content = json.loads(proof.read_text())
+    if kind is not None:
+        assert run(capsys, "verify", str(proof), *other)[2] == 1
+        row = content["certificate"]["rows"]
+        row[0] = [0, 1] if kind == "opposite rows" else row[0] + 1
+    else:
+        content["witness"] = [[0.0, 0, 0], [1.0, 2, 3]]
+    proof.write_text(json.dumps(content))
+    _, err, code = run(capsys, "verify", str(proof))
+    assert (code, "does NOT hold" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", "[" * 100_000, "null", '{"injective": true}', "\x00", '{"injective": 7, "method": 0'],
+)
+def test_files_that_hold_no_decision(tmp_path, capsys, content):
+    (tmp_path / "x.json").write_text(content)
+    out, err, code = run(capsys, "verify", str(tmp_path / "x.json"))
+    assert (out, code, len(err.strip().splitlines())) == ("", 2, 1)
+    assert "x.json" in err

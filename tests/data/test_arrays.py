@@ -129,7 +129,7 @@ def test_limit_reads_no_more_than_it_keeps(tmp_path, monkeypatch):
         assert peak < 4e6
         np.testing.assert_array_equal(data.images, images[keep] / np.float32(255))
         assert data.labels is None or data.labels.tolist() == labels[keep].tolist()
-    with pytest.raises(InputError, match=r"a.npy takes 0.032 GB in memory, more than .*--limit"):
+    with pytest.raises(InputError, match=r"a.npy takes 0.04 GB in memory, more than .*--limit"):
         load_array(tmp_path / "a.npy")
 
 

@@ -262,3 +262,24 @@ def test_certificate_of_opposite_rows_is_found_among_others():
     weight = np.vstack([half, rng.standard_normal((5, 20)), -2.0 * half])[rng.permutation(45)]
     result = decide(weight)
     assert (result.injective, result.method) == (True, "rows in opposite pairs")
+
+
+def test_layers_whose_cells_are_thin():
+    """A gap of 1e-12 between two rows, and rows opposite up to rounding: both have witnesses, found and verified."""
+    from initscope.injectivity import verify
+
+    narrow = decide([[1], [-1]], [-1e-12, 0])
+    assert narrow.injective is False
+    assert verify([[1], [-1]], [-1e-12, 0], narrow)
+    matrix = np.random.default_rng(0).standard_normal((3, 3))
+    layer = np.vstack([matrix, -3 * matrix])  # -3v is rounded
+    decision = decide(layer)
+    assert decision.injective is False or "no two floats fit in" in decision.method
+    assert decision.injective is None or verify(layer, None, decision)
+
+
+def test_collisions_of_integer_weights_are_refined_to_any_digits():
+    from initscope.injectivity.verification import collision_residual
+
+    layer = [[1, 1, 0], [0, 1, 1], [1, 0, -1]]
+    assert collision_residual(layer, None, decide(layer), digits=60) < 1e-60

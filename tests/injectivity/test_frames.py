@@ -9,6 +9,7 @@ import pytest
 
 from initscope.errors import InputError
 from initscope.injectivity import decide, stability
+from initscope.injectivity.bounding import bound_frame
 from initscope.injectivity.frames import cell_minimum, pair_ratio
 
 
@@ -69,11 +70,43 @@ def test_repeated_rows_count_twice():
 
 
 def test_larger_layers_have_an_honest_lower_bound():
+    """Ten inputs are too many for a proof in a second: the lower bound is then 0, not a guess."""
     weight = np.random.default_rng(4).standard_normal((90, 10))
-    result = stability(weight, starts=2)
+    result = stability(weight, starts=2, seconds=0.5)
     assert not result.exact
     assert result.lower == 0.0
     assert 0 < result.upper <= result.frame
+
+
+@pytest.mark.parametrize(("n", "m", "biased"), [(2, 14, False), (3, 18, False), (3, 20, True), (2, 12, True)])
+def test_branch_and_bound_against_all_vertices(n, m, biased):
+    """Two ways that share nothing to the same A: circuits of rows, and every vertex of the arrangement."""
+    rng = np.random.default_rng(n * m)
+    weight = rng.standard_normal((m, n))
+    bias = 0.3 * rng.standard_normal(m) if biased else None
+    bounds = bound_frame(weight, bias, seconds=60)
+    assert bounds.lower == bounds.upper == pytest.approx(cell_minimum(weight, bias)[0], abs=1e-9)
+
+
+def test_bounds_stopped_early_still_hold():
+    """Lower bounds of any budget stay below A, and rise with it."""
+    weight = np.random.default_rng(0).standard_normal((20, 3))
+    exact = cell_minimum(weight, None)[0]
+    lowers = [bound_frame(weight, None, upper=exact, seconds=60, nodes=nodes).lower for nodes in (1, 20, 60, 10_000)]
+    assert lowers == sorted(lowers)
+    assert lowers[0] == 0.0
+    assert lowers[2] > 0
+    assert lowers[-1] == pytest.approx(exact, abs=1e-9)
+
+
+def test_five_inputs_and_ninety_rows_have_a_certified_lower_bound():
+    """Beyond the vertices that can be visited; no pair of inputs may come below it."""
+    rng = np.random.default_rng(6)
+    weight = rng.standard_normal((90, 5))
+    bounds = bound_frame(weight, None, seconds=60, nodes=1500)
+    assert bounds.lower > 0
+    pairs = rng.standard_normal((3000, 10))
+    assert min(math.sqrt(pair_ratio(weight, None, pair)[0]) for pair in pairs) >= bounds.lower / 2
 
 
 def test_gradient_of_the_ratio():

@@ -1,6 +1,8 @@
 """What `observe` records, against the same quantities computed directly from the model's outputs and gradients."""
 
+import itertools
 import random
+import tracemalloc
 from contextlib import nullcontext
 
 import numpy as np
@@ -9,12 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, grad, vmap
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import initscope
 from initscope.errors import InputError
 from initscope.measurement import observe
-from initscope.measurement.units import SpreadTally, UnitSample
+from initscope.measurement.stream import batches
+from initscope.measurement.units import Spread, UnitSample
 
 
 class Net(nn.Module):
@@ -172,7 +175,7 @@ def test_effective_rank_of_sampled_units_is_unbiased():
     exact = float(gram.trace() ** 2 / gram.square().sum())
     estimates = []
     for seed in range(400):
-        tally = SpreadTally(UnitSample(1000, seed, torch.device("cpu")))
+        tally = Spread(UnitSample(1000, seed, torch.device("cpu")))
         tally.add(features[:100])
         tally.add(features[100:])
         estimates.append(tally.effective_rank())
@@ -312,3 +315,34 @@ def test_table_has_one_row_per_step(net, images):
     assert table[2]["gradient_ratio"] is None
     assert seen.to_dict()["pairs"] == 12
     assert "12 pairs" in repr(seen)
+
+
+def test_a_mapped_file_is_not_copied_whole(tmp_path):
+    """Of 40 MB on the disk, read-only, a few batches are held; the model may write to its input all the same."""
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((20_000, 250)))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    kept = np.array(mapped[:5])
+    model = torch.nn.Sequential(torch.nn.ReLU(inplace=True), torch.nn.Linear(250, 2)).double()
+    stream = batches(model, mapped)
+    tracemalloc.start()
+    first = next(stream)
+    model(*first.inputs.args)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4e6
+    np.testing.assert_array_equal(mapped[:5], kept)
+    shared = batches(model, mapped, shuffle=False)
+    np.testing.assert_array_equal(next(shared).inputs.args[0].numpy(), mapped[:64])
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        return itertools.repeat(torch.ones(3))
+
+
+def test_data_without_an_end_are_told(monkeypatch):
+    monkeypatch.setattr("initscope.measurement.endless.MOST_BATCHES", 5)
+    batch = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    for endless in (itertools.repeat(batch), DataLoader(Endless())):
+        with pytest.raises(InputError, match=r"given 5 batches and no end; .*itertools.islice"):
+            observe(torch.nn.Linear(3, 2), endless)

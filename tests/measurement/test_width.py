@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import tracemalloc
 
@@ -217,3 +218,36 @@ def test_bad_points_are_refused(bad, reason):
 def test_one_draw_is_refused():
     with pytest.raises(InputError, match="draws = 1"):
         initscope.mean_width(np.eye(3), draws=1)
+
+
+def test_radius_and_dimension_do_not_depend_on_batches(monkeypatch):
+    """Sorted points, whose first ones are far off: as an array, as lists, and as an iterator, cut in any way."""
+    points = np.sort(RNG.standard_normal((50, 3)), axis=0) * [1, 2, 3]
+    whole = initscope.mean_width(points)
+    centre = points.mean(axis=0)
+    assert whole.radius == pytest.approx(np.linalg.norm(points - centre, axis=1).max(), rel=1e-12)
+    for size in (1, 7, 49, 50):
+        cut = [points[start : start + size] for start in range(0, 50, size)]
+        for same in (cut, iter(cut)):
+            result = initscope.mean_width(same)
+            assert result.radius == pytest.approx(whole.radius, rel=1e-12)
+            assert result.intrinsic_dimension == pytest.approx(whole.intrinsic_dimension, rel=1e-12)
+    monkeypatch.setattr("initscope.measurement.width._HELD", 3 * 20)  # of an iterator 20 points make the centre
+    expected = np.linalg.norm(points - points[:20].mean(axis=0), axis=1).max()
+    for size in (1, 7, 50):
+        cut = (points[start : start + size] for start in range(0, 50, size))
+        assert initscope.mean_width(cut).radius == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 1e-8, 1e6 + 0.1])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_constant_rows_are_told(value, dtype):
+    """Their mean is off by rounding, so that a radius is there and the width is 0."""
+    with pytest.raises(InputError, match="are equal"):
+        initscope.mean_width(np.full((37, 5), value, dtype=dtype))
+
+
+def test_an_iterator_without_an_end_is_told(monkeypatch):
+    monkeypatch.setattr("initscope.measurement.endless.MOST_BATCHES", 50)
+    with pytest.raises(InputError, match=r"given 50 batches and no end; .*itertools.islice"):
+        initscope.mean_width(itertools.repeat(np.eye(3)))

@@ -173,3 +173,12 @@ def test_sign_bits_is_the_last_crossing(eps, delta, angle):
 
 def test_theorem_of_the_talk():
     assert c.sign_bits_theorem(0.5, 3.0) == pytest.approx(9 * 64)
+
+
+def test_vanishing_outputs_count_where_the_inner_product_never_varies():
+    """x and -x through one pixel: a filter lives on one of them alone, and 2·2^-N ≤ .125 asks for four."""
+    g = np.random.default_rng(0).standard_normal(20_000)
+    plan = c.sharp_filters(np.zeros(20_000), np.maximum(g, 0) ** 2, np.maximum(-g, 0) ** 2, eps=0.1, delta=0.13)
+    assert (plan.filters, plan.low, plan.high) == (4, 4, 4)
+    rare = c.sharp_filters(np.zeros(20_000), np.maximum(g, 0) ** 2, np.maximum(-g, 0) ** 2, eps=0.1, delta=1e-6)
+    assert rare.filters in (21, 22)  # log2(2e6) = 20.9

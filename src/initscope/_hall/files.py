@@ -128,7 +128,7 @@ def reading(path: str | os.PathLike[str], what: str, hint: str) -> Iterator[None
 
 
 def memory_limit() -> int:
-    """Most bytes that a file may unpack to: ``INITSCOPE_MEMORY`` (in GB), else half of the memory of the machine."""
+    """Most bytes that a file may unpack to: ``INITSCOPE_MEMORY`` (in GB), else half of the memory, or what is free."""
     given = os.environ.get("INITSCOPE_MEMORY", "")
     if given:
         try:
@@ -144,6 +144,8 @@ def memory_limit() -> int:
     for group in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):  # of a container
         with suppress(OSError, ValueError):
             found.append(int(Path(group).read_text()))
+    with suppress(OSError, ValueError, IndexError):  # what other programs leave
+        found.append(2 * 1024 * int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]))
     return min(found) // 2
 
 

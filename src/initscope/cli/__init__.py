@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError
 
 from initscope import __version__
 from initscope.errors import InputError, MissingDependencyError
+from initscope.results import printable
 
 __all__ = ["app", "main"]
 
@@ -46,9 +47,18 @@ COMMANDS = {
         "injectivity:app",
         "When is a ReLU layer injective? Thresholds, probabilities, and a verdict with proof.",
     ),
+    "invert": ("invert:invert", "Show what layers of a network still know of a photograph: invert their outputs."),
+    "discriminate": (
+        "invert:discriminate",
+        "Show how far measurements can be cut before classification, and before reconstruction, breaks.",
+    ),
     "mean-width": (
         "mean_width:app",
         "Gaussian mean width and intrinsic dimension of data, and after each layer of a model.",
+    ),
+    "separation": (
+        "separation:separation",
+        "Distances within and between classes, before and after training: at random points and at class boundaries.",
     ),
     "hash": ("hash:app", "Binary codes that keep similarity: fit a hash to data, encode data with it."),
     "search": ("search:app", "Nearest codes by Hamming distance: build an index, query it, evaluate retrieval."),
@@ -85,7 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _leave(message: str, code: int) -> NoReturn:
-    print(f"initscope: {' '.join(message.split())}", file=sys.stderr)
+    print(f"initscope: {printable(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)
 
 

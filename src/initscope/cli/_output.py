@@ -5,36 +5,72 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from initscope.results import Result, plain
+from initscope.errors import InputError
+from initscope.results import Result, plain, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Format", "csv_text", "emit", "json_text", "print_fitted", "print_table", "prints_to_stderr", "say"]
+__all__ = ["Format", "csv_text", "emit", "json_text", "print_fitted", "print_table", "say", "user_code"]
 
 Format = Annotated[
     Literal["table", "json", "csv"], Parameter(help="table for people, json or csv for programs (and all columns).")
 ]
 
+_FORMULA = ("=", "+", "-", "@", "\t")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|-?(inf|nan)", re.IGNORECASE)
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
+"""Controls that JSON lets through."""
 _FILE_WIDTH = 100
 """Columns of running text, which is wrapped in files too."""
 
 
 def say(message: str) -> None:
     """A message for the person at the terminal: stderr, so that stdout stays data."""
-    print(message, file=sys.stderr)
+    print(printable(message), file=sys.stderr)
 
 
-def prints_to_stderr() -> AbstractContextManager[object]:
-    """Inside, what a user's model prints on import, when it is built or when it runs goes where messages go."""
-    return redirect_stdout(sys.stderr)
+@contextmanager
+def user_code() -> Iterator[None]:
+    """Inside runs the user's own code: what it prints goes where messages go, and if it exits that is a failure.
+
+    Not only Python's ``sys.stdout`` is led there but the output of the process, for what C code and programs print.
+    """
+    with _output_to_stderr(), redirect_stdout(sys.stderr):
+        try:
+            yield
+        except SystemExit as leaving:
+            raise InputError(
+                f"the model's own code ends the program (exit {leaving.code}); remove that exit: nothing was computed"
+            ) from leaving
+
+
+@contextmanager
+def _output_to_stderr() -> Iterator[None]:
+    try:
+        sys.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except (OSError, ValueError):  # one of the two is closed
+        yield
+        return
+    try:
+        yield
+    finally:
+        if sys.__stdout__ is not None:
+            with suppress(OSError, ValueError):
+                sys.__stdout__.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def emit(result: Result, format: Format = "table", *, title: str = "") -> None:
@@ -51,16 +87,25 @@ def emit(result: Result, format: Format = "table", *, title: str = "") -> None:
 
 def json_text(value: Any) -> str:
     """Readable JSON of plain values, with a newline at its end."""
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n"
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
-    """CSV of dicts that share their keys, with a header."""
+    """CSV of dicts that share their keys, with a header; no cell is a formula to a spreadsheet."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    for row in [list(rows[0]), *(row.values() for row in rows)] if rows else [[]]:
+        writer.writerow([_csv_cell(cell) for cell in row])
     return text.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    """Texts without control characters; those that a spreadsheet would compute begin with an apostrophe."""
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> None:
@@ -85,4 +130,4 @@ def print_fitted(table: Callable[[int | None], Table], *sentences: str) -> None:
         console = Console(width=max(_FILE_WIDTH, table_width(made)))
     console.print(made)
     for sentence in sentences:
-        console.print(sentence, width=min(console.width, _FILE_WIDTH), highlight=False, markup=False)
+        console.print(printable(sentence), width=min(console.width, _FILE_WIDTH), highlight=False, markup=False)

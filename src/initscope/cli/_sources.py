@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from cyclopts import Parameter
 
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import prints_to_stderr, say
+from initscope.cli._output import say, user_code
 from initscope.data.named import LOADERS
 from initscope.errors import InputError, check_count
 from initscope.results import counted
@@ -134,6 +134,6 @@ def load_sources(model: str, source: ModelSource) -> Sources:
     from initscope.models import load_model
 
     x, y = load_pairs(source)
-    with prints_to_stderr():
+    with user_code():
         built = load_model(model, weights=source.weights, input_shape=tuple(x.shape[1:]), seed=source.seed)
     return Sources(built, x, y)

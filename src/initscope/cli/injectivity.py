@@ -1,16 +1,21 @@
-"""``initscope injectivity``: thresholds of random layers, probabilities at given sizes, a verdict on a given layer."""
+"""``initscope injectivity``: thresholds and probabilities of random layers, a verdict on a layer, a proof checked."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import Format, emit, prints_to_stderr, say
+from initscope.cli._output import Format, emit, say, user_code
 from initscope.cli._sources import parse_shape
 from initscope.errors import InputError, check_count
+from initscope.results import Result
+
+if TYPE_CHECKING:
+    from initscope.injectivity._layer import Floats
 
 __all__ = ["app"]
 
@@ -75,6 +80,7 @@ def decide(
     budget: float = 60.0,
     seed: Seed = 0,
     stability: bool = False,
+    proof: Path | None = None,
     format: Format = "table",
 ) -> None:
     """Decide whether one layer of a network, followed by ReLU, is injective, and prove it.
@@ -95,6 +101,8 @@ def decide(
         Seed of the witness search.
     stability
         Also bound the stability of the inverse.
+    proof
+        Write the layer and the proof to this file, for: initscope injectivity verify FILE.
     format
         table, json or csv.
     """
@@ -103,23 +111,97 @@ def decide(
 
     from initscope.injectivity import decide as run
     from initscope.injectivity import stability as bound_inverse
-    from initscope.injectivity import verify
+    from initscope.injectivity import verify as holds
+    from initscope.injectivity import write_proof
+
+    layer_given = _layer(model, weights, layer, input_shape)
+    if layer_given is None:
+        raise InputError("nothing to decide: give a MODEL or --weights FILE (a state dict, .npz or .npy)")
+    weight, bias = layer_given
+    decision = run(weight, bias, budget=budget, seed=seed, progress=sys.stderr.isatty())
+    if decision.injective is not None:
+        say(f"proof verified: {'yes' if holds(weight, bias, decision) else 'NO'}")
+    if proof is not None:
+        write_proof(proof, weight, bias, decision)
+        say(f"proof: {proof}")
+    if stability:
+        decision = replace(decision, stability=bound_inverse(weight, bias))
+    emit(decision, format)
+
+
+@dataclass(frozen=True)
+class Verification(Result):
+    """Whether the proof in a file holds."""
+
+    holds: bool
+    claim: str
+    inputs: int
+    outputs: int
+    layer: str
+
+
+@app.command
+def verify(
+    file: Path,
+    model: str | None = None,
+    *,
+    weights: Path | None = None,
+    layer: str | None = None,
+    input_shape: str | None = None,
+    format: Format = "table",
+) -> None:
+    """Check the proof in FILE again, by code that shares nothing with the search for it; exit 1 if it does not hold.
+
+    Parameters
+    ----------
+    file
+        What decide --proof wrote, or what decide --format json printed (then name the layer).
+    model
+        Check it for this layer instead of the one in the file: as in decide.
+    weights
+        As in decide.
+    layer
+        As in decide.
+    input_shape
+        As in decide.
+    format
+        table, json or csv.
+    """
+    import sys
+
+    from initscope.injectivity import read_proof
+    from initscope.injectivity import verify as holds
+
+    proof = read_proof(file)
+    given = _layer(model, weights, layer, input_shape)
+    if given is None:
+        if proof.weight is None:
+            raise InputError(f"{file} holds no layer; give a MODEL or --weights FILE, or write it by decide --proof")
+        given = proof.weight, proof.bias
+        source = "the one in the file"
+    else:
+        source = "the one given"
+    decision = proof.decision
+    claim = {True: "injective", False: "not injective", None: "undecided"}[decision.injective]
+    proved = holds(*given, decision)
+    outputs, inputs = given[0].shape
+    emit(Verification(proved, claim, inputs, outputs, source), format, title=f"{file}: the proof of {claim!r}")
+    if not proved:
+        say("the proof does NOT hold for this layer")
+        sys.exit(1)
+
+
+def _layer(
+    model: str | None, weights: Path | None, layer: str | None, input_shape: str | None
+) -> tuple[Floats, Floats | None] | None:
+    """Weights and bias that the options name; None if they name none."""
     from initscope.injectivity.layers import layer_from_file, layer_from_model
 
     if model is not None:
         from initscope.models import load_model
 
         shape = None if input_shape is None else parse_shape(input_shape)
-        with prints_to_stderr():
+        with user_code():
             loaded = load_model(model, weights=weights, input_shape=shape)
-            weight, bias = layer_from_model(loaded, layer, shape)
-    elif weights is not None:
-        weight, bias = layer_from_file(weights, layer)
-    else:
-        raise InputError("nothing to decide: give a MODEL or --weights FILE (a state dict, .npz or .npy)")
-    decision = run(weight, bias, budget=budget, seed=seed, progress=sys.stderr.isatty())
-    if decision.injective is not None:
-        say(f"proof verified: {'yes' if verify(weight, bias, decision) else 'NO'}")
-    if stability:
-        decision = replace(decision, stability=bound_inverse(weight, bias))
-    emit(decision, format)
+            return layer_from_model(loaded, layer, shape)
+    return None if weights is None else layer_from_file(weights, layer)

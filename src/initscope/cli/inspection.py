@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
-from initscope.cli._output import Format, emit, print_table, prints_to_stderr, say
+from initscope.cli._output import Format, emit, print_table, say, user_code
 from initscope.cli._sources import ModelSource, load_data
 from initscope.cli.predict_measure import Law, Model, Page
 from initscope.errors import InputError
 from initscope.initializers import named
+from initscope.results import printable
 
 if TYPE_CHECKING:
     from torch import nn
@@ -67,7 +69,7 @@ def inspect(
     data = load_data(source)
     if len(data) < 2:
         raise InputError(f"{data.name} has {len(data)} sample, which makes no pair; give at least two")
-    with prints_to_stderr():
+    with user_code():
         built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed)
         report = initscope.inspect(
             built,
@@ -101,9 +103,9 @@ def _print(report: Report) -> None:
     rows = [{_SHORT[name]: text for name, text in row.items() if name in _SHORT} for row in table_texts(report)]
     print_table(rows, title=report.title)
     for note in dict.fromkeys(row.note for row in report.rows if row.note):
-        print(f"{', '.join(row.layer for row in report.rows if row.note == note)}: {note}")
+        _line(f"{', '.join(row.layer for row in report.rows if row.note == note)}: {note}")
     for verdict in report.verdicts:
-        print(f"{'verdict' if verdict.fault else 'note'}: {verdict}\n  source: {verdict.source}")
+        _line(f"{'verdict' if verdict.fault else 'note'}: {verdict}\n  source: {verdict.source}")
     if not report.verdicts:
         print("no verdict: no threshold is crossed")
     open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
@@ -115,9 +117,13 @@ def _print(report: Report) -> None:
         print_table(report.what_if.summary(), title="What if: the same network started otherwise, best first")
         print(report.what_if.score_is)
         for name, reason in report.what_if.skipped.items():
-            print(f"not tried: {name} ({reason})")
+            _line(f"not tried: {name} ({reason})")
         if report.what_if.best.code:
-            print(f"best: {report.what_if.best.code}")
+            _line(f"best: {report.what_if.best.code}")
+
+
+def _line(text: str) -> None:
+    print(printable(text))
 
 
 def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
@@ -131,7 +137,11 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
     best = None if report.what_if is None else report.what_if.best_law
     if best is None:
         raise InputError("--apply: no alternative weight law could be tried on this model")
-    redrawn = best.law.fill_(copy.deepcopy(model), generator=torch.Generator().manual_seed(seed))
+    with user_code():
+        redrawn = best.law.fill_(copy.deepcopy(model), generator=torch.Generator().manual_seed(seed))
+        state = redrawn.state_dict()
+    packed = io.BytesIO()  # torch's own writing to a file tells a full disk by an error without a reason
+    torch.save(state, packed)
     with atomic_path(path) as temporary:
-        torch.save(redrawn.state_dict(), temporary)
+        temporary.write_bytes(packed.getbuffer())
     say(f"weights: {path} ({best.name})")

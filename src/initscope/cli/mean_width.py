@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from initscope.cli._output import Format, emit, prints_to_stderr, say
+from initscope.cli._output import Format, emit, say, user_code
 from initscope.cli._sources import ModelSource, load_data
 
 __all__ = ["app"]
@@ -39,7 +39,7 @@ def mean_width(
         from initscope.measurement import layer_widths
         from initscope.models import load_model
 
-        with prints_to_stderr():
+        with user_code():
             built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed)
             widths = layer_widths(built, data.images, draws=draws, seed=source.seed)
         emit(widths, format, title=data.name)

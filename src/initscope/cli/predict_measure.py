@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix, progress_bar, show, write_pairs
 from initscope.cli._options import Whole
-from initscope.cli._output import Format, prints_to_stderr
+from initscope.cli._output import Format, user_code
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
 from initscope.initializers import LAWS, named
 
@@ -21,7 +21,9 @@ __all__ = ["Law", "Model", "Page", "measure", "predict"]
 
 Model = Annotated[
     str,
-    Parameter(help="package.module:factory, file.py:factory, or an architecture such as 'conv3x3x64-relu*12'."),
+    Parameter(
+        help="package.module:factory or file.py:factory, whose code is run; or an architecture: 'conv3x3x64-relu*12'."
+    ),
 ]
 if TYPE_CHECKING:
     Law = str
@@ -55,7 +57,7 @@ def predict(model: Model, /, *, source: ModelSource | None = None, options: Geom
     from initscope.geometry import Comparison
 
     source, options, built = _load(model, source, options)
-    with prints_to_stderr():
+    with user_code():
         prediction = predict(built.model, built.x, built.y, named(options.initializer))
         if any(row.status == "not covered" for row in prediction.rows):
             _check_runs(built)
@@ -77,7 +79,7 @@ def measure(
     source, options, built = _load(model, source, options)
     law = named(options.initializer)
     # Mirrored units are not independent: they have no prediction, and are measured alone.
-    with prints_to_stderr():
+    with user_code():
         prediction = None if options.initializer == "looks-linear" else predict(built.model, built.x, built.y, law)
         measurement = measure(
             built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed, progress=progress_bar(draws)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 
 from initscope.data.image_set import ImageSet
@@ -24,11 +27,9 @@ def photos(*, limit: int | None = None, crop: int = 64, stride: int | None = Non
 
     Crops are in one fixed random order, so that the first few already come from all over both photographs.
     """
-    from sklearn.datasets import load_sample_images
-
     crop = check_count("crop", crop, most=427, hint="the photographs are 427×640")
     stride = check_count("stride", crop if stride is None else stride)
-    pictures = [np.asarray(image) for image in load_sample_images().images]
+    pictures = [_photograph(f"{name}.jpg") for name in ("china", "flower")]
     windows = [
         np.lib.stride_tricks.sliding_window_view(picture, (crop, crop), axis=(0, 1))[::stride, ::stride]
         for picture in pictures
@@ -39,6 +40,20 @@ def photos(*, limit: int | None = None, crop: int = 64, stride: int | None = Non
     return ImageSet(
         crops[order] / np.float32(255), labels[order], ("china", "flower"), name="photos", steps=("bytes / 255",)
     )
+
+
+def _photograph(name: str) -> np.ndarray:
+    """One of the photographs ``[427, 640, 3]``, from scikit-learn's folder: to import it takes over a second."""
+    package = importlib.util.find_spec("sklearn")
+    path = None if package is None or package.origin is None else Path(package.origin).parent / "datasets/images" / name
+    if path is None or not path.exists():  # another layout
+        from sklearn.datasets import load_sample_image
+
+        return np.asarray(load_sample_image(name))
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        return np.asarray(picture)
 
 
 def digits(*, limit: int | None = None) -> ImageSet:

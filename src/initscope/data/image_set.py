@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from initscope.errors import InputError, check_count
-from initscope.results import Result, counted, make_axes
+from initscope.results import Result, counted, label_text, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,5 +146,5 @@ class ImageSet(Result):
         sheet = sheet.reshape(rows * height, columns * width, channels)
         ax.imshow(sheet if channels == 3 else sheet[..., 0], cmap="gray")
         ax.set_axis_off()
-        ax.set_title(f"{self.name}: {counted(len(self), 'image')} {'×'.join(map(str, self.shape))}")
+        ax.set_title(f"{label_text(self.name)}: {counted(len(self), 'image')} {'×'.join(map(str, self.shape))}")
         return ax

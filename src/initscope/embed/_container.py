@@ -11,25 +11,27 @@ import json
 import math
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from initscope._hall.files import atomic_path
+from initscope._hall.files import atomic_path, open_regular, reading
 from initscope.errors import InputError
 
-__all__ = ["expect", "read_arrays", "write_arrays"]
+__all__ = ["expect", "read_arrays", "read_signed", "stored_digest", "write_arrays"]
 
 _PREFIX = struct.Struct("<16sII")  # magic, version, length of the header
 _DIGEST = 32
+_CHUNK = 1 << 20
 _DTYPES = {"uint8", "int32", "int64", "float32", "float64"}
 
 
 def write_arrays(
     path: str | os.PathLike[str], magic: bytes, version: int, meta: dict[str, Any], arrays: dict[str, np.ndarray]
-) -> None:
-    """Write ``meta`` (JSON) and named arrays to ``path``, atomically."""
+) -> bytes:
+    """Write ``meta`` (JSON) and named arrays to ``path``, atomically; returns the checksum."""
     parts = [{"name": name, "dtype": array.dtype.name, "shape": list(array.shape)} for name, array in arrays.items()]
     header = json.dumps({"meta": meta, "arrays": parts}).encode()
     digest = hashlib.sha256()
@@ -38,43 +40,45 @@ def write_arrays(
             digest.update(piece)
             file.write(piece)
         file.write(digest.digest())
+    return digest.digest()
 
 
 def read_arrays(
     path: str | os.PathLike[str], magic: bytes, version: int, kind: str
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read what `write_arrays` wrote; a missing, foreign, newer, truncated or altered file raises `InputError`."""
+    return read_signed(path, magic, version, kind)[:2]
+
+
+def read_signed(
+    path: str | os.PathLike[str], magic: bytes, version: int, kind: str
+) -> tuple[dict[str, Any], dict[str, np.ndarray], bytes]:
+    """`read_arrays`, and the checksum that the file ends with."""
     path = Path(path)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from error
-    if content[: len(magic)] != magic or len(content) < _PREFIX.size + _DIGEST:
-        what = "is too short" if content.startswith(magic) else "is no file of this kind"
-        raise InputError(f"{path}: {what}; expected {kind} saved by initscope")
-    _, found, header_length = _PREFIX.unpack_from(content)
-    if found > version:
-        raise InputError(f"{path}: has format version {found}, this initscope reads up to {version}; update it")
-    if hashlib.sha256(memoryview(content)[:-_DIGEST]).digest() != content[-_DIGEST:]:
-        raise InputError(f"{path}: is truncated or damaged (its checksum is wrong); restore it from a copy")
-    payload = memoryview(content)[_PREFIX.size : -_DIGEST]
-    try:
-        header = json.loads(bytes(payload[:header_length]))
-        arrays, offset = {}, header_length
-        for part in header["arrays"]:
-            if part["dtype"] not in _DTYPES or not all(isinstance(size, int) and size >= 0 for size in part["shape"]):
-                raise ValueError(f"array {part}")
-            count = math.prod(part["shape"])
-            array = np.frombuffer(payload, dtype=part["dtype"], count=count, offset=offset).reshape(part["shape"])
-            arrays[str(part["name"])] = array.copy()  # aligned, and free of the file's bytes
-            offset += array.nbytes
-        if offset != len(payload):
-            raise ValueError("length")
-        return dict(header["meta"]), arrays
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise InputError(
-            f"{path}: its header does not describe {kind} ({error}); it was not written by initscope"
-        ) from error
+    with reading(path, f"{kind} saved by initscope", "check the path"), open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        prefix = file.read(_PREFIX.size)
+        if prefix[: len(magic)] != magic or size < _PREFIX.size + _DIGEST:
+            what = "is too short" if prefix.startswith(magic) else "is no file of this kind"
+            raise InputError(f"{path}: {what}; expected {kind} saved by initscope")
+        _, found, header_length = _PREFIX.unpack_from(prefix)
+        if found > version:
+            raise InputError(f"{path}: has format version {found}, this initscope reads up to {version}; update it")
+        digest = _checked_digest(path, file, size)
+        try:
+            return *_unpacked(file, size - _PREFIX.size - _DIGEST, header_length), digest
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise InputError(
+                f"{path}: its header does not describe {kind} ({error}); it was not written by initscope"
+            ) from error
+
+
+def stored_digest(path: str | os.PathLike[str]) -> bytes | None:
+    """The checksum that the file ends with, None if there is no such file: it tells whether a file has changed."""
+    with suppress(OSError), open_regular(path) as file:
+        file.seek(max(os.fstat(file.fileno()).st_size - _DIGEST, 0))
+        return file.read()
+    return None
 
 
 def expect(arrays: dict[str, np.ndarray], name: str, dtype: type[np.generic], *shape: int | None) -> np.ndarray:
@@ -84,6 +88,41 @@ def expect(arrays: dict[str, np.ndarray], name: str, dtype: type[np.generic], *s
     if array.dtype != dtype or array.ndim != len(shape) or list(array.shape) != lengths:
         raise ValueError(f"{name}: {array.dtype} {array.shape} in place of {np.dtype(dtype)} {shape}")
     return array
+
+
+def _checked_digest(path: Path, file: BinaryIO, size: int) -> bytes:
+    """The checksum at the end of the file, if it is that of all before; a piece at a time."""
+    digest, left = hashlib.sha256(), size - _DIGEST
+    file.seek(0)
+    while left and (piece := file.read(min(_CHUNK, left))):
+        digest.update(piece)
+        left -= len(piece)
+    if left or digest.digest() != file.read(_DIGEST):
+        raise InputError(f"{path}: is truncated or damaged (its checksum is wrong); restore it from a copy")
+    return digest.digest()
+
+
+def _unpacked(file: BinaryIO, size: int, header_length: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Meta and arrays of the ``size`` bytes between prefix and checksum; nothing is allocated that is not there."""
+    if header_length > size:
+        raise ValueError("length")
+    file.seek(_PREFIX.size)
+    header = json.loads(file.read(header_length))
+    arrays, left = {}, size - header_length
+    for part in header["arrays"]:
+        if part["dtype"] not in _DTYPES or not all(isinstance(side, int) and side >= 0 for side in part["shape"]):
+            raise ValueError(f"array {part}")
+        length = math.prod(part["shape"]) * np.dtype(part["dtype"]).itemsize
+        if length > left:
+            raise ValueError("length")
+        array = np.empty(part["shape"], dtype=part["dtype"])
+        if length and file.readinto(_bytes(array)) != length:  # type: ignore[attr-defined]
+            raise ValueError("length")
+        arrays[str(part["name"])] = array
+        left -= length
+    if left:
+        raise ValueError("length")
+    return dict(header["meta"]), arrays
 
 
 def _bytes(array: np.ndarray) -> Any:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from initscope._hall.faiss import load_faiss, stored
 from initscope.embed._container import expect
-from initscope.embed._faiss import load_faiss, stored
 
 __all__ = ["Graph"]
 
@@ -83,7 +83,8 @@ class Graph:
         places = expect(arrays, "places", np.int64, count)
         levels = expect(arrays, "levels", np.int32, len(codes))
         ends = faiss.vector_to_array(hnsw.cum_nneighbor_per_level)  # links up to each level
-        if not np.array_equal(np.unique(places), np.arange(len(codes))):
+        inside = len(places) == 0 or (places.min() >= 0 and places.max() < len(codes))
+        if not inside or (np.bincount(places, minlength=len(codes)) == 0).any():
             raise ValueError("places are not those of the codes")
         if len(codes) == 0:
             return

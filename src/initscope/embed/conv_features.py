@@ -131,15 +131,14 @@ class ConvFeatures(Embedding):
 
     def _observed(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cosines after the layer and their standard deviation over filters (delta method of a ratio of means)."""
+        from initscope.theory.pair_sums import filter_influence
+
         u, v = (
             self._rows_to_output(side.astype(self.weights_.dtype)).reshape(len(x), len(self.weights_), -1)
             for side in (x, y)
         )
         xx, yy, xy = ((a * b).sum(axis=2, dtype=np.float64) for a, b in ((u, u), (v, v), (u, v)))
-        norm = np.sqrt(xx.sum(axis=1) * yy.sum(axis=1))
-        cosine = xy.sum(axis=1) / norm
-        shares = xx / xx.sum(axis=1, keepdims=True) + yy / yy.sum(axis=1, keepdims=True)
-        influence = xy / norm[:, None] - cosine[:, None] * shares / 2
+        cosine, influence = filter_influence(xx, yy, xy)
         count = len(self.weights_)
         return cosine, np.sqrt((influence**2).sum(axis=1) * count / max(count - 1, 1))
 

@@ -98,12 +98,10 @@ def row_cosines(rows: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.nda
 def dense_spread(cosine: np.ndarray, width: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
     r"""Predicted cosine after ``depth`` random ReLU layers, and its standard deviation.
 
-    A layer adds its own fluctuation (`theory.norms.relu_cosine_sd`) and passes on what came in times the slope of the
-    cosine map, :math:`\hat R'(\rho) = (\pi-\theta)/\pi`.
+    A layer adds its own fluctuation and passes on what came in: `theory.norms.relu_cosine_sd`, layer by layer.
     """
-    variance = np.zeros_like(cosine)
+    spread = np.zeros_like(cosine)
     for _ in range(depth):
-        slope = 1 - np.arccos(cosine) / np.pi
-        variance = slope**2 * variance + np.asarray(relu_cosine_sd(cosine, width)) ** 2
+        spread = np.asarray(relu_cosine_sd(cosine, width, before=spread))
         cosine = np.clip(np.asarray(relu_cosine(cosine)), -1, 1)
-    return cosine, np.sqrt(variance)
+    return cosine, spread

@@ -2,17 +2,23 @@
 
 Codes are padded to whole 64-bit words inside: distances are the same and the search is two to three times faster for
 codes such as 48 bits. Once an index has been asked enough, exhaustive search goes on in loops of our own (`scan`).
+Threads take turns; processes that save to one file are told of each other, or wait with `HammingIndex.edit`.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from typing import Any, Literal, Self, get_args
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, Literal, Self, TypeVar, cast, get_args
 
 import numpy as np
 
-from initscope.embed._container import expect, read_arrays, write_arrays
-from initscope.embed._faiss import load_faiss, stored
+from initscope._hall.faiss import load_faiss, rests_before_forks, stored
+from initscope._hall.files import locked
+from initscope.embed._container import expect, read_signed, stored_digest, write_arrays
 from initscope.embed._graph import Graph
 from initscope.embed.codes import check_codes, words
 from initscope.embed.scan import Scan, scan_loops
@@ -26,9 +32,22 @@ _MAGIC, _VERSION = b"initscope-index\n", 1
 _LAST_ID = 2**63 - 1
 _TOGETHER = 1 << 12  # queries that one pass over the codes serves; faiss's 32 cost some 6 % of the time
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _in_turn(method: Method) -> Method:
+    """Let one thread at a time into an index: faiss's own are not made for a search while codes are added."""
+
+    @functools.wraps(method)
+    def alone(self: HammingIndex, *args: Any, **options: Any) -> Any:
+        with self.lock:
+            return method(self, *args, **options)
+
+    return cast(Method, alone)
+
 
 class HammingIndex:
-    """Index of packed codes.
+    """Index of packed codes. Threads may share it: they take turns, and a batch of queries uses all cores by itself.
 
     Parameters
     ----------
@@ -74,6 +93,11 @@ class HammingIndex:
         self._ids = np.empty(0, dtype=np.int64)
         self._scan: Scan | None = None
         self._compared = 0
+        self._loops_fail = False
+        self._source: tuple[str, bytes] | None = None  # the file it is the content of, and its checksum
+        self._edited: str | None = None  # the file whose lock `edit` holds
+        self.lock = threading.RLock()
+        rests_before_forks(self)
         self._index: Any = None if kind == "ivf" else self._empty()
 
     def __len__(self) -> int:
@@ -92,6 +116,7 @@ class HammingIndex:
         """Whether exhaustive search has gone over from faiss to the compiled loops."""
         return self._scan is not None
 
+    @_in_turn
     def add(self, codes: Any, ids: Any = None) -> None:
         """Add codes under ``ids`` (whole numbers, all different; by default they go on counting).
 
@@ -115,6 +140,7 @@ class HammingIndex:
             if index.ntotal == len(together):
                 self._index, self._ids = index, together
 
+    @_in_turn
     def remove(self, ids: Any) -> int:
         """Remove the codes with these ids; return how many there were. An "hnsw" index cannot."""
         if self.kind == "hnsw":
@@ -133,6 +159,7 @@ class HammingIndex:
                     self._ids = kept
         return len(gone)
 
+    @_in_turn
     def search(self, codes: Any, k: int = 10) -> tuple[np.ndarray, np.ndarray]:
         """Return ``(distances, ids)``, each ``[queries, k]``, nearest first; "flat" keeps ties in the order of adding.
 
@@ -155,21 +182,61 @@ class HammingIndex:
         distances[found < 0] = self.bits + 1
         return distances, found
 
+    @_in_turn
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the index to ``path``: a whole new file, renamed over the old one only when it is on the disk."""
-        write_arrays(path, _MAGIC, _VERSION, *self.__getstate__())
+        """Write the index to ``path``: a whole new file, renamed over the old one only when it is on the disk.
+
+        If the index came from this very file and somebody else has saved to it since, `InputError`: what they added
+        would be lost. `edit` waits for them instead.
+        """
+        place = os.path.realpath(path)
+        with nullcontext() if place == self._edited else locked(path):
+            if self._source is not None and self._source[0] == place:
+                there = stored_digest(path)
+                if there is not None and there != self._source[1]:
+                    raise InputError(
+                        f"{path}: was changed by somebody else since this index was loaded from it or saved to it; "
+                        "load it again and repeat the change (HammingIndex.edit waits for others), or save elsewhere"
+                    )
+            self._source = place, write_arrays(path, _MAGIC, _VERSION, *self.__getstate__())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a saved index; a foreign, truncated or damaged file is refused."""
-        options, arrays = read_arrays(path, _MAGIC, _VERSION, "an index")
+        options, arrays, digest = read_signed(path, _MAGIC, _VERSION, "an index")
         index = cls.__new__(cls)
         try:
             index.__setstate__((options, arrays))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path}: holds no usable index ({error})") from error
+        index._source = os.path.realpath(path), digest
         return index
 
+    @classmethod
+    @contextmanager
+    def edit(cls, path: str | os.PathLike[str]) -> Iterator[Self]:
+        """Load a saved index, have it changed, save it; other processes that edit the same file wait for their turn.
+
+        After an exception nothing is saved.
+
+        >>> import tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "codes.index")
+        >>> HammingIndex(bits=8).save(file)
+        >>> with HammingIndex.edit(file) as index:
+        ...     index.add(np.array([[5]], dtype=np.uint8))
+        >>> len(HammingIndex.load(file))
+        1
+        """
+        with locked(path):
+            index = cls.load(path)
+            index._edited = os.path.realpath(path)
+            try:
+                yield index
+                index.save(path)
+            finally:
+                index._edited = None
+
+    @_in_turn
     def __getstate__(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Options and arrays: what files and pickles hold."""
         self._check_whole()
@@ -189,10 +256,13 @@ class HammingIndex:
     def _exhaustive(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Distances and places: by faiss at first, by the compiled loops once their loading is paid for; both alike."""
         self._compared += len(queries) * len(self) * self._padded // 64
-        if self._scan is None and (loops := scan_loops(self._compared)):
+        if self._scan is None and not self._loops_fail and (loops := scan_loops(self._compared)):
             self._scan = Scan(stored(self._index), loops)
         if self._scan is not None:
-            return self._scan.search(queries, k, threads=load_faiss().omp_get_max_threads())
+            try:
+                return self._scan.search(queries, k, threads=load_faiss().omp_get_max_threads())
+            except Exception:  # they could not be compiled: faiss has the same answer
+                self._scan, self._loops_fail = None, True
         distances, found = self._index.search(queries, k)
         return distances, found
 
@@ -220,7 +290,7 @@ class HammingIndex:
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Fill an empty index. Files are no more to be trusted than their writers: faiss sees checked arrays only."""
         ids = expect(arrays, "ids", np.int64, None)
-        if ids.min(initial=0) < 0 or len(np.unique(ids)) != len(ids):
+        if ids.min(initial=0) < 0 or not _all_different(ids):
             raise ValueError("ids that repeat or are negative")
         if self.kind == "hnsw":
             self._index.restore(arrays, len(ids))
@@ -288,9 +358,10 @@ class HammingIndex:
             raise InputError(f"{count} codes but {len(chosen)} ids; give one id per code")
         if count and int(chosen.min()) < 0:
             raise InputError(f"id {int(chosen.min())} is negative; ids are whole numbers from 0 (-1 means none)")
-        if len(np.unique(chosen)) != count:
+        if not _all_different(chosen):
             raise InputError("ids repeat; every code needs an id of its own")
-        taken = chosen[np.isin(chosen, self._ids)]
+        beyond = count == 0 or int(chosen.min()) > int(self._ids.max(initial=-1))
+        taken = chosen[:0] if beyond else chosen[np.isin(chosen, self._ids)]
         if len(taken):
             raise InputError(f"id {int(taken[0])} is in the index already; remove it first or choose another")
         return chosen
@@ -303,3 +374,11 @@ class HammingIndex:
         if array.size and int(array.max()) > _LAST_ID:
             raise InputError(f"id {int(array.max())} is too large; ids are whole numbers below 2**63")
         return array.astype(np.int64)
+
+
+def _all_different(ids: np.ndarray) -> bool:
+    """Whether no id comes twice; ids that increase, as they do by default, are seen at once."""
+    if (ids[1:] > ids[:-1]).all():
+        return True
+    ordered = np.sort(ids)
+    return bool((ordered[1:] != ordered[:-1]).all())

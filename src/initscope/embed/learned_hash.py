@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
@@ -162,6 +161,8 @@ class LearnedHash(SupervisedHasher):
         """Minimise ``loss(batch of item numbers, rows -> smooth codes)`` over random batches of the items."""
         import torch
 
+        from initscope.training import Loop, seeded
+
         bits = self._start()
         batch = min(check_count("batch", self.batch, least=2), items)
         rate = check_between("learning_rate", self.learning_rate, 0.0, 1e3)
@@ -169,21 +170,23 @@ class LearnedHash(SupervisedHasher):
         self._standardise(X)
         inputs = self._inputs(X)
         seed = int(random_generator(self.random_state, "learned hash").integers(2**62))
-        with _seeded(seed):
+        with seeded(seed):
             network = self._build(X.shape[1], bits).float()  # whatever torch's default type
             optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=self.weight_decay)
-            order = torch.randperm(items)
-            for step in range(steps):
-                if len(order) < batch:
-                    order = torch.cat([order, torch.randperm(items)])
-                pick, order = order[:batch], order[batch:]
-                # Up over the first tenth, then down along a cosine.
-                for group in optimiser.param_groups:
-                    group["lr"] = rate * min(10 * (step + 1) / steps, 0.5 + 0.5 * math.cos(math.pi * step / steps))
-                value = loss(pick, lambda rows: torch.tanh(network(inputs[rows])))
-                optimiser.zero_grad()
-                value.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
+            # Up over the first tenth, then down along a cosine.
+            schedule = torch.optim.lr_scheduler.LambdaLR(
+                optimiser, lambda step: min(10 * (step + 1) / steps, 0.5 + 0.5 * math.cos(math.pi * step / steps))
+            )
+            loop = Loop(
+                network,
+                lambda pick: loss(pick, lambda rows: torch.tanh(network(inputs[rows]))),
+                items=items,
+                batch=batch,
+                optimiser=optimiser,
+                schedule=schedule,
+            )
+            for _ in range(steps):
+                loop.step()
         if not all(torch.isfinite(part).all() for part in network.parameters()):
             raise InputError(
                 f"training diverged: weights are not finite after {steps} steps at learning_rate = {rate:g}; lower it"
@@ -252,13 +255,3 @@ class LearnedHash(SupervisedHasher):
             values = values @ weights.T
             values += biases
         return np.asarray(values)
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Torch's global generator set for initialisation and dropout, and put back as it was; no other device's."""
-    import torch
-
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        yield

@@ -77,6 +77,8 @@ def run(
 ) -> BoundTightness:
     """One hidden layer per width; published: the bound is loose and tightens as the distortion falls.
 
+    Source: [ArpitBengio2019]_.
+
     The backward pass takes the error at the softmax through weights of variance 2/width and the layer's mask, as lemma
     5 does.
     """

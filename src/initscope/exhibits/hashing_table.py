@@ -119,6 +119,8 @@ def run(
 ) -> HashingTable:
     """Hash, rank and score.
 
+    Source: [Bronstein2016]_.
+
     Parameters
     ----------
     descriptors

@@ -65,6 +65,8 @@ def run(
 ) -> LayerTheorem:
     """Mean widths through one random ReLU layer of many sizes.
 
+    Source: [Giryes2016]_.
+
     Parameters
     ----------
     points

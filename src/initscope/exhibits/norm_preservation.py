@@ -64,6 +64,8 @@ def run(
 ) -> NormPreservation:
     """Draw one network per width and initialisation; published: He near 1 and nearer with width, Glorot far below.
 
+    Source: [ArpitBengio2019]_.
+
     He is ``fan_out`` (variance 2/width of the layer), which keeps norms. Glorot loses a factor 2^(-1/2) a layer.
     """
     data = torch.randn(samples, inputs, generator=torch.Generator().manual_seed(seed))

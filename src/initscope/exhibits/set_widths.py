@@ -90,7 +90,10 @@ def run(
     draws: int = 400,
     seed: int = 0,
 ) -> SetWidths:
-    """Widths of mixtures of ten Gaussians by rank, of rank 8 by number, and of k-sparse sets, in the unit ball."""
+    """Widths of mixtures of ten Gaussians by rank, of rank 8 by number, and of k-sparse sets, in the unit ball.
+
+    Source: [Giryes2016]_.
+    """
     rng = np.random.default_rng(seed)
 
     def mixture(number: int, rank: int) -> GaussianMixture:

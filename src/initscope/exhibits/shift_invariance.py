@@ -69,6 +69,8 @@ def run(
 ) -> ShiftInvariance:
     """Shift images (cyclically, to the right) and compare features: pixels, random filters with pooling, scattering.
 
+    Source: [Bronstein2016]_.
+
     The filters are drawn ``draws`` times, at least twice.
     """
     check_count("draws", draws, least=2, hint="two are the least that give a standard error")

@@ -77,7 +77,10 @@ def run(
     layers: int = 20,
     seed: int = 0,
 ) -> SignExponent:
-    """All pairs of random unit vectors of a space of this dimension, under so many random layers each."""
+    """All pairs of random unit vectors of a space of this dimension, under so many random layers each.
+
+    Source: [Giryes2016]_.
+    """
     check_count("layers", layers, least=2, hint="two are the least that give a standard error")
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((points, dimension))

@@ -70,7 +70,10 @@ def run(
     draws: int = 50,
     seed: int = 0,
 ) -> StabilityCurve:
-    """The exact constant A of Gaussian layers (entries of variance 1, hence divided by √n) against the expansivity."""
+    """The exact constant A of Gaussian layers (entries of variance 1, hence divided by √n) against the expansivity.
+
+    Beyond the sources; compare [Maillard2022]_.
+    """
     draws = check_count("draws", draws)
     points = []
     for n in sizes:

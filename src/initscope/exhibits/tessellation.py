@@ -119,6 +119,8 @@ def run(
 ) -> Tessellation:
     """Count cells of random networks of about ``parameters`` parameters, of about ``units`` units, and of folding ones.
 
+    Source: [Bronstein2016]_.
+
     Cells are those met by the rows of ``points``, by default a grid of ``resolution``² points of the square [-1, 1]²,
     which misses cells smaller than its step. Folding networks (one input, cells on a fine line) stand beside a shallow
     network with as many units, whose cells are at most units + 1.

@@ -41,7 +41,8 @@ class WeightLaw:
 
     with n the fan-in, ⟨·⟩ the average over a filter's taps and channels, v = ``variance`` of a weight, λ = ``strength``
     of the mean removal, v_b = ``bias_variance``. With ``centre`` only the centre tap, number (k-1)//2 of each axis, has
-    weights: ⟨·⟩ is the average over channels there, n their number. ``note`` says what the law cannot express.
+    weights: ⟨·⟩ is the average over channels there, n their number. ``independent``: whether weights are independent
+    of each other, which the spread of a finite layer needs. ``note`` says what the law cannot express.
     """
 
     variance: float
@@ -49,6 +50,7 @@ class WeightLaw:
     strength: float = 0.0
     centre: bool = False
     note: str = ""
+    independent: bool = True
 
 
 @dataclass(frozen=True)

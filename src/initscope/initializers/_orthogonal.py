@@ -23,7 +23,7 @@ class Orthogonal(Initializer):
 
     Each group's weights, flattened to (outputs) × (inputs · taps), are one such matrix; without groups this is the law
     of ``torch.nn.init.orthogonal_``. Entries have variance gain²/max(outputs, inputs · taps), not gain²/fan-in, and are
-    uncorrelated; wide layers map angles as Gaussian weights do (theory §3.5).
+    uncorrelated; wide layers map angles as Gaussian weights do. They are not independent: no `cosine_sd` is predicted.
     """
 
     gain: float = 1.0
@@ -37,7 +37,7 @@ class Orthogonal(Initializer):
         """Uncorrelated weights of equal variance."""
         rows, columns = _matrix_size(module)
         note = "orthogonal weights: the map of Gaussian ones, for large width"
-        return WeightLaw(self.gain**2 / max(rows, columns), self.bias_variance, note=note)
+        return WeightLaw(self.gain**2 / max(rows, columns), self.bias_variance, note=note, independent=False)
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """One matrix for each group."""
@@ -54,7 +54,7 @@ class Orthogonal(Initializer):
 class DeltaOrthogonal(Orthogonal):
     """Convolutions whose centre tap is a Haar orthogonal matrix times ``gain``, all other taps zero [Xiao2018]_.
 
-    Positions are not mixed: k_out(p) = k_in(s·p) · gain² · inputs/max(outputs, inputs) with stride s (theory §3.5). The
+    Positions are not mixed: k_out(p) = k_in(s·p) · gain² · inputs/max(outputs, inputs) with stride s [Xiao2018]_. The
     centre tap of an axis of size k is number (k-1)//2. Linear layers are `Orthogonal`.
     """
 
@@ -62,7 +62,9 @@ class DeltaOrthogonal(Orthogonal):
         """Variance of the centre tap's weights; ``centre`` says that there are no others."""
         rows, channels = _centre_size(module)
         note = "orthogonal weights: the map of Gaussian ones, for large width"
-        return WeightLaw(self.gain**2 / max(rows, channels), self.bias_variance, centre=True, note=note)
+        return WeightLaw(
+            self.gain**2 / max(rows, channels), self.bias_variance, centre=True, note=note, independent=False
+        )
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """One matrix for each group, in the centre."""

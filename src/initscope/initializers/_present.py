@@ -33,7 +33,12 @@ class Present(Initializer):
         variance = float(weight.var(correction=min(1, weight.numel() - 1)))
         mean, error = float(weight.mean()), math.sqrt(variance / weight.numel())
         note = ""
-        if abs(mean) > 4 * error:
+        if variance == 0 and mean != 0:
+            # One weight, or all alike: their spread says nothing, their size is all there is.
+            variance = mean**2
+            what = "a single weight" if weight.numel() == 1 else "weights are all equal"
+            note = f"{what}: taken as zero-mean with that mean square"
+        elif abs(mean) > 4 * error:
             distance = abs(mean) / error if error > 0 else math.inf
             note = f"weights have mean {mean:.3g}, {distance:.0f} standard errors from 0: not modelled"
         bias = module.bias

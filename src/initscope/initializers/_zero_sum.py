@@ -61,12 +61,13 @@ class ZeroSum(Initializer):
         return 1 / (1 - self.strength / math.pi) if self.compensate else 1.0
 
     def law(self, module: WeightLayer) -> WeightLaw:
-        """The base law with its mean direction weakened by ``strength``."""
+        """The base law with its mean direction weakened by ``strength``, beyond what the base itself has removed."""
         base = self.base.law(module)
         return replace(
             base,
             variance=base.variance * self._factor,
-            strength=self.strength,
+            # A base that has removed part of the mean already leaves (1 - λ) of its second moment to each.
+            strength=1 - (1 - base.strength) * (1 - self.strength),
             bias_variance=self.bias_variance or base.bias_variance,
         )
 

@@ -217,12 +217,20 @@ def _branch_exactly(attempt: _Attempt) -> Decision:
 
     outcome = branch_exactly(attempt.weight, attempt.bias, lambda: attempt.left() > 0)
     method = "branching in rational arithmetic"
-    found = None
+    if outcome is None:
+        return attempt.decision(None, "branching: unclear in floating point, budget spent in rational arithmetic")
     if isinstance(outcome, Certificate):
         found = attempt.proved(attempt.decision(True, method, certificate=outcome))
-    elif outcome is not None:
-        found = attempt.at(outcome, method)
-    return found or attempt.decision(None, "branching: unclear in floating point, budget spent in rational arithmetic")
+        return found or attempt.decision(None, "branching in rational arithmetic: its certificate does not hold")
+    # The point is exact, its float is not: other multiples of it round to other sides of the thinnest cell.
+    factors = [1.0] if attempt.bias is not None else np.random.default_rng(0).uniform(1, 2, 64)
+    for factor in factors:
+        found = attempt.at(outcome * factor, method)
+        if found is not None:
+            return found
+    return attempt.decision(
+        None, "branching in rational arithmetic: rows that differ by rounding leave a cell that no two floats fit in"
+    )
 
 
 def _milp(attempt: _Attempt) -> Decision:

@@ -16,6 +16,7 @@ import numpy as np
 
 from initscope.errors import check_between
 from initscope.injectivity._layer import Floats, as_layer
+from initscope.injectivity.bounding import bound_frame
 from initscope.results import Result
 
 __all__ = ["Stability", "cell_minimum", "minimal_cells", "pair_ratio", "stability"]
@@ -28,7 +29,8 @@ ZERO = 1e-9
 class Stability(Result):
     """Bounds on κ: ``lower`` ≤ κ ≤ ``upper``; ``frame`` is A (exact, or the least found) and ``kappa`` the estimate.
 
-    ``upper`` is attained by a pair of inputs, so that it holds in any case; ``lower`` is A/2 where A is exact, else 0.
+    ``upper`` is attained by a pair of inputs, so it holds in any case; ``lower`` is half of a certified lower bound on
+    A: A itself where it is exact, else what branch and bound proved in its time (0 if nothing).
     """
 
     lower: float
@@ -39,14 +41,17 @@ class Stability(Result):
     method: str
 
 
-def stability(W: Any, bias: Any = None, *, seed: int = 0, starts: int = 24) -> Stability:
+def stability(W: Any, bias: Any = None, *, seed: int = 0, starts: int = 24, seconds: float = 5.0) -> Stability:
     r"""Bounds and an estimate of the lower Lipschitz constant κ of x ↦ ReLU(Wx + b).
+
+    Beyond the sources; compare [Maillard2022]_.
 
     .. math:: A = \min_{\text{cells}} \sigma_{\min}(W_{\text{active}}),\qquad A/2 \le \kappa \le A
 
     A is exact while there are at most 300,000 vertices (every cell contains the active rows of one of its vertices, so
-    that vertices suffice); beyond, points of few active rows give an upper bound on it. κ is the best pair found by
-    local optimisation from ``starts`` points: an upper bound that is usually exact for few inputs.
+    that vertices suffice); beyond, points of few active rows give an upper bound on it and branch and bound a lower one
+    in ``seconds`` (`initscope.injectivity.bounding`), which is above 0 up to six inputs or so. κ is the best pair found
+    by local optimisation from ``starts`` points: an upper bound that is usually exact for few inputs.
 
     >>> s = stability([[1, 0], [0, 1], [-1, 0], [0, -1]])
     >>> round(s.frame, 6), round(s.kappa, 6)         # 1 and 1/√2
@@ -63,14 +68,18 @@ def stability(W: Any, bias: Any = None, *, seed: int = 0, starts: int = 24) -> S
         return Stability(0.0, 0.0, 0.0, 0.0, True, "rank of W below n")
     if is_exact:
         frame, point = cell_minimum(weight, bias)
-        method = "all vertices"
+        least, method = frame, "all vertices"
     else:
         frame, point = _sampled_minimum(weight, bias, rng)
-        method = "sampled cells: frame is an upper bound"
+        bounds = bound_frame(weight, bias, upper=frame, seconds=check_between("seconds", seconds, -1e-9, math.inf))
+        if bounds.upper < frame and bounds.point is not None:
+            frame, point = bounds.upper, bounds.point
+        least, is_exact = bounds.lower, bounds.lower >= frame
+        method = "branch and bound" if is_exact else "sampled cells above, branch and bound below"
     if frame < 1e-12 * float(np.linalg.norm(weight, axis=1).max()):
         return Stability(0.0, 0.0, 0.0, 0.0, is_exact, "not injective: " + method)
     kappa = min([frame, *(_descend(weight, bias, start) for start in _pairs(weight, bias, point, rng, starts))])
-    return Stability(frame / 2 if is_exact else 0.0, kappa, frame, kappa, is_exact, method + "; κ by optimisation")
+    return Stability(least / 2, kappa, frame, kappa, is_exact, method + "; κ by optimisation")
 
 
 def minimal_cells(rows: Floats, required: int | None = None) -> Iterator[tuple[np.ndarray, Floats]]:

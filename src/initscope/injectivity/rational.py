@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +17,7 @@ from initscope.injectivity.records import Certificate
 __all__ = ["branch_exactly", "separate_exactly"]
 
 
-def separate_exactly(points: list[list[int]]) -> tuple[list[int], list[Fraction] | None]:
+def separate_exactly(points: Sequence[Sequence[int | Fraction]]) -> tuple[list[int], list[Fraction] | None]:
     """Gordan's alternative, exactly: (circuit, None), a set of points with a positive dependency, or ([], z), z·p < 0.
 
     Phase one of the simplex method with Bland's rule on Σ λ_i p_i = 0, Σ λ_i = 1, λ ≥ 0.
@@ -53,8 +53,14 @@ def separate_exactly(points: list[list[int]]) -> tuple[list[int], list[Fraction]
     return [], multipliers[:dim]
 
 
+def _of_size_one(row: list[int]) -> list[Fraction]:
+    """A row over the power of two next to its largest entry, so that a separator is as far from each row."""
+    size = 1 << max(abs(value) for value in row).bit_length()
+    return [Fraction(value, size) for value in row]
+
+
 def branch_exactly(weight: Floats, bias: Floats | None, go_on: Callable[[], bool]) -> Certificate | Floats | None:
-    """A tree certificate, a witness point, or None when ``go_on`` turned false or the point does not fit in floats."""
+    """A tree certificate, a witness point rounded to floats, or None when ``go_on`` turned false."""
     m, n = weight.shape
     rows = exact.integers(weight)
     points = rows if bias is None else [*exact.integers(np.column_stack([weight, bias])), [0] * n + [-1]]
@@ -72,7 +78,9 @@ def branch_exactly(weight: Floats, bias: Floats | None, go_on: Callable[[], bool
             for i in range(len(points))
             if i in inactive or (i < m and len(exact.reduce([rows[j] for j in path] + [rows[i]])[1]) > spanned)
         ]
-        circuit, z = separate_exactly([points[i] for i in live]) if live else ([], [Fraction(0)] * len(points[0]))
+        circuit, z = (
+            separate_exactly([_of_size_one(points[i]) for i in live]) if live else ([], [Fraction(0)] * len(points[0]))
+        )
         if z is not None:
             witness.extend(z)
             return False

@@ -30,6 +30,8 @@ BATCH = 20_000
 def verify(weight: Any, bias: Any, decision: Decision) -> bool:
     """True if the decision's proof holds for this layer; an undecided one proves nothing and gives False.
 
+    Source: [Maillard2022]_.
+
     >>> from initscope.injectivity import decide
     >>> W = [[1, 0], [0, 1], [-1, 0], [0, -1]]
     >>> verify(W, None, decide(W)), verify(W[:3], None, decide(W))
@@ -215,14 +217,15 @@ def collision_residual(weight: Any, bias: Any, decision: Decision, digits: int =
     if not len(active):
         return 0.0
     rows = np.array(exact.integers(active), dtype=object)
-    norms = [math.isqrt(sum(value * value for value in row)) for row in rows.tolist()]
+    # in units of 2^-64: rows of small integers have norms like √2, which no whole number is near
+    norms = [math.isqrt(sum(value * value for value in row) << 128) for row in rows.tolist()]
     solve = np.linalg.pinv(active / np.linalg.norm(active, axis=1, keepdims=True))
     bits = int(digits * 3.33) + 80  # d in fixed point, units of 2^-bits
     direction = (first - second) / np.linalg.norm(first - second)
     fine = np.array([int(value * 2.0**60) << (bits - 60) for value in direction.tolist()], dtype=object)
     worst = math.inf
     for _ in range(digits // 8 + 4):
-        products = [(value << 64) // norm for value, norm in zip((rows @ fine).tolist(), norms, strict=True)]
+        products = [(value << 128) // norm for value, norm in zip((rows @ fine).tolist(), norms, strict=True)]
         size = max(abs(value) for value in products)
         worst = float(Fraction(size, 1 << (bits + 64)))
         if worst < 10.0**-digits:

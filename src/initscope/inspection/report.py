@@ -28,8 +28,8 @@ from initscope.inspection.verdicts import Thresholds, Verdict, judge, verdict_na
 from initscope.layers import is_weight_layer
 from initscope.measurement import measure
 from initscope.measurement.observation import Observation, observe
-from initscope.measurement.steps import set_mode
 from initscope.propagate import predict
+from initscope.recording import set_mode
 from initscope.results import Result, plain
 from initscope.tracing import Inputs
 from initscope.tracing.untouched import leaves_no_trace

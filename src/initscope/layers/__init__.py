@@ -1,7 +1,8 @@
 """What a step of a model is: one row per activation, one role per kind of step. Everybody asks here, nobody guesses.
 
 `role_of` says what a module or a call does (weights, activation, norm, …); `activation_row` which activation it is,
-with its range and what a zero means; `as_module` which module a call amounts to. Importing it imports torch.
+with its range and what a zero means; `as_module` which module a call amounts to; `stays_whole` which modules are one
+step each. Importing it imports torch.
 """
 
 from initscope.layers.activations import ACTIVATIONS, ActivationRow, activation_of, activation_row
@@ -9,6 +10,7 @@ from initscope.layers.calls import as_module, call_name
 from initscope.layers.modules import ActivationLayer
 from initscope.layers.roles import Role, declare_role, role_of
 from initscope.layers.weights import WeightLayer, is_convolution, is_weight_layer, unit_axis
+from initscope.layers.whole import declare_whole, stays_whole
 
 __all__ = [
     "ACTIVATIONS",
@@ -21,8 +23,10 @@ __all__ = [
     "as_module",
     "call_name",
     "declare_role",
+    "declare_whole",
     "is_convolution",
     "is_weight_layer",
     "role_of",
+    "stays_whole",
     "unit_axis",
 ]

@@ -72,6 +72,13 @@ def _between(low: float, high: float) -> Callable[[Any], Range]:
     return lambda module: (low, high)
 
 
+def _rrelu(module: nn.RReLU) -> Activation:
+    """In training every value has a slope of its own, drawn anew; in evaluation all have the mean slope."""
+    if module.training:
+        return theory.random_leaky_relu(module.lower, module.upper)
+    return theory.leaky_relu((module.lower + module.upper) / 2)
+
+
 def _prelu(module: nn.PReLU) -> Activation | None:
     slopes = module.weight.detach().flatten().tolist()
     return theory.leaky_relu(slopes[0]) if len(set(slopes)) == 1 else None
@@ -87,7 +94,7 @@ ACTIVATIONS: tuple[ActivationRow, ...] = (
     ActivationRow("identity", nn.Identity, _fixed(theory.identity), aliases=("linear",)),
     ActivationRow("relu", nn.ReLU, _fixed(theory.relu), zero_is_off=True),
     ActivationRow("leaky_relu", nn.LeakyReLU, lambda m: theory.leaky_relu(m.negative_slope), parameter=True),
-    ActivationRow("rrelu", nn.RReLU, lambda m: theory.leaky_relu((m.lower + m.upper) / 2), buildable=False),
+    ActivationRow("rrelu", nn.RReLU, _rrelu, buildable=False),
     ActivationRow("prelu", nn.PReLU, _prelu),
     ActivationRow("relu6", nn.ReLU6, _fixed(theory.relu6), zero_is_off=True),
     ActivationRow("squared_relu", None, _fixed(theory.squared_relu), zero_is_off=True),

@@ -1,4 +1,7 @@
-"""Measure: run it and record. `observe` a model on data, `measure` pairs over drawn weights, `mean_width` of data."""
+"""Measure: run it and record. `observe` a model on data, `measure` pairs over drawn weights, `mean_width` of data.
+
+All are tallies of one recording (`initscope.recording`); `record` runs a model over data with a `Tally` of your own.
+"""
 
 import lazy_loader
 
@@ -9,7 +12,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "jacobian": ["JacobianSpectrum", "jacobian_spectrum"],
         "observation": ["Observation", "observe"],
         "packing": ["Packing", "packing_numbers"],
-        "run": ["measure"],
+        "redraws": ["measure"],
+        "runs": ["Recorded", "record"],
+        "tallies": ["GradientTally", "PairTally", "Tally"],
+        "units": ["ActivityTally", "SpreadTally"],
         "width": ["MeanWidth", "mean_width"],
     },
 )

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from initscope.errors import InputError, check_count
-from initscope.measurement.steps import NO_VALUES, output_tensor
 from initscope.measurement.stream import moved
-from initscope.measurement.width import MeanWidth, WidthTally
-from initscope.results import Result, make_axes
-from initscope.tracing import bind, trace
+from initscope.measurement.width import MeanWidth, RunningWidth
+from initscope.recording import NO_VALUES, Batch, Recorder, Tally
+from initscope.results import Result, label_text, make_axes
+from initscope.tracing import Node, bind, trace
 from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class LayerWidths(Result):
         """Intrinsic dimension by layer."""
         ax = make_axes(ax)
         known = [(row.layer, row.width.intrinsic_dimension or 0.0) for row in self.rows if row.width is not None]
-        ax.plot([name for name, _ in known], [dimension for _, dimension in known], "o-")
+        ax.plot([label_text(name) for name, _ in known], [dimension for _, dimension in known], "o-")
         ax.set(ylabel="intrinsic dimension (ω / 2r)²", ylim=(0, None))
         ax.tick_params(axis="x", rotation=90)
         return ax
@@ -63,6 +63,8 @@ class LayerWidths(Result):
 
 def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 0) -> LayerWidths:
     """Mean width of ``points`` and of what every layer of ``model`` makes of them.
+
+    Source: [Giryes2016]_.
 
     Parameters
     ----------
@@ -84,34 +86,40 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
     inputs = moved(model)(torch.as_tensor(np.asarray(points) if not isinstance(points, torch.Tensor) else points))
     if inputs.dim() < 2 or len(inputs) < 2:
         raise InputError(f"points of shape {tuple(inputs.shape)} must be [N, ...] with at least two points")
-    tallies: dict[Any, WidthTally] = {}
-    failed: dict[Any, str] = {}
-
-    def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
-        values = output_tensor(output, count)
-        if values is None:
-            failed[node] = NO_VALUES
-            return
-        tally = tallies.setdefault(node, WidthTally(draws, seed))
-        tally.add(values.detach().reshape(count, -1))
-        tally.forget()
-
     with leaves_no_trace(model):
         model.eval()
-        traced = trace(model, inputs[:2])
+        tally = _WidthTally(draws, seed)
+        recorder = Recorder(trace(model, inputs[:2]), [tally])
         size = max(1, _BATCH_VALUES // inputs[0].numel())
         with without_dropout(model):
-            for start in range(0, len(inputs), size):
-                batch = inputs[start : start + size]
-                count = len(batch)
-                traced.run(bind(model, batch), watch)
-    rows = []
-    for node in traced.steps:
-        width, reason = None, failed.get(node, "")
-        if node in tallies and not reason:
-            try:
-                width = tallies[node].result()
-            except InputError as error:
-                reason = str(error)
-        rows.append(LayerWidth(traced.name(node), traced.kind(node), width, reason))
+            parts = -(-len(inputs) // size)
+            # Spread over the data, which may be sorted: the first part gives the centre.
+            recorder.run_all(Batch(bind(model, inputs[part::parts])) for part in range(parts))
+    traced, rows = recorder.traced, []
+    for step in traced.steps:
+        width, reason = tally.width(step)
+        rows.append(LayerWidth(traced.name(step), traced.kind(step), width, reason))
     return LayerWidths(tuple(rows))
+
+
+class _WidthTally(Tally):
+    """Mean width after every step."""
+
+    def __init__(self, draws: int, seed: int) -> None:
+        self._draws, self._seed = draws, seed
+        self._widths: dict[Node, RunningWidth] = {}
+
+    def see(self, step: Node, values: Tensor) -> None:
+        """Take a batch in; the directions, as many numbers as the layer has, are not kept."""
+        running = self._widths.setdefault(step, RunningWidth(self._draws, self._seed))
+        running.add(values.reshape(len(values), -1))
+        running.forget()
+
+    def width(self, step: Node) -> tuple[MeanWidth | None, str]:
+        """The width, or the reason why there is none."""
+        if step not in self._widths:
+            return None, NO_VALUES
+        try:
+            return self._widths[step].result(), ""
+        except InputError as error:
+            return None, str(error)

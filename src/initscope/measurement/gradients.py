@@ -6,7 +6,7 @@ gradients δ_t back, so the gradient of one sample is :math:`G = \sum_t \delta_t
 .. math:: \langle G, G'\rangle = \sum_{t,t'} \langle\delta_t, \delta'_{t'}\rangle\langle u_t, u'_{t'}\rangle
 
 With T positions, D values in a patch and O outputs, this Gram form costs 3T²(D+O) for the three products of a pair, the
-gradients themselves 2TDO: `weight_gradient_products` takes the cheaper, a few pairs at a time.
+gradients themselves 2TDO: `weight_gradient_norms` takes the cheaper, a few pairs at a time.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from torch.nn.modules.conv import _ConvTransposeNd
 
 from initscope.layers import is_weight_layer
 
-__all__ = ["called_layer", "has_weight_gradient", "patches", "weight_gradient_products"]
+__all__ = ["called_layer", "has_weight_gradient", "patches", "weight_gradient_norms"]
 
 _MODERATE = (1e-5, 1e5)  # largest values between these need no rescaling
 _CHUNK_VALUES = 1 << 21  # values of patches or gradients that are held at once
 
 
 def has_weight_gradient(module: nn.Module | None) -> bool:
-    """Whether `weight_gradient_products` knows the layer: Linear and convolutions, transposed ones too."""
+    """Whether `weight_gradient_norms` knows the layer: Linear and convolutions, transposed ones too."""
     return is_weight_layer(module)
 
 
@@ -73,8 +73,8 @@ def called_layer(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return kind(*channels, tuple(weight.shape[2:]), bias=False, device="meta", **given), inputs
 
 
-def weight_gradient_products(module: Any, inputs: Tensor, delta: Tensor) -> Tensor:
-    """‖G_x‖², ‖G_y‖² and ‖G_x - G_y‖² of every pair, ``[3, pairs]`` in float64.
+def weight_gradient_norms(module: Any, inputs: Tensor, delta: Tensor) -> Tensor:
+    """‖G_x‖, ‖G_y‖ and ‖G_x - G_y‖ of every pair, ``[3, pairs]`` in float64.
 
     Parameters
     ----------
@@ -97,17 +97,17 @@ def weight_gradient_products(module: Any, inputs: Tensor, delta: Tensor) -> Tens
         sides = slice(start, stop), slice(pairs + start, pairs + stop)
         both = [_factors(module, inputs[side], delta[side]) for side in sides]
         result.append(_by_gram(both) if gram else _by_gradients(both))
-    return scale * torch.cat(result, dim=1)
+    return scale * torch.cat(result, dim=1).sqrt()
 
 
 def _within_range(*values: Tensor) -> tuple[list[Tensor], float]:
-    """Values whose products fit into single precision, and by what their squared products are to be multiplied."""
+    """Values whose products fit into single precision, and by what their products are to be multiplied."""
     scaled, scale = [], 1.0
     for tensor in values:
         largest = float(torch.linalg.vector_norm(tensor, ord=math.inf)) if tensor.numel() else 1.0
         extreme = 0 < largest < math.inf and not _MODERATE[0] < largest < _MODERATE[1]
         scaled.append(tensor / largest if extreme else tensor)
-        scale *= largest**2 if extreme else 1.0
+        scale *= largest if extreme else 1.0
     return scaled, scale
 
 

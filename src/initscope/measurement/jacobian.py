@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from initscope._hall.randomness import generator
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats
-from initscope.measurement.steps import Mode, output_tensor, set_mode
-from initscope.measurement.stream import Batch, batches
+from initscope.measurement.stream import batches
+from initscope.recording import Batch, Mode, output_tensor, set_mode
 from initscope.results import Result
 from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -12,14 +13,15 @@ import numpy as np
 from torch import Tensor, nn
 
 from initscope.errors import InputError, check_count
-from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs
-from initscope.layers import activation_row, call_name
-from initscope.layers.calls import called_activation
-from initscope.measurement.recorder import Recorder
-from initscope.measurement.steps import Mode, couples_samples, set_mode, traced_like_predict
-from initscope.measurement.stream import Batch, batches, gather_pairs, pair_batches
+from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs, start_norms
+from initscope.measurement.gradients import has_weight_gradient
+from initscope.measurement.runs import mode_of
+from initscope.measurement.stream import batches, gather_pairs
+from initscope.measurement.tallies import GradientTally, PairTally
+from initscope.measurement.units import ActivityTally, SpreadTally
+from initscope.recording import Mode, Recorder, cosine_of, couples_samples, pair_batches, set_mode
 from initscope.results import Result, plain
-from initscope.tracing import Inputs, Trace
+from initscope.tracing import Inputs, Node, Trace, trace
 from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 __all__ = ["Observation", "observe"]
@@ -41,7 +43,8 @@ class Observation(Result):
         ‖∂ℓ/∂W‖_F/(‖∂ℓ/∂a‖‖x‖) of x alone, with W the layer's weights and a the model's output; cosine of the weight
         gradients of x and y. For Linear and convolution layers.
     dead_fraction, always_on_fraction : array ``[rows]``
-        Fraction of the units of an activation's output that are zero, or positive, for all samples and positions.
+        Fraction of the units of an activation's output that are zero, or positive, for all samples and positions. Zero
+        counts as dead where the activation is flat there (ReLU and its kin): a unit of tanh at zero passes gradients.
     dead_element_fraction, always_on_element_fraction : array ``[rows]``
         The same for single elements: a unit at one position.
     saturated_fraction : array ``[rows]``
@@ -51,6 +54,8 @@ class Observation(Result):
         Participation ratio (tr C)²/tr C² of the outputs' covariance over the samples, at most samples - 1.
     mean_width : array ``[rows]``
         Two-sided Gaussian mean width of the outputs, in their own units.
+    mean_width_error : array ``[rows]``
+        Its standard error over 64 directions and, in layers of more than 128 units, over the choice of units.
     x, y : Tensor or Inputs
         The pairs, as inputs of the model.
     samples : int
@@ -74,6 +79,7 @@ class Observation(Result):
     saturated_fraction: Floats
     effective_rank: Floats
     mean_width: Floats
+    mean_width_error: Floats
     x: Any = field(compare=False)
     y: Any = field(compare=False)
     samples: int
@@ -93,7 +99,14 @@ class Observation(Result):
     def table(self) -> list[dict[str, Any]]:
         """One dict per row; means over pairs, None where a column does not apply."""
         paired = ("cosine", "angle", "norm_ratio", "rms_ratio", "gradient_ratio", "gradient_cosine")
-        single = ("dead_fraction", "always_on_fraction", "saturated_fraction", "effective_rank", "mean_width")
+        single = (
+            "dead_fraction",
+            "always_on_fraction",
+            "saturated_fraction",
+            "effective_rank",
+            "mean_width",
+            "mean_width_error",
+        )
         columns = {name: mean_over_pairs(getattr(self, name)) for name in paired}
         columns |= {name: getattr(self, name) for name in single}
         return [
@@ -181,61 +194,82 @@ def observe(
         if loss is not None and pool.targets is None:
             raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
         coupled = couples_samples(model)
-        traced = traced_like_predict(model, pool.pick(slice(0, 2)).inputs)
+        traced = trace(model, pool.pick(slice(0, 2)).inputs)
         parts = list(pair_batches(pool, whole=coupled))
+        options: dict[str, Any] = {"seed": seed, "units": units, "loss": loss}
         with nullcontext() if dropout else without_dropout(model):
+            tallies = _Tallies(traced, gradients=gradients, **options)
+            recorder = Recorder(traced, tallies.all)
             try:
-                recorder = _recorded(_recorder(traced, seed=seed, gradients=gradients, units=units, loss=loss), parts)
+                recorder.run_all(parts)
             except InputError as error:
                 if not gradients or loss is not None:
                     raise
                 # Some models run but cannot be differentiated; what can be measured, is.
-                recorder = _recorded(_recorder(traced, seed=seed, gradients=False, units=units), parts)
-                recorder.gradient_note = f"no gradient: {error}"
-            for batch in chain(rest, stream) if units else ():
-                _run(recorder.run_samples, batch)
-        modes = {module.training for module in model.modules()}
-    half, records = len(pool) // 2, recorder.records.values()
-    if coupled and recorder.gradients:
-        recorder.gradient_note = recorder.gradient_note or _COUPLED
+                tallies = _Tallies(traced, gradients=False, **options)
+                tallies.note = f"no gradient: {error}"
+                recorder = Recorder(traced, tallies.all)
+                recorder.run_all(parts)
+            if units:
+                recorder.run_all(chain(rest, stream))
+        ran_as = mode_of(model)
+    tallies.note_coupling(coupled)
+    half = len(pool) // 2
     return Observation(
-        **recorder.result(),
-        saturated_fraction=np.array(
-            [np.nan if record.activity is None else record.activity.saturated_fraction() for record in records]
-        ),
+        **tallies.columns(recorder),
         x=_single(pool.pick(slice(0, half)).inputs),
         y=_single(pool.pick(slice(half, None)).inputs),
-        mode="mixed" if len(modes) > 1 else "train" if True in modes else "eval",
+        samples=recorder.samples,
+        mode=ran_as,
         fallback=traced.fallback,
     )
 
 
-def _recorder(traced: Trace, **options: Any) -> Recorder:
-    """A recorder whose tallies know the ranges of bounded activations."""
-    recorder = Recorder(traced, **options)
-    for node, record in recorder.records.items():
-        if record.activity is not None:
-            record.activity.bounds = _range(traced.module(node), traced.kind(node))
-    return recorder
+class _Tallies:
+    """The tallies of an observation, and its columns."""
 
+    def __init__(
+        self, traced: Trace, *, seed: int, gradients: bool, units: bool, loss: Callable[[Any, Any], Tensor] | None
+    ) -> None:
+        self.geometry = PairTally(traced)
+        self.gradients = GradientTally(traced, seed=seed, loss=loss) if gradients else None
+        self.activity, self.spread = ActivityTally(traced), SpreadTally(traced, seed)
+        self.all = [self.geometry, *([self.activity, self.spread] if units else [])]
+        self.all += [] if self.gradients is None else [self.gradients]
+        self.note = ""  # for the rows of weights
 
-def _range(module: nn.Module | None, kind: str) -> tuple[float, float] | None:
-    """Of an activation that levels off at both ends; the zeros of ReLU6 count as dead, like those of ReLU."""
-    row = called_activation(call_name(kind)) if module is None else activation_row(module)
-    return None if row is None or row.ends is None else row.ends(nn.Hardtanh() if module is None else module)
+    def note_coupling(self, coupled: bool) -> None:
+        """Say at the rows of weights what their gradients are."""
+        if self.gradients is not None:
+            self.note = self.gradients.note or (_COUPLED if coupled else "")
 
+    def columns(self, recorder: Recorder) -> dict[str, Any]:
+        """Rows and arrays of the result."""
+        traced = recorder.traced
+        norms = self.geometry.norms()
+        units = np.array([math.prod(recorder.shapes[s]) if s in recorder.shapes else 0 for s in traced.steps], float)
+        start, size = start_norms(norms[:, 0], units, [step.op == "placeholder" for step in traced.steps])
+        unknown = np.full(norms[:, 0].shape, np.nan)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = norms[:, 0] / start
+            columns = {
+                "cosine": np.stack([cosine_of(row) for row in norms]),
+                "norm_ratio": ratio,
+                "rms_ratio": ratio * np.sqrt(size / units)[:, None],
+                "gradient_ratio": unknown,
+                "gradient_cosine": unknown,
+            }
+            if self.gradients is not None:
+                found = self.gradients.norms()
+                columns["gradient_ratio"] = found[:, 0] / start / self.gradients.at_output()
+                columns["gradient_cosine"] = np.stack([cosine_of(row) for row in found])
+        columns |= self.activity.columns() | self.spread.columns()
+        return {"rows": tuple(recorder.row(step, self._note(traced, step)) for step in traced.steps)} | columns
 
-def _recorded(recorder: Recorder, parts: list[Batch]) -> Recorder:
-    for part in parts:
-        _run(recorder.run_pairs, part)
-    return recorder
-
-
-def _run(step: Callable[[Batch], None], batch: Batch) -> None:
-    try:
-        step(batch)
-    except Exception as error:
-        raise batch.inputs.refused(error) from error
+    def _note(self, traced: Trace, step: Node) -> str:
+        own = "" if self.gradients is None else self.gradients.notes.get(step, "")
+        general = self.note if has_weight_gradient(traced.module(step)) else ""
+        return "; ".join(text for text in (own, general) if text)
 
 
 def _single(inputs: Inputs) -> Any:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from initscope.errors import InputError, check_between, check_count
 from initscope.measurement.width import mean_width
 from initscope.results import Result
 from initscope.theory.mean_width import sudakov_log_packing
 
-__all__ = ["Packing", "packing_numbers"]
+__all__ = ["Packing", "farthest_first", "packing_numbers"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ def packing_numbers(
 ) -> Packing:
     r"""Greedy packing numbers of a cloud beside :math:`\log|K_\varepsilon| \le 1.089\,\omega^2/\varepsilon^2`.
 
+    Source: [Bronstein2016]_.
+
     Farthest-first traversal: each point chosen is the one farthest from all before, at distance :math:`r_k`; those with
     :math:`r_k \ge \varepsilon` are pairwise ε apart, and balls of radius ε around them cover the cloud.
 
@@ -59,19 +62,30 @@ def packing_numbers(
     rows = rows.reshape(len(rows), -1)
     steps = [check_between("eps", each, 0.0, math.inf) for each in eps]
     width = mean_width(rows, draws=draws, seed=seed).value
-    limit = min(check_count("limit", limit), len(rows))
-    nearest = np.full(len(rows), np.inf)
-    radii, chosen = np.empty(limit), 0
-    for k in range(limit):
-        radii[k] = nearest[chosen]
-        nearest = np.minimum(nearest, np.linalg.norm(rows - rows[chosen], axis=1))
-        chosen = int(np.argmax(nearest))
+    _, radii, left = farthest_first(rows, min(check_count("limit", limit), len(rows)))
     numbers = [int((radii >= each).sum()) for each in steps]
     return Packing(
         width=width,
         eps=tuple(steps),
         numbers=tuple(numbers),
-        complete=tuple(bool(nearest.max() < each) for each in steps),
+        complete=tuple(bool(left < each) for each in steps),
         log_numbers=tuple(math.log(number) for number in numbers),
         log_bounds=tuple(sudakov_log_packing(width, each) for each in steps),
     )
+
+
+def farthest_first(
+    rows: NDArray[Any], count: int, *, start: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.float64], float]:
+    """Order of ``count`` rows, each the farthest from all before; its distance to them; the farthest that is left.
+
+    The first k are pairwise as far apart as the k-th is from those before, and balls of that radius around them cover
+    all rows: at once a packing and an ε-net.
+    """
+    nearest = np.full(len(rows), np.inf)
+    order, radii, chosen = np.empty(count, dtype=np.int64), np.empty(count), start
+    for k in range(count):
+        order[k], radii[k] = chosen, nearest[chosen]
+        nearest = np.minimum(nearest, np.linalg.norm(rows - rows[chosen], axis=1))
+        chosen = int(np.argmax(nearest))
+    return order, radii, float(nearest.max())

@@ -13,42 +13,13 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from initscope._hall.randomness import generator
 from initscope.errors import InputError
-from initscope.measurement.pairs import pairs_at_once
-from initscope.propagate.prediction import as_pairs
+from initscope.measurement.endless import with_an_end
+from initscope.recording import Batch, as_pairs
 from initscope.tracing import Inputs, bind
 
-__all__ = ["Batch", "batches", "gather_pairs", "given_pairs", "moved", "pair_batches", "size_of"]
+__all__ = ["batches", "gather_pairs", "given_pairs", "moved"]
 
 _BATCH = 64  # samples of one batch where the data does not come in batches
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Inputs of some samples and, where the data has them, their targets."""
-
-    inputs: Inputs
-    targets: Any = None
-
-    def __len__(self) -> int:
-        return size_of(self.inputs)
-
-    def pick(self, index: Tensor | slice) -> Batch:
-        """The samples at ``index``."""
-        size = len(self)
-
-        def choose(tensor: Tensor) -> Tensor:
-            return tensor[index] if tensor.dim() and len(tensor) == size else tensor
-
-        targets = self.targets
-        return Batch(self.inputs.map(choose), choose(targets) if isinstance(targets, Tensor) else targets)
-
-
-def size_of(inputs: Inputs) -> int:
-    """Number of samples: length of the first tensor that has one."""
-    size = next((len(tensor) for tensor in inputs.tensors() if tensor.dim()), None)
-    if size is None:
-        raise InputError("the data holds no tensors; give arrays, tensors, a Dataset or a DataLoader")
-    return size
 
 
 def batches(
@@ -107,13 +78,13 @@ def _items(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
         raise InputError(
             f"{type(data).__name__} is not data; give arrays, tensors, a Dataset, a DataLoader, or batches of these"
         )
-    for item in data:
+    for item in with_an_end(data):
         yield item, None
 
 
 def _columns(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
-    """Rows of arrays, some at a time."""
-    columns = _as_tensors(data)
+    """Rows of arrays, some at a time: picking them copies them, so that a read-only array (a mapped file) is shared."""
+    columns = _as_tensors(data, shared=True)
     everything = Batch(Inputs((columns,)), None if targets is None else torch.as_tensor(targets))
     length = len(everything)
     lengths = {len(tensor) for tensor in everything.inputs.tensors() if tensor.dim()}
@@ -127,16 +98,27 @@ def _columns(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]
         yield part.inputs.args[0], part.targets
 
 
-def _as_tensors(value: Any) -> Any:
+def _as_tensors(value: Any, *, shared: bool = False) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biufc":
             raise InputError(f"an array of {value.dtype} is not data; give numbers")
-        return torch.from_numpy(value if value.flags.writeable else value.copy())
+        if not value.flags.writeable:
+            value = np.asarray(_Shared(value)) if shared else value.copy()
+        return torch.from_numpy(value)
     if isinstance(value, Mapping):
-        return {key: _as_tensors(item) for key, item in value.items()}
+        return {key: _as_tensors(item, shared=shared) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return type(value)(_as_tensors(item) for item in value)
+        return type(value)(_as_tensors(item, shared=shared) for item in value)
     return value
+
+
+class _Shared:
+    """A read-only array for torch, which has no such thing: nobody may write to it."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array  # kept alive by the one that shares its memory
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
 
 
 def _placed(model: nn.Module) -> Callable[[Tensor], Tensor]:
@@ -154,17 +136,18 @@ def _placed(model: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def moved(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Moves tensors to the model's device and makes numbers its floating type; indices of embeddings stay."""
+    """Moves tensors to the model's device and gives numbers its floating type, if it has one; indices stay."""
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     device = None if parameter is None else parameter.device
-    dtype = torch.get_default_dtype() if parameter is None else parameter.dtype
     indices = any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules())
 
     def move(tensor: Tensor) -> Tensor:
         keep = not tensor.is_floating_point() and (indices or tensor.dtype == torch.bool)
         if tensor.is_complex():
             raise InputError("complex inputs are not supported; give real tensors")
-        return tensor.detach().to(device) if keep else tensor.detach().to(device, dtype)
+        if keep or (parameter is None and tensor.is_floating_point()):
+            return tensor.detach().to(device)
+        return tensor.detach().to(device, torch.get_default_dtype() if parameter is None else parameter.dtype)
 
     return move
 
@@ -205,16 +188,6 @@ def _one_side(values: Any) -> Any:
 
 def _appended(first: Tensor, second: Tensor) -> Tensor:
     return torch.cat([first, second]) if first.dim() else first
-
-
-def pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
-    """Parts of the pool that fit into memory, x in the first half of each, y in the second."""
-    half = len(pool) // 2
-    values = sum(tensor[0].numel() for tensor in pool.inputs.tensors() if tensor.dim())
-    size = half if whole else pairs_at_once(values)
-    for start in range(0, half, size):
-        x = torch.arange(start, min(half, start + size))
-        yield pool.pick(torch.cat([x, half + x]))
 
 
 def gather_pairs(stream: Iterator[Batch], pairs: int, seed: int, *, shuffle: bool = True) -> tuple[Batch, list[Batch]]:

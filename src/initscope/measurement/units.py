@@ -1,13 +1,14 @@
 r"""What a layer's units do over a whole stream of samples: dead, always on, effective rank, Gaussian mean width.
 
-Rank and width of wide layers rest on `SAMPLED_UNITS` of their units, drawn at random, so that one pass costs little and
-memory does not grow with the stream. With C the covariance of the D units, of which m are seen,
+Rank and width of wide layers rest on `SAMPLED_UNITS` of their units at a time, drawn at random, so that one pass costs
+little and memory does not grow with the stream. With C the covariance of the D units, of which m are seen,
 
 .. math:: \frac{(\operatorname{tr} C)^2}{\operatorname{tr} C^2} \approx
    \frac{w\sum_{i\ne j} C_{ii}C_{jj} + u\sum_i C_{ii}^2}{w\sum_{i\ne j} C_{ij}^2 + u\sum_i C_{ii}^2},
    \qquad w = \frac{D(D-1)}{m(m-1)},\quad u = \frac Dm
 
-has unbiased numerator and denominator, is exact for m = D, and 1 for data on a line.
+has unbiased numerator and denominator, is exact for m = D, and 1 for data on a line. The width is the mean over
+`DIRECTIONS` random directions, each in m units of its own, so that their spread is that of directions and of units.
 """
 
 from __future__ import annotations
@@ -17,17 +18,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from initscope._hall.randomness import generator
+from initscope.geometry import Floats
+from initscope.layers import activation_row, call_name
+from initscope.layers.calls import called_activation
 from initscope.measurement.width import random_directions
+from initscope.recording import Tally, unit_axes
 from initscope.theory.mean_width import gaussian_norm_mean
+from initscope.tracing import Node, Trace
 
-__all__ = ["SAMPLED_UNITS", "ActivityTally", "SpreadTally", "UnitSample"]
+__all__ = ["DIRECTIONS", "SAMPLED_UNITS", "Activity", "ActivityTally", "Spread", "SpreadTally", "UnitSample"]
 
 SAMPLED_UNITS = 128
-"""Units of a layer on which its effective rank and mean width rest; layers up to this size are seen whole."""
-_DIRECTIONS = 64
+"""Units of a layer that its effective rank and each direction of its width see; smaller layers are seen whole."""
+DIRECTIONS = 64
+"""Directions over which the mean width is taken."""
 _END = 0.005
 """Share of a range that counts as its end: there tanh and the sigmoid have less than 4·0.005 of their largest slope."""
 
@@ -38,19 +45,31 @@ class UnitSample:
     def __init__(self, dimension: int, seed: int, device: torch.device) -> None:
         self.dimension, self.seen = dimension, min(dimension, SAMPLED_UNITS)
         self.index: Tensor | None = None
+        self.by_direction: Tensor | None = None
         if self.seen < dimension:
-            chosen = generator(seed, "units of a layer").choice(dimension, self.seen, replace=False, shuffle=False)
-            self.index = torch.as_tensor(np.sort(chosen), device=device)
-        directions = random_directions(self.seen, _DIRECTIONS, seed).T
-        self.directions = torch.as_tensor(directions, dtype=torch.float32, device=device)
+            rng = generator(seed, "units of a layer")
+            # The first choice is that of the rank; each direction has one of its own.
+            chosen = [rng.choice(dimension, self.seen, replace=False, shuffle=False) for _ in range(1 + DIRECTIONS)]
+            self.index = torch.as_tensor(np.sort(chosen[0]), device=device)
+            self.by_direction = torch.as_tensor(np.sort(chosen[1:], axis=1).ravel(), device=device)
+        directions = random_directions(self.seen, DIRECTIONS, seed)
+        self.directions = torch.as_tensor(directions, dtype=torch.float64, device=device)
 
     def view(self, flat: Tensor) -> Tensor:
-        """The chosen columns of ``[samples, units]``."""
-        return (flat if self.index is None else flat.index_select(1, self.index)).float()
+        """The chosen columns of ``[samples, units]``, in double precision: offsets must not swallow the spread."""
+        return (flat if self.index is None else flat.index_select(1, self.index)).double()
+
+    def products(self, flat: Tensor) -> Tensor:
+        """Inner products of every sample with every direction, ``[samples, directions]``."""
+        if self.by_direction is None:
+            return flat.double() @ self.directions.T
+        seen = flat.index_select(1, self.by_direction).view(len(flat), DIRECTIONS, self.seen)
+        weights = self.directions.to(seen.dtype if seen.dtype == torch.float64 else torch.float32)
+        return torch.einsum("nku,ku->nk", seen.to(weights.dtype), weights).double()
 
 
-class SpreadTally:
-    """Covariance and extent of a layer's outputs, seen through a random choice of its units."""
+class Spread:
+    """Covariance and extent of one layer's outputs, seen through a random choice of its units."""
 
     def __init__(self, sample: UnitSample) -> None:
         self.sample = sample
@@ -58,11 +77,11 @@ class SpreadTally:
 
     def add(self, flat: Tensor) -> None:
         """Take the outputs ``[samples, units]`` of one batch into account."""
-        values = self.sample.view(flat)
+        values, products = self.sample.view(flat), self.sample.products(flat)
         if self.count == 0:
+            self.precision = torch.finfo(flat.dtype).eps
             self.scale = float(values.abs().max()) or 1.0  # squares of vanishing outputs must not underflow
         values = values / self.scale
-        products = values @ self.sample.directions
         high, low = products.amax(dim=0), products.amin(dim=0)
         if self.count == 0:
             self.centre = values.mean(dim=0)  # near the mean, so that sums of squares keep their digits
@@ -77,13 +96,13 @@ class SpreadTally:
         self.count += len(flat)
 
     def effective_rank(self) -> float:
-        """Participation ratio of the covariance; NaN for outputs that do not vary."""
+        """Participation ratio of the covariance; NaN for outputs that do not vary beyond their rounding."""
         mean, covariance = self.total.cpu().numpy() / self.count, self.second.cpu().numpy() / self.count
         power = float(covariance.trace()) + float(self.centre.square().sum())
         covariance -= np.outer(mean, mean)
         variances = covariance.diagonal()
         total = float(variances.sum())
-        if not total > 1e-10 * power:  # nothing but rounding
+        if not total > (10 * self.precision) ** 2 * power:
             return math.nan
         diagonal = float(np.square(variances / total).sum())
         squares = float(np.square(covariance / total).sum())
@@ -92,22 +111,59 @@ class SpreadTally:
         on = size / seen
         return float((off * (1 - diagonal) + on * diagonal) / (off * (squares - diagonal) + on * diagonal))
 
-    def mean_width(self) -> float:
-        """Two-sided Gaussian mean width of the outputs; 0 if they are all equal."""
+    def mean_width(self) -> tuple[float, float]:
+        """Two-sided Gaussian mean width of the outputs, 0 if they are all equal, and its standard error."""
         size, seen = self.sample.dimension, self.sample.seen
-        extent = float((self.highest - self.lowest).double().mean())
-        return float(gaussian_norm_mean(seen)) * self.scale * extent * math.sqrt(size / seen)
+        extents = (self.highest - self.lowest).cpu().numpy()
+        largest = float(extents.max()) or 1.0  # its square may vanish or overflow
+        mean, error = (extents / largest).mean(), (extents / largest).std(ddof=1) / math.sqrt(len(extents))
+        factor = float(gaussian_norm_mean(seen)) * math.sqrt(size / seen) * largest
+        return factor * float(mean), factor * float(error)
 
 
-class ActivityTally:
-    """Which units of an activation's output are zero, or positive, for all samples at all positions.
+class SpreadTally(Tally):
+    """Effective rank and mean width after every step."""
 
-    A unit is a channel of a convolution's output, a feature of a Linear's; ``axis`` says where units are. Of a bounded
-    activation ``bounds`` are the ends of its range, and the values there are counted.
+    def __init__(self, traced: Trace, seed: int) -> None:
+        self._spreads: dict[Node, Spread | None] = dict.fromkeys(traced.steps)
+        self._seed = seed
+        self._samples: dict[int, UnitSample] = {}
+
+    def see(self, step: Node, values: Tensor) -> None:
+        """Take the outputs of a batch into account; sizes that differ from those of the first are left out."""
+        flat = values.reshape(len(values), -1)
+        spread = self._spreads[step]
+        if spread is None:
+            spread = self._spreads[step] = Spread(self._sample(flat))
+        if flat.shape[1] == spread.sample.dimension:
+            spread.add(flat)
+
+    def _sample(self, flat: Tensor) -> UnitSample:
+        """The choice of units for layers of this size, made once."""
+        size = flat.shape[1]
+        if size not in self._samples:
+            self._samples[size] = UnitSample(size, self._seed, flat.device)
+        return self._samples[size]
+
+    def columns(self) -> dict[str, Floats]:
+        """``effective_rank``, ``mean_width`` and its error, ``[steps]``."""
+        nothing = (math.nan, math.nan)
+        spreads = list(self._spreads.values())
+        widths = np.array([nothing if spread is None else spread.mean_width() for spread in spreads])
+        ranks = np.array([math.nan if spread is None else spread.effective_rank() for spread in spreads])
+        return {"effective_rank": ranks, "mean_width": widths[:, 0], "mean_width_error": widths[:, 1]}
+
+
+class Activity:
+    """Which units of one activation's output are off, or positive, for all samples at all positions.
+
+    A unit is a channel of a convolution's output, a feature of a Linear's; ``axis`` says where units are. Off is zero
+    where the activation is flat at its zero (``zero_is_off``): a unit of tanh that is zero still passes gradients. Of a
+    bounded activation ``bounds`` are the ends of its range, and the values there are counted.
     """
 
-    def __init__(self, axis: int, bounds: tuple[float, float] | None = None) -> None:
-        self.axis, self.bounds = axis, bounds
+    def __init__(self, axis: int, bounds: tuple[float, float] | None = None, *, zero_is_off: bool = True) -> None:
+        self.axis, self.bounds, self.zero_is_off = axis, bounds, zero_is_off
         self.highest: Tensor | None = None
         self.lowest: Tensor | None = None
         self.values = self.at_ends = 0
@@ -123,22 +179,64 @@ class ActivityTally:
             self.values += output.numel()
             self.at_ends += int(((output < least + margin) | (output > most - margin)).sum())
 
-    def saturated_fraction(self) -> float:
-        """Fraction of the values, over units and samples, at the ends of the range; NaN without bounds."""
-        return self.at_ends / self.values if self.values else math.nan
-
     def fractions(self) -> dict[str, float]:
-        """Fractions of units that are dead and always on, and of single elements (a unit at a position) likewise."""
+        """Fractions of units that are dead and always on, of single elements likewise, and of saturated values."""
         assert self.highest is not None
         assert self.lowest is not None
-        dead = (self.highest == 0) & (self.lowest == 0)
+        dead = (self.highest == 0) & (self.lowest == 0) & self.zero_is_off
         on = self.lowest > 0
         return {
             "dead_fraction": _whole_units(dead, self.axis),
             "always_on_fraction": _whole_units(on, self.axis),
             "dead_element_fraction": int(dead.sum()) / dead.numel(),
             "always_on_element_fraction": int(on.sum()) / on.numel(),
+            "saturated_fraction": self.at_ends / self.values if self.values else math.nan,
         }
+
+
+class ActivityTally(Tally):
+    """Dead, always-on and saturated units at the output of every activation."""
+
+    names = (
+        "dead_fraction",
+        "always_on_fraction",
+        "dead_element_fraction",
+        "always_on_element_fraction",
+        "saturated_fraction",
+    )
+
+    def __init__(self, traced: Trace) -> None:
+        axes = unit_axes(traced)
+        self._steps = traced.steps
+        self._activities: dict[Node, Activity] = {}
+        for step in traced.steps:
+            if traced.role(step) == "activation":
+                self._activities[step] = _activity(axes[step], traced.module(step), traced.kind(step))
+
+    def see(self, step: Node, values: Tensor) -> None:
+        """Take the outputs of a batch into account; shapes that differ from that of the first are left out."""
+        activity = self._activities.get(step)
+        if activity is not None and (activity.highest is None or activity.highest.shape == values.shape[1:]):
+            activity.add(values)
+
+    def columns(self) -> dict[str, Floats]:
+        """The fractions, ``[steps]`` each, NaN at steps that are no activations."""
+        columns = {name: np.full(len(self._steps), np.nan) for name in self.names}
+        for index, step in enumerate(self._steps):
+            activity = self._activities.get(step)
+            if activity is not None and activity.highest is not None:
+                for name, value in activity.fractions().items():
+                    columns[name][index] = value
+        return columns
+
+
+def _activity(axis: int, module: nn.Module | None, kind: str) -> Activity:
+    """With the range of a bounded activation; the zeros of ReLU6 count as dead, like those of ReLU."""
+    row = called_activation(call_name(kind)) if module is None else activation_row(module)
+    if row is None:  # a role that a user has declared: nothing is known of its zeros
+        return Activity(axis)
+    ends = None if row.ends is None else row.ends(nn.Hardtanh() if module is None else module)
+    return Activity(axis, ends, zero_is_off=row.zero_is_off)
 
 
 def _whole_units(flags: Tensor, axis: int) -> float:

@@ -1,7 +1,8 @@
 r"""`mean_width`: Gaussian mean width of data, or of a set with a support function, with its standard error.
 
-One pass over the data, one matrix product per batch of points. The norm of a Gaussian is independent of its direction,
-so only directions are drawn and :math:`E\|g\|` is multiplied in exactly: this removes its share of the variance.
+One matrix product per batch of points, read once, or twice if they are all there. The norm of a Gaussian is
+independent of its direction, so only directions are drawn and :math:`E\|g\|` is multiplied in exactly: this removes its
+share of the variance.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import array_api_compat
@@ -16,13 +18,14 @@ import numpy as np
 
 from initscope._hall.randomness import generator
 from initscope.errors import InputError, check_count
+from initscope.measurement.endless import with_an_end
 from initscope.results import Result
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.mean_width import WidthSet, gaussian_norm_mean
 
-__all__ = ["MeanWidth", "WidthTally", "mean_width", "random_directions"]
+__all__ = ["MeanWidth", "RunningWidth", "mean_width", "random_directions"]
 
-_CENTRE_POINTS = 1000  # whose mean the radius is measured from
+_HELD = 1 << 24  # numbers of points of an iterator that are kept until their mean, the centre, is known
 _BLOCK_ELEMENTS = 1_000_000  # of a block of points, and of its inner products: 4 MB each in float32
 
 
@@ -40,8 +43,9 @@ class MeanWidth(Result):
         (ω / 2r)² with r the ``radius``: (E‖g‖)², nearly d - ½, for a d-dimensional ball of any size. None where no
         radius is known.
     radius : float or None
-        Of data the largest distance of a point from the mean of about 1,000 of them (at most twice the smallest
-        enclosing radius), of a set its ``enclosing_radius``.
+        Of data the largest distance of a point from their mean (at most twice the smallest enclosing radius); of an
+        iterator that is read once from the mean of its first 16 million numbers, however it is cut into batches. Of a
+        set its ``enclosing_radius``.
     doubling_gain, doubling_gain_error : float or None
         ω minus the mean width of two halves of the data: what the last doubling of the sample added. A sample always
         has a smaller width than the set it comes from; the next doubling will add about as much again.
@@ -112,21 +116,29 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     draws = check_count("draws", draws, least=2, hint="two are the least that give a standard error")
     if isinstance(points, WidthSet) and not array_api_compat.is_array_api_obj(points):
         return _width_of_set(points, draws, seed)
-    tally = WidthTally(draws, seed)
-    for batch in _batches(points):
+    if _is_there(points):
+        tally = RunningWidth(draws, seed, centre=_mean(_batches(points)))
+        for batch in _batches(points):
+            tally.add(batch)
+        return tally.result()
+    stream = _batches(points)
+    first, most = _first_numbers(stream)
+    tally = RunningWidth(draws, seed, centre=_mean(iter(first), most))
+    for batch in chain(first, stream):
         tally.add(batch)
     return tally.result()
 
 
-class WidthTally:
+class RunningWidth:
     """Running extremes of inner products with random directions, for the even and the odd points apart.
 
     The directions are those of the seed and the dimension: `forget` frees them between batches, and they come back the
-    same.
+    same. The radius is measured from ``centre``, by default the mean of the first batch.
     """
 
-    def __init__(self, draws: int, seed: int) -> None:
+    def __init__(self, draws: int, seed: int, centre: Array = None) -> None:
         self.draws, self.seed = draws, seed
+        self._given = centre
         self.highest: list[Array] = [None, None]
         self.lowest: list[Array] = [None, None]
         self.count = 0
@@ -166,11 +178,12 @@ class WidthTally:
             self.count += block.shape[0]
 
     def _start(self, batch: Array, dimension: int) -> None:
-        """Choose the centre: a mean spread over the batch, since the first points of sorted data are far off."""
-        few = batch[:: max(batch.shape[0] // _CENTRE_POINTS, 1)]
-        xp = array_api_compat.array_namespace(few)
+        """Bring the centre to the library, type and device of the points."""
         self.dimension = dimension
-        self.centre = sum(xp.sum(block, axis=0) for block in _blocks(few, dimension)) / few.shape[0]
+        block = next(_blocks(batch, dimension))
+        xp = namespace(block)[0]
+        centre = _mean(iter([batch])) if self._given is None else self._given
+        self.centre = xp.asarray(centre, dtype=block.dtype, device=array_api_compat.device(block))
         self.reach = xp.zeros_like(self.centre[:1])
 
     def result(self) -> MeanWidth:
@@ -186,7 +199,7 @@ class WidthTally:
             raise InputError("the points hold NaN or infinite values; remove or replace them first")
         halves = _float64((self.highest[0] - self.lowest[0] + self.highest[1] - self.lowest[1]) / 2)
         radius = float(self.reach[0]) ** 0.5
-        if radius == 0:
+        if radius == 0 or not widths.any():  # the mean of equal points may be off by rounding
             raise InputError(f"all {self.count} points are equal: their width is 0 and their dimension undefined")
         return _estimate(
             float(scale * widths.mean()),
@@ -227,6 +240,8 @@ def _width_of_set(members: WidthSet, draws: int, seed: int) -> MeanWidth:
 
 def _estimate(value: float, error: float, radius: float | None, **facts: Any) -> MeanWidth:
     """A `MeanWidth` with what follows from the width and the radius."""
+    if radius is not None and not (radius > 0 and value > 0):
+        raise InputError("the set is one point: its width is 0 and its dimension undefined")
     intrinsic = None if radius is None else (value / (2 * radius)) ** 2
     return MeanWidth(
         value=value,
@@ -245,6 +260,39 @@ def random_directions(dimension: int, draws: int, seed: int) -> np.ndarray:
     return np.asarray(g / np.linalg.norm(g, axis=1, keepdims=True))
 
 
+def _is_there(points: Any) -> bool:
+    """Whether all points are in memory (or in a mapped file), so that they may be looked at twice."""
+    return array_api_compat.is_array_api_obj(points) or hasattr(points, "to_numpy") or isinstance(points, (list, tuple))
+
+
+def _first_numbers(stream: Iterator[Array]) -> tuple[list[Array], int]:
+    """The first batches of a stream, and how many of their points make the centre: as many, however it is cut."""
+    held: list[Array] = []
+    wanted, count = 2, 0
+    while count < wanted and (batch := next(stream, None)) is not None:
+        wanted = max(_HELD // _point_size(batch), 2)
+        held.append(batch)
+        count += batch.shape[0]
+    return held, wanted
+
+
+def _mean(batches: Iterator[Array], most: float = math.inf) -> np.ndarray | None:
+    """Mean of all points, or of the first so many, in double precision; None if there are none."""
+    total: Any = None
+    count = 0
+    for batch in batches:
+        dimension = _point_size(batch)
+        if total is not None and len(total) != dimension:
+            raise InputError(f"a batch has points of dimension {dimension}, the first had {len(total)}")
+        for block in _blocks(batch, dimension):
+            xp = namespace(block)[0]
+            block = block[: int(min(most - count, block.shape[0]))]
+            part = _float64(xp.sum(xp.astype(block, xp.float64), axis=0))
+            total = part if total is None else total + part
+            count += block.shape[0]
+    return None if total is None else total / count
+
+
 def _batches(points: Any) -> Iterator[Array]:
     """Yield arrays ``[rows, ...]`` from what the user gave."""
     if array_api_compat.is_array_api_obj(points):
@@ -260,7 +308,7 @@ def _batches(points: Any) -> Iterator[Array]:
         points = (points,)
     elif isinstance(points, (list, tuple)) and points and not any(map(_is_batch, points)):
         points = ([*points],)
-    for batch in points:
+    for batch in with_an_end(points):
         if isinstance(batch, (list, tuple)) and batch and _is_batch(batch[0]):
             batch = batch[0]
         yield batch if array_api_compat.is_array_api_obj(batch) else _numbers(batch)

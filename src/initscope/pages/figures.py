@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope.geometry import covered_rows, mean_over_pairs
+from initscope.results import label_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +112,7 @@ def pairs_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
     )
     chosen = _first_middle_last(comparison.rows, against + shown.cosine)
     for row, color, marker in zip(chosen, (PREDICTED, THIRD, MEASURED), "os^", strict=False):
-        label = f"after {comparison.rows[row].layer}"
+        label = f"after {label_text(comparison.rows[row].layer)}"
         ax.plot(against[row], shown.cosine[row], marker, color=color, markersize=4.5, alpha=0.75, label=label)
     points = np.concatenate([against[chosen], shown.cosine[chosen]], axis=None) if chosen else np.array([0.0, 1.0])
     low, high = max(-1.0, np.nanmin(points) - 0.03), min(1.0, np.nanmax(points) + 0.03)
@@ -152,6 +153,7 @@ def _finish_depth(ax: Axes, rows: Sequence[Row]) -> None:
     names = [rows[tick].layer for tick in ticks]
     names = [name if len(name) <= 14 else f"…{name[-13:]}" for name in names]
     crowded = sum(len(name) + 1 for name in names) > 52
+    names = [label_text(name) for name in names]
     ax.set_xticks(ticks, names, rotation=35 if crowded else 0, ha="right" if crowded else "center")
     ax.legend(frameon=False, loc="best")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from initscope.results import format_number
+from initscope.results import format_number, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -132,9 +132,11 @@ def _without_errors(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
 
 
 def _drawn(rows: Texts, title: str, below: Sequence[str]) -> Table:
-    from rich import box
-    from rich.markup import escape
+    from rich import box, markup
     from rich.table import Table
+
+    def escape(text: str) -> str:
+        return markup.escape(printable(text))
 
     table = Table(
         title=escape(title) or None,

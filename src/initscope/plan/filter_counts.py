@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -84,9 +84,12 @@ def filters(
     def draw(index: int, size: int) -> tuple[Any, Any, Any]:
         return filter_statistics(first[index], second[index], kernel_size, size, seed=seed)
 
-    # A small pilot finds the pair that varies most; only that one gets the whole pilot.
-    spread = [concentration.filter_share_sd(*draw(index, _SCREEN)) for index in range(pairs)] if pairs > 1 else [0.0]
+    # A small pilot finds the pair that varies most; only that one gets the whole pilot. Outputs may vanish on another.
+    screens = [draw(index, _SCREEN) for index in range(pairs)] if pairs > 1 else []
+    spread = [concentration.filter_share_sd(*screen) for screen in screens] or [0.0]
     worst = concentration.sharp_filters(*draw(spread.index(max(spread)), pilot), eps=eps, delta=each, seed=seed)
+    living = max((concentration.living_filters(*screen[1:], delta=each) for screen in screens), default=1)
+    worst = replace(worst, **{name: max(getattr(worst, name), living) for name in ("filters", "low", "high")})
     ratio = max(patch_ratio(first, kernel_size), patch_ratio(second, kernel_size))
     return FiltersPlan(
         eps=eps,

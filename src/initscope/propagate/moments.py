@@ -39,6 +39,8 @@ Cross = Tensor
 Stacked in this order, in float64: ``[4, pairs, blocks, *positions]``.
 """
 
+_UNLIKE = 64.0  # ratio of two norms from which on squared differences are taken in double precision
+
 
 @dataclass(frozen=True, eq=False)
 class Given:
@@ -66,10 +68,28 @@ class Given:
     @cached_property
     def _squares(self) -> Tensor:
         """Means of x², y², (x-y)² over the first axis: ``[3, pairs, *positions]``."""
-        fused = loops.large_loops(self.x, self.y)
+        x, y = self._sides
+        fused = loops.large_loops(x, y)
         if fused is not None:
-            return torch.from_numpy(fused.pair_maps(as_numpy(self.x), as_numpy(self.y))).div_(self.shape[0])
-        return torch.stack([v.square().mean(dim=1) for v in (self.x, self.y, self.x - self.y)])
+            return torch.from_numpy(fused.pair_maps(as_numpy(x), as_numpy(y))).div_(self.shape[0])
+        return torch.stack([v.square().mean(dim=1) for v in (x, y, x - y)])
+
+    @cached_property
+    def _sides(self) -> tuple[Tensor, Tensor]:
+        """Both sides, in double precision where a pair's norms are so unlike that single loses the angle."""
+        return (self.x.double(), self.y.double()) if self._unlike else (self.x, self.y)
+
+    @cached_property
+    def _unlike(self) -> bool:
+        """Whether the norms of some pair are far apart."""
+        x, y = self._norms
+        return bool(((x > _UNLIKE * y) | (y > _UNLIKE * x)).any())
+
+    @cached_property
+    def _norms(self) -> tuple[Tensor, Tensor]:
+        """Norms of each input, in float64."""
+        x, y = (torch.linalg.vector_norm(v.flatten(1), dim=1, dtype=torch.float64) for v in (self.x, self.y))
+        return x, y
 
     def as_maps(self, axis: int, groups: int = 1) -> Maps:
         """Mean squares over the channels (``axis`` of a sample) of each group, as if channels were random draws."""
@@ -85,14 +105,20 @@ class Given:
 
     def grouped(self, axis: int, groups: int) -> tuple[Tensor, Tensor]:
         """Both sides as ``[pairs, groups, channels of a group, *positions]``."""
-        x, y = (side.movedim(axis + 1, 1) for side in (self.x, self.y))
+        x, y = (side.movedim(axis + 1, 1) for side in self._sides)
         shape = (len(x), groups, self.shape[axis] // groups, *x.shape[2:])
         return x.reshape(shape), y.reshape(shape)
 
     def totals(self) -> Totals:
         """Sums over units."""
-        xx, yy, gap = total(self._squares, kept=2) * self.shape[0]
-        return Totals(xx, yy, gap, math.prod(self.shape))
+        norms = self._norms
+        xx, yy, distance = total(self._squares, kept=2) * self.shape[0]
+        units = math.prod(self.shape)
+        if not self._unlike:
+            return Totals.of(xx, yy, distance, units)
+        # as vectors of length 1, which no ratio of the norms troubles
+        x, y = (v.flatten(1).double() / n[:, None] for v, n in zip((self.x, self.y), norms, strict=True))
+        return Totals(xx, yy, (x - y).square().sum(dim=1) / 2, units)
 
 
 _ORDER = itertools.count()
@@ -189,8 +215,8 @@ class Maps:
     def totals(self) -> Totals:
         """Sums over units."""
         sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self.kxx.device)
-        xx, yy, gap = ((total(m, kept=2) * sizes).sum(dim=1) for m in (self.kxx, self.kyy, self.d))
-        return Totals(xx, yy, gap, math.prod(self.shape))
+        xx, yy, distance = ((total(m, kept=2) * sizes).sum(dim=1) for m in (self.kxx, self.kyy, self.d))
+        return Totals.of(xx, yy, distance, math.prod(self.shape))
 
     def after(self, **changes: Any) -> Maps:
         """A later state, equal to this one but for ``changes``."""

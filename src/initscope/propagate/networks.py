@@ -17,7 +17,7 @@ from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import matrices
 from initscope.propagate.laws import MeansOnly
 from initscope.propagate.moments import Given, Law, Maps, NotCovered
-from initscope.propagate.registry import Context, find_rule
+from initscope.propagate.registry import Context
 from initscope.tracing import Inputs, Node, Step, Trace, trace
 from initscope.tracing._symbolic import Watch
 from initscope.tracing.untouched import copy_of, without_dropout
@@ -68,7 +68,7 @@ class Networks:
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             if drawn is None:
-                drawn = trace(network, values, is_leaf=lambda module: find_rule(module) is not None)
+                drawn = trace(network, values)
             # With fewer networks than replicates these share theirs.
             wanted = [r for r in range(len(groups)) if draw % len(groups) == r % self.draws]
             with without_dropout(network):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,21 +12,22 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.errors import InputError, check_count
-from initscope.geometry import Floats, Prediction, Row
+from initscope.geometry import Floats, Prediction, Row, start_norms
 from initscope.initializers import Initializer, Present, not_drawn
 from initscope.initializers._base import equal_parameters
 from initscope.propagate.budget import Budget
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Networks, Simulation, tied_weights
-from initscope.propagate.rules import Context, find_rule
+from initscope.propagate.rules import Context
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import Totals
 from initscope.propagate.walk import Missing, Several, Walk
+from initscope.recording.batch import check_norms, check_shapes, real_tensor
 from initscope.theory._fast import fused_loops
 from initscope.tracing import Inputs, bind, trace
 from initscope.tracing.untouched import leaves_no_trace
 
-__all__ = ["as_pairs", "predict"]
+__all__ = ["predict"]
 
 _REPLICATES = 4  # of everything that is sampled: their spread is its error
 _CHUNK = 1 << 20  # input values of one batch of pairs: their maps stay near the caches, whatever the number of pairs
@@ -97,18 +97,17 @@ def predict(
     size = min(pairs, max(1, _CHUNK // max(1, values // pairs)))
     if any(isinstance(module, _BatchNorm) and context.training(module) for module in model.modules()):
         size = pairs  # batch statistics are those of all samples together
-    traced = trace(model, x, is_leaf=lambda module: find_rule(module) is not None, recorded=size)
+    traced = trace(model, x, recorded=size)
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
     fused_loops(*x.tensors(), entries=values * len(traced.steps))
-    same = equal_parameters(model) if isinstance(law, Present) else {}
-    context = replace(context, same=same, tied=tied_weights(traced))
-    networks = Networks(traced, context, draws, seed)
-    with leaves_no_trace(model):
+    with leaves_no_trace(model):  # even to look at a parametrised weight may change it
+        same = equal_parameters(model) if isinstance(law, Present) else {}
+        networks = Networks(traced, replace(context, same=same, tied=tied_weights(traced)), draws, seed)
         parts = [
             _walk(networks, _part(x, start, size, traced.batch), _part(y, start, size, traced.batch), start, pairs)
             for start in range(0, pairs, size)
         ]
-    return _assembled(networks, parts, pairs)
+        return _assembled(networks, parts, pairs)
 
 
 def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
@@ -122,28 +121,6 @@ def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
     return side.map(cut)
 
 
-def as_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Both sides of the pairs as floating tensors, checked."""
-    x, y = _shaped_pairs(x, y)
-    _checked(x, y, 0)
-    return x, y
-
-
-def _shaped_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    x, y = _tensor(x), _tensor(y)
-    _check_shapes(x, y)
-    return x, y
-
-
-def _check_shapes(x: Tensor, y: Tensor, axes: int = 2) -> None:
-    if x.shape != y.shape:
-        raise InputError(f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; pairs need equal shapes [pairs, ...]")
-    if x.dim() < axes or len(x) == 0:
-        raise InputError(f"x has shape {tuple(x.shape)}; give at least one pair, shaped [pairs, ...]")
-    if x.device != y.device:
-        raise InputError(f"x is on {x.device} and y on {y.device}; move them to one device")
-
-
 def _bound_pairs(model: Any, x: Any, y: Any, *, keep_integers: bool) -> tuple[Inputs, Inputs]:
     """Arguments of the model for both sides, all tensors, checked."""
     if not isinstance(model, nn.Module):
@@ -154,7 +131,7 @@ def _bound_pairs(model: Any, x: Any, y: Any, *, keep_integers: bool) -> tuple[In
         raise InputError(f"x holds {len(left)} tensors and y {len(right)}; give both the same, at least one")
     axes = 1 if any(tensor.dim() > 1 for tensor in left) else 2  # beside others an input may be one number a sample
     for a, b in zip(left, right, strict=True):
-        _check_shapes(a, b, axes)
+        check_shapes(a, b, axes)
     if len({len(tensor) for tensor in left}) > 1:
         raise InputError(f"the inputs hold {[len(tensor) for tensor in left]} pairs; give all as many")
     return bound_x, bound_y
@@ -171,8 +148,8 @@ def _tensors(values: Any, keep_integers: bool) -> Any:
         return tuple(_tensors(value, keep_integers) for value in values)
     if keep_integers and isinstance(values, (Tensor, np.ndarray)):
         tensor = torch.as_tensor(values)
-        return tensor if tensor.dtype == torch.long else _tensor(tensor)
-    return _tensor(values)
+        return tensor if tensor.dtype == torch.long else real_tensor(tensor)
+    return real_tensor(values)
 
 
 def _checked(x: Tensor, y: Tensor, start: int) -> Given:
@@ -181,24 +158,8 @@ def _checked(x: Tensor, y: Tensor, start: int) -> Given:
     if not given.real:
         return given
     totals = given.totals()
-    for name, side, square in (("x", x, totals.xx), ("y", y, totals.yy)):
-        bad = ~torch.isfinite(square)
-        if bool(bad.any()):
-            index = int(bad.nonzero()[0])
-            if bool(torch.isfinite(side[index]).all()):
-                raise InputError(f"{name}[{start + index}]: its squares overflow {side.dtype}; rescale the data")
-            raise InputError(f"{name}[{start + index}] holds NaN or infinity; clean the data first")
-        zero = square == 0
-        if bool(zero.any()):
-            raise InputError(f"{name}[{start + int(zero.nonzero()[0])}] is all zero, so it has no angle; leave it out")
+    check_norms(x, y, totals.xx, totals.yy, start)
     return given
-
-
-def _tensor(values: Any) -> Tensor:
-    tensor = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
-    if tensor.is_complex():
-        raise InputError("complex inputs are not supported; give real tensors")
-    return tensor.detach() if tensor.is_floating_point() else tensor.float()
 
 
 @dataclass(frozen=True)
@@ -272,12 +233,8 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _norms(found: list[Totals], inputs: list[bool]) -> tuple[np.ndarray, np.ndarray]:
-    """Norms of the x against the start, and what makes them ratios per unit.
-
-    The start are all real-valued inputs, or the first values made of them, as those that an embedding looks up.
-    """
-    real = [totals for totals, is_input in zip(found, inputs, strict=True) if is_input and totals.units]
-    real = real or [totals for totals in found if totals.units][:1] or found[:1]
-    start, size = sum(totals.xx for totals in real), sum(totals.units for totals in real)
-    norms = torch.stack([(totals.xx / start).sqrt() for totals in found]).cpu().numpy()
-    return norms, np.array([[math.sqrt(size / max(1, totals.units))] for totals in found])
+    """Norms of the x against the start (`start_norms`), and what makes them ratios per unit."""
+    norms = torch.stack([totals.xx for totals in found]).double().sqrt().cpu().numpy()
+    units = np.array([totals.units for totals in found], dtype=np.float64)
+    start, size = start_norms(norms, units, inputs)
+    return norms / start, np.sqrt(size / np.maximum(units, 1))[:, None]

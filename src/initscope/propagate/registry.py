@@ -16,8 +16,9 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.initializers import Initializer, WeightLaw
-from initscope.layers import ActivationLayer, Role, activation_row, declare_role
+from initscope.layers import ActivationLayer, Role, activation_row, declare_role, declare_whole
 from initscope.layers.calls import STANDS_FOR, called_activation
+from initscope.layers.whole import computes_as
 from initscope.propagate.budget import Budget
 from initscope.propagate.moments import NotCovered
 
@@ -141,6 +142,7 @@ def rule(
             _RULES[kind] = Rule(function, reads)
             if role is not None:
                 declare_role(kind, role)
+        declare_whole(*kinds)
         return function
 
     return register
@@ -150,7 +152,7 @@ def find_rule(module: nn.Module) -> Rule | None:
     """The rule of the module's class or of its nearest registered base class that computes the same."""
     for kind in type(module).__mro__:
         found = _rule_of_class(kind)
-        if found is not None and _computes_as(module, kind):
+        if found is not None and computes_as(module, kind):
             return found
     return None
 
@@ -162,16 +164,6 @@ def _rule_of_class(kind: Any) -> Rule | None:
         row = activation_row(kind)
         found = _RULES.get(ActivationLayer) if row is not None and row.module is kind else None
     return found
-
-
-def _computes_as(module: nn.Module, kind: type[nn.Module]) -> bool:
-    """Whether what a module computes is defined by ``kind`` or by torch, not by a user's subclass or for it alone."""
-    for method in ("forward", "_conv_forward"):
-        definer = next((cls for cls in type(module).__mro__ if method in vars(cls)), nn.Module)
-        ours = issubclass(kind, definer) or definer.__module__.startswith("torch.")
-        if method in vars(module) or not ours:
-            return False
-    return True
 
 
 def operation(*names: str, reads: tuple[Reads, ...] = _EVERYTHING) -> Callable[[AnyFunction], AnyFunction]:

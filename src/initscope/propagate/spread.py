@@ -1,8 +1,7 @@
 r"""How far the cosine of one draw strays from its prediction, in dense ReLU stacks; and the error of what was sampled.
 
-Behind a layer of width m the cosine of a pair has a spread of its own (`relu_cosine_sd`), and what the layers before
-have strayed passes on with the slope of the map,
-:math:`\mathrm{sd}_l^2 = (\hat R'(\rho)\,\mathrm{sd}_{l-1})^2 + s^2(\rho)/m`, to first order.
+Behind a layer of width m the cosine of a pair has a spread of its own, and what the layers before have strayed passes
+on with the slope of the map: `initscope.theory.norms.relu_cosine_sd`, to first order in 1/m.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ __all__ = ["finite_width_sd", "standard_error"]
 def finite_width_sd(model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law: Initializer) -> Floats:
     """Standard deviation of each row's cosines over the weights, NaN from the first row that is not dense or ReLU.
 
-    For weights without bias and without mean removal: behind those the spread is not known in closed form.
+    For independent weights without bias and without mean removal: of others the spread is not known in closed form.
+    Orthogonal weights keep angles exactly where they are square, and are not independent anywhere.
     """
     modules = dict(model.named_modules()) if len(list(model.modules())) > 1 else {"": model}
     result = np.full(cosine.shape, np.nan)
@@ -35,8 +35,9 @@ def finite_width_sd(model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law
             # The sample cosine of m independent Gaussian pairs.
             result[index] = np.sqrt(spread**2 + (1 - rho**2) ** 2 / width)
         elif row.role == "activation" and call_name(row.kind.lower()) == "relu" and width > 0:
-            slope = 1 - np.arccos(np.clip(rho, -1, 1)) / np.pi
-            spread = np.sqrt((slope * spread) ** 2 + relu_cosine_sd(rho, width) ** 2)
+            known = np.isfinite(rho)
+            after = np.asarray(relu_cosine_sd(np.where(known, rho, 0.0), width, before=spread))
+            spread = np.where(known, after, np.nan)
             result[index], width = spread, 0
         else:
             break
@@ -47,7 +48,7 @@ def _plain(module: nn.Module | None, law: Initializer) -> bool:
     if not isinstance(module, nn.Linear):
         return False
     stated = law.law(module)
-    return stated.bias_variance == 0 and stated.strength == 0
+    return stated.independent and stated.bias_variance == 0 and stated.strength == 0
 
 
 _WIDER = {2: 1.837, 3: 1.321, 4: 1.197}

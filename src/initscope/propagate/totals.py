@@ -11,6 +11,7 @@ from torch import Tensor
 
 from initscope.propagate import loops
 from initscope.theory._fast import as_numpy
+from initscope.theory.pair_sums import half_gap_from_sums
 
 __all__ = ["NotCovered", "Totals", "own_call", "total"]
 
@@ -31,7 +32,7 @@ def own_call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over all units, per pair, in float64: E‖x‖², E‖y‖², E‖x-y‖², and the number of units."""
+    """Sums over all units, per pair, in float64: E‖x‖², E‖y‖², 1 - cosine, and the number of units."""
 
     xx: Tensor
     yy: Tensor
@@ -39,16 +40,22 @@ class Totals:
     units: int
 
     @classmethod
+    def of(cls, xx: Tensor, yy: Tensor, distance: Tensor, units: int) -> Totals:
+        """From squared norms and squared distances."""
+        return cls(xx, yy, 2 * half_gap_from_sums(xx, yy, distance), units)
+
+    @classmethod
     def mean(cls, parts: list[Totals]) -> Totals:
-        """Of replicates: the means of the sums."""
-        xx, yy, gap = (torch.stack([getattr(part, name) for part in parts]).mean(dim=0) for name in ("xx", "yy", "gap"))
-        return cls(xx, yy, gap, parts[0].units)
+        """Of replicates: the means of squared norms and squared distances."""
+        xx, yy = (torch.stack([getattr(part, name) for part in parts]) for name in ("xx", "yy"))
+        gap = torch.stack([part.gap for part in parts])
+        distance = (xx.sqrt() - yy.sqrt()).square() + 2 * (xx * yy).sqrt() * gap
+        return cls.of(xx.mean(dim=0), yy.mean(dim=0), distance.mean(dim=0), parts[0].units)
 
     @property
     def cosine(self) -> Tensor:
         """⟨x, y⟩/(‖x‖‖y‖), through the gap."""
-        product = self.xx.sqrt() * self.yy.sqrt()
-        return 1 - (self.gap - (self.xx.sqrt() - self.yy.sqrt()).square()) / (2 * product)
+        return 1 - self.gap
 
 
 def total(maps: Tensor, kept: int = 1) -> Tensor:

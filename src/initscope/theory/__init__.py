@@ -3,5 +3,6 @@
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submodules=["activations", "angles", "concentration", "images", "injectivity", "mean_width", "norms"]
+    __name__,
+    submodules=["activations", "angles", "concentration", "images", "injectivity", "inversion", "mean_width", "norms"],
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 from initscope.theory._arrays import Array, safe_sqrt
 
-__all__ = ["angle_of_half_gap", "half_gap", "psi_of_half_gap"]
+__all__ = ["angle_of_half_gap", "half_gap", "half_gap_of_covariance", "psi_of_half_gap"]
 
 _SERIES_BELOW = 1 / 16
 
@@ -36,14 +36,24 @@ _COEFFICIENTS = [coefficient / math.pi for coefficient in _series(12)]
 def half_gap(xp: Any, kxx: Array, kyy: Array, d: Array) -> tuple[Array, Array]:
     """Return (√kxx√kyy, h) from two variances and the squared distance d = kxx + kyy - 2kxy.
 
-
-    h is 0 where a variance is 0. It may leave [0, 1] by rounding; the functions below accept that.
+    h is 0 where a variance is 0. It may leave [0, 1] by rounding; the functions below accept that. The rounding of d
+    enters divided by the product: for deviations whose ratio is c, h has lost the digits of c.
     """
     sx, sy = safe_sqrt(xp, kxx), safe_sqrt(xp, kyy)
     product = sx * sy
     positive = product > 0
-    h = (d - (sx - sy) ** 2) / (4 * xp.where(positive, product, xp.ones_like(product)))
+    # sx - sy without the rounding of the roots, which near variances have in common
+    between = (kxx - kyy) / xp.where(positive, sx + sy, xp.ones_like(product))
+    h = (d - between**2) / (4 * xp.where(positive, product, xp.ones_like(product)))
     return product, xp.where(positive, h, xp.zeros_like(h))
+
+
+def half_gap_of_covariance(xp: Any, kxx: Array, kyy: Array, kxy: Array) -> tuple[Array, Array]:
+    """`half_gap` where the covariance is known: exactly 0 at equal variables, and right for any ratio of variances."""
+    product, near = half_gap(xp, kxx, kyy, (kxx - kxy) + (kyy - kxy))
+    unlike = (product > 0) & ((kxx > 16 * kyy) | (kyy > 16 * kxx))
+    far = (1 - kxy / xp.where(unlike, product, xp.ones_like(product))) / 2
+    return product, xp.where(unlike, far, near)
 
 
 def psi_of_half_gap(xp: Any, h: Array) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from initscope.theory._arccos import half_gap
+from initscope.theory._arccos import half_gap, half_gap_of_covariance
 from initscope.theory._arrays import Array, safe_sqrt
 
 __all__ = ["expect", "expect_pair", "find_kinks", "numerical_derivative"]
@@ -50,8 +50,13 @@ def expect_pair(
     kyy: Array,
     d: Array,
     kinks: Sequence[float] = (),
+    *,
+    covariance: bool = False,
 ) -> Array:
     """E[combine(σ(X), σ(Y))] for X, Y jointly Gaussian with variances kxx, kyy and E(X-Y)² = d.
+
+    With ``covariance`` the third number is kxy instead of d: right for variances that differ by many digits, where d
+    has lost what kxy has; near cosine 1 it is the other way round.
 
     At cosine ±1 the second direction has no length, and autograd would see none of its curvature: where gradients are
     asked for, the half gap is moved inside there, by 1e-16 at 1 and by 1e-9 at -1.
@@ -59,7 +64,7 @@ def expect_pair(
     kinks = _with_bends(xp, kinks, kxx, kyy)
 
     def evaluate(level: int, kxx: Array, kyy: Array, d: Array) -> Array:
-        _, h = half_gap(xp, kxx, kyy, d)
+        _, h = (half_gap_of_covariance if covariance else half_gap)(xp, kxx, kyy, d)
         if getattr(h, "requires_grad", False):
             h = h + xp.where(h < 1e-16, xp.full_like(h, 1e-16), xp.zeros_like(h))
             h = h - xp.where(h > 1 - 1e-9, xp.full_like(h, 1e-9), xp.zeros_like(h))

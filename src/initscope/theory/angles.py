@@ -174,6 +174,8 @@ class FixedPoint(Result):
 def fixed_points(sigma: ActivationLike, **layer: Any) -> tuple[FixedPoint, ...]:
     """Fixed points of `cosine_map` in [-1, 1], ascending; ``layer`` as there.
 
+    Source: [Poole2016]_.
+
     A slope of exactly 1 at cosine 1 (ReLU) counts as stable: the approach is algebraic, θ ≈ 3π/depth. Angles below
     1e-4 are not searched. A map that keeps every cosine (identity) has only its ends listed.
 
@@ -199,6 +201,8 @@ def fixed_points(sigma: ActivationLike, **layer: Any) -> tuple[FixedPoint, ...]:
 
 
 def _local_slope(sigma: ActivationLike, theta: float, layer: dict[str, Any]) -> tuple[float, bool]:
+    if theta > math.pi - 1e-9 and activation(sigma).jumps:
+        return math.inf, False  # an odd jump: 1 + ρ becomes a multiple of its own root, as 1 - ρ does at 1
     gap = 2 * math.sin(theta / 2) ** 2
     low, high = gap - min(1e-4, gap / 2), min(2.0, gap + min(1e-4, gap / 2))
     slope = float(_gap_map(sigma, high, **layer) - _gap_map(sigma, low, **layer)) / (high - low)
@@ -215,6 +219,8 @@ def slope_at_one(
 ) -> float:
     r"""Slope χ of `cosine_map` at ρ = 1: below 1 nearby inputs merge, above 1 they part.
 
+    Source: [Poole2016]_.
+
     .. math:: \chi = \frac{\sigma_w^2\,k\,E[\sigma'(X)^2]}{\sigma_w^2(E[\sigma(X)^2] - \lambda m^2) + \sigma_b^2}
 
     Infinite where σ jumps (sign, step): 1 - ρ then becomes a multiple of its own root.
@@ -226,16 +232,13 @@ def slope_at_one(
     k = check_between("variance", variance, 0.0, math.inf)
     scale = sigma.gain**2 if weight_variance is None else weight_variance
     after = scale * (sigma.second_moment(k) - _strength(strength) * sigma.mean(k) ** 2) + bias_variance
-    return math.inf if _jumps(sigma) else float(scale * k * sigma.derivative_dual(k, k, k) / after)
-
-
-def _jumps(sigma: Activation) -> bool:
-    """Whether σ itself, not only its derivative, jumps at one of its kinks."""
-    return any(abs(float(sigma(kink + 1e-9)) - float(sigma(kink - 1e-9))) > 1e-6 for kink in sigma.kinks)
+    return math.inf if sigma.jumps else float(scale * k * sigma.derivative_dual(k, k, k) / after)
 
 
 def depth_scale(sigma: ActivationLike, **layer: Any) -> float:
     """Layers in which a small gap 1 - ρ changes by a factor e: 1/|log χ|, infinite at the edge of chaos (ReLU).
+
+    Source: [Poole2016]_.
 
     0 where χ is 0 or infinite: one layer decides.
     """
@@ -260,7 +263,7 @@ def critical_gain(sigma: ActivationLike, *, bias_variance: float = 0.0) -> float
     sigma = activation(sigma)
     if not 0 <= bias_variance < math.inf:
         raise InputError(f"bias_variance = {bias_variance} must be finite and not negative")
-    if _jumps(sigma):
+    if sigma.jumps:
         raise InputError(f"{sigma.name} jumps: nearby inputs part at every gain, there is no edge of chaos")
     if bias_variance == 0 and sigma.homogeneous:
         return sigma.gain
@@ -305,6 +308,8 @@ def _critical_variance(sigma: Activation, bias_variance: float) -> tuple[float, 
 
 def collapse_depth(theta: float, *, ratio: float = 0.5, strength: float = 0.0, limit: int = 100_000) -> int | None:
     """Dense He ReLU layers until an angle ``theta`` has shrunk to ``ratio`` times itself; None if not within ``limit``.
+
+    Beyond the sources.
 
     For small angles about 3π(1/ratio - 1)/θ layers, so 1e-5 takes a million;
     ``strength`` of zero-sum weights as in `zero_sum_relu_cosine`.

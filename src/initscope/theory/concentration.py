@@ -15,6 +15,7 @@ import numpy as np
 from initscope.errors import InputError, check_between, check_count, check_probability
 from initscope.results import Result
 from initscope.theory._search import log_excess, smallest
+from initscope.theory.pair_sums import filter_influence
 
 __all__ = [
     "BERNSTEIN_CONSTANT",
@@ -26,6 +27,7 @@ __all__ = [
     "johnson_lindenstrauss_width",
     "layer_cosines",
     "linear_filters",
+    "living_filters",
     "projection_failure",
     "projection_width",
     "sharp_filters",
@@ -161,6 +163,8 @@ def sharp_filters(
     That is the limit of many filters. Up to a thousand of them N comes instead from counting failures of layers
     resampled from the pilot, which knows the tails (at 20 filters the limit's 5 % are nearer 7 %); below 5e-4 failures
     are too rare to count, and the limit is multiplied by what counting changes at 5e-4. The interval is that of s².
+    Layers in which all filters vanish on an image have no angle and count as failures, also where the cosine of the
+    others never varies. Beyond [Nachum2022]_ corollary 1, whose number it replaces.
     """
     check_between("eps", eps, 0.0, 1.0)
     check_probability("delta", delta)
@@ -169,11 +173,11 @@ def sharp_filters(
     variance = float(squares.mean())
     spread = 1.96 * float(squares.std()) / math.sqrt(share.size)
     normal = max(1, math.ceil((_normal_quantile(delta) / eps) ** 2 * variance))
-    resampled = normal <= 1000 and variance > 0
+    resampled = normal <= 1000
     number = normal
     if resampled:
         counted = max(delta, _RAREST)
-        start = (_normal_quantile(counted) / eps) ** 2 * variance
+        start = max((_normal_quantile(counted) / eps) ** 2 * variance, 1e-12)
         layers = max(40_000, math.ceil(50 / counted))
         found = smallest(
             lambda size: log_excess(_resampled_failure(pilot, rho, size, eps, layers, seed), counted),
@@ -183,10 +187,24 @@ def sharp_filters(
         number = (
             found if counted == delta else math.ceil(found * (_normal_quantile(delta) / eps) ** 2 * variance / start)
         )
+    living = living_filters(pilot[:, 1], pilot[:, 2], delta=delta)
+    number = max(number, living)
     low, high = (
-        max(1, math.ceil(number * max(1 + sign * spread / variance, 0.0))) if variance else 1 for sign in (-1, 1)
+        max(living, math.ceil(number * max(1 + sign * spread / variance, 0.0))) if variance > 1e-24 else number
+        for sign in (-1, 1)
     )
     return SharpFilters(number, low, high, normal, resampled, math.sqrt(variance), rho)
+
+
+def living_filters(norm_x: np.ndarray, norm_y: np.ndarray, *, delta: float) -> int:
+    """Fewest filters of which, but for a probability delta, one lives on each image: a black output has no angle.
+
+    From a pilot's squared norms: filters are independent, so N of them are all dead with the N-th power of the share
+    that is. Beyond the sources; [Nachum2022]_ corollary 1 takes it for granted.
+    """
+    dead = np.stack([np.asarray(norm_x) == 0, np.asarray(norm_y) == 0], axis=1)
+    first, second, both = (float(share) for share in (*dead.mean(axis=0), dead.all(axis=1).mean()))
+    return smallest(lambda size: log_excess(first**size + second**size - both**size, delta))
 
 
 def filter_share_sd(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -> float:
@@ -199,12 +217,10 @@ def _filter_shares(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) ->
     pilot = np.stack([np.asarray(values, dtype=np.float64) for values in (inner, norm_x, norm_y)], axis=-1)
     if pilot.ndim != 2 or len(pilot) < 2:
         raise InputError(f"a pilot is three vectors of one length of at least 2, not of shape {pilot.shape[:-1]}")
-    a, b, c = pilot.mean(axis=0)
-    if not (b > 0 and c > 0):
+    if not (pilot[:, 1:].sum(axis=0) > 0).all():
         raise InputError("every filter's output is 0 for one of the images; is it all black?")
-    rho = float(a / math.sqrt(b * c))
-    share = pilot @ [1 / math.sqrt(b * c), -rho / (2 * b), -rho / (2 * c)]
-    return pilot, rho, share - share.mean()
+    rho, influence = filter_influence(pilot[:, 1], pilot[:, 2], pilot[:, 0])
+    return pilot, float(rho), len(pilot) * influence
 
 
 def _resampled_failure(pilot: np.ndarray, rho: float, size: int, eps: float, layers: int, seed: int) -> float:
@@ -274,6 +290,8 @@ def johnson_lindenstrauss_width(samples: int, eps: float) -> int:
 def sign_failure(bits: int, eps: float, *, angle: float | None = None) -> float:
     r"""Exact probability that the Hamming distance of a sign embedding misses θ/π by more than ``eps``.
 
+    Sharpens the stable embedding of [Bronstein2016]_; beyond the sources.
+
     Bits of two inputs at angle θ differ independently with probability θ/π, so :math:`m\,d_H \sim` Binomial(m, θ/π):
 
     .. math:: P(|d_H - \theta/\pi| > \varepsilon)
@@ -333,6 +351,8 @@ def sign_bits_hoeffding(eps: float, delta: float, *, pairs: int = 1) -> int:
 
 def sign_bits_theorem(eps: float, mean_width: float, *, constant: float = 1.0) -> float:
     r"""Bits of the stable-embedding theorem of the talk: :math:`\varepsilon = c\,m^{-1/6}\,\omega^{1/3}`, solved for m.
+
+    Source: [Bronstein2016]_.
 
     .. math:: m = c^6\,\omega^2/\varepsilon^6
 

@@ -53,6 +53,8 @@ def gaussian_norm_mean(dimension: int) -> float:
 def sudakov_log_packing(width: float, eps: float) -> float:
     r"""Largest logarithm of the number of points of a set that are pairwise at least ``eps`` apart.
 
+    Source: [Bronstein2016]_.
+
     .. math:: \log|K_\varepsilon| \le \frac{\pi\log 2}{2}\,\frac{\omega^2}{\varepsilon^2}
               \approx 1.089\,\frac{\omega^2}{\varepsilon^2}
 
@@ -102,6 +104,8 @@ def _norm(g: Array) -> Array:
 class Ball:
     r"""Ball of a given radius: :math:`h(g) = r\|g\|`, :math:`\omega = 2r\,E\|g\|`.
 
+    Source: [Bronstein2016]_.
+
     >>> round(Ball(9).width() ** 2 / 4, 2)      # close to the dimension
     8.51
     """
@@ -129,7 +133,10 @@ class Ball:
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
-    r"""Span of the columns of ``basis``, cut by a ball: :math:`h(g) = r\|Q^Tg\|` with Q orthonormal."""
+    r"""Span of the columns of ``basis``, cut by a ball: :math:`h(g) = r\|Q^Tg\|` with Q orthonormal.
+
+    Source: [Bronstein2016]_.
+    """
 
     basis: np.ndarray
     radius: float = 1.0
@@ -220,6 +227,8 @@ class Ellipsoid:
 class SparseSet:
     r"""Combinations :math:`\{D\alpha : \|\alpha\|_0\le k,\ \|\alpha\|_2\le 1\}` of at most k columns of a dictionary.
 
+    Source: [Bronstein2016]_.
+
     :math:`h(g)` is the norm of the k largest entries of :math:`|D^Tg|`, exactly. The width squared grows like
     k log(n/k). For an orthonormal dictionary given as an int (the number of coordinates) and k = 1 or k = n the width
     needs no sampling.
@@ -284,6 +293,8 @@ class SparseSet:
 @dataclass(frozen=True, eq=False)
 class GaussianMixture:
     r"""Supports of L Gaussians :math:`N(\mu_l, B_lB_l^T)` of low rank, cut by a ball of the given radius.
+
+    Source: [Bronstein2016]_.
 
     Each is an affine subspace; with :math:`Q_l` an orthonormal basis of its directions and :math:`c_l` its point
     nearest to the origin, :math:`h(g) = \max_l \langle c_l,g\rangle + \sqrt{r^2-\|c_l\|^2}\,\|Q_l^Tg\|`.

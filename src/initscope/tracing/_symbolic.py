@@ -38,7 +38,7 @@ class _Tracer(fx.Tracer):
         self._inputs, self._is_leaf = inputs, is_leaf
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return self._is_leaf(m) or super().is_leaf_module(m, module_qualified_name)
+        return self._is_leaf(m)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Proxy(node, self)

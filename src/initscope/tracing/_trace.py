@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 
 from initscope.errors import InputError
-from initscope.layers import Role, call_name, role_of
+from initscope.layers import Role, call_name, role_of, stays_whole
 from initscope.layers.calls import OPERATORS
 from initscope.tracing._inputs import Inputs, Whole, bind
 from initscope.tracing._names import Names
@@ -119,25 +119,28 @@ def trace(
         What the model will be called with (see `bind`): says which arguments are given and which keep their defaults,
         and what to run it on where symbolic tracing fails. Without it every argument without a default is one tensor.
     is_leaf : callable
-        Says which modules stay whole, beside those of ``torch.nn``.
+        Says which modules stay whole, beside those that always do (`initscope.layers.stays_whole`).
     recorded : int
         Of how many samples the run is recorded, where symbolic tracing fails.
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
-    whole = _is_whole(model) or is_leaf(model)
-    root = Whole(model) if whole else model
+
+    def whole(module: nn.Module) -> bool:
+        return stays_whole(module) or is_leaf(module)
+
+    root = Whole(model) if whole(model) else model
     bound = None if inputs is None else bind(model, inputs)
     with leaves_no_trace(model):
         try:
-            graph_module = symbolic_graph(root, bound, is_leaf)
+            graph_module = symbolic_graph(root, bound, whole)
         except Exception as error:  # fx raises whatever the user's forward raises on symbolic values
             reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
             if bound is None:
                 raise InputError(
                     f"{type(model).__name__} cannot be traced without an input ({reason}); give one to run it on"
                 ) from error
-            return _recorded(model, root, bound, is_leaf, reason, recorded)
+            return _recorded(model, root, bound, whole, reason, recorded)
     steps = tuple(node for node in graph_module.graph.nodes if carries_data(node))
     given = None if bound is None else bound.names(root)
     modules = {step: graph_module.get_submodule(str(step.target)) for step in steps if step.op == "call_module"}
@@ -162,7 +165,7 @@ def _recorded(
 ) -> Trace:
     """Run the first samples once and keep what was called."""
     few = _first_samples(inputs, samples)
-    recording = Recording(root, lambda module: is_leaf(module) or _is_whole(module))
+    recording = Recording(root, is_leaf)
     try:
         recording.run(few)
     except Exception as error:
@@ -181,14 +184,6 @@ def _first_samples(inputs: Inputs, count: int) -> Inputs:
 
 def _batch(inputs: Inputs) -> int | None:
     return next((len(tensor) for tensor in inputs.tensors() if tensor.dim()), None)
-
-
-def _is_whole(module: nn.Module) -> bool:
-    """Layers of torch stay whole, like scripted modules, which cannot be looked into; containers do not."""
-    if isinstance(module, torch.jit.ScriptModule):
-        return True
-    containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-    return type(module).__module__.startswith(("torch.nn", "torch.ao.nn")) and not isinstance(module, containers)
 
 
 def _kind(node: Node, module: nn.Module | None) -> str:

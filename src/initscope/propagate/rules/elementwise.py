@@ -12,13 +12,14 @@ from initscope.layers import ActivationLayer, activation_of
 from initscope.propagate import loops
 from initscope.propagate.covariances import Activations
 from initscope.propagate.draws import sampled
-from initscope.propagate.laws import Activated, Parts
+from initscope.propagate.laws import Activated, MeansOnly, Parts
 from initscope.propagate.moments import Given, Maps, NotCovered, State
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.batch import normalised_activation
 from initscope.propagate.rules.merging import stacked
 from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation, activation
+from initscope.theory.activations._closed import RandomSlopes
 
 __all__ = ["apply_activation", "elementwise"]
 
@@ -34,10 +35,21 @@ def elementwise(module: nn.Module, state: State, context: Context) -> State:
     return apply_activation(sigma, state, context)
 
 
+def _randomly_sloped(sigma: RandomSlopes, state: Maps) -> Maps:
+    """Slopes drawn anew for every value: second moments go on, the law of a unit does not."""
+    if not state.gaussian:
+        raise NotCovered("its slopes are drawn anew for every value, and its input is not Gaussian")
+    kxx, kyy, d = sigma.transform(state.kxx, state.kyy, state.d)
+    means = MeansOnly(sigma.mean(state.kxx), sigma.mean(state.kyy))
+    return state.after(kxx=kxx, kyy=kyy, d=d, unit=means, fresh=frozenset(), origin=Activations(state, sigma))
+
+
 def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
     """The dual, allowed on a Gaussian state only; other laws are sampled, unit by unit."""
     if sigma.name == "identity":
         return state
+    if isinstance(sigma, RandomSlopes):
+        return _randomly_sloped(sigma, state)
     if isinstance(state.unit, Activated) and state.unit.before.gaussian:
         return apply_activation(_composed(sigma, state.unit.sigma), state.unit.before, context)
     exact = normalised_activation(state, sigma)

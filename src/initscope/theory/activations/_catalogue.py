@@ -46,6 +46,23 @@ def leaky_relu(slope: float = 0.01) -> Activation:
     )
 
 
+def random_leaky_relu(lower: float = 1 / 8, upper: float = 1 / 3) -> Activation:
+    """Leaky ReLU with a slope drawn uniformly between both for every value, as ``nn.RReLU`` does while training."""
+    if not -math.inf < lower <= upper < math.inf:
+        raise InputError(f"random_leaky_relu({lower}, {upper}): both must be finite, the lower one first")
+    mean = (lower + upper) / 2
+    return _closed.RandomSlopes(
+        f"random_leaky_relu({lower:g},{upper:g})",
+        homogeneous=True,
+        method="closed form",
+        kinks=(0.0,),
+        a=(1 + mean) / 2,
+        b=(1 - mean) / 2,
+        at_zero=mean,
+        slope_variance=(upper - lower) ** 2 / 12,
+    )
+
+
 def polynomial(*coefficients: float) -> Activation:
     """c0 + c1 x + c2 x² + …"""
     if not coefficients or not all(math.isfinite(c) for c in coefficients):
@@ -133,6 +150,18 @@ def _expm1_below(xp: Any, x: Array) -> Array:
     return xp.expm1(xp.where(x < 0, x, xp.zeros_like(x)))
 
 
+_TANHSHRINK_SERIES = (
+    1 / 3, -2 / 15, 17 / 315, -62 / 2835, 1382 / 155925, -21844 / 6081075, 929569 / 638512875,
+)  # fmt: skip
+"""Of x - tanh x from x³ on, in steps of x²."""
+
+
+def _tanhshrink(xp: Any, x: Array) -> Array:
+    small = xp.abs(x) < 0.2
+    t = xp.where(small, x, xp.zeros_like(x))
+    return xp.where(small, t**3 * _closed.horner(xp, _TANHSHRINK_SERIES, t * t), x - xp.tanh(x))
+
+
 tanh = Elementwise("tanh", function=lambda xp, x: xp.tanh(x))
 sigmoid = Elementwise("sigmoid", function=_sigmoid)
 softplus = Elementwise("softplus", function=_softplus)
@@ -144,7 +173,7 @@ gelu_tanh = Elementwise(
 )
 logsigmoid = Elementwise("logsigmoid", function=lambda xp, x: -_softplus(xp, -x))
 softsign = Elementwise("softsign", kinks=(0.0,), function=lambda xp, x: x / (1 + xp.abs(x)))
-tanhshrink = Elementwise("tanhshrink", function=lambda xp, x: x - xp.tanh(x))
+tanhshrink = Elementwise("tanhshrink", function=_tanhshrink)
 selu = Elementwise(
     "selu",
     kinks=(0.0,),

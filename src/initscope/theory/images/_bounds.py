@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from initscope.errors import InputError, check_count
 from initscope.results import Result, rows_of_columns
+from initscope.theory import activations
 from initscope.theory._arccos import half_gap
 from initscope.theory._arrays import Array, namespace
 from initscope.theory.angles import cosine_map
@@ -78,18 +79,23 @@ def extremal_pair(
     return x, y
 
 
-def gaussian_cosine(rho: Array, activation: ActivationLike = "relu") -> Array:
+def gaussian_cosine(rho: Array, activation: ActivationLike = "relu", *, variance: float | None = None) -> Array:
     r"""Mean cosine after one layer of two images whose pixels are i.i.d. Gaussian pairs of correlation ρ.
 
     For ReLU :math:`\hat R(\rho)`, as in a dense layer: [Nachum2022]_ theorem 4, whatever the filter size and the number
     of channels. The expectation is over images and filters; for given images `expected_cosine` scatters around it, the
-    less the more pixels. Other activations: unit pre-activation variance, the limit of filters with many taps (with
-    few, the norm of the filter varies: tanh at ρ = .5 has .473 in the limit, .470 with 9 taps).
+    less the more pixels.
+
+    Other activations depend on the ``variance`` of the pre-activations. Left out it is that of `expected_cosine` with
+    its default weights, for pixels of unit variance in one channel: the squared gain :math:`1/E[\sigma(g)^2]` (2.54 for
+    tanh). The limit of filters with many taps; with few the norm of a patch varies (tanh at ρ = .5 and unit variance:
+    .4726 in the limit, .4714 with 9 taps).
 
     >>> float(gaussian_cosine(-1.0))
     0.0
     """
-    return cosine_map(activation, rho)
+    sigma = activations.activation(activation)
+    return cosine_map(sigma, rho, variance=sigma.gain**2 if variance is None else variance)
 
 
 def contracting_positions(

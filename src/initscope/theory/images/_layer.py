@@ -8,7 +8,7 @@ from typing import Any
 
 from initscope.errors import InputError, check_between, check_count
 from initscope.theory import activations
-from initscope.theory._arrays import Array, namespace
+from initscope.theory._arrays import Array
 from initscope.theory._fast import as_numpy, fused_loops
 from initscope.theory.activations import Activation
 from initscope.theory.images._windows import Padding, Windows, check_pairs
@@ -16,6 +16,7 @@ from initscope.theory.images._windows import Padding, Windows, check_pairs
 __all__ = ["ActivationLike", "cosine", "expected_cosine", "expected_distance", "expected_inner", "norms"]
 
 ActivationLike = str | Activation | Callable[[Array], Array]
+_UNLIKE = 2.0**20  # ratio of squared norms from which on inner products are not taken from distances
 _CHUNK = 1 << 15  # map entries worked on at once: they stay in the caches, which halves the time
 
 
@@ -120,8 +121,9 @@ def expected_cosine(
 
     [Nachum2022]_ eq. 1 and 12. The denominator is that of the layer itself, so that it also holds with other padding
     and strides than the paper's (r²‖x‖‖y‖). A layer's own cosine concentrates around it as filters are added. For
-    homogeneous σ the weight variance cancels. An image that is zero wherever the filter looks has no angle and is
-    refused.
+    homogeneous σ the weight variance cancels, and so does the scale of either image, however large. Otherwise both
+    matter: the default variance gives images of unit mean square in one channel pre-activations of variance
+    1/E[σ(g)²]. An image that is zero wherever the filter looks has no angle and is refused.
 
     >>> import numpy as np
     >>> red, green = np.zeros((2, 1, 3, 8, 8))
@@ -129,32 +131,67 @@ def expected_cosine(
     >>> expected_cosine(red, green, kernel_size=3).round(6)      # 1/pi: as in a dense layer
     array([0.31831])
     """
-    norm_x, norm_y, distance = _moments(
-        x,
-        y,
-        activation=activation,
-        groups=groups,
-        weight_variance=weight_variance,
-        kernel_size=kernel_size,
-        padding=padding,
-        padding_mode=padding_mode,
-        stride=stride,
-        dilation=dilation,
-    )
-    xp = namespace(norm_x)[0]
+    sigma = activations.activation(activation)
+    layer: dict[str, Any] = {
+        "activation": sigma,
+        "groups": groups,
+        "weight_variance": weight_variance,
+        "kernel_size": kernel_size,
+        "padding": padding,
+        "padding_mode": padding_mode,
+        "stride": stride,
+        "dilation": dilation,
+    }
+    xp, x, y = check_pairs(x, y)
+    if sigma.homogeneous:
+        x, y = _alike(xp, x, y)
+    norm_x, norm_y, distance = _moments(x, y, **layer)
     norm_x, norm_y = _nonzero(xp, norm_x, norm_y)
-    return (norm_x + norm_y - distance) / (2 * xp.sqrt(norm_x) * xp.sqrt(norm_y))
+    inner = (norm_x + norm_y - distance) / 2
+    unlike = (norm_x > _UNLIKE * norm_y) | (norm_y > _UNLIKE * norm_x) | _far_apart(xp, x, y)
+    if bool(xp.any(unlike)):
+        inner = xp.where(unlike, _moments(x, y, **layer, of_products=True)[2], inner)
+    return inner / (xp.sqrt(norm_x) * xp.sqrt(norm_y))
+
+
+def _alike(xp: Any, x: Array, y: Array) -> tuple[Array, Array]:
+    """Images of unlike size times powers of two that bring their largest values to about 1; rounding changes nothing.
+
+    Between an image and one a million times larger the squared distance has lost the angle.
+    """
+    axes = tuple(range(1, x.ndim))
+    largest = [xp.max(xp.abs(images), axis=axes, keepdims=True) for images in (x, y)]
+    far = (largest[0] > 4 * largest[1]) | (largest[1] > 4 * largest[0])
+    extreme = [(size > 2.0**20) | (size < 2.0**-20) for size in largest]
+    change = (far | extreme[0] | extreme[1]) & xp.isfinite(largest[0]) & xp.isfinite(largest[1])
+    if not bool(xp.any(change)):
+        return x, y
+    scaled = []
+    for images, size in zip((x, y), largest, strict=True):
+        known = change & (size > 0)
+        power = xp.floor(xp.log2(xp.where(known, size, xp.ones_like(size))))
+        half = xp.floor(power / 2)  # in two steps: the inverse of the smallest numbers overflows
+        scaled.append(images * 2.0 ** (-half) * 2.0 ** (half - power))
+    return scaled[0], scaled[1]
+
+
+def _far_apart(xp: Any, x: Array, y: Array) -> Array:
+    """Pairs of which one image is more than √_UNLIKE times as large as the other."""
+    axes = tuple(range(1, x.ndim))
+    a, b = (xp.max(xp.abs(images), axis=axes) for images in (x, y))
+    return (a > _UNLIKE**0.5 * b) | (b > _UNLIKE**0.5 * a)
 
 
 def cosine(x: Array, y: Array) -> Array:
-    """Cosine similarity of the images themselves, ρ_in, per pair.
+    """Cosine similarity of the images themselves, ρ_in, per pair; [Nachum2022]_ eq. 1 without a layer.
 
     >>> import numpy as np
     >>> cosine(np.ones((1, 1, 2, 2)), np.eye(2).reshape(1, 1, 2, 2)).round(6)
     array([0.707107])
     """
-    xp, norm_x, norm_y = norms(x, y)
-    _, x, y = check_pairs(x, y)
+    xp, x, y = check_pairs(x, y)
+    x, y = _alike(xp, x, y)
+    _, norm_x, norm_y = norms(x, y)
     return xp.sum(x * y, axis=tuple(range(1, x.ndim))) / (norm_x * norm_y)
 
 
@@ -173,9 +210,13 @@ def _moments(
     activation: ActivationLike = "relu",
     groups: int = 1,
     weight_variance: float | None = None,
+    of_products: bool = False,
     **window_arguments: Any,
 ) -> tuple[Array, Array, Array]:
-    """E‖σ(F∗x)‖², E‖σ(F∗y)‖² and E‖σ(F∗x) - σ(F∗y)‖² per pair, the mean over filters; the rest as `Windows.read`."""
+    """E‖σ(F∗x)‖², E‖σ(F∗y)‖² and E‖σ(F∗x) - σ(F∗y)‖² per pair, the mean over filters; the rest as `Windows.read`.
+
+    ``of_products``: the third is the inner product instead, from the patches' own, for images of unlike norms.
+    """
     xp, x, y = check_pairs(x, y)
     pairs, channels, *size = x.shape
     sigma = activations.activation(activation)
@@ -189,13 +230,13 @@ def _moments(
         variance = check_between("weight_variance", weight_variance, 0.0, math.inf, hint="for example 2/r² for ReLU")
     x, y = (xp.reshape(images, (pairs * groups, channels // groups, *size)) for images in (x, y))
     fused = fused_loops(x, y, entries=pairs * groups * math.prod(size)) if sigma is activations.relu else None
-    if fused is not None and len(size) == 2:
+    if fused is not None and len(size) == 2 and not of_products:
         sums = variance * fused.relu_layer_sums(as_numpy(x), as_numpy(y), **windows.options)
         totals = xp.asarray(sums, dtype=x.dtype)
     else:
         step = max(1, _CHUNK // math.prod(size))
         parts = [
-            _chunk_totals(xp, x[k : k + step], y[k : k + step], sigma, windows, variance)
+            _chunk_totals(xp, x[k : k + step], y[k : k + step], sigma, windows, variance, of_products)
             for k in range(0, pairs * groups, step)
         ]
         totals = xp.concat(parts, axis=1)
@@ -203,9 +244,17 @@ def _moments(
     return (*_finite(xp, norm_x, norm_y), distance)
 
 
-def _chunk_totals(xp: Any, x: Array, y: Array, sigma: Activation, windows: Windows, variance: float) -> Array:
-    maps = (variance * windows.sum(xp.sum(image**2, axis=1)) for image in (x, y, x - y))
-    after = sigma.transform(*maps)
+def _chunk_totals(
+    xp: Any, x: Array, y: Array, sigma: Activation, windows: Windows, variance: float, of_products: bool
+) -> Array:
+    third = x * y if of_products else (x - y) ** 2
+    kxx, kyy, between = (variance * windows.sum(xp.sum(values, axis=1)) for values in (x**2, y**2, third))
+    if of_products:
+        limit = xp.sqrt(kxx) * xp.sqrt(kyy)
+        between = xp.minimum(xp.maximum(between, -limit), limit)
+        after = (sigma.second_moment(kxx), sigma.second_moment(kyy), sigma.dual(kxx, kyy, between))
+    else:
+        after = sigma.transform(kxx, kyy, between)
     return xp.stack([xp.sum(xp.reshape(moment, (moment.shape[0], -1)), axis=1) for moment in after])
 
 

@@ -52,6 +52,8 @@ def cells(m: int, n: int) -> int:
 def cover_threshold() -> Estimate:
     r"""Below α = 3 a random layer is almost surely not injective once n is large.
 
+    Source: [Maillard2022]_.
+
     A ray v orthogonal to n - 1 rows and its opposite -v share the other m - n + 1 rows: if these are fewer than 2n, one
     of the two has fewer than n active rows. In general position the statement is not asymptotic: m < 3n - 1 is never
     injective. (The talk derives the threshold from Cover's count of cells.)
@@ -61,6 +63,8 @@ def cover_threshold() -> Estimate:
 
 def cover_probability_bound(m: int, n: int) -> float:
     r"""Upper bound on p(m, n): one ray pair through n - 1 rows alone.
+
+    Source: [Maillard2022]_.
 
     The remaining m - n + 1 rows see a fixed vertex v of the arrangement with independent fair signs; injectivity
     needs at least n positive ones for v and for -v:
@@ -81,6 +85,8 @@ def cover_probability_bound(m: int, n: int) -> float:
 
 def union_failure_bound(m: int, n: int) -> float:
     r"""Upper bound on 1 - p(m, n), rigorous at every size: a union over orthants.
+
+    Source: [Maillard2022]_.
 
     A layer that is not injective has a point with at most n - 1 positive products, so that its range meets one of the
     orthants with n - 1 positive signs; each is met with probability c(m, n)/2^m:

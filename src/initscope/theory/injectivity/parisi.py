@@ -162,6 +162,8 @@ def _limit(values: list[float]) -> float | None:
 def k_rsb_threshold(levels: int) -> Estimate:
     """Expansivity with k-RSB energy 1; decreases with k towards `full_rsb_threshold`.
 
+    Source: [Maillard2022]_.
+
     >>> k_rsb_threshold(2).value < k_rsb_threshold(1).value
     True
     """
@@ -174,6 +176,8 @@ def k_rsb_threshold(levels: int) -> Estimate:
 def full_rsb_threshold() -> Estimate:
     """The conjectured injectivity threshold: full-RSB energy 1, from 1 … 8 levels extrapolated.
 
+    Source: [Maillard2022]_.
+
     Maillard et al. 2022 quote 6.698.
     """
     value, error = extrapolate([point.unit_energy_alpha for point in _sequence(None, DEEPEST)])
@@ -182,6 +186,8 @@ def full_rsb_threshold() -> Estimate:
 
 def ground_state_energy(alpha: float, levels: int | None = None) -> Estimate:
     """Ground-state energy e(α) of #{μ : (Wx)_μ > 0} per input: RS (0), 1-RSB (1), k-RSB or full RSB (None).
+
+    Source: [Maillard2022]_.
 
     0 for α ≤ 2, where some x leaves every row inactive. The layer is injective when e(α) > 1.
 
@@ -237,7 +243,10 @@ class OrderParameter(Result):
 
 
 def order_parameter(alpha: float, levels: int = DEEPEST) -> OrderParameter:
-    """Order parameter, functions f_i and densities P_i (row i: level i) and the slope de/dα at the k-RSB optimum."""
+    """Order parameter, functions f_i and densities P_i (row i: level i) and the slope de/dα at the k-RSB optimum.
+
+    Source: [Maillard2022]_.
+    """
     alpha = check_between("alpha", alpha, SMALLEST_ALPHA, LARGEST_ALPHA)
     point = _sequence(alpha, check_count("levels", levels, most=DEEPEST + 4))[-1]
     return OrderParameter(

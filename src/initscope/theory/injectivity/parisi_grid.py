@@ -70,7 +70,10 @@ def grid_energy(alpha: float, levels: int = 200, largest: float = 15.0) -> Estim
 
 
 def grid_threshold(levels: int = 100, largest: float = 15.0) -> Estimate:
-    """Full-RSB threshold by the grid method: the expansivity of energy 1, by Newton steps along the known slope."""
+    """Full-RSB threshold by the grid method: the expansivity of energy 1, by Newton steps along the known slope.
+
+    Source: [Maillard2022]_.
+    """
     alpha, slope = 6.7, 0.3
     for _ in range(2):
         point = solve_grid(alpha, levels, largest)

@@ -51,6 +51,8 @@ def rs_energy(alpha: float) -> float:
 def rs_threshold() -> Estimate:
     r"""Expansivity with replica-symmetric energy 1.
 
+    Source: [Maillard2022]_.
+
     .. math:: 2\Phi(s) - s\varphi(s) = \tfrac32,\qquad \alpha = \frac1{1 - \Phi(s)}
 
     >>> round(rs_threshold().value, 4)
@@ -64,6 +66,8 @@ def rs_threshold() -> Estimate:
 
 def rs_free_entropy(alpha: float, beta: float) -> float:
     r"""Replica-symmetric free entropy per input at inverse temperature β.
+
+    Source: [Maillard2022]_.
 
     .. math:: \Phi(\beta) = \inf_q\; \tfrac12\log(1-q) + \frac{q}{2(1-q)}
        + \alpha\int Dz\,\log\!\Big[e^{-\beta} + (1-e^{-\beta})\,\Phi\Big(-\sqrt{\tfrac{q}{1-q}}\,z\Big)\Big]
@@ -158,6 +162,8 @@ def one_rsb_energy(alpha: float) -> float:
 
 def one_rsb_threshold() -> Estimate:
     """Expansivity with 1-RSB energy 1, by Newton's method with the slope at the optimum (envelope theorem).
+
+    Source: [Maillard2022]_.
 
     >>> round(one_rsb_threshold().value, 4)
     6.7157

@@ -34,6 +34,7 @@ from initscope.theory.norms.law import (
     relu_norm_eps,
     relu_norm_exact_width,
     relu_norm_failure,
+    squared_norm_mean,
 )
 from initscope.theory.norms.paths import path_norm_failure
 from initscope.theory.norms.uniform import (
@@ -78,5 +79,6 @@ __all__ = [
     "relu_norm_failure",
     "relu_norm_rate",
     "relu_norm_width",
+    "squared_norm_mean",
     "theorem2_width",
 ]

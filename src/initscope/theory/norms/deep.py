@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -40,16 +40,27 @@ class Probability(Result):
 
 @dataclass(frozen=True)
 class _Layer:
-    """The terms of one layer's transform: k/2 and the log weight of k active units; ``count`` layers of this width.
-
-    ``dropped`` is the weight of the smallest k left out.
-    """
+    """The terms of one layer's transform: k/2 and the log weight of k active units; ``count`` layers of this width."""
 
     halves: np.ndarray
     log_weights: np.ndarray
     width: int
     count: int
-    dropped: float
+
+    def between(self, low: float, high: float) -> _Layer:
+        """The terms with ``low`` ≤ k < ``high``."""
+        kept = (2 * self.halves >= low) & (2 * self.halves < high)
+        return replace(self, halves=self.halves[kept], log_weights=self.log_weights[kept])
+
+    def weight_below(self, high: float) -> float:
+        """Bound on the probability that one of the layers has fewer than ``high`` active units, and at least one."""
+        return self.count * float(np.exp(self.log_weights[2 * self.halves < high]).sum())
+
+    @property
+    def log_weight(self) -> float:
+        """Logarithm of the probability of these terms, one layer."""
+        top = float(self.log_weights.max())
+        return top + math.log(float(np.exp(self.log_weights - top).sum()))
 
     def log_terms(self, real: float, t: np.ndarray) -> np.ndarray:
         r"""Logarithms of :math:`w_k\,(4/m)^s\,\Gamma(k/2+s)/\Gamma(k/2)`, s = real + it; shape (t, k)."""
@@ -86,7 +97,10 @@ class _Layer:
 
 
 def _layers(widths: Sequence[int], *, negligible: float = 0.0) -> tuple[list[_Layer], float]:
-    """Equal widths once, and the atom at zero: the probability that some layer has no active unit."""
+    """Equal widths once, and the atom at zero: the probability that some layer has no active unit.
+
+    The smallest numbers of active units that together weigh no more than ``negligible`` are left out.
+    """
     layers, log_alive = [], 0.0
     for width, count in sorted(Counter(_widths(widths)).items()):
         counts, weights = active_units(width)
@@ -94,8 +108,7 @@ def _layers(widths: Sequence[int], *, negligible: float = 0.0) -> tuple[list[_La
             log_alive += count * math.log1p(-weights[0])
             counts, weights = counts[1:], weights[1:]
         kept = (np.cumsum(weights) > negligible) & (weights > 0)
-        dropped = count * float(weights[~kept].sum())
-        layers.append(_Layer(counts[kept] / 2, np.log(weights[kept]), width, count, dropped))
+        layers.append(_Layer(counts[kept] / 2, np.log(weights[kept]), width, count))
     return layers, -math.expm1(log_alive)
 
 
@@ -162,6 +175,8 @@ def log_norm_moment(widths: Sequence[int], power: float) -> float:
 def norm_ratio_mean_sd(widths: Sequence[int]) -> tuple[float, float]:
     r"""Mean and standard deviation of :math:`\|h^L\|/\|x\|` (norms, not squares) over networks, He fan-out.
 
+    Beyond the sources; compare [ArpitBengio2019]_.
+
     >>> mean, sd = norm_ratio_mean_sd([1000])
     >>> round(mean, 5), round(sd, 4)            # 1 - 5/(8m) and sqrt(5/(4m)) to first order
     (0.99937, 0.0354)
@@ -181,7 +196,9 @@ def deep_norm_failure(widths: Sequence[int], low: float, high: float) -> Probabi
 
     and with c < 0 and a sign for P(0 < r < a); the atom P(r = 0) is closed. The trapezoidal rule on the line through
     the saddle point converges exponentially; its aliasing (Chernoff's bound at a second point), its truncation and the
-    rounding make up ``error``. ``low = 0`` or ``high = inf`` leave that side out.
+    rounding make up ``error``. Below, few active units bring poles of M close to the line; they are split off by their
+    number, each part with a line of its own, so that small probabilities are right to about twelve digits on both
+    sides. ``low = 0`` or ``high = inf`` leave that side out. Beyond the sources; sharpens [ArpitBengio2019]_ theorem 1.
 
     >>> probability = deep_norm_failure([1000] * 50, 0.5, 2.0)
     >>> round(probability.value, 9), probability.error < 1e-12
@@ -201,20 +218,77 @@ def deep_norm_failure(widths: Sequence[int], low: float, high: float) -> Probabi
     return Probability(min(value, 1.0), error + 1e-16 * value)
 
 
+_NARROWER = 0.8
+"""Ratio of the numbers of active units at which the lower tail is cut into parts."""
+
+
 def _lower_tail(widths: Sequence[int], y: float) -> tuple[Probability, float]:
     """Probability of -inf < log r < y, and the atom.
 
-    Few active units bring the transform's first pole close to the line, and weigh nothing: they are left out as far as
-    that does not show in the result.
+    The transform has its poles at -k/2, k the active units of a layer. Layers with few active units weigh nothing, but
+    their poles keep the line from the saddle point of the others. So the networks are sorted by the least share of
+    active units among their layers: those in which all layers have at least the share f, then those with a layer
+    between 0.8 f and f and all others above, and so on, until what is left weighs nothing beside the sum.
     """
-    negligible = 1e-18
-    while True:
-        layers, atom = _layers(widths, negligible=negligible)
-        below = _tail(layers, y, -1)
-        dropped = sum(layer.dropped for layer in layers)
-        if dropped <= 1e-14 * (below.value + atom):
-            return Probability(below.value, below.error + dropped), atom
-        negligible = min(1e-18 * (below.value + atom), 1e-4 * negligible)
+    layers, atom = _layers(widths)
+    share, kept = 0.5, layers
+    while share > 0:  # begin where most of the weight is in the first part
+        kept = [layer.between(share * layer.width, math.inf) for layer in layers]
+        if sum(layer.weight_below(share * layer.width) for layer in layers) < 1e-3:
+            break
+        share = 0.0 if all(share * layer.width < 1 for layer in layers) else _NARROWER * share
+    if share == 0:
+        kept = layers
+    value, error = 0.0, 0.0
+    if all(layer.halves.size for layer in kept):
+        first = _tail(kept, y, -1)
+        value, error = first.value, first.error
+    while share > 0:
+        rest = sum(layer.weight_below(share * layer.width) for layer in layers)
+        if rest <= 1e-14 * (value + atom) or rest == 0:
+            return Probability(value, error + rest), atom
+        lower = _NARROWER * share if any(_NARROWER * share * layer.width >= 1 for layer in layers) else 0.0
+        slices = [layer.between(lower * layer.width, share * layer.width) for layer in layers]
+        above = [layer.between(share * layer.width, math.inf) for layer in layers]
+        part = _some_in_slice(slices, above, y, 1e-15 * (value + atom))
+        value, error, share = value + part.value, error + part.error, lower
+    return Probability(value, error), atom
+
+
+def _some_in_slice(slices: list[_Layer], above: list[_Layer], y: float, negligible: float) -> Probability:
+    """Networks with one layer or more in its slice and all others above it, by how many are in the slice."""
+    value, error = 0.0, 0.0
+    depth = sum(layer.count for layer in slices)
+    for inside in range(1, depth + 1):
+        added = 0.0
+        for counts in _compositions(inside, [layer.count if layer.halves.size else 0 for layer in slices]):
+            parts, log_ways = [], 0.0
+            for layer, other, count in zip(slices, above, counts, strict=True):
+                log_ways += math.log(math.comb(layer.count, count))
+                parts += [replace(layer, count=count)] if count else []
+                parts += [replace(other, count=layer.count - count)] if layer.count > count else []
+            if any(not part.halves.size for part in parts):
+                continue
+            if log_ways + sum(part.count * part.log_weight for part in parts) < math.log(max(negligible, 1e-320)):
+                continue
+            found = _tail(parts, y, -1)
+            ways = math.exp(log_ways)
+            added, error = added + ways * found.value, error + ways * found.error
+        value += added
+        if inside > 1 and added <= max(negligible, 1e-16 * value):
+            break
+    return Probability(value, error)
+
+
+def _compositions(total: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Every way to write ``total`` as a sum of whole numbers up to ``most``."""
+    if not most:
+        if total == 0:
+            yield ()
+        return
+    for first in range(min(total, most[0]) + 1):
+        for others in _compositions(total - first, most[1:]):
+            yield (first, *others)
 
 
 def _tail(layers: Sequence[_Layer], y: float, side: int) -> Probability:
@@ -234,8 +308,9 @@ def _tail(layers: Sequence[_Layer], y: float, side: int) -> Probability:
         c = side * math.exp(log_c)
         return _log_moment(layers, c) - c * y - log_c
 
+    reach = 0.5 if side > 0 else 0.9
     found = minimize_scalar(
-        height, bounds=(math.log(least), math.log(most / 2)), method="bounded", options={"xatol": 1e-3}
+        height, bounds=(math.log(least), math.log(reach * most)), method="bounded", options={"xatol": 1e-3}
     )
     c = math.exp(float(found.x))
     log_scale = float(found.fun)
@@ -283,6 +358,8 @@ def backward_norm_failure(widths: Sequence[int], low: float, high: float) -> Pro
 def gradient_norm_failure(widths: Sequence[int], layer: int, low: float, high: float) -> Probability:
     r"""Probability that :math:`\|\partial\ell/\partial W^l\|_F^2/(\|\delta\|^2\|x\|^2)` lies outside [``low``,
     ``high``].
+
+    Beyond the sources; compare [ArpitBengio2019]_.
 
     The gradient norm is :math:`\|\partial\ell/\partial a^l\|\,\|h^{l-1}\|`: a forward pass through
     :math:`n_1,\dots,n_{l-1}` and a backward pass through :math:`n_{L-1},\dots,n_l`, together L-1 independent ratios,

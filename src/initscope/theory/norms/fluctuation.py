@@ -34,7 +34,7 @@ _SQUARED_ANGLE = (4.0, 4 / 3, 32 / 45, 16 / 35, 512 / 1575)
 """Taylor coefficients of θ² in sin²(θ/2) from the first power on."""
 
 
-def relu_cosine_sd(rho: Array, width: int) -> Array:
+def relu_cosine_sd(rho: Array, width: int, *, before: Array = 0.0) -> Array:
     r"""Standard deviation of the cosine of two inputs after one dense ReLU layer of this width.
 
     .. math:: \mathrm{sd} = \frac{s}{\sqrt m}, \qquad s^2 = 4J - 8\bar\rho T + \bar\rho^2 (3 + 2J)
@@ -46,7 +46,11 @@ def relu_cosine_sd(rho: Array, width: int) -> Array:
               \tfrac1{32}\sin4\theta\Bigr] + \tfrac14\sin^5\theta\Bigr\} .
 
     Delta method for a ratio of means over i.i.d. units: first order in 1/width, any scale of the weights. Near ρ = 1 it
-    is √2 θ²/√m. Beyond the sources.
+    is √2 θ²/√m. In a stack the deviation ``before`` the layer is passed on with the slope of `relu_cosine`,
+
+    .. math:: \mathrm{sd}_l^2 = \Bigl(\frac{\pi-\theta}{\pi}\,\mathrm{sd}_{l-1}\Bigr)^2 + \frac{s^2(\rho)}{m}.
+
+    Beyond the sources; the map whose slope this is, [ChoSaul2009]_ eq. 6.
 
     >>> round(float(relu_cosine_sd(math.cos(1.0), 400)), 5)
     0.03466
@@ -65,7 +69,10 @@ def relu_cosine_sd(rho: Array, width: int) -> Array:
     near_one = h * _series(_SQUARED_ANGLE, h) * safe_sqrt(xp, _series(_NEAR_ZERO, theta))
     near_minus_one = rest**2 * safe_sqrt(xp, rest * _series(_NEAR_PI, rest))
     deviation = xp.where(theta < 0.05, near_one, xp.where(rest < 0.05, near_minus_one, deviation))
-    return xp.astype(deviation, given.dtype) / math.sqrt(width)
+    own = xp.astype(deviation, given.dtype) / math.sqrt(width)
+    if isinstance(before, float) and before == 0:
+        return own
+    return xp.sqrt((xp.astype(rest, given.dtype) / math.pi * before) ** 2 + own**2)
 
 
 def _series(coefficients: tuple[float, ...], x: Array) -> Array:

@@ -23,6 +23,7 @@ __all__ = [
     "relu_norm_eps",
     "relu_norm_exact_width",
     "relu_norm_failure",
+    "squared_norm_mean",
 ]
 
 _DEVIATIONS = 40.0
@@ -31,6 +32,8 @@ _DEVIATIONS = 40.0
 
 def active_units(width: int, *, keep: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
     r"""Proposition 1: numbers of active units and their probabilities, Binomial(width, keep).
+
+    Source: [ArpitBengio2019]_.
 
     Built from the ratio of neighbouring terms and normalised, which keeps 13 digits at any width (log-gamma would lose
     them).
@@ -52,6 +55,21 @@ def active_units(width: int, *, keep: float = 0.5) -> tuple[np.ndarray, np.ndarr
     down = np.cumprod((counts[start:0:-1] / (width - counts[start:0:-1] + 1.0)) / odds)
     weights = np.concatenate([down[::-1], [1.0], up])
     return counts, weights / weights.sum()
+
+
+def squared_norm_mean(width: int, *, keep: float = 0.5, variance: float | None = None) -> float:
+    r"""Mean of :math:`\|z\odot Wu\|^2/\|u\|^2`, z i.i.d. Bernoulli(p), W of ``width`` rows: m p Var w.
+
+    [ArpitBengio2019]_ lemmas 1 (ReLU, p = 1/2) and 4 (any p = ``keep``). ``variance`` of a weight defaults to theirs,
+    1/(pm), at which squared norms are kept: the mean is 1 at every width.
+
+    >>> squared_norm_mean(100, keep=0.25), squared_norm_mean(100, variance=1 / 100)
+    (1.0, 0.5)
+    """
+    check_count("width", width)
+    check_between("keep", keep, 0.0, 1.0 + 1e-15, hint="the probability that a unit is kept; 0.5 for ReLU")
+    entry = 1 / (keep * width) if variance is None else check_between("variance", variance, 0.0, math.inf)
+    return width * keep * entry
 
 
 def norm_ratio_cdf(ratio: float, width: int, *, keep: float = 0.5) -> float:
@@ -87,6 +105,8 @@ def _mixture(tail: Callable[[Any, float], Any], ratio: float, width: int, keep: 
 def relu_norm_failure(width: int, eps: float) -> float:
     r"""Exact probability that one ReLU layer distorts a squared norm by more than ``eps``.
 
+    Beyond the sources; compare [ArpitBengio2019]_.
+
     .. math:: P\bigl(|\|R(Wu)\|^2 - \|u\|^2| > \varepsilon\|u\|^2\bigr) = F(1-\varepsilon) + 1 - F(1+\varepsilon)
 
     for any one fixed input u, W i.i.d. N(0, 2/width) (He fan-out), F the law of `norm_ratio_cdf`. Relative error about
@@ -101,6 +121,8 @@ def relu_norm_failure(width: int, eps: float) -> float:
 
 def relu_norm_exact_width(eps: float, delta: float, *, samples: int = 1) -> int:
     """Smallest width of one ReLU layer whose exact failure, times ``samples`` by the union bound, is at most ``delta``.
+
+    Beyond the sources; compare [ArpitBengio2019]_.
 
     >>> relu_norm_exact_width(0.1, 0.05)
     1919

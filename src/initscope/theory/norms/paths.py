@@ -27,6 +27,8 @@ _TINY = -50.0
 def path_norm_failure(widths: Sequence[int], lows: Sequence[float], highs: Sequence[float]) -> Probability:
     r"""Exact probability that some layer l has :math:`\|h^l\|^2/\|x\|^2` outside [``lows[l]``, ``highs[l]``].
 
+    Beyond the sources; compare [ArpitBengio2019]_.
+
     He fan-out, one fixed input. With f_l the density of the log ratio on the event that all layers up to l are inside
     and g_l the density of one layer's step,
 

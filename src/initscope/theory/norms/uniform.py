@@ -74,6 +74,8 @@ def _norm_band(eps: float, squared: bool) -> tuple[float, float]:
 def gordon_width(one_sided_width: float, eps: float, delta: float, *, squared: bool = True) -> int:
     """Smallest width at which `gordon_band` lies within 1 ± eps, of squared norms or (``squared=False``) of norms.
 
+    Beyond the sources; compare [ArpitBengio2019]_.
+
     >>> lemma3_width(10, 0.1, 0.05) > 80 * gordon_width(math.sqrt(10), 0.1, 0.05)
     True
     """
@@ -88,6 +90,8 @@ def gordon_width(one_sided_width: float, eps: float, delta: float, *, squared: b
 
 def gordon_deep_band(width: int, one_sided_width: float, depth: int, delta: float) -> list[tuple[float, float]]:
     r"""Bands of :math:`\|h^l\|/\|x\|` for all inputs of a set at once, in every layer of a network of equal width.
+
+    Beyond the sources; compare [ArpitBengio2019]_.
 
     Layer l sees the normalised image of the set, whose width obeys
 
@@ -114,6 +118,8 @@ def gordon_deep_band(width: int, one_sided_width: float, depth: int, delta: floa
 def lemma3_width(dim: int, eps: float, delta: float, *, squared: bool = True) -> int:
     r"""Lemma 3: width at which one ReLU layer preserves the norms of a whole ``dim``-dimensional subspace.
 
+    Source: [ArpitBengio2019]_.
+
     .. math:: m \ge \frac{d\log(2/\Delta) + \log(4/\delta)}{c(\varepsilon/3)},
               \qquad \Delta = \min\Bigl\{\frac{\varepsilon}{3\sqrt d}, \frac{\sqrt\varepsilon}{\sqrt3\,d}\Bigr\}
 
@@ -130,6 +136,8 @@ def theorem2_width(
     dim: int, eps: float, delta: float, *, depth: int, squared: bool = True, repaired: bool = False
 ) -> int:
     r"""Theorem 2: equal width at which ``depth`` ReLU layers preserve the norms of a subspace, within (1 ± eps)^l.
+
+    Source: [ArpitBengio2019]_.
 
     Lemma 3 with log(4L/δ). Its proof claims that a layer maps the subspace into a subspace of the same dimension; the
     image is a union of up to :math:`2\sum_{i<d}\binom{m-1}{i}` cones instead (`cone_count_log`), so as printed it is

@@ -1,0 +1,72 @@
+"""faiss, an optional library: its loading, the codes that its flat indexes hold, and what a fork needs.
+
+faiss's threads are those of OpenMP. They do not survive a fork, and the child would wait for them for ever: there faiss
+goes on with one. Nor does the child have the thread that was adding codes: so forks wait until the indexes are at rest.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from typing import Any, Protocol
+
+import numpy as np
+
+from initscope.errors import MissingDependencyError
+
+__all__ = ["load_faiss", "rests_before_forks", "stored"]
+
+
+class Lock(Protocol):
+    """What `threading.RLock` makes."""
+
+    def acquire(self) -> bool:
+        """Take it."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+
+_OWNERS: weakref.WeakSet[Any] = weakref.WeakSet()
+_HELD: list[Lock] = []
+
+
+def load_faiss() -> Any:
+    """The module, or the error that says how to get it."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingDependencyError("faiss", "search") from error
+    return faiss
+
+
+def stored(flat: Any) -> np.ndarray:
+    """Codes held by a flat faiss index."""
+    return np.asarray(load_faiss().vector_to_array(flat.xb)).reshape(flat.ntotal, flat.code_size)
+
+
+def rests_before_forks(owner: Any) -> None:
+    """Have every fork wait for ``owner.lock``."""
+    _OWNERS.add(owner)
+
+
+def _before() -> None:
+    _HELD.extend(owner.lock for owner in list(_OWNERS))
+    for lock in _HELD:
+        lock.acquire()
+
+
+def _after() -> None:
+    while _HELD:
+        _HELD.pop().release()
+
+
+def _after_in_child() -> None:
+    _after()
+    if "faiss" in sys.modules:
+        sys.modules["faiss"].omp_set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)

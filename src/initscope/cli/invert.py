@@ -1,0 +1,131 @@
+"""``initscope invert`` and ``initscope discriminate``: pictures back from layers, and deciding without them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from initscope.cli._comparison import check_suffix
+from initscope.cli._options import Seed, Whole
+from initscope.cli._output import Format, emit, print_table, say, user_code
+from initscope.cli._sources import DataSource, load_data
+from initscope.cli.predict_measure import Model, Page
+from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    from initscope.data import ImageSet
+
+__all__ = ["discriminate", "invert"]
+
+NORMALISATIONS = {"none": (0.0, 1.0), "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}
+
+
+def invert(
+    model: Model,
+    /,
+    *,
+    layer: Annotated[list[str] | None, Parameter(help="Layer to invert; may be given several times.")] = None,
+    input: Annotated[
+        Path | None, Parameter(help="A photograph, or a folder of them; default: two bundled crops.")
+    ] = None,
+    weights: Annotated[Path | None, Parameter(help="State dict: .pt, .pth or .npz.")] = None,
+    size: Annotated[Whole, Parameter(help="Side to which photographs are cropped and resized.")] = 64,
+    normalize: Annotated[str, Parameter(help="What the network expects: none or imagenet.")] = "none",
+    iterations: Annotated[Whole, Parameter(help="Most iterations of the solver for each picture.")] = 200,
+    smoothness: Annotated[float, Parameter(help="Weight of the total variation in the descent.")] = 0.001,
+    seed: Seed = 0,
+    format: Format = "table",
+    out: Page = None,
+) -> None:
+    """Show what layers of a network still know of a photograph: invert their outputs."""
+    from initscope.invert import invert_layers
+    from initscope.models import load_model
+
+    check_suffix(out, "--out", (".html", ".htm"))
+    if normalize not in NORMALISATIONS:
+        raise InputError(f"--normalize {normalize!r} must be one of {', '.join(NORMALISATIONS)}")
+    photos = _photographs(input, size)
+    mean, std = NORMALISATIONS[normalize]
+    with user_code():
+        built = load_model(model, weights=weights, input_shape=photos.shape, seed=seed)
+        found = invert_layers(
+            built,
+            photos.images,
+            layer or _last_layers(built),
+            mean=mean,
+            std=std,
+            smoothness=smoothness,
+            iterations=iterations,
+            seed=seed,
+            progress=sys.stderr.isatty() or say,
+            title=f"What layers of {model} still know",
+        )
+    if format == "table":
+        print_table(found.means(), title=found.title)
+    else:
+        emit(found, format)
+    if out is not None:
+        found.to_html(out)
+        say(f"page: {out}")
+
+
+def _photographs(path: Path | None, size: int) -> ImageSet:
+    from initscope.data import load, load_folder
+    from initscope.data.folders import read_images
+    from initscope.data.image_set import ImageSet
+
+    if path is None:
+        return load("photos", crop=size, limit=2)
+    if path.is_dir():
+        return load_folder(path, size)
+    if not path.is_file():
+        raise InputError(f"--input {path} is neither a file nor a folder; give a photograph, such as photo.png")
+    return ImageSet(read_images([path], (size, size)), name=str(path))
+
+
+def _last_layers(model: object) -> list[str]:
+    """Every layer with weights, at most four, evenly over the depth, where none is named."""
+    from torch import nn
+
+    assert isinstance(model, nn.Module)
+    names = [
+        name for name, part in model.named_modules() if name and next(part.parameters(recurse=False), None) is not None
+    ]
+    if not names:
+        raise InputError("the model has no layer with weights; name one with --layer")
+    return names if len(names) <= 4 else [names[round(k * (len(names) - 1) / 3)] for k in range(4)]
+
+
+def discriminate(
+    *,
+    source: DataSource | None = None,
+    ratios: Annotated[str, Parameter(help="Pixels per measurement, joined by commas.")] = "2,4,8,16,32",
+    reconstruct: Annotated[Whole, Parameter(help="Images to reconstruct at each ratio.")] = 4,
+    epochs: Annotated[Whole, Parameter(help="Passes of training of the CNN; 0: none.")] = 8,
+    figure: Annotated[Path | None, Parameter(help="Write the picture to this .png, .svg or .pdf.")] = None,
+    format: Format = "table",
+) -> None:
+    """Show how far measurements can be cut before classification, and before reconstruction, breaks."""
+    from initscope.invert import discriminate as run
+
+    check_suffix(figure, "--figure", (".png", ".svg", ".pdf"))
+    try:
+        wanted = [float(part) for part in ratios.split(",")]
+    except ValueError:
+        raise InputError(f"--ratios {ratios!r} must be numbers joined by commas, such as 2,4,8") from None
+    source = source or DataSource()
+    data = load_data(source if source.data is not None else DataSource(data="digits", limit=source.limit))
+    if data.labels is None:
+        raise InputError(
+            f"{data.name} has no labels, so there is nothing to decide; give labelled data, such as digits"
+        )
+    with user_code():
+        found = run(data.images, data.labels, wanted, reconstruct=reconstruct, epochs=epochs, seed=source.seed,
+                    name=data.name, progress=say)  # fmt: skip
+    emit(found, format, title=f"{found.name}: accuracy from all pixels {found.full:.3f} ± {found.full_se:.3f}")
+    if figure is not None:
+        found.plot().figure.savefig(figure, dpi=160)
+        say(f"picture: {figure}")

@@ -1,0 +1,82 @@
+"""``initscope separation``: distances within and between classes, before and after training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from initscope.cli._comparison import check_suffix
+from initscope.cli._options import Whole
+from initscope.cli._output import Format, emit, print_table, say, user_code
+from initscope.cli._sources import ModelSource, load_data
+from initscope.cli.predict_measure import Model, Page
+
+if TYPE_CHECKING:
+    from initscope.classes import Separations
+
+__all__ = ["separation"]
+
+
+def separation(
+    model: Model,
+    /,
+    *,
+    source: ModelSource | None = None,
+    checkpoints: Annotated[
+        list[str] | None,
+        Parameter(help="Further state dicts, in the order of training; give the option again for each."),
+    ] = None,
+    anchors: Annotated[Whole, Parameter(help="Number of random triplets.")] = 2000,
+    layers: Annotated[str, Parameter(help="Names, joined by commas; default: activations and the last layer.")] = "",
+    boundary: Annotated[bool, Parameter(help="Search the farthest of the class and the nearest of another.")] = True,
+    rechosen: Annotated[bool, Parameter(help="Search them again in every layer's own space.")] = True,
+    format: Format = "table",
+    out: Page = None,
+) -> None:
+    """Distances within and between classes, after over before: at random points and at the boundaries of classes.
+
+    The network at initialisation (drawn by --seed) stands first, then --weights and --checkpoints.
+    """
+    from initscope.classes import separations
+    from initscope.models import load_model
+
+    check_suffix(out, "--out", (".html", ".htm"))
+    source = source or ModelSource()
+    data = load_data(source)
+    files = [*([source.weights] if source.weights else []), *(checkpoints or [])]
+    with user_code():
+        networks = {"random weights": load_model(model, input_shape=data.shape, seed=source.seed)}
+        for file in files:
+            networks[file] = load_model(model, weights=file, input_shape=data.shape, seed=source.seed)
+        found = separations(
+            networks,
+            data,
+            anchors=anchors,
+            boundary=boundary,
+            seed=source.seed,
+            layers=[name.strip() for name in layers.split(",")] if layers else None,
+            rechosen=rechosen,
+        )
+    if format == "table":
+        _print(found)
+    else:
+        emit(found, format)
+    if out is not None:
+        found.to_html(out)
+        say(f"page: {out}")
+
+
+def _print(found: Separations) -> None:
+    from initscope.classes.page import headline
+
+    names = ("network", "layer", "intra_random", "inter_random", "intra_boundary", "inter_boundary", "intra_rechosen",
+             "inter_rechosen", "recall")  # fmt: skip
+    rows = [{name.replace("_", " "): row[name] for name in names if row[name] is not None} for row in found.table()]
+    print_table(rows, title="Median distance ratios, after over before, scale removed")
+    tests = found.tests()
+    if tests:
+        shown = ("after", "column", "median_before", "median_after", "superiority", "mann_whitney_p", "ks", "ks_p")
+        table = [{name.replace("_", " "): test.to_dict()[name] for name in shown} for test in tests]
+        print_table(table, title=f"Against {tests[0].before}, after {tests[0].layer}")
+    print(headline(found))

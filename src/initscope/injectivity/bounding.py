@@ -1,0 +1,107 @@
+r"""Certified bounds on A, the least singular value of the active rows over all cells, by branch and bound.
+
+A node holds rows U that are active and rows N that are not. Every cell of the node contains U, so that
+:math:`\sigma_{\min}(W_U)` bounds it from below. Either all rows outside U can be negative at once: then a cell with
+just U exists and the node is settled. Or Gordan's theorem names a circuit of rows of which one is active: a child for
+each. The least bound of the open nodes is a lower bound on A at any time; up to rounding, like every number here.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from initscope.injectivity._layer import Floats
+
+__all__ = ["FrameBounds", "bound_frame"]
+
+CIRCUIT = 1e-9
+"""Distance of the convex hull of unit rows from 0 below which it counts as containing it."""
+
+
+@dataclass(frozen=True)
+class FrameBounds:
+    """``lower`` ≤ A ≤ ``upper``, attained at ``point`` if one was found; ``nodes`` visited."""
+
+    lower: float
+    upper: float
+    point: Floats | None
+    nodes: int
+
+
+def bound_frame(
+    weight: Floats, bias: Floats | None, *, upper: float = math.inf, seconds: float = 5.0, nodes: int = 1_000_000
+) -> FrameBounds:
+    """Best first: the node with the least bound is opened until it reaches ``upper``, or the budget ends.
+
+    ``upper`` is a value of some cell, if one is known. A layer that is not injective has A = 0 and is found so.
+
+    >>> bounds = bound_frame(np.array([[1.0, 0], [0, 1], [-1, 0], [0, -1]]), None)
+    >>> bounds.lower, bounds.upper
+    (1.0, 1.0)
+    """
+    end, count, visited, point = time.perf_counter() + seconds, 0, 0, None
+    points = _points(weight, bias)
+    heap: list[tuple[float, int, int, tuple[int, ...], frozenset[int]]] = [(0.0, 0, 0, (), frozenset())]
+    while heap and heap[0][0] < upper and visited < nodes and time.perf_counter() < end:
+        bound, _, _, active, inactive = heapq.heappop(heap)
+        visited += 1
+        circuit, z = _circuit(points, len(weight), active)
+        if z is not None:
+            upper, point = min(upper, bound), z if bias is None else z[:-1] / z[-1]
+            continue
+        for child, forbidden in _children(circuit, inactive, len(weight)):
+            rows = (*active, child)
+            count += 1
+            # Deeper nodes first among equals: of the many nodes without a full rank yet, those nearest to it.
+            value = _least(weight[list(rows)]) if len(rows) >= weight.shape[1] else 0.0
+            heapq.heappush(heap, (value, -len(rows), count, rows, forbidden))
+    lower = min(heap[0][0], upper) if heap else upper
+    return FrameBounds(lower, upper, point, visited)
+
+
+def _points(weight: Floats, bias: Floats | None) -> Floats:
+    """Unit rows, with a bias those of (w, b) and one that keeps the point finite."""
+    rows = weight
+    if bias is not None:
+        finite = np.zeros((1, weight.shape[1] + 1))
+        finite[0, -1] = -1.0
+        rows = np.vstack([np.column_stack([weight, bias]), finite])
+    norms = np.linalg.norm(rows, axis=1)
+    return np.asarray(rows / np.where(norms > 0, norms, 1.0)[:, None])
+
+
+def _circuit(points: Floats, rows: int, active: tuple[int, ...]) -> tuple[list[int], Floats | None]:
+    """A circuit among the rows that are not active, or the point at which all of them are negative."""
+    from scipy.optimize import nnls
+
+    live = np.setdiff1d(np.arange(len(points)), active)
+    live = live[np.linalg.norm(points[live], axis=1) > 0]
+    if not len(live):
+        return [], np.zeros(points.shape[1])
+    system = np.vstack([points[live].T, np.ones(len(live))])
+    weights, distance = nnls(system, np.concatenate([np.zeros(points.shape[1]), [1.0]]))
+    if distance > CIRCUIT:
+        nearest = points[live].T @ weights
+        z = -nearest / np.linalg.norm(nearest)
+        if (points[live] @ z).max() < 0:
+            return [], z
+    return [int(row) for row in live[weights > 1e-12]], None
+
+
+def _children(circuit: list[int], inactive: frozenset[int], rows: int) -> Iterator[tuple[int, frozenset[int]]]:
+    """Each row of the circuit that may be active, with those before it inactive."""
+    forbidden = inactive
+    for row in circuit:
+        if row < rows and row not in inactive:
+            yield row, forbidden
+            forbidden = forbidden | {row}
+
+
+def _least(rows: Floats) -> float:
+    return float(np.linalg.svd(rows, compute_uv=False)[-1])

@@ -1,0 +1,181 @@
+"""A model as a chain of blocks, each an affine map and an activation, so that it can be undone block by block.
+
+`blocks_of` reads the model's steps from `initscope.tracing`; where they do not form such a chain (skips, max-pooling,
+attention) it says why, and the gradient solver takes over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from initscope.errors import InputError
+from initscope.invert.nonlinearities import INVERTIBLE
+from initscope.invert.operators import AFFINE_MODULES, BATCH_NORMS, Affine, infer_input_shape
+from initscope.tracing import Inputs, Node, Trace, trace
+
+__all__ = ["Block", "Chain", "chain_of", "prepared", "run_to", "step_named", "traced"]
+
+Part = Callable[[Tensor], Tensor]
+
+_ACTIVATIONS: dict[Any, Callable[..., nn.Module]] = {
+    F.relu: nn.ReLU,
+    torch.relu: nn.ReLU,
+    torch.relu_: nn.ReLU,
+    "relu": nn.ReLU,
+    "relu_": nn.ReLU,
+    torch.tanh: nn.Tanh,
+    "tanh": nn.Tanh,
+    torch.sigmoid: nn.Sigmoid,
+    "sigmoid": nn.Sigmoid,
+    F.gelu: nn.GELU,
+    F.silu: nn.SiLU,
+    F.softplus: nn.Softplus,
+    F.elu: nn.ELU,
+    F.leaky_relu: nn.LeakyReLU,
+}
+"""Modules of the activations that ``forward`` may call as functions; their options have the same names."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Affine parts, then an activation (None: none); ``name`` is that of its last step."""
+
+    name: str
+    parts: tuple[Part, ...]
+    activation: nn.Module | None
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Blocks in the order in which they run; empty where ``reason`` says why the model is no chain."""
+
+    blocks: tuple[Block, ...]
+    reason: str = ""
+
+    def operators(
+        self, input_shape: Sequence[int] | None, output_shape: Sequence[int], dtype: torch.dtype
+    ) -> list[Affine]:
+        """The affine map of every block, for inputs of this shape, or of the one that the outputs' shape implies."""
+        if input_shape is None:
+            everything = [part for block in self.blocks for part in block.parts]
+            input_shape = infer_input_shape(everything, output_shape)
+        operators: list[Affine] = []
+        for block in self.blocks:
+            operators.append(Affine(block.parts, input_shape, dtype))
+            input_shape = operators[-1].output_shape
+        if tuple(input_shape) != tuple(output_shape):
+            raise InputError(
+                f"outputs have shape {tuple(output_shape)} each, but the model makes {tuple(input_shape)} of inputs of "
+                f"shape {operators[0].input_shape}; give the outputs of this very layer, or another input_shape"
+            )
+        return operators
+
+
+def prepared(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A copy of the model to work with: in evaluation mode, in this precision, its weights fixed."""
+    try:
+        return copy.deepcopy(model).eval().to(dtype).requires_grad_(False)
+    except Exception as error:  # modules may hold anything: locks, files, tensors inside of a graph
+        raise InputError(f"{type(model).__name__} cannot be copied to work with: {error}") from error
+
+
+def traced(model: nn.Module, input_shape: Sequence[int] | None, dtype: torch.dtype) -> Trace:
+    """The model's steps; a model that branches on its data needs ``input_shape`` to be run once."""
+    example = None if input_shape is None else torch.zeros(1, *input_shape, dtype=dtype)
+    return trace(model, example)
+
+
+def step_named(steps: Trace, layer: str | None) -> Node:
+    """The step called ``layer``; the last one if None. A module's name may also be that of its last step's module."""
+    rows = [step for step in steps.steps if step.op != "placeholder"]
+    if not rows:
+        raise InputError("the model has no steps: its output is its input, there is nothing to invert")
+    if layer is None:
+        return rows[-1]
+    names = [steps.name(step) for step in rows]
+    if layer in names:
+        return rows[names.index(layer)]
+    inside = [step for step, name in zip(rows, names) if name.startswith(f"{layer}.")]
+    if inside:
+        return inside[-1]
+    near = get_close_matches(layer, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    raise InputError(f"layer {layer!r} is not a step of the model{hint} Its steps are: {shown}")
+
+
+def chain_of(steps: Trace, last: Node) -> Chain:
+    """The steps up to ``last`` as blocks."""
+    blocks: list[Block] = []
+    parts: list[Part] = []
+    rows = list(steps.steps)
+    inputs = [step for step in rows if step.op == "placeholder"]
+    if len(inputs) != 1:
+        return Chain((), f"the model has {len(inputs)} inputs")
+    before: Node = inputs[0]
+    for step in rows[len(inputs) : rows.index(last) + 1]:
+        name = steps.name(step)
+        if list(step.all_input_nodes) != [before]:
+            return Chain((), f"{name} reads more than the step before it (a skip, or several values)")
+        made = _understood(steps, step)
+        if made is None:
+            return Chain((), f"{name} ({steps.kind(step)}) is neither affine nor an activation with an inverse")
+        if isinstance(made, nn.Module) and type(made) in INVERTIBLE and not isinstance(made, nn.Identity):
+            blocks.append(Block(name, tuple(parts) or (nn.Identity(),), made))
+            parts = []
+        else:
+            parts.append(made)
+        before = step
+    if parts:
+        blocks.append(Block(steps.name(last), tuple(parts), None))
+    return Chain(tuple(blocks))
+
+
+def _understood(steps: Trace, step: Node) -> Part | None:
+    module = steps.module(step)
+    if module is not None:
+        if isinstance(module, BATCH_NORMS) and module.running_mean is None:
+            return None
+        return module if isinstance(module, AFFINE_MODULES) or type(module) in INVERTIBLE else None
+    target: Any = step.target
+    if target in _ACTIVATIONS:
+        options = {key: value for key, value in step.kwargs.items() if key not in ("inplace", "input")}
+        try:
+            return _ACTIVATIONS[target](*step.args[1:2], **options)
+        except (TypeError, ValueError):
+            return None
+    if target in (torch.flatten, "flatten") and (*step.args[1:], *step.kwargs.values()) == (1,):
+        return functools.partial(torch.flatten, start_dim=1)
+    return None
+
+
+class _Reached(Exception):
+    """The step that was asked for has run."""
+
+
+def run_to(steps: Trace, last: Node, x: Tensor) -> Tensor:
+    """The output of step ``last`` on the batch ``x``; gradients flow, later steps are not run."""
+    found: list[Tensor] = []
+    is_end = last is steps.steps[-1]
+
+    def watch(step: Node, args: Any, kwargs: Any, output: Any) -> None:
+        if step is last:
+            found.append(output)
+            if not is_end:
+                raise _Reached
+
+    with contextlib.suppress(_Reached):
+        steps.run(Inputs((x,)), watch)
+    if not found or not isinstance(found[0], Tensor):
+        raise InputError(f"step {steps.name(last)!r} does not give one tensor in this run; choose another layer")
+    return found[0]

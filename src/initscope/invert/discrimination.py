@@ -1,0 +1,277 @@
+"""`discriminate`: how far measurements can be cut before classification breaks, and before reconstruction does.
+
+Compressed discrimination: a few numbers of an image may still tell its class when no solver gets the image back from
+them. Accuracy from the measurements stands beside the quality of the best reconstruction, ratio by ratio.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from initscope.errors import InputError, check_between, check_count, check_seed
+from initscope.invert.measurements import Measurement, make_measurement
+from initscope.invert.pictures import psnr, ssim
+from initscope.results import Result, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Discrimination", "DiscriminationRow", "discriminate"]
+
+
+@dataclass(frozen=True)
+class DiscriminationRow(Result):
+    """One measurement at one ratio.
+
+    ``features`` and ``cnn`` are test accuracies of random ReLU features with a linear classifier and of a small trained
+    CNN; ``psnr`` and ``ssim`` those of the best ``solver``, mean over the reconstructed images. Standard errors behind
+    each.
+    """
+
+    measurement: str
+    ratio: float
+    outputs: int
+    features: float
+    features_se: float
+    cnn: float
+    cnn_se: float
+    psnr: float
+    psnr_se: float
+    ssim: float
+    solver: str
+
+
+@dataclass(frozen=True)
+class Discrimination(Result):
+    """Accuracy beside reconstruction; ``full`` is the accuracy from all pixels, ``chance`` that of guessing.
+
+    ``mean_image_psnr`` is the quality of answering with the mean training image, without any measurement.
+    """
+
+    name: str
+    train: int
+    test: int
+    full: float
+    full_se: float
+    chance: float
+    mean_image_psnr: float
+    rows: tuple[DiscriminationRow, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per measurement and ratio."""
+        return [row.to_dict() for row in self.rows]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Accuracy (left, solid) and reconstruction in dB (right, dashed) against the ratio, a colour a measurement."""
+        ax = make_axes(ax, figsize=(7, 4))
+        right: Any = ax.twinx()
+        for colour, name in enumerate(dict.fromkeys(row.measurement for row in self.rows)):
+            mine = [row for row in self.rows if row.measurement == name]
+            ratios = [row.ratio for row in mine]
+            best = [max(row.features, row.cnn) for row in mine]
+            ax.errorbar(
+                ratios, best, [2 * row.features_se for row in mine], fmt="o-", ms=4, color=f"C{colour}", label=name
+            )
+            right.errorbar(ratios, [row.psnr for row in mine], [2 * row.psnr_se for row in mine], fmt="s--", ms=3,
+                           lw=1, alpha=0.7, color=f"C{colour}")  # fmt: skip
+        ax.axhline(self.full, color="black", lw=0.8, ls=":")
+        right.axhline(self.mean_image_psnr, color="grey", lw=0.8, ls=":")
+        ax.set_xscale("log", base=2)
+        ticks = sorted({row.ratio for row in self.rows})
+        ax.set_xticks(ticks, [f"1:{tick:g}" for tick in ticks])
+        ax.set(xlabel="measurements : pixels", ylabel="accuracy, better classifier (solid)", ylim=(0, 1.02))
+        right.set_ylabel("reconstruction, dB (dashed)")
+        ax.set_title(f"{self.name}: dotted, all pixels (black) and the mean image (grey)", fontsize=10)
+        ax.legend(fontsize=8, loc="lower left")
+        return ax
+
+
+def discriminate(
+    images: Any,
+    labels: Any,
+    ratios: Sequence[float] = (2, 4, 8, 16, 32),
+    *,
+    measurements: Sequence[str] = ("gaussian", "convolution", "tomography"),
+    test_share: float = 0.3,
+    reconstruct: int = 8,
+    features: int = 1000,
+    epochs: int = 8,
+    arc: float = 120.0,
+    seed: int = 0,
+    name: str = "",
+    progress: Callable[[str], None] | None = None,
+) -> Discrimination:
+    """Cut the measurements of images to 1:ratio and see what still works: deciding, reconstructing, both, neither.
+
+    Parameters
+    ----------
+    images : array ``[N, H, W]`` or ``[N, C, H, W]``
+        Square, in [0, 1]; colours are averaged to grey.
+    labels : array of N whole numbers
+        Classes.
+    ratios : sequence of float
+        Pixels per measurement.
+    measurements : sequence of str
+        ``gaussian`` (dense, linear), ``convolution`` (strided random filters and ReLU), ``tomography`` (projections
+        along angles of ``arc`` degrees, by scikit-image).
+    test_share : float
+        Share of the images that the classifiers do not see.
+    reconstruct : int
+        Test images to reconstruct, by total variation, wavelets and, for tomography, filtered back projection; the best
+        solver on average is reported.
+    features, epochs : int
+        Random features of the linear classifier; passes over the training images of the CNN (0: no CNN).
+    seed : int
+        Seed of the split, the measurements, the features and the CNN.
+    progress : callable, optional
+        Gets a sentence per measurement.
+    """
+    pixels, classes = _checked(images, labels)
+    check_between("test_share", test_share, 0.0, 1.0)
+    check_count("reconstruct", reconstruct)
+    check_between("arc", arc, 0.0, 180.0001, hint="degrees")
+    order = np.random.default_rng(check_seed("seed", seed)).permutation(len(pixels))
+    held = max(1, round(test_share * len(pixels)))
+    data = _Split(pixels[order[held:]], classes[order[held:]], pixels[order[:held]], classes[order[:held]])
+    full = _feature_accuracy(data.train.flatten(1), data.test.flatten(1), data, features, seed)
+    side = pixels.shape[-1]
+    mean_image = data.train.mean(0).numpy()
+    shown = data.test[: min(reconstruct, held)]
+    rows = []
+    for which in measurements:
+        for ratio in ratios:
+            wanted = int(
+                side * side / check_between("ratio", ratio, 0.0, side * side + 0.5, hint="pixels per measurement")
+            )
+            measurement = make_measurement(which, side, max(1, wanted), arc=arc, seed=seed)
+            rows.append(_row(measurement, ratio, data, shown, features, epochs, seed))
+            if progress is not None:
+                last = rows[-1]
+                progress(f"{which} 1:{ratio:g}: accuracy {max(last.features, last.cnn):.3f}, {last.psnr:.1f} dB")
+    shares = np.bincount(data.test_labels)
+    return Discrimination(
+        name,
+        len(data.train),
+        held,
+        full,
+        _accuracy_se(full, held),
+        float(shares.max() / held),
+        float(np.mean([psnr(image.numpy(), mean_image) for image in shown])),
+        tuple(rows),
+    )
+
+
+@dataclass(frozen=True)
+class _Split:
+    train: Tensor
+    train_labels: NDArray[np.int64]
+    test: Tensor
+    test_labels: NDArray[np.int64]
+
+
+def _checked(images: Any, labels: Any) -> tuple[Tensor, NDArray[np.int64]]:
+    pixels = np.asarray(images, dtype=np.float32)
+    if pixels.ndim == 4:
+        pixels = pixels.mean(axis=1)
+    if pixels.ndim != 3 or pixels.shape[1] != pixels.shape[2] or pixels.shape[1] < 4:
+        raise InputError(
+            f"images of shape {np.shape(images)} must be [N, H, W] or [N, C, H, W], square, 4 pixels or more"
+        )
+    if not np.isfinite(pixels).all() or pixels.min() < 0 or pixels.max() > 1:
+        raise InputError("images must have finite values in [0, 1]; divide bytes by 255")
+    classes = np.asarray(labels)
+    if classes.shape != (len(pixels),) or classes.dtype.kind not in "iu":
+        raise InputError(f"labels of shape {classes.shape} must be one whole number for each of {len(pixels)} images")
+    if len(pixels) < 20 or len(np.unique(classes)) < 2:
+        raise InputError(
+            f"{len(pixels)} images of {len(np.unique(classes))} classes: at least 20 of two classes are needed"
+        )
+    return torch.from_numpy(pixels[:, None]), np.unique(classes, return_inverse=True)[1].astype(np.int64)
+
+
+def _row(
+    measurement: Measurement, ratio: float, data: _Split, shown: Tensor, features: int, epochs: int, seed: int
+) -> DiscriminationRow:
+    train, test = measurement.measure(data.train), measurement.measure(data.test)
+    linear = _feature_accuracy(train, test, data, features, seed)
+    deep = math.nan
+    if epochs:
+        deep = _cnn_accuracy(measurement.back_projected(train), measurement.back_projected(test), data, epochs, seed)
+    found = [measurement.reconstructions(one) for one in test[: len(shown)]]
+    scores = {name: [psnr(image.numpy(), one[name]) for image, one in zip(shown, found)] for name in found[0]}
+    solver = max(scores, key=lambda name: float(np.mean(scores[name])))
+    values = np.array(scores[solver])
+    likeness = [ssim(image.numpy(), np.clip(one[solver], 0, 1)) for image, one in zip(shown, found)]
+    spread = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+    count = len(data.test_labels)
+    return DiscriminationRow(
+        measurement.name,
+        float(ratio),
+        measurement.outputs,
+        linear,
+        _accuracy_se(linear, count),
+        deep,
+        _accuracy_se(deep, count),
+        float(values.mean()),
+        spread,
+        float(np.mean(likeness)),
+        solver,
+    )
+
+
+def _accuracy_se(accuracy: float, count: int) -> float:
+    return math.sqrt(accuracy * (1 - accuracy) / count) if math.isfinite(accuracy) else math.nan
+
+
+def _feature_accuracy(train: Tensor, test: Tensor, data: _Split, features: int, seed: int) -> float:
+    """Random ReLU features of the standardised measurements, and ridge regression on the classes."""
+    from scipy.linalg import LinAlgWarning
+    from sklearn.linear_model import RidgeClassifier
+
+    centre, spread = train.mean(0), train.std() + 1e-12
+    first, second = ((values - centre) / spread for values in (train, test))
+    generator = torch.Generator().manual_seed(seed)
+    directions = torch.randn(train.shape[1], features, generator=generator) / math.sqrt(train.shape[1])
+    offsets = torch.randn(features, generator=generator)
+    lifted = [
+        torch.cat([values, torch.relu(values @ directions + offsets)], dim=1).numpy() for values in (first, second)
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinAlgWarning)  # float32 features are nearly dependent; the ridge settles it
+        classifier = RidgeClassifier(alpha=1.0).fit(lifted[0], data.train_labels)
+    return float((classifier.predict(lifted[1]) == data.test_labels).mean())
+
+
+def _cnn_accuracy(train: Tensor, test: Tensor, data: _Split, epochs: int, seed: int) -> float:
+    """A CNN of two convolutions on back-projected measurements, trained by Adam; the global random state is kept."""
+    spread = train.std() + 1e-12
+    train, test = train / spread, test / spread
+    classes = int(max(data.train_labels.max(), data.test_labels.max())) + 1
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(seed)
+        pooled = max(1, train.shape[-1] // 4)
+        model = nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(32 * pooled**2, 64), nn.ReLU(), nn.Linear(64, classes),
+        )  # fmt: skip
+        optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
+        labels = torch.from_numpy(data.train_labels)
+        for _ in range(epochs):
+            for batch in torch.split(torch.randperm(len(train)), 64):
+                optimiser.zero_grad()
+                loss: Any = nn.functional.cross_entropy(model(train[batch]), labels[batch])
+                loss.backward()
+                optimiser.step()
+        with torch.no_grad():
+            answers = torch.cat([model(part).argmax(1) for part in torch.split(test, 500)])
+    return float((answers.numpy() == data.test_labels).mean())

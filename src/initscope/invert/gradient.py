@@ -1,0 +1,190 @@
+"""Inputs of a whole network by descent: pooling, skips, trained or random, with priors.
+
+SciPy's L-BFGS-B lowers the relative squared distance of the outputs, plus penalties. Interrupted (Ctrl-C), it returns
+the best input so far.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from initscope.invert.priors import Box, Prior, Subspace, TotalVariation
+
+__all__ = ["Descent", "back_projection", "descend"]
+
+ROUNDS = 4
+"""How often a prior that is neither a penalty nor a range is projected on, between stretches of descent."""
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The best input, its relative residual, the iterations, and whether it was interrupted."""
+
+    x: Tensor
+    residual: float
+    iterations: int
+    interrupted: bool
+
+
+def descend(
+    forward: Callable[[Tensor], Tensor],
+    target: Tensor,
+    start: Tensor,
+    priors: tuple[Prior, ...] = (),
+    *,
+    iterations: int = 200,
+    progress: bool = False,
+) -> Descent:
+    """Minimise ‖f(x) - y‖²/‖y‖² and the priors' penalties from ``start``; ``forward`` takes and returns one sample."""
+    penalties = [prior for prior in priors if isinstance(prior, TotalVariation)]
+    box = next((prior for prior in priors if isinstance(prior, Box)), None)
+    sets = [prior for prior in priors if not isinstance(prior, (Box, TotalVariation))]
+    subspace = next((prior for prior in sets if isinstance(prior, Subspace)), None)
+    search = _Search(forward, target, start, penalties, subspace)
+    rounds = ROUNDS if any(prior is not subspace for prior in sets) else 1
+    x = start
+    with _line(progress, iterations) as report:
+        try:
+            for _ in range(rounds):
+                x = search.run(x, box, max(1, iterations // rounds), report)
+                for prior in sets:
+                    x = prior.project(x)
+        except KeyboardInterrupt:
+            return search.best(interrupted=True)
+    if rounds > 1:
+        search.consider(x, search.residual(x))
+    return search.best(interrupted=False)
+
+
+class _Search:
+    """The objective, the way between inputs and the solver's vectors, and the best input so far."""
+
+    def __init__(
+        self,
+        forward: Callable[[Tensor], Tensor],
+        target: Tensor,
+        start: Tensor,
+        penalties: list[TotalVariation],
+        subspace: Subspace | None,
+    ) -> None:
+        self.forward, self.target, self.penalties, self.shape = forward, target, penalties, start.shape
+        self.scale = max(float((target**2).sum()), 1e-300)
+        self.frame = None if subspace is None else subspace.frame(start)
+        self.dtype = start.dtype
+        self.iterations, self.found, self.least, self.least_residual = 0, start, math.inf, math.inf
+
+    def run(self, x: Tensor, box: Box | None, iterations: int, report: Callable[[int, float], None]) -> Tensor:
+        from scipy import optimize
+
+        bounds = None
+        if box is not None and self.frame is None:
+            ends = (box.end(end, x).double().reshape(-1).numpy() for end in (box.low, box.high))
+            bounds = optimize.Bounds(*ends)
+
+        def callback(_: Any) -> None:
+            self.iterations += 1
+            report(self.iterations, self.least_residual)
+
+        vector = self._to_vector(x)
+        options: Any = {
+            "maxiter": iterations,
+            "maxcor": 20,
+            "maxfun": 2 * iterations + 20,
+            "ftol": 1e-15,
+            "gtol": 1e-12,
+        }
+        minimize: Any = optimize.minimize  # its stubs know no objective that returns its gradient too
+        outcome = minimize(
+            self.value, vector, jac=True, method="L-BFGS-B", bounds=bounds, callback=callback, options=options
+        )
+        return self._to_input(torch.from_numpy(outcome.x)).detach()
+
+    def value(self, vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Objective and gradient for the solver."""
+        with torch.enable_grad():
+            variable = torch.from_numpy(vector.copy()).requires_grad_(True)
+            x = self._to_input(variable)
+            misfit = ((self.forward(x) - self.target) ** 2).sum() / self.scale
+            total = misfit + sum(prior.penalty(x) for prior in self.penalties)
+            (gradient,) = torch.autograd.grad(total, variable)
+        value = float(total.detach())
+        self.consider(x.detach(), math.sqrt(max(float(misfit.detach()), 0.0)), value)
+        if not math.isfinite(value):
+            return 1e30, np.zeros_like(vector)
+        return value, gradient.double().numpy()
+
+    def residual(self, x: Tensor) -> float:
+        with torch.no_grad():
+            return math.sqrt(float(((self.forward(x) - self.target) ** 2).sum()) / self.scale)
+
+    def consider(self, x: Tensor, residual: float, value: float = -math.inf) -> None:
+        if value < self.least:
+            self.found, self.least, self.least_residual = x, value, residual
+
+    def best(self, *, interrupted: bool) -> Descent:
+        return Descent(self.found, self.least_residual, self.iterations, interrupted)
+
+    def _to_vector(self, x: Tensor) -> NDArray[np.float64]:
+        flat = x.detach().reshape(-1)
+        if self.frame is not None:
+            flat = self.frame[0] @ (flat - self.frame[1])
+        return np.asarray(flat.double().numpy())
+
+    def _to_input(self, variable: Tensor) -> Tensor:
+        flat = variable.to(self.dtype)
+        if self.frame is not None:
+            flat = self.frame[1] + self.frame[0].T @ flat
+        return flat.reshape(self.shape)
+
+
+class _line:
+    """A line on stderr with the current error, if a person wants one."""
+
+    def __init__(self, show: bool, total: int) -> None:
+        self.show, self.total = show, total
+
+    def __enter__(self) -> Callable[[int, float], None]:
+        if not self.show:
+            return lambda done, residual: None
+        from tqdm import tqdm
+
+        self.bar = tqdm(total=self.total, desc="inverting", unit=" steps", leave=False, file=sys.stderr)
+
+        def report(done: int, residual: float) -> None:
+            self.bar.set_postfix_str(f"error {residual:.3g}", refresh=False)
+            self.bar.update(done - self.bar.n)
+
+        return report
+
+    def __exit__(self, *_: object) -> None:
+        if self.show:
+            self.bar.close()
+
+
+def back_projection(forward: Callable[[Tensor], Tensor], target: Tensor, around: Tensor) -> Tensor:
+    """The linear estimate of a whole network: the adjoint of its derivative, applied to what the outputs lack.
+
+    :math:`x_0 + t J^T(y - f(x_0))` with the t that fits the outputs best in the linear approximation.
+    """
+    with torch.enable_grad():
+        x = around.detach().clone().requires_grad_(True)
+        image = forward(x)
+        lack = (target - image).detach()
+        (direction,) = torch.autograd.grad(image, x, lack)
+    size = max(float(around.abs().max()), 1.0) * 1e-3 / max(float(direction.abs().max()), 1e-300)
+    with torch.no_grad():
+        slope = (forward(around + size * direction) - image.detach()) / size
+        power = float((slope**2).sum())
+        step = float((slope * lack).sum()) / power if power > 0 else 0.0
+        candidate = around + step * direction
+        better = float(((forward(candidate) - target) ** 2).sum()) < float((lack**2).sum())
+    return candidate if better else around

@@ -1,0 +1,151 @@
+"""Fewer measurements than pixels, three ways: dense Gaussian, convolution with ReLU, limited-angle tomography.
+
+Each is an `Affine` map of a grey image with an optional activation, scaled to unit norm, so that one solver serves all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from initscope.errors import InputError, MissingDependencyError
+from initscope.invert.constrained import fit
+from initscope.invert.least_squares import largest_singular_value
+from initscope.invert.nonlinearities import preimage
+from initscope.invert.operators import Affine
+from initscope.invert.priors import Box, Prior, TotalVariation, Wavelets
+
+__all__ = ["MEASUREMENTS", "Measurement", "make_measurement"]
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """A map from images ``[1, H, W]`` to measurements; ``angles`` are those of uncombined tomography, in degrees."""
+
+    name: str
+    affine: Affine
+    activation: nn.Module | None = None
+    angles: tuple[float, ...] = ()
+
+    @property
+    def outputs(self) -> int:
+        """Number of measurements of one image."""
+        return math.prod(self.affine.output_shape)
+
+    def measure(self, images: Tensor) -> Tensor:
+        """Measurements of a batch ``[N, 1, H, W]``, flat."""
+        with torch.no_grad():
+            values = images
+            for part in self.affine.parts:
+                values = part(values)
+            if self.activation is not None:
+                values = self.activation(values)
+        return values.reshape(len(images), -1)
+
+    def back_projected(self, measured: Tensor) -> Tensor:
+        """The adjoint applied to a batch of measurements: an image of each, ``[N, 1, H, W]``."""
+        shaped = measured.reshape(len(measured), *self.affine.output_shape)
+        with torch.no_grad():
+            return torch.stack([self.affine.adjoint(one) for one in shaped])
+
+    def reconstructions(self, measured: Tensor) -> dict[str, np.ndarray]:
+        """One image by every solver that suits the measurement."""
+        side = self.affine.input_shape[-1]
+        shaped = measured.reshape(self.affine.output_shape)
+        told = preimage(self.activation, shaped)
+        start = self.affine.adjoint(shaped)
+        solvers: dict[str, Prior] = {
+            "total variation": TotalVariation(0.002),
+            "wavelets": Wavelets(max(4, self.outputs // 3), "haar"),
+        }
+        found = {
+            name: fit(self.affine, told, start, (prior, Box(0.0, 1.0)), iterations=150)[0].numpy()
+            for name, prior in solvers.items()
+        }
+        if self.angles:
+            from skimage.transform import iradon
+
+            backwards: Any = iradon
+            sinogram = measured.reshape(len(self.angles), -1).double().numpy().T * self._scale
+            picture = backwards(sinogram, theta=np.array(self.angles), output_size=side, circle=False)
+            found["filtered back projection"] = np.clip(picture, 0, 1)[None]
+        return found
+
+    @property
+    def _scale(self) -> float:
+        linear = next(part for part in self.affine.parts if isinstance(part, nn.Linear))
+        return float(linear.get_buffer("scale"))
+
+
+def make_measurement(name: str, side: int, outputs: int, *, arc: float, seed: int) -> Measurement:
+    """The measurement called ``name`` with about so many outputs for images of side × side pixels."""
+    if name not in MEASUREMENTS:
+        raise InputError(f"measurement {name!r} is not known; choose from {', '.join(MEASUREMENTS)}")
+    rng = torch.Generator().manual_seed(seed)
+    return MEASUREMENTS[name](side, outputs, arc, rng)
+
+
+def _unit_norm(parts: list[Any], weights: nn.Module, side: int) -> Affine:
+    """The map with its weights divided by its norm, which is kept in the buffer ``scale``."""
+    weights.requires_grad_(False)
+    norm = largest_singular_value(Affine(parts, (1, side, side), torch.float32))
+    weights.get_parameter("weight").div_(norm)
+    weights.register_buffer("scale", torch.tensor(norm))
+    return Affine(parts, (1, side, side), torch.float32)
+
+
+def _gaussian(side: int, outputs: int, arc: float, rng: torch.Generator) -> Measurement:
+    linear = nn.Linear(side * side, outputs, bias=False)
+    with torch.no_grad():
+        linear.weight.normal_(generator=rng)
+    return Measurement("gaussian", _unit_norm([nn.Flatten(), linear], linear, side))
+
+
+def _convolution(side: int, outputs: int, arc: float, rng: torch.Generator) -> Measurement:
+    """Strided filters, at least four where the budget allows, each as wide as twice the stride."""
+    choices = [(stride, outputs // (-(-side // stride)) ** 2) for stride in range(1, side + 1)]
+    stride, filters = next((choice for choice in choices if choice[1] >= 4), choices[-1])
+    conv = nn.Conv2d(1, max(1, filters), 2 * stride - 1, stride, padding=stride - 1, bias=False)
+    with torch.no_grad():
+        conv.weight.normal_(generator=rng)
+    return Measurement("convolution", _unit_norm([conv], conv, side), nn.ReLU())
+
+
+def _tomography(side: int, outputs: int, arc: float, rng: torch.Generator) -> Measurement:
+    """Projections along a few angles of ``arc`` degrees; neighbouring detectors are joined if even one is too many."""
+    try:
+        from skimage.transform import radon
+    except ImportError as error:
+        raise MissingDependencyError("scikit-image", "invert") from error
+
+    forwards: Any = radon
+    detectors = forwards(np.zeros((side, side)), theta=[0.0], circle=False).shape[0]
+    count = max(1, outputs // detectors)
+    angles = np.linspace(0, arc, count, endpoint=False)
+    columns = []
+    for pixel in range(side * side):
+        unit = np.zeros(side * side)
+        unit[pixel] = 1.0
+        columns.append(forwards(unit.reshape(side, side), theta=angles, circle=False).T.ravel())
+    rows = np.array(columns).T
+    joined = len(rows) > outputs
+    if joined:
+        rows = np.array([part.sum(axis=0) for part in np.array_split(rows, outputs)])
+    linear = nn.Linear(side * side, len(rows), bias=False)
+    with torch.no_grad():
+        linear.weight.copy_(torch.from_numpy(rows))
+    affine = _unit_norm([nn.Flatten(), linear], linear, side)
+    return Measurement("tomography", affine, None, () if joined else tuple(angles.tolist()))
+
+
+MEASUREMENTS: dict[str, Callable[[int, int, float, torch.Generator], Measurement]] = {
+    "gaussian": _gaussian,
+    "convolution": _convolution,
+    "tomography": _tomography,
+}

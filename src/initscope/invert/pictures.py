@@ -1,0 +1,231 @@
+"""`invert_layers`: what the outputs of several layers of a network still know of photographs, as pictures.
+
+Each layer's output is inverted, by `recover`, and the picture that comes back is compared with the one that went in: in
+dB (peak signal-to-noise ratio) and by structural similarity.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from initscope._hall.files import write_text
+from initscope.errors import InputError, MissingDependencyError
+from initscope.invert.chain import prepared, run_to, step_named, traced
+from initscope.invert.priors import Box, TotalVariation
+from initscope.invert.recovery import Method, recover
+from initscope.results import Result, format_number, html_table, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Inversions", "InvertedPicture", "invert_layers", "psnr", "ssim"]
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class InvertedPicture(Result):
+    """One image from one layer: ``values`` outputs per pixel value, the layer's relative residual, dB and SSIM."""
+
+    image: int
+    layer: str
+    values: float
+    relative_residual: float
+    exact: bool
+    psnr: float
+    ssim: float
+    method: str
+    picture: Floats = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Inversions(Result):
+    """Pictures that came back, image by image and layer by layer."""
+
+    images: Floats = field(repr=False)
+    rows: tuple[InvertedPicture, ...]
+    title: str = ""
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per image and layer, without the pixels."""
+        return [
+            {name: getattr(row, name) for name in row.__dataclass_fields__ if name != "picture"} for row in self.rows
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Title and table; the pixels are in ``rows``."""
+        return {"title": self.title, "rows": self.table()}
+
+    def means(self) -> list[dict[str, Any]]:
+        """One row per layer: mean over the images, with its standard error."""
+        result = []
+        for layer in dict.fromkeys(row.layer for row in self.rows):
+            mine = [row for row in self.rows if row.layer == layer]
+            line: dict[str, Any] = {"layer": layer, "images": len(mine)}
+            for name in ("psnr", "ssim", "relative_residual"):
+                values = np.array([getattr(row, name) for row in mine])
+                line[name] = float(values.mean())
+                line[f"{name}_se"] = float(values.std(ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else float("nan")
+            result.append(line)
+        return result
+
+    def sheet(self) -> Floats:
+        """All pictures in one, ``[C, H, W]``: a row per image, the original first, then layer by layer."""
+        layers = list(dict.fromkeys(row.layer for row in self.rows))
+        lines = []
+        for index, image in enumerate(self.images):
+            found = {row.layer: row.picture for row in self.rows if row.image == index}
+            lines.append(np.concatenate([image, *(found[layer] for layer in layers)], axis=2))
+        sheet: Floats = np.clip(np.concatenate(lines, axis=1), 0, 1)
+        return sheet
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the sheet, with the mean dB of every layer above its column."""
+        sheet = self.sheet()
+        ax = make_axes(ax, figsize=(sheet.shape[2] / 80, sheet.shape[1] / 80 + 0.4))
+        ax.imshow(np.moveaxis(sheet, 0, -1) if len(sheet) == 3 else sheet[0], cmap="gray", vmin=0, vmax=1)
+        side = self.images.shape[-1]
+        names = ["input", *(f"{line['layer']}\n{line['psnr']:.1f} dB" for line in self.means())]
+        ax.set_xticks([side * (column + 0.5) for column in range(len(names))], names, fontsize=7)
+        ax.xaxis.tick_top()
+        ax.tick_params(length=0)
+        ax.set_yticks([])
+        return ax
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """A page of its own: the pictures, layer beside layer, and the table."""
+        means = [{name: format_number(value, 3) for name, value in line.items()} for line in self.means()]
+        body = _figure(self.sheet(), [row.layer for row in self.rows if row.image == self.rows[0].image])
+        text = _PAGE.format(title=self.title or "What layers still know of a photograph", body=body,
+                            means=html_table(means), table=html_table(self.table()))  # fmt: skip
+        if path is not None:
+            write_text(path, text)
+        return text
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>{title} · initscope</title>
+<style>body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
+img {{ max-width: 100%; min-width: min(100%, 40rem); image-rendering: pixelated; }}
+table {{ border-collapse: collapse; }}
+td, th {{ padding: .15rem .6rem; text-align: right; border-bottom: 1px solid #8884; }}</style></head>
+<body><h1>{title}</h1>
+<p>Each layer's output was inverted: the picture is one that gives the same output, as nearly as could be found.
+What it lacks, the layer no longer knows, or the search did not find.</p>
+{body}
+<h2>Mean over the images</h2>{means}<h2>Every picture</h2>{table}</body></html>
+"""
+
+
+def _figure(sheet: Floats, layers: Sequence[str]) -> str:
+    from PIL import Image
+
+    pixels = np.round(255 * np.moveaxis(sheet, 0, -1)).astype(np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels if pixels.shape[-1] == 3 else pixels[..., 0]).save(stream, "PNG", optimize=True)
+    names = ", ".join(["the input", *layers])
+    data = base64.b64encode(stream.getvalue()).decode()
+    picture = f'<img alt="{names}" src="data:image/png;base64,{data}">'
+    return f"<figure>{picture}<figcaption>Left to right: {names}</figcaption></figure>"
+
+
+def psnr(image: Floats, picture: Floats) -> float:
+    """Peak signal-to-noise ratio in dB for values in [0, 1]; infinite for equal pictures.
+
+    >>> psnr(np.zeros(4), np.full(4, 0.1)).__round__(6)
+    20.0
+    """
+    error = float(np.mean((np.asarray(image, dtype=np.float64) - picture) ** 2))
+    return float("inf") if error == 0 else -10 * float(np.log10(error))
+
+
+def ssim(image: Floats, picture: Floats) -> float:
+    """Structural similarity of two pictures ``[C, H, W]`` with values in [0, 1] (scikit-image)."""
+    try:
+        from skimage.metrics import structural_similarity
+    except ImportError as error:
+        raise MissingDependencyError("scikit-image", "invert") from error
+
+    measure: Any = structural_similarity
+    window = min(7, image.shape[-1] - (image.shape[-1] + 1) % 2, image.shape[-2] - (image.shape[-2] + 1) % 2)
+    first, second = (np.asarray(one, dtype=np.float64) for one in (image, picture))
+    return float(measure(first, second, data_range=1.0, channel_axis=0, win_size=window))
+
+
+def invert_layers(
+    model: nn.Module,
+    images: Any,
+    layers: Sequence[str],
+    *,
+    mean: float | Sequence[float] = 0.0,
+    std: float | Sequence[float] = 1.0,
+    smoothness: float = 0.01,
+    method: Method = "auto",
+    iterations: int = 200,
+    seed: int = 0,
+    progress: bool | Callable[[str], None] = False,
+    title: str = "",
+) -> Inversions:
+    """Invert the outputs of ``layers`` of a network on photographs.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Taken in evaluation mode.
+    images : array, ``[N, C, H, W]`` in [0, 1]
+        The network gets (image - mean)/std.
+    layers : sequence of str
+        Names of steps, as in the tables of `initscope.inspect`; a block's name stands for its last step.
+    mean, std : float or one per channel
+        The normalisation that the network expects.
+    smoothness : float
+        Weight of the total variation in the descent; 0 for none.
+    method, iterations, seed
+        See `recover`.
+    progress : bool or callable
+        True: lines on stderr; a callable gets a sentence per picture.
+    """
+    pixels = np.asarray(images.detach().cpu() if isinstance(images, torch.Tensor) else images, dtype=np.float32)
+    if pixels.ndim != 4 or not len(pixels):
+        raise InputError(f"images of shape {pixels.shape} must be [N, C, H, W] with at least one image")
+    if not layers:
+        raise InputError("no layers are named; give at least one, for example layers=['conv1']")
+    low, high = float(pixels.min()), float(pixels.max())
+    if not (low >= 0 and high <= 1):
+        raise InputError(
+            f"images have values from {low:.3g} to {high:.3g}; give values in [0, 1], and mean and std apart"
+        )
+    shape = pixels.shape[1:]
+    centre, spread = (np.asarray(value, dtype=np.float32).reshape(-1, 1, 1) for value in (mean, std))
+    box = Box(tuple((-centre / spread).ravel().tolist()), tuple(((1 - centre) / spread).ravel().tolist()))
+    if len(box.low) == 1:  # type: ignore[arg-type]
+        box = Box(box.low[0], box.high[0])  # type: ignore[index]
+    prior = (TotalVariation(smoothness), box) if smoothness else (box,)
+    work = prepared(model, torch.float32)
+    steps = traced(work, shape, torch.float32)
+    rows = []
+    for layer in layers:
+        last = step_named(steps, layer)
+        for index, image in enumerate(pixels):
+            given = torch.from_numpy((image - centre) / spread)
+            with torch.no_grad():
+                target = run_to(steps, last, given[None])
+            found = recover(work, target, prior=prior, method=method, seed=seed, layer=layer, input_shape=shape,
+                            iterations=iterations, progress=progress is True)  # fmt: skip
+            picture = np.clip(found.inputs[0].numpy() * spread + centre, 0, 1)
+            rows.append(InvertedPicture(index, layer, target.numel() / image.size, found.relative_residual, found.exact,
+                                        psnr(image, picture), ssim(image, picture), found.method, picture))  # fmt: skip
+            if callable(progress):
+                progress(f"{layer}, image {index + 1}: {rows[-1].psnr:.1f} dB")
+    return Inversions(pixels, tuple(rows), title)

@@ -1,0 +1,229 @@
+"""How well the linear estimate works, by experiment beside theory: error against width and against depth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from initscope._hall.randomness import generator
+from initscope.errors import check_count
+from initscope.results import Result, make_axes
+from initscope.theory.inversion import deep_linear_error, linear_estimate, linear_estimate_error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["ErrorGrowth", "ErrorRate", "GrowthPoint", "RatePoint", "error_growth", "error_rate"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RatePoint(Result):
+    """Root mean square relative error of the linear estimate at one width, with its standard error."""
+
+    dimension: int
+    mean_width: float
+    outputs: int
+    error: float
+    standard_error: float
+    predicted: float
+
+
+@dataclass(frozen=True)
+class ErrorRate(Result):
+    """Error of the linear estimate, projected on subspaces of several dimensions, against the number of outputs."""
+
+    inputs: int
+    draws: int
+    points: tuple[RatePoint, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per point."""
+        return [point.to_dict() for point in self.points]
+
+    def slopes(self) -> dict[int, float]:
+        """Slope of log error against log outputs, by dimension; theory says -1/2."""
+        return {
+            dimension: _slope([(p.outputs, p.error) for p in self.points if p.dimension == dimension])
+            for dimension in dict.fromkeys(point.dimension for point in self.points)
+        }
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the errors as dots, theory as lines."""
+        ax = make_axes(ax, figsize=(5.2, 3.6))
+        for dimension, slope in self.slopes().items():
+            mine = [point for point in self.points if point.dimension == dimension]
+            widths = [point.outputs for point in mine]
+            (line,) = ax.loglog(widths, [point.predicted for point in mine], lw=1)
+            label = f"dimension {dimension}: slope {slope:.3f}"
+            bars = [2 * point.standard_error for point in mine]
+            ax.errorbar(widths, [p.error for p in mine], bars, fmt="o", ms=4, color=line.get_color(), label=label)
+        ax.set(xlabel="outputs m", ylabel="relative error", title="Linear estimate: dots measured, lines √((2d+3)/m)")
+        ax.title.set_fontsize(10)
+        ax.legend(fontsize=8)
+        return ax
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    across, up = np.log(np.array(points)).T
+    return float(np.polyfit(across, up, 1)[0])
+
+
+def error_rate(
+    dimensions: Sequence[int] = (4, 16, 64),
+    outputs: Sequence[int] = (256, 512, 1024, 2048, 4096),
+    *,
+    inputs: int = 128,
+    draws: int = 40,
+    seed: int = 0,
+) -> ErrorRate:
+    """Error of the linear estimate of unit inputs of a ReLU layer, projected on a subspace, against m and d."""
+    from initscope.theory.mean_width import Ball
+
+    n, draws = check_count("inputs", inputs), check_count("draws", draws, least=2)
+    rng = generator(seed, "error rate")
+    points = []
+    for d in dimensions:
+        check_count("dimension", d, most=n)
+        for m in outputs:
+            squares = []
+            for _ in range(draws):
+                x = np.zeros(n)
+                x[:d] = rng.standard_normal(d)
+                x /= np.linalg.norm(x)
+                weight = rng.standard_normal((check_count("outputs", m), n))
+                # The law of the weights does not change under rotation: the first d axes stand for any subspace.
+                estimate = linear_estimate(weight, np.maximum(weight @ x, 0), sd=1.0)[:d]
+                squares.append(float(((estimate - x[:d]) ** 2).sum()))
+            mean, spread = float(np.mean(squares)), float(np.std(squares, ddof=1)) / math.sqrt(draws)
+            predicted = math.sqrt(linear_estimate_error(m, d))
+            points.append(RatePoint(d, Ball(d).width(), m, math.sqrt(mean), spread / (2 * math.sqrt(mean)), predicted))
+    return ErrorRate(n, draws, tuple(points))
+
+
+@dataclass(frozen=True)
+class GrowthPoint(Result):
+    """Relative error after ``depth`` layers undone by the linear estimate.
+
+    ``plain`` without any projection on the way (root mean square, with the theory's value beside it), ``projected``
+    with each intermediate estimate projected on the set that it comes from (median, with quartiles).
+    """
+
+    depth: int
+    plain: float
+    plain_standard_error: float
+    plain_predicted: float
+    projected: float
+    projected_low: float
+    projected_high: float
+
+
+@dataclass(frozen=True)
+class ErrorGrowth(Result):
+    """Error against depth, see `error_growth`."""
+
+    width: int
+    dimension: int
+    draws: int
+    points: tuple[GrowthPoint, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per depth."""
+        return [point.to_dict() for point in self.points]
+
+    def exponent(self) -> float:
+        """Power of the depth with which the projected error grows; the theorem says at most 1."""
+        return _slope([(point.depth, point.projected) for point in self.points])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw both errors, theory, and N times the first layer's."""
+        ax = make_axes(ax, figsize=(5.2, 3.6))
+        depths = [point.depth for point in self.points]
+        first = self.points[0].projected
+        ax.semilogy(depths, [point.plain for point in self.points], "o", color="C1", ms=4, label="no projection")
+        ax.semilogy(depths, [point.plain_predicted for point in self.points], color="C1", lw=1, label="its theory")
+        bars = np.array([[p.projected - p.projected_low, p.projected_high - p.projected] for p in self.points]).T
+        ax.errorbar(depths, [p.projected for p in self.points], bars, fmt="o", ms=4, color="C0", label="projected")
+        ax.semilogy(depths, [first * depth for depth in depths], "--", color="C0", lw=1, label="N × first layer")
+        ax.set(xlabel="layers N", ylabel="relative error", title=f"Width {self.width}, dimension {self.dimension}")
+        ax.title.set_fontsize(10)
+        ax.legend(fontsize=8)
+        return ax
+
+
+def error_growth(
+    depth: int = 6, *, width: int = 600, dimension: int = 5, draws: int = 20, seed: int = 0
+) -> ErrorGrowth:
+    """Undo 1, 2, … layers of a random ReLU network by the linear estimate, with and without projections on the way.
+
+    Inputs are unit vectors of a space of ``dimension`` dimensions, so that layer l sees a cone of that dimension in its
+    ``width`` dimensions; the projection on it is found by Gauss–Newton steps in the input.
+    """
+    depth, draws = check_count("depth", depth), check_count("draws", draws, least=2)
+    m, d = check_count("width", width), check_count("dimension", dimension)
+    rng = generator(seed, "error growth")
+    plain, projected = np.zeros((draws, depth)), np.zeros((draws, depth))
+    for draw in range(draws):
+        sizes = [d, *[m] * depth]
+        weights = [rng.standard_normal((b, a)) * math.sqrt(2 / b) for a, b in pairwise(sizes)]
+        x = rng.standard_normal(d)
+        x /= np.linalg.norm(x)
+        values = x
+        for count in range(1, depth + 1):
+            values = np.maximum(weights[count - 1] @ values, 0)
+            plain[draw, count - 1] = np.sum((_transposes(weights[:count], values) - x) ** 2)
+            estimate = values
+            for layer in range(count, 0, -1):
+                estimate = weights[layer - 1].T @ estimate
+                if layer > 1:
+                    estimate = _nearest_image(weights[: layer - 1], estimate)
+            projected[draw, count - 1] = np.linalg.norm(estimate - x)
+    predicted = np.sqrt(deep_linear_error(d, [m] * depth))
+    points = []
+    for index in range(depth):
+        mean, spread = plain[:, index].mean(), plain[:, index].std(ddof=1) / math.sqrt(draws)
+        low, middle, high = np.quantile(projected[:, index], [0.25, 0.5, 0.75])
+        points.append(GrowthPoint(index + 1, math.sqrt(mean), float(spread / (2 * math.sqrt(mean))),
+                                  float(predicted[index]), float(middle), float(low), float(high)))  # fmt: skip
+    return ErrorGrowth(m, d, draws, tuple(points))
+
+
+def _transposes(weights: Sequence[Floats], values: Floats) -> Floats:
+    for weight in reversed(weights):
+        values = weight.T @ values
+    return values
+
+
+def _nearest_image(weights: Sequence[Floats], target: Floats, steps: int = 20) -> Floats:
+    """The network's output nearest to ``target``, by Gauss–Newton steps with halving from the linear estimate."""
+    x = _transposes(weights, target)
+    image, slope = _with_jacobian(weights, x)
+    for _ in range(steps):
+        change = np.linalg.lstsq(slope, target - image, rcond=None)[0]
+        here, scale = float(np.sum((target - image) ** 2)), 1.0
+        while scale > 1e-3:
+            following, slope_there = _with_jacobian(weights, x + scale * change)
+            if float(np.sum((target - following) ** 2)) < here:
+                break
+            scale /= 2
+        else:
+            break
+        x, image, slope = x + scale * change, following, slope_there
+        if scale * np.linalg.norm(change) < 1e-9:
+            break
+    return image
+
+
+def _with_jacobian(weights: Sequence[Floats], x: Floats) -> tuple[Floats, Floats]:
+    jacobian = np.eye(len(x))
+    for weight in weights:
+        z = weight @ x
+        x, jacobian = np.maximum(z, 0), (weight @ jacobian) * (z > 0)[:, None]
+    return x, jacobian

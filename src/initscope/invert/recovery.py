@@ -1,0 +1,362 @@
+"""`recover`: the inputs of a layer or of a model from its outputs, exactly where these determine them.
+
+A chain of affine maps and activations is undone block by block (`chain`, `least_squares`, `constrained`); everything
+else, and what the blocks leave open, goes through `gradient`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from initscope.errors import InputError, check_between, check_count, check_seed
+from initscope.invert.chain import Chain, chain_of, prepared, run_to, step_named, traced
+from initscope.invert.gradient import back_projection, descend
+from initscope.invert.layers import LayerRecovery, undo
+from initscope.invert.nonlinearities import preimage
+from initscope.invert.operators import Affine
+from initscope.invert.priors import Prior, as_priors
+from initscope.results import Result
+from initscope.tracing import Node, Trace
+
+__all__ = ["Recovery", "recover"]
+
+Method = Literal["auto", "layers", "svd", "lsmr", "cg", "gradient"]
+METHODS = ("auto", "layers", "svd", "lsmr", "cg", "gradient")
+ENOUGH = 1e-6
+"""Relative residual below which a chain that leaves directions open needs no descent on top."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery(Result):
+    """Inputs that explain the outputs, and how sure they are.
+
+    Attributes
+    ----------
+    inputs : array or tensor
+        As the outputs came: NumPy or torch, with or without a batch.
+    relative_residual : float
+        ‖f(inputs) - outputs‖/‖outputs‖ of the worst sample, computed through the model itself.
+    exact : bool
+        Every layer's known rows span, for every sample: the inputs are the only ones, up to rounding and noise.
+    condition : float
+        Condition number of the rows that were used; of several layers the product, which bounds the whole.
+    noise_amplification : float
+        Root mean square error of an input per unit of noise on every output; NaN where it is not known.
+    layers : tuple of LayerRecovery
+        One per block and sample, last block first.
+    method, message : str
+        How it was done, and what is not known, in words.
+    """
+
+    inputs: Any
+    relative_residual: float
+    exact: bool
+    condition: float
+    noise_amplification: float
+    method: str
+    message: str
+    iterations: int
+    layers: tuple[LayerRecovery, ...] = field(repr=False)
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per layer and sample; of a whole network one row."""
+        if self.layers:
+            return [layer.to_dict() for layer in self.layers]
+        whole = self.to_dict()
+        return [{name: whole[name] for name in ("method", "relative_residual", "exact", "iterations", "message")}]
+
+
+def recover(
+    layer_or_model: nn.Module,
+    outputs: Any,
+    *,
+    prior: Prior | Sequence[Prior] | None = None,
+    method: Method = "auto",
+    seed: int = 0,
+    activation: nn.Module | None = None,
+    layer: str | None = None,
+    input_shape: Sequence[int] | None = None,
+    noise: float = 0.0,
+    start: Any = None,
+    iterations: int | None = None,
+    progress: bool = False,
+) -> Recovery:
+    r"""Inputs of a layer or model from its outputs.
+
+    Parameters
+    ----------
+    layer_or_model : torch.nn.Module
+        A layer, a layer with its activation (``nn.Sequential(conv, nn.ReLU())``) or a model; taken in evaluation mode,
+        left as it is.
+    outputs : array or tensor
+        What it gave, ``[N, …]`` or one sample. Computed in their precision.
+    prior : prior or several, optional
+        What inputs look like (`initscope.invert.priors`); used where outputs leave inputs open.
+    method : {"auto", "layers", "svd", "lsmr", "cg", "gradient"}
+        ``layers``: block by block, solver chosen by size; ``svd``, ``lsmr``, ``cg``: that solver; ``gradient``: descent
+        on the whole. ``auto``: blocks where the model is a chain of them, descent for the rest.
+    seed : int
+        Seed of the start of the descent.
+    activation : nn.Module, optional
+        Stands behind a bare layer: ``recover(conv, outputs, activation=nn.ReLU())``.
+    layer : str, optional
+        The step of the model whose outputs these are; default: the last.
+    input_shape : tuple, optional
+        Shape of one input, where it does not follow from the outputs': strides, pooling, whole networks.
+    noise : float
+        Standard deviation of noise on the outputs: rows count as active only well above it, and rows with a small slope
+        weigh less.
+    start : array, optional
+        Where the descent begins; default: the linear estimate.
+    iterations : int, optional
+        Most iterations of the solver.
+    progress : bool
+        A line on stderr with the current error; Ctrl-C keeps the best input so far.
+
+    Notes
+    -----
+    At an input only the rows with a positive product pass a ReLU. If these *active* rows span the input space,
+    least squares on them gives the input back; the noise of standard deviation τ then costs
+    :math:`\tau\sqrt{\mathrm{tr}(A_+^TA_+)^{-1}}`. If they do not, the input of least norm that also meets the bounds of
+    the inactive rows is returned, or the one that the prior prefers, and ``exact`` is False. [Bronstein2016]_.
+
+    Examples
+    --------
+    >>> import torch
+    >>> layer = torch.nn.Sequential(torch.nn.Linear(8, 40), torch.nn.ReLU()).double()
+    >>> x = torch.arange(8, dtype=torch.float64)
+    >>> found = recover(layer, layer(x).detach())
+    >>> found.exact, bool((found.inputs - x).abs().max() < 1e-10)
+    (True, True)
+    """
+    _check(layer_or_model, method, seed, noise, iterations)
+    model = layer_or_model if activation is None else nn.Sequential(layer_or_model, activation)
+    priors = as_priors(prior)
+    given, dtype = _as_outputs(outputs, model)
+    model = prepared(model, dtype)
+    steps = traced(model, input_shape, dtype)
+    last = step_named(steps, layer)
+    chain = chain_of(steps, last) if method != "gradient" else Chain((), "descent was asked for")
+    if not chain.blocks and method not in ("auto", "gradient"):
+        raise InputError(f"method = {method!r} goes layer by layer, but {chain.reason}; use method='gradient'")
+    unbatched = _is_single(steps, last, chain, given, input_shape)
+    batch = given[None] if unbatched else given
+    _refuse_bare_relu(chain, batch)
+    problem = _Problem(steps, last, chain, priors, method, noise, iterations, progress, seed)
+    found = [problem.solve(sample, _nth(start, index, unbatched), input_shape) for index, sample in enumerate(batch)]
+    inputs = torch.stack([one.x for one in found])
+    inputs = inputs[0] if unbatched else inputs
+    layers = tuple(layer for one in found for layer in one.layers)
+    return Recovery(
+        inputs if isinstance(outputs, Tensor) else inputs.numpy(),
+        max(one.residual for one in found),
+        all(one.exact for one in found),
+        max(one.condition for one in found),
+        float(np.max([one.amplification for one in found])),
+        found[0].method,
+        "; ".join(dict.fromkeys(one.message for one in found if one.message)),
+        sum(one.iterations for one in found),
+        layers,
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """One sample."""
+
+    x: Tensor
+    residual: float
+    exact: bool
+    condition: float
+    amplification: float
+    method: str
+    message: str
+    iterations: int
+    layers: tuple[LayerRecovery, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Everything but the sample."""
+
+    steps: Trace
+    last: Node
+    chain: Chain
+    priors: tuple[Prior, ...]
+    method: str
+    noise: float
+    iterations: int | None
+    progress: bool
+    seed: int
+
+    def solve(self, target: Tensor, start: Tensor | None, input_shape: Sequence[int] | None) -> _Found:
+        if not self.chain.blocks:
+            return self._descend(target, start, input_shape)
+        solver = self.method if self.method in ("svd", "lsmr", "cg") else "auto"
+        operators = self.chain.operators(input_shape, target.shape, target.dtype)
+        if self.method == "auto" and len(operators) > 1 and not self._may_span(operators[-1], target):
+            return self._descend(target, start, operators[0].input_shape)
+        x, layers, message = undo(
+            self.chain, operators, target, self.priors, self.noise, solver=solver, iterations=self.iterations
+        )
+        with torch.no_grad():
+            image = run_to(self.steps, self.last, x[None])[0]
+        residual = float((image - target).norm()) / max(float(target.norm()), 1e-300)
+        exact = all(layer.spans for layer in layers)
+        found = _Found(
+            x,
+            residual,
+            exact,
+            math.prod(layer.condition for layer in layers),
+            math.prod(layer.noise_amplification for layer in layers),
+            " then ".join(dict.fromkeys(layer.method for layer in layers)),
+            message,
+            sum(layer.iterations for layer in layers),
+            layers,
+        )
+        if exact or self.method != "auto" or len(layers) == 1 or residual < ENOUGH:
+            return found
+        more = self._descend(target, x if start is None else start, x.shape)
+        if more.residual >= residual:
+            return found
+        return _Found(
+            more.x,
+            more.residual,
+            False,
+            found.condition,
+            found.amplification,
+            f"{found.method} then {more.method}",
+            found.message,
+            found.iterations + more.iterations,
+            layers,
+        )
+
+    def _may_span(self, affine: Affine, target: Tensor) -> bool:
+        """Whether the last block has enough known outputs; if not, undoing the others in turn would lead astray."""
+        known = preimage(self.chain.blocks[-1].activation, target, self.noise).known
+        return int(known.sum()) >= affine.size
+
+    def _descend(self, target: Tensor, start: Tensor | None, input_shape: Sequence[int] | None) -> _Found:
+        if start is not None:
+            input_shape = start.shape
+        if input_shape is None:
+            raise InputError(
+                f"the shape of the input is not known ({self.chain.reason}); give input_shape, such as (3, 32, 32)"
+            )
+        shape = tuple(input_shape)
+
+        def forward(x: Tensor) -> Tensor:
+            return run_to(self.steps, self.last, x[None])[0]
+
+        if start is None:
+            generator = torch.Generator().manual_seed(self.seed)
+            around = 1e-2 * torch.randn(shape, generator=generator, dtype=torch.float64).to(target.dtype)
+            with torch.no_grad():
+                _same_shape(forward(around), target)
+            start = back_projection(forward, target, around)
+        else:
+            start = start.to(target.dtype)
+        done = descend(forward, target, start, self.priors, iterations=self.iterations or 200, progress=self.progress)
+        message = (
+            "interrupted: the best input so far" if done.interrupted else "descent finds an input that fits, not all"
+        )
+        return _Found(done.x, done.residual, False, math.nan, math.nan, "gradient", message, done.iterations)
+
+
+def _same_shape(made: Tensor, target: Tensor) -> None:
+    if made.shape != target.shape:
+        raise InputError(
+            f"outputs have shape {tuple(target.shape)} each, but the model makes {tuple(made.shape)} of inputs of this "
+            "shape; give the outputs of this very layer, or another input_shape"
+        )
+
+
+def _check(model: Any, method: str, seed: int, noise: float, iterations: int | None) -> None:
+    if not isinstance(model, nn.Module):
+        raise InputError(
+            f"the layer is a {type(model).__name__}; give a torch.nn.Module, or a matrix to invert.linear_estimate"
+        )
+    if method not in METHODS:
+        raise InputError(f"method = {method!r} must be one of {', '.join(METHODS)}")
+    check_seed("seed", seed)
+    check_between("noise", noise, -1e-300, math.inf, hint="the standard deviation of the outputs' noise")
+    if iterations is not None:
+        check_count("iterations", iterations)
+
+
+def _as_outputs(outputs: Any, model: nn.Module) -> tuple[Tensor, torch.dtype]:
+    """Outputs as a tensor in the precision to compute in."""
+    try:
+        given = outputs.detach().cpu() if isinstance(outputs, Tensor) else torch.from_numpy(np.asarray(outputs))
+    except TypeError as error:
+        raise InputError(f"outputs of type {type(outputs).__name__} are no array of numbers: {error}") from error
+    if given.numel() == 0:
+        raise InputError(f"outputs of shape {tuple(given.shape)} are empty; give at least one sample")
+    if given.is_complex():
+        raise InputError("outputs are complex; layers of real weights have real outputs")
+    kinds = [parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()]
+    double = given.dtype == torch.float64 or (given.is_floating_point() is False) or torch.float64 in kinds
+    dtype = torch.float64 if double else torch.float32
+    wrong = int((~torch.isfinite(given)).sum()) if given.is_floating_point() else 0
+    if wrong:
+        raise InputError(f"outputs hold {wrong} NaN or infinite entries of {given.numel()}; remove those samples first")
+    return given.to(dtype), dtype
+
+
+def _is_single(steps: Trace, last: Node, chain: Chain, given: Tensor, input_shape: Sequence[int] | None) -> bool:
+    """Whether the outputs are one sample without a batch."""
+    if input_shape is not None:
+        with torch.no_grad():
+            try:
+                made = run_to(steps, last, torch.zeros(1, *input_shape, dtype=given.dtype))
+            except (RuntimeError, ValueError) as error:
+                raise InputError(
+                    f"the model does not take inputs of shape {tuple(input_shape)}: {str(error).splitlines()[0]}"
+                ) from error
+        if given.shape[1:] == made.shape[1:]:
+            return False
+        if given.shape == made.shape[1:]:
+            return True
+        raise InputError(
+            f"outputs have shape {tuple(given.shape)}, but the model makes {('N', *made.shape[1:])} of inputs of shape "
+            f"{tuple(input_shape)}; give the outputs of this very layer, or another input_shape"
+        )
+    expected = next((count for block in reversed(chain.blocks) for part in reversed(block.parts)
+                     if (count := _dimensions(part))), 0)  # fmt: skip
+    return bool(expected) and given.dim() == expected - 1
+
+
+def _dimensions(part: Any) -> int:
+    """Dimensions of a batch of a layer's outputs, where its kind says so."""
+    if isinstance(part, nn.Linear):
+        return 2
+    for count in (1, 2, 3):
+        if isinstance(part, (getattr(nn, f"Conv{count}d"), getattr(nn, f"ConvTranspose{count}d"))):
+            return count + 2
+    return 0
+
+
+def _refuse_bare_relu(chain: Chain, batch: Tensor) -> None:
+    """A layer without activation does not give a tenth of exact zeros and nothing negative."""
+    if not chain.blocks or chain.blocks[-1].activation is not None or batch.numel() < 10:
+        return
+    zeros = float((batch == 0).double().mean())
+    if 0.1 < zeros < 1 and float(batch.min()) >= 0:
+        raise InputError(
+            f"{zeros:.0%} of the outputs are exactly 0 and none is negative, as after a ReLU, but the layer has none; "
+            "give activation=torch.nn.ReLU(), or nn.Sequential(layer, nn.ReLU())"
+        )
+
+
+def _nth(start: Any, index: int, unbatched: bool) -> Tensor | None:
+    if start is None:
+        return None
+    given = start.detach() if isinstance(start, Tensor) else torch.from_numpy(np.asarray(start))
+    return given if unbatched else given[index]

@@ -1,0 +1,26 @@
+"""`with_an_end`: iterators of batches that never end are told, not waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from initscope.errors import InputError
+
+__all__ = ["with_an_end"]
+
+MOST_BATCHES = 100_000  # of data without a length
+
+
+def with_an_end(batches: Iterable[Any]) -> Iterator[Any]:
+    """The batches; `InputError` once data that cannot say their length have given a hundred thousand."""
+    try:
+        known = len(batches) >= 0  # type: ignore[arg-type]
+    except TypeError:  # a generator, or a loader of a stream
+        known = False
+    for number, batch in enumerate(batches):
+        if number == MOST_BATCHES and not known:
+            raise InputError(
+                f"the data have given {number} batches and no end; cut them with itertools.islice, or give larger ones"
+            )
+        yield batch

@@ -1,0 +1,112 @@
+r"""What one draw of the weights tells about the spread of all draws: where filters are independent, they are a sample.
+
+Behind the first weights, the outputs of different filters are independent given the inputs, so that the infinitesimal
+jackknife over filters estimates the variance of the cosine and of the norm. That needs filters which are independent
+(no orthogonal or mirrored weights) and enough of them: of fewer than `LEAST_FILTERS` the spread is too uncertain.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from initscope.errors import InputError
+from initscope.geometry import Floats
+from initscope.initializers import Initializer, believability
+from initscope.initializers._base import weight_layers
+from initscope.layers import WeightLayer, is_weight_layer
+from initscope.recording import Batch, Tally, unit_axes
+from initscope.recording.pair_norms import row_norms
+from initscope.theory.pair_sums import filter_influence
+from initscope.tracing import Node, Trace
+
+__all__ = ["LEAST_FILTERS", "FilterTally", "independent_filters", "jackknife"]
+
+LEAST_FILTERS = 16
+"""Filters of a group from which on one draw has an error of its own; the error is then itself known to about 20 %."""
+
+
+def independent_filters(traced: Trace, law: Initializer | None) -> dict[Node, int]:
+    """Steps whose channels are independent filters of the first weights, with that layer's number of groups.
+
+    ``law`` is that of the weights; None: the weights the model has, which must look like independent draws.
+    """
+    found: dict[Node, int] = {}
+    depth: dict[Node, int] = {}
+    for step in traced.steps:
+        parents = step.all_input_nodes
+        depth[step] = max((depth.get(parent, 0) for parent in parents), default=0)
+        module = traced.module(step)
+        if module is not None and weight_layers(module):  # attention holds some, and stays whole
+            depth[step] += 1
+            if depth[step] == 1 and is_weight_layer(module) and _independent(module, law):
+                found[step] = getattr(module, "groups", 1)
+        elif traced.role(step) == "activation" and len(parents) == 1 and parents[0] in found:
+            found[step] = found[parents[0]]
+    return found
+
+
+def _independent(layer: WeightLayer, law: Initializer | None) -> bool:
+    outputs = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels // layer.groups
+    if outputs < LEAST_FILTERS:
+        return False
+    try:
+        return believability(layer).believable if law is None else law.law(layer).independent
+    except InputError:  # a law that states none: its units belong together
+        return False
+
+
+class FilterTally(Tally):
+    """Squares of x, y and x - y of every filter, at the steps where filters are independent; in units of each step."""
+
+    def __init__(self, traced: Trace, filters: dict[Node, int]) -> None:
+        self._axes = unit_axes(traced)
+        self._squares: dict[Node, list[Tensor]] = {step: [] for step in filters}
+        self._sides: tuple[Tensor, Tensor] | None = None
+
+    def begin(self, batch: Batch) -> None:
+        """Keep the pairs of the batch."""
+        self._sides = batch.sides
+
+    def see(self, step: Node, values: Tensor) -> None:
+        """Take the squares by filter. Their scale does not matter, so the largest value is 1."""
+        if self._sides is None or step not in self._squares:
+            return
+        axis = self._axes[step]
+        units = values.movedim(axis if axis < 0 else axis + 1, 1)
+        units = units.reshape(*units.shape[:2], -1).to(torch.promote_types(values.dtype, torch.float32))
+        x, y = self._sides
+        norms = row_norms(units)
+        apart = torch.cat([row_norms(units[i] - units[j])[None] for i, j in zip(x.tolist(), y.tolist(), strict=True)])
+        largest = float(norms.max()) or 1.0
+        self._squares[step].append((torch.stack([norms[x], norms[y], apart]) / largest).square().cpu())
+
+    def squares(self, step: Node) -> Floats | None:
+        """``[3, pairs, filters]``, or None where filters are not independent or a batch left the step out."""
+        parts = self._squares.get(step)
+        return torch.cat(parts, dim=1).numpy() if parts else None
+
+
+def jackknife(squares: Floats, ratio: Floats, groups: int) -> tuple[Floats, Floats]:
+    """Variances of cosine and norm ratio per pair, ``[2, pairs]``, and of their means, from each filter's influence.
+
+    That on the cosine is `filter_influence`, that on the norm ratio half of itself times the filter's share of ‖x‖².
+    Filters are compared within their group only.
+    """
+    xx, yy, apart = squares
+    with np.errstate(invalid="ignore", divide="ignore"):
+        _, on_cosine = filter_influence(xx, yy, (xx + yy - apart) / 2)
+        share = xx / xx.sum(axis=1, keepdims=True)
+        influence = np.stack([on_cosine, ratio[:, None] * share / 2])
+    known = np.isfinite(influence).all(axis=(0, 2))
+    mean = influence[:, known].mean(axis=1) if known.any() else np.full_like(influence[:, 0], np.nan)
+    return _spread(influence, groups), _spread(mean, groups)
+
+
+def _spread(influence: Floats, groups: int) -> Floats:
+    """Variance of a sum of independent influences, centred within groups of the last axis."""
+    grouped = influence.reshape(*influence.shape[:-1], groups, -1)
+    count = grouped.shape[-1]
+    centred = grouped - grouped.mean(axis=-1, keepdims=True)
+    return np.asarray((centred**2).sum(axis=(-2, -1)) * count / (count - 1))

@@ -1,0 +1,209 @@
+"""`measure`: one recording for each draw of the weights, the geometry of pairs over all of them, with its errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from initscope.errors import check_count
+from initscope.geometry import Floats, Measurement, start_norms
+from initscope.initializers import Initializer, Present
+from initscope.measurement.filters import FilterTally, independent_filters, jackknife
+from initscope.measurement.stream import given_pairs
+from initscope.measurement.tallies import PairTally
+from initscope.recording import (
+    Batch,
+    Mode,
+    Recorder,
+    cosine_of,
+    couples_samples,
+    distinct,
+    pair_batches,
+    redrawn,
+    set_mode,
+)
+from initscope.tracing import Node, Trace, trace
+from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
+
+__all__ = ["measure"]
+
+
+def measure(
+    model: nn.Module,
+    x: Any,
+    y: Any,
+    *,
+    initializer: Initializer | None = None,
+    draws: int = 1,
+    mode: Mode | None = None,
+    seed: int = 0,
+    progress: Callable[[Iterator[Any]], Iterable[Any]] | None = None,
+) -> Measurement:
+    """Run ``model`` on pairs and record their geometry after every layer.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Left as found, also after an exception: weights, buffers, modes, hooks, gradients, random states.
+    x, y : array or tensor, ``[pairs, ...]``, or tuple or dict of them
+        The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name. Indices of embeddings
+        stay whole numbers: norms then start at the first values that are made of them.
+    initializer : Initializer, optional
+        Law of the redrawn weights. None: zero-mean Gaussian with the variance each layer's weights have now.
+    draws : int
+        0 runs the weights the model has; n ≥ 1 draws them n times anew and averages.
+    mode : "train", "eval" or None
+        What batch norm does: statistics of the batch of all x and y together, or its running statistics. None: as the
+        model is. Dropout is off in both.
+    seed : int
+        Of the draws.
+    progress : callable, optional
+        Wraps the iterator over draws, as tqdm does: ``progress=lambda draws: tqdm(draws, total=8)``.
+
+    Returns
+    -------
+    Measurement
+        The rows of `initscope.predict`, with standard errors over the randomness of the weights. Behind the first
+        weights, where filters are independent and at least 16 in a group, one draw tells (the infinitesimal jackknife
+        over filters); deeper, in smaller layers and under laws that tie filters together (orthogonal, mirrored), only
+        the spread between two or more draws does. A draw in which an output of a pair is all zero has no angle: the
+        cosine is then the mean over the others, ``cosine_draws`` says how many, and the row has a note.
+    """
+    model = runnable(model)
+    pairs = given_pairs(model, x, y)
+    draws = check_count("draws", draws, least=0, hint="0 runs the weights the model has")
+    seed = check_count("seed", seed, least=0)
+    law = Present() if initializer is None else initializer
+    with leaves_no_trace(model):
+        set_mode(model, mode)
+        few = pairs.pick(slice(0, 2)).inputs
+        traced = trace(model, few)
+        if draws == 0:
+            runs = [_recorded(traced, pairs, None)]
+        else:
+            each = (_recorded(drawn, pairs, law) for drawn in redrawn(model, law, draws, few, seed=seed))
+            runs = list(each if progress is None else progress(each))
+    return _summary(runs, draws, seed)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One draw: the recorder, with the numbers of every row."""
+
+    recorder: Recorder
+    values: Floats  # [rows, 3, pairs]: cosine, norm ratio, rms ratio
+    variances: Floats  # [rows, 2, pairs]: of cosine and norm ratio by the jackknife, NaN where it does not apply
+    mean_variances: Floats  # [rows, 2]: the same for the means over pairs
+
+
+def _recorded(traced: Trace, pairs: Batch, law: Initializer | None) -> _Run:
+    coupled = couples_samples(traced.model)
+    filters = independent_filters(traced, law)
+    geometry, by_filter = PairTally(traced), FilterTally(traced, filters)
+    recorder = Recorder(traced, [geometry, by_filter])
+    parts = pair_batches(pairs, whole=coupled)
+    with without_dropout(traced.model):  # it would hide the geometry
+        # An input that is part of several pairs is run once, unless the model looks at its whole batch.
+        recorder.run_all(parts if coupled else map(distinct, parts))
+    return _reduced(recorder, geometry.norms(), by_filter, filters)
+
+
+def _reduced(recorder: Recorder, norms: Floats, by_filter: FilterTally, filters: dict[Node, int]) -> _Run:
+    steps = recorder.traced.steps
+    units = np.array([math.prod(recorder.shapes[step]) if step in recorder.shapes else 0 for step in steps], float)
+    start, size = start_norms(norms[:, 0], units, [step.op == "placeholder" for step in steps])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = norms[:, 0] / start
+        rms = ratio * np.sqrt(size / units)[:, None]
+    cosine = np.stack([cosine_of(row) for row in norms])
+    pairs = cosine.shape[1]
+    variances, mean_variances = np.full((len(steps), 2, pairs), np.nan), np.full((len(steps), 2), np.nan)
+    for index, step in enumerate(steps):
+        squares = by_filter.squares(step)
+        if squares is not None and squares.shape[1] == pairs:
+            variances[index], mean_variances[index] = jackknife(squares, ratio[index], filters[step])
+    return _Run(recorder, np.stack([cosine, ratio, rms], axis=1), variances, mean_variances)
+
+
+def _linearised_squares(ratios: Floats) -> Floats:
+    """Numbers whose mean over draws is the root mean square s of ``ratios``, and whose spread is that of its error.
+
+    Prediction is √E‖h‖², and deep in a narrow network the mean of norms is far below it. s = √⟨r²⟩ moves by
+    (r² - s²)/2s with each draw (delta method).
+    """
+    with np.errstate(invalid="ignore"):
+        largest = np.where(ratios.max(axis=0) > 0, ratios.max(axis=0), 1.0)  # its square may overflow or vanish
+        scaled = ratios / largest
+        root = np.sqrt(np.square(scaled).mean(axis=0))
+        moved = np.square(scaled) + root**2
+        return np.asarray(largest * np.divide(moved, 2 * root, out=np.zeros_like(ratios), where=root != 0))
+
+
+def _mean_and_error(values: Floats) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
+    """Mean over the draws that have a value, its standard error by their spread, and how many they are."""
+    known = np.isfinite(values)
+    counts = known.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # An infinite norm is a value of its own: it stays the mean.
+        mean = np.where(known, values, 0.0).sum(axis=0) / counts
+        squares = np.where(known, (values - mean) ** 2, 0.0).sum(axis=0)
+        error = np.sqrt(squares / np.where(counts > 1, counts - 1, np.nan) / counts)
+    return np.where(np.isposinf(values).any(axis=0), np.inf, mean), error, counts
+
+
+def _summary(runs: list[_Run], draws: int, seed: int) -> Measurement:
+    values = np.stack([run.values for run in runs])  # [draws, rows, 3, pairs]
+    values[:, :, 1:] = _linearised_squares(values[:, :, 1:])
+    mean, between, counts = _mean_and_error(values)
+    over_pairs = np.stack([_known_mean(draw[:, :2]) for draw in values])
+    _, mean_between, _ = _mean_and_error(over_pairs)
+    # Behind the first weights the jackknife knows more than a few draws do; elsewhere only their spread counts.
+    errors = _chosen(np.stack([run.variances for run in runs]), between[:, :2])
+    mean_errors = _chosen(np.stack([run.mean_variances for run in runs]), mean_between)
+    recorder = runs[0].recorder
+    steps = recorder.traced.steps
+    given = [step.op == "placeholder" for step in steps]
+    errors[given], mean_errors[given] = 0.0, 0.0
+    fewest = counts[:, 0].min(axis=1)
+    notes = [_missing_draws(int(fewest[i]), len(runs), step in recorder.shapes) for i, step in enumerate(steps)]
+    return Measurement(
+        tuple(recorder.row(step, note) for step, note in zip(steps, notes, strict=True)),
+        mean[:, 0],
+        mean[:, 1],
+        mean[:, 2],
+        errors[:, 0],
+        errors[:, 1],
+        mean_errors[:, 0],
+        mean_errors[:, 1],
+        draws,
+        seed,
+        counts[:, 0],
+    )
+
+
+def _missing_draws(counted: int, draws: int, seen: bool) -> str:
+    """The remark of a row whose cosine is not that of all draws."""
+    if counted == draws or not seen or draws == 1:
+        return ""
+    return f"an output is zero or not finite in some draws: cosines are means of at least {counted} of {draws}"
+
+
+def _known_mean(values: Floats) -> Floats:
+    """Mean over the last axis of what is known; NaN where nothing is."""
+    known = np.isfinite(values)
+    counts = known.sum(axis=-1)
+    sums = np.where(known, values, 0.0).sum(axis=-1)
+    return np.asarray(np.divide(sums, counts, out=np.full(counts.shape, np.nan), where=counts > 0))
+
+
+def _chosen(variances: Floats, between: Floats) -> Floats:
+    """Error of the mean over draws: by the jackknife of each draw that has one, else by their spread."""
+    variance, _, counts = _mean_and_error(variances)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(counts > 0, np.sqrt(variance / counts), between))

@@ -1,0 +1,109 @@
+"""`record`: run a model over data and show the output of every step to tallies of one's own, leaving no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from torch import nn
+
+from initscope.errors import InputError, check_count
+from initscope.geometry import Row
+from initscope.measurement.stream import batches
+from initscope.recording import Mode, Recorder, Tally, set_mode
+from initscope.results import Result
+from initscope.tracing import Node, trace
+from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
+
+__all__ = ["Recorded", "mode_of", "record"]
+
+
+@dataclass(frozen=True)
+class Recorded(Result):
+    """What ran: ``steps`` are what tallies saw, ``rows`` say what they are, one for each; ``samples`` how many ran.
+
+    ``mode`` is ``train``, ``eval`` or ``mixed``; ``fallback`` says why the model could not be traced symbolically, or
+    is empty.
+    """
+
+    steps: tuple[Node, ...]
+    rows: tuple[Row, ...]
+    samples: int
+    mode: str
+    fallback: str = ""
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per row."""
+        return [
+            {"layer": row.layer, "kind": row.kind, "role": row.role, "shape": list(row.shape), "note": row.note}
+            for row in self.rows
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"rows": [...], "samples": …, "mode": …, "fallback": …}``."""
+        return {"rows": self.table(), "samples": self.samples, "mode": self.mode, "fallback": self.fallback}
+
+
+def record(
+    model: nn.Module,
+    data: Any,
+    tallies: Sequence[Tally],
+    *,
+    mode: Mode | None = None,
+    dropout: bool = False,
+    seed: int = 0,
+    shuffle: bool = False,
+    targets: Any = None,
+) -> Recorded:
+    """Run ``model`` over all batches of ``data`` and hand every step's output to ``tallies``.
+
+    Parameters
+    ----------
+    model, data, mode, dropout, seed
+        As in `observe`; the model is left as found, also after an exception.
+    tallies : sequence of Tally
+        Each sees ``begin(batch)``, with the batch's targets, then ``see(step, values)`` for every step with real
+        values, one set for each sample, then ``end(output)``.
+    shuffle : bool
+        Read arrays and a ``Dataset`` in random order.
+    targets : array, optional
+        Default: what the data holds beside the inputs.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from initscope.measurement import Tally, record
+    >>> class Means(Tally):
+    ...     def __init__(self):
+    ...         self.means = {}
+    ...     def see(self, step, values):
+    ...         self.means.setdefault(step, []).append(float(values.mean()))
+    >>> tally = Means()
+    >>> seen = record(torch.nn.Sequential(torch.nn.ReLU()), torch.ones(100, 3), [tally])
+    >>> [(row.layer, sum(tally.means[step])) for step, row in zip(seen.steps, seen.rows)]    # two batches
+    [('input', 2.0), ('0', 2.0)]
+    """
+    model = runnable(model)
+    seed = check_count("seed", seed, least=0)
+    with leaves_no_trace(model):
+        set_mode(model, mode)
+        stream = batches(model, data, targets, seed=seed, shuffle=shuffle)
+        first = next(stream, None)
+        if first is None:
+            raise InputError("the data has no samples")
+        recorder = Recorder(trace(model, first.pick(slice(0, 2)).inputs), tallies)
+        with nullcontext() if dropout else without_dropout(model):
+            recorder.run_all(chain([first], stream))
+        ran_as = mode_of(model)
+    steps = recorder.traced.steps
+    rows = tuple(recorder.row(step) for step in steps)
+    return Recorded(steps, rows, recorder.samples, ran_as, recorder.traced.fallback)
+
+
+def mode_of(model: nn.Module) -> str:
+    """``train`` or ``eval``, or ``mixed`` where the modules differ."""
+    modes = {module.training for module in model.modules()}
+    return "mixed" if len(modes) > 1 else "train" if True in modes else "eval"

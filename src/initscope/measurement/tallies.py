@@ -1,0 +1,139 @@
+"""Tallies of pairs: their geometry after every step (`PairTally`), and their weight gradients (`GradientTally`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from initscope.errors import InputError
+from initscope.geometry import Floats
+from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_norms
+from initscope.recording import Batch, Tally, output_tensor, pair_norms
+from initscope.tracing import Node, Trace
+
+__all__ = ["GradientTally", "PairTally", "Tally"]
+
+
+class PairTally(Tally):
+    """‖x‖, ‖y‖ and ‖x-y‖ after every step, of all pairs; NaN where a batch left a step out."""
+
+    def __init__(self, traced: Trace) -> None:
+        self._norms: dict[Node, list[Tensor]] = {step: [] for step in traced.steps}
+        self._sides: tuple[Tensor, Tensor] | None = None
+
+    def begin(self, batch: Batch) -> None:
+        """Make room for the pairs of a batch."""
+        self._sides = batch.sides
+        if batch.sides is not None:
+            _make_room(self._norms, len(batch.sides[0]))
+
+    def see(self, step: Node, values: Tensor) -> None:
+        """Take the norms."""
+        if self._sides is not None:
+            self._norms[step][-1] = pair_norms(values.reshape(len(values), -1), self._sides)
+
+    def norms(self) -> Floats:
+        """``[steps, 3, pairs]``: ‖x‖, ‖y‖, ‖x-y‖."""
+        return _stacked(self._norms)
+
+
+def _make_room(norms: dict[Node, list[Tensor]], pairs: int) -> None:
+    for parts in norms.values():
+        parts.append(torch.full((3, pairs), torch.nan, dtype=torch.float64))
+
+
+def _stacked(norms: dict[Node, list[Tensor]]) -> Floats:
+    return np.stack([torch.cat(parts, dim=1).numpy() for parts in norms.values()])
+
+
+class GradientTally(Tally):
+    """Norms of the weight gradients of both samples of every pair, and of their difference, at layers with weights.
+
+    The pairs of a batch are its halves. The loss is ⟨f(x), v⟩ with a Gaussian v, or ``loss(output, targets)``.
+    """
+
+    def __init__(self, traced: Trace, *, seed: int, loss: Callable[[Any, Any], Tensor] | None = None) -> None:
+        self._traced, self._seed, self._loss = traced, seed, loss
+        self._norms: dict[Node, list[Tensor]] = {step: [] for step in traced.steps}
+        self._top: list[Tensor] = []  # ‖∂ℓ/∂a‖ of x, per batch
+        self._sources: list[Tensor] = []  # what the backward pass runs to
+        self._batch: Batch | None = None
+        self.note = ""
+        """Why there are no gradients, if there are none."""
+        self.notes: dict[Node, str] = {}
+        """Why a step has none."""
+
+    def needs_graph(self, batch: Batch) -> bool:
+        """Batches of pairs have gradients."""
+        return batch.sides is not None
+
+    def begin(self, batch: Batch) -> None:
+        """Make room for the pairs of a batch."""
+        self._batch, self._sources = batch, []
+        if batch.sides is not None:
+            _make_room(self._norms, len(batch) // 2)
+
+    def follow(self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, values: Tensor) -> Any:
+        """Let the backward pass reach this step, and take the weight gradients when it comes by."""
+        replaced = None
+        if not values.requires_grad and output is values and torch.is_grad_enabled():
+            # The inputs, or the first values that indices led to. A copy, because steps may write into it.
+            source = values.detach().requires_grad_()
+            self._sources.append(source)
+            replaced = values = source.clone()
+        layer = self._layer(step, args, kwargs)
+        if layer is not None and values.requires_grad:
+            module, inputs = layer
+            values.register_hook(partial(self._take, step, module, inputs.detach(), inputs._version))  # type: ignore[no-untyped-call]
+        return replaced
+
+    def _layer(self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Tensor] | None:
+        """The layer with weights that a step is, called as a module or as a function, and its input."""
+        module = self._traced.module(step)
+        if module is None:
+            return called_layer(step.target, args, kwargs) if step.op == "call_function" else None
+        known = has_weight_gradient(module) and args and isinstance(args[0], Tensor)
+        return (module, args[0]) if known else None
+
+    def _take(self, step: Node, module: Any, seen: Tensor, version: int, delta: Tensor) -> None:
+        if seen._version != version:
+            self.notes[step] = "its input is overwritten in place, so its gradient is lost"
+            return
+        with torch.no_grad():
+            self._norms[step][-1] = weight_gradient_norms(module, seen, delta).cpu()
+
+    def end(self, output: Any) -> None:
+        """Run the loss backwards through all steps; keep the norms of its gradient at the output."""
+        batch = self._batch
+        if batch is None or batch.sides is None:
+            return
+        self._top.append(torch.full((len(batch) // 2,), torch.nan, dtype=torch.float64))
+        top = output_tensor(output, len(batch))
+        if self._loss is not None:
+            value = self._loss(output, batch.targets)
+            if not isinstance(value, Tensor) or not value.requires_grad:
+                raise InputError("loss(output, targets) must return a tensor that depends on the output")
+        elif top is not None and top.requires_grad:
+            v = torch.randn(top.shape[1:], generator=torch.Generator().manual_seed(self._seed)).to(top)
+            value = top * v
+        else:
+            self.note = "no gradient: the output holds no real values, one set for each sample"
+            return
+        tops = [top] if top is not None and top.requires_grad else []
+        found = torch.autograd.grad(value.sum(), [*self._sources, *tops], allow_unused=True)
+        if tops and found[-1] is not None:
+            norms = torch.linalg.vector_norm(found[-1].reshape(len(batch), -1), dim=1)
+            self._top[-1] = norms[: len(batch) // 2].double().cpu()
+
+    def norms(self) -> Floats:
+        """``[steps, 3, pairs]``: ‖G_x‖, ‖G_y‖, ‖G_x - G_y‖; NaN at steps without weights."""
+        return _stacked(self._norms)
+
+    def at_output(self) -> Floats:
+        """``[pairs]``: norm of the gradient of x's loss with respect to the model's output."""
+        return torch.cat(self._top).numpy()

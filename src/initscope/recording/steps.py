@@ -1,0 +1,51 @@
+"""What a recording needs to know about a model: where a step's values and its units are, and what couples samples."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from initscope.errors import InputError
+from initscope.layers import unit_axis
+from initscope.tracing import Node, Trace
+from initscope.tracing._inputs import named_tensors
+
+__all__ = ["NO_VALUES", "Mode", "couples_samples", "output_tensor", "set_mode", "unit_axes"]
+
+Mode = Literal["train", "eval"]
+
+NO_VALUES = "its output holds no real values, one set for each sample"
+"""Why a step has a row without numbers: `output_tensor` finds none in its output."""
+
+
+def set_mode(model: nn.Module, mode: Mode | None) -> None:
+    """Modes of the modules as asked for, None: as they are; `leaves_no_trace` puts them back."""
+    if mode not in (None, "train", "eval"):
+        raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
+    if mode is not None:
+        model.train(mode == "train")
+
+
+def couples_samples(model: nn.Module) -> bool:
+    """Whether what becomes of a sample depends on its batch: batch norm in train mode."""
+    return any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
+
+
+def unit_axes(traced: Trace) -> dict[Node, int]:
+    """Axis of one sample's output along which its units lie: the last after a Linear, the first otherwise."""
+    axes: dict[Node, int] = {}
+    for node in traced.steps:
+        own = unit_axis(traced.module(node))
+        before = next((axes[parent] for parent in node.all_input_nodes if parent in axes), 0)
+        axes[node] = before if own is None else own
+    return axes
+
+
+def output_tensor(output: Any, samples: int) -> Tensor | None:
+    """The real-valued tensor of a step's output with one entry per sample; of a tuple or dict, the first such."""
+    for _, tensor in named_tensors(output, ""):
+        if tensor.is_floating_point() and tensor.dim() > 0 and len(tensor) == samples and tensor.numel() > 0:
+            return tensor
+    return None

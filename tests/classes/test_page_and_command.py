@@ -1,0 +1,104 @@
+"""The page of `separations` and the command ``initscope separation``."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+import torch
+
+from initscope.classes import separations
+from initscope.cli import main
+from initscope.data import load
+from initscope.models import load_model
+
+pytest.importorskip("faiss")
+
+CNN = "conv3x3x4:zeros-relu-maxpool2-flatten-dense10"
+
+
+@pytest.fixture(scope="module")
+def found():
+    networks = {f"seed {seed}": load_model(CNN, input_shape=(1, 8, 8), seed=seed) for seed in range(5)}
+    return separations(networks, load("digits", limit=300), anchors=60)
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        code = 0
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as error:
+            code = error.code or 0
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def test_page_holds_pictures_tests_and_pairs(found, tmp_path):
+    text = found.to_html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == text
+    assert text.count("<svg") == 6 + 3 + 1
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert "Tests against the first network" in text
+    assert 6 <= text.count('alt="the anchor"') <= 12
+    assert not re.search(r"(src|href)=\"(http|//)", text)
+    assert found.to_html() == text
+
+
+def test_page_of_one_network_without_boundary():
+    model = load_model(CNN, input_shape=(1, 8, 8))
+    text = separations({"only": model}, load("digits", limit=200), anchors=40, boundary=False).to_html()
+    assert text.count("<svg") == 2 + 1 + 1
+    assert "Tests against" not in text
+
+
+def test_exports_agree(found):
+    rows = found.table()
+    assert len(rows) == 5 * 2
+    assert found.to_dict()["networks"]["seed 1"]["rows"] == [
+        {name: value for name, value in row.items() if name != "network"} for row in rows if row["network"] == "seed 1"
+    ]
+    assert "<table>" in found._repr_html_()
+    assert found.plot(column="intra_boundary").get_legend() is not None
+    assert next(iter(found.networks.values())).plot().get_ylabel().startswith("distance")
+
+
+def test_command_prints_and_writes(run, tmp_path):
+    for seed in (1, 2):
+        torch.save(load_model(CNN, input_shape=(1, 8, 8), seed=seed).state_dict(), tmp_path / f"{seed}.pt")
+    arguments = ("separation", CNN, "--data", "digits", "--limit", 300, "--anchors", 50, "--weights", tmp_path / "1.pt")
+    code, output, messages = run(*arguments, "--checkpoints", tmp_path / "2.pt", "--out", tmp_path / "page.html")
+    assert code == 0, messages
+    assert "intra boundary" in output
+    assert "superiority" in output
+    assert "page:" in messages
+    assert (tmp_path / "page.html").exists()
+    code, output, _ = run(*arguments, "--format", "json", "--layers", "relu1", "--no-rechosen")
+    networks = json.loads(output)["networks"]
+    assert list(networks) == ["random weights", str(tmp_path / "1.pt")]
+    assert [row["layer"] for row in networks["random weights"]["rows"]] == ["relu1"]
+    assert networks["random weights"]["rows"][0]["inter_rechosen"] is None
+    code, output, _ = run(*arguments, "--format", "csv", "--no-boundary")
+    assert len(list(csv.DictReader(io.StringIO(output)))) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--data", "digits", "--limit", "1"), "at least two"),
+        (("--data", "digits", "--anchors", "0"), "anchors = 0"),
+        (("--data", "digits", "--out", "page.pdf"), "must end in .html"),
+        (("--data", "digits", "--weights", "nowhere.pt"), "nowhere.pt"),
+        (("--data", "digits", "--layers", "nowhere"), "layers nowhere"),
+    ],
+)
+def test_bad_use_is_one_line_and_exit_2(run, arguments, says):
+    code, output, messages = run("separation", CNN, *arguments)
+    assert (code, output) == (2, "")
+    line = messages.strip().splitlines()[-1]
+    assert line.startswith("initscope: ")
+    assert re.search(says, line)
