@@ -68,7 +68,7 @@ class Networks:
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             if drawn is None:
-                drawn = trace(network, values)
+                drawn = trace(network, values, recorded=samples)
             # With fewer networks than replicates these share theirs.
             wanted = [r for r in range(len(groups)) if draw % len(groups) == r % self.draws]
             with without_dropout(network):
