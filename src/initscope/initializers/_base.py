@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Initializer",
     "WeightLaw",
+    "check_takes",
     "drawn_parameters",
     "equal_parameters",
     "fans",
@@ -112,7 +113,7 @@ def fill_layers(
             if layer.bias is not None:
                 drawn.append((layer, "bias", draw_bias(layer)))
         for layer, name, values in drawn:
-            _check_takes(layer, name, values)
+            check_takes(layer, name, values)
         drawn_matrices = [(matrix, *_drawn_matrix(matrix, draw, draw_bias)) for matrix in others]
         for matrix, weight, bias in drawn_matrices:
             matrix.write(weight, bias)
@@ -155,7 +156,7 @@ def equal_parameters(model: nn.Module) -> dict[int, int]:
     return found
 
 
-def _check_takes(layer: WeightLayer, name: Name, values: torch.Tensor) -> None:
+def check_takes(layer: WeightLayer, name: Name, values: torch.Tensor) -> None:
     """Refuse a layer whose weight is computed from other parameters, unless some of these give ``values``."""
     import torch
     from torch.nn.utils import parametrize

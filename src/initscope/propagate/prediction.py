@@ -18,6 +18,7 @@ from initscope.initializers._base import equal_parameters
 from initscope.propagate.budget import Budget
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Networks, Simulation, tied_weights
+from initscope.propagate.refusals import refuse_undrawable
 from initscope.propagate.rules import Context
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import Totals
@@ -94,6 +95,8 @@ def predict(
     # Networks are shared out among the replicates; a single one has no spread.
     replicates = max(2, min(_REPLICATES, draws))
     context = Context(law, torch.Generator().manual_seed(seed), mode=mode, replicates=replicates)
+    with leaves_no_trace(model):
+        refuse_undrawable(model, law)
     size = min(pairs, max(1, _CHUNK // max(1, values // pairs)))
     if any(isinstance(module, _BatchNorm) and context.training(module) for module in model.modules()):
         size = pairs  # batch statistics are those of all samples together
