@@ -89,15 +89,15 @@ def test_weight_norm_can_become_any_weights():
 
 @pytest.mark.parametrize("channels", [8, 16])
 def test_few_channels_in_a_group_are_sampled(channels):
-    """What a small group divides by stays random: 60 networks each, z-scores of the mean cosine below 4.
+    """What a small group divides by stays random: 300 networks each, z-scores of the mean cosine below 4.
 
-    By the formula for many channels the cosine is off by .01 to .03, which is 5 standard errors and more.
+    By the formula for many channels the cosine is off by .026 and .014; .016 and .01 are seen.
     """
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4 * channels, 3), nn.GroupNorm(4, 4 * channels), nn.ReLU())
-    x, y = pairs(3, 4, 4, count=8)
-    predicted = initscope.predict(model, x, y, He(), draws=60, seed=1)
-    measured = initscope.measure(model, x, y, initializer=He(), draws=60, seed=2)
+    x, y = pairs(3, 3, 3, count=8)
+    predicted = initscope.predict(model, x, y, He(), draws=300, seed=1)
+    measured = initscope.measure(model, x, y, initializer=He(), draws=300, seed=2)
     assert predicted.rows[2].status == "sampled"
     assert f"only {channels} channels in a group" in predicted.rows[2].note
     difference = (predicted.cosine - measured.cosine).mean(axis=1)[2:]
