@@ -79,13 +79,6 @@ def test_a_rule_with_a_bug_is_a_row_for_users_that_names_it(failing, monkeypatch
     assert "test_registry.failing.<locals>.broken failed (KeyError: 'nothing')" in row.note
 
 
-def test_a_law_that_nobody_states_is_a_row_too():
-    """LooksLinear states no law of single layers: the reason is its own, and no error."""
-    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
-    prediction = initscope.predict(model, *pairs(4), initscope.initializers.LooksLinear())
-    assert "measure" in prediction.rows[1].note
-
-
 class Bent(nn.Module):
     """An activation that torch does not have."""
 

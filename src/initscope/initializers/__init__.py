@@ -18,6 +18,7 @@ from initscope.initializers._functions import (
     zero_sum_,
 )
 from initscope.initializers._looks_linear import LooksLinear
+from initscope.initializers._matrices import not_drawn
 from initscope.initializers._names import LAWS, named
 from initscope.initializers._orthogonal import DeltaOrthogonal, Orthogonal
 from initscope.initializers._present import Present
@@ -45,6 +46,7 @@ __all__ = [
     "lecun_",
     "looks_linear_",
     "named",
+    "not_drawn",
     "orthogonal_",
     "zero_sum_",
 ]

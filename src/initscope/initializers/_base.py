@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from initscope.errors import InputError
+from initscope.initializers._matrices import Matrix, matrices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
 
     from initscope.layers import WeightLayer
 
-__all__ = ["Initializer", "WeightLaw", "fans", "fill_layers", "normal_like", "weight_layers"]
+__all__ = [
+    "Initializer",
+    "WeightLaw",
+    "check_takes",
+    "drawn_parameters",
+    "equal_parameters",
+    "fans",
+    "fill_layers",
+    "normal_like",
+    "weight_layers",
+]
 
 AnyModule = TypeVar("AnyModule", bound="nn.Module")
 Name = Literal["weight", "bias"]
@@ -45,7 +56,7 @@ class WeightLaw:
 
 @dataclass(frozen=True)
 class Initializer:
-    """A weight law for every Linear and convolution of a model. Biases are zero unless given a variance."""
+    """A weight law for all weights of a model. Biases are zero unless given a variance."""
 
     bias_variance: float = 0.0
 
@@ -71,7 +82,10 @@ class Initializer:
         return normal_like(module.bias, self.bias_variance, generator)
 
     def fill_(self, module: AnyModule, *, generator: torch.Generator | None = None) -> AnyModule:
-        """Draw the weights of ``module`` and of every Linear and convolution inside it anew, in place.
+        """Draw the weights of ``module`` and of all modules inside it anew, in place.
+
+        These are Linear and convolutions, the projections of attention, the gates of recurrent layers and the matrices
+        that a module of one's own multiplies by. `initscope.initializers.not_drawn` lists what is left as it is.
 
         Where a weight is parametrised, as by ``torch.nn.utils.parametrizations.weight_norm``, its parameters become
         those that give what was drawn; if there are none (spectral norm), `InputError` says so and nothing is written.
@@ -86,11 +100,11 @@ def fill_layers(
     draw: Callable[[WeightLayer], torch.Tensor],
     draw_bias: Callable[[WeightLayer], torch.Tensor],
 ) -> AnyModule:
-    """Give every Linear and convolution of ``model`` what ``draw`` and ``draw_bias`` return for it; all or none."""
+    """Give all weights of ``model`` what ``draw`` and ``draw_bias`` return for their layer; all or none."""
     import torch
 
-    layers = weight_layers(model)
-    if not layers:
+    layers, others = weight_layers(model), matrices(model)
+    if not layers and not others:
         raise InputError(f"{type(model).__name__} holds no Linear or convolution whose weights could be drawn")
     drawn: list[tuple[WeightLayer, Name, torch.Tensor]] = []
     with torch.no_grad():
@@ -99,7 +113,10 @@ def fill_layers(
             if layer.bias is not None:
                 drawn.append((layer, "bias", draw_bias(layer)))
         for layer, name, values in drawn:
-            _check_takes(layer, name, values)
+            check_takes(layer, name, values)
+        drawn_matrices = [(matrix, *_drawn_matrix(matrix, draw, draw_bias)) for matrix in others]
+        for matrix, weight, bias in drawn_matrices:
+            matrix.write(weight, bias)
         for layer, name, values in drawn:
             if name in layer._parameters:
                 getattr(layer, name).copy_(values)
@@ -108,7 +125,38 @@ def fill_layers(
     return model
 
 
-def _check_takes(layer: WeightLayer, name: Name, values: torch.Tensor) -> None:
+def _drawn_matrix(
+    matrix: Matrix, draw: Callable[[WeightLayer], torch.Tensor], draw_bias: Callable[[WeightLayer], torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    layer = matrix.layer()
+    return draw(layer), draw_bias(layer) if matrix.bias else None
+
+
+def drawn_parameters(model: nn.Module) -> set[int]:
+    """The parameters, by ``id``, that a weight law draws."""
+    held = [parameter for layer in weight_layers(model) for parameter in layer.parameters()]
+    return {id(parameter) for parameter in [*held, *(p for matrix in matrices(model) for p in matrix.parameters)]}
+
+
+def equal_parameters(model: nn.Module) -> dict[int, int]:
+    """Of drawn parameters with the same values, as copied layers have: all but the first, with the first, by ``id``."""
+    import torch
+
+    drawn, found = drawn_parameters(model), dict[int, int]()
+    groups: dict[tuple[torch.Size, float], list[nn.Parameter]] = {}
+    for parameter in model.parameters():
+        if id(parameter) not in drawn or parameter.is_meta or parameter.dim() < 2 or parameter.numel() < 2:
+            continue
+        values = parameter.detach()
+        alike = groups.setdefault((values.shape, float(values.double().sum())), [])
+        first = next((one for one in alike if torch.equal(one, values)), None)
+        if first is not None and not bool((values == values.flatten()[0]).all()):
+            found[id(parameter)] = id(first)
+        alike.append(parameter)
+    return found
+
+
+def check_takes(layer: WeightLayer, name: Name, values: torch.Tensor) -> None:
     """Refuse a layer whose weight is computed from other parameters, unless some of these give ``values``."""
     import torch
     from torch.nn.utils import parametrize

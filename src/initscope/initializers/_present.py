@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from initscope.errors import InputError
-from initscope.initializers._base import Initializer, WeightLaw, normal_like
+from initscope.initializers._base import Initializer, WeightLaw, equal_parameters, normal_like
 
 if TYPE_CHECKING:
     import torch
 
+    from initscope.initializers._base import AnyModule
     from initscope.layers import WeightLayer
 
 __all__ = ["Present"]
@@ -43,6 +44,19 @@ class Present(Initializer):
         bias = module.bias
         bias_variance = 0.0 if bias is None else float(bias.detach().double().square().mean())
         return WeightLaw(variance, bias_variance + self.bias_variance, note=note)
+
+    def fill_(self, module: AnyModule, *, generator: torch.Generator | None = None) -> AnyModule:
+        """Draw all weights anew; parameters that are equal now, as those of copied layers, are one draw."""
+        import torch
+
+        parameters = list(module.parameters())
+        same = equal_parameters(module)
+        super().fill_(module, generator=generator)
+        by_id = {id(parameter): parameter for parameter in parameters}
+        with torch.no_grad():
+            for twin, first in same.items():
+                by_id[twin].copy_(by_id[first])
+        return module
 
     def draw(self, module: WeightLayer, generator: torch.Generator | None) -> torch.Tensor:
         """Gaussian weights of the present variance."""

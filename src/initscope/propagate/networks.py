@@ -14,14 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from initscope.errors import InputError
-from initscope.initializers._base import weight_layers
+from initscope.initializers._base import drawn_parameters, weight_layers
+from initscope.initializers._matrices import matrices
 from initscope.propagate.laws import MeansOnly
 from initscope.propagate.moments import Given, Law, Maps, NotCovered
 from initscope.propagate.registry import Context
 from initscope.tracing import Inputs, Node, SampleAxes, SampleAxis, Step, Trace, Watch, sample_axes, trace
 from initscope.tracing.untouched import copy_of, snapshot, without_dropout
 
-__all__ = ["Networks", "Simulation", "attribute"]
+__all__ = ["Networks", "Simulation", "attribute", "tied_weights"]
 
 
 @dataclass
@@ -66,14 +67,16 @@ class Networks:
     def records(self, both: Inputs) -> list[Records]:
         """The steps' second moments on ``both`` (x, then y), for each replicate over its share of the networks."""
         groups = [{name: _Record() for name in self.traced.names.values()} for _ in range(self.context.replicates)]
-        means = any(self.context.law(layer).strength > 0 for layer in weight_layers(self.traced.model))
+        model = self.traced.model
+        layers = [*weight_layers(model), *(matrix.layer() for matrix in matrices(model))]
+        means = any(self.context.initializer.law(layer).strength > 0 for layer in layers)
         places = {name: self.axes.of(step) for step, name in self.traced.names.items()}
         samples, drawn = both.samples, None
         for draw, network in enumerate(self._drawn(both.tensors()[0].device)):
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             if drawn is None:
-                drawn = trace(network, values)
+                drawn = trace(network, values, recorded=samples)
             # With fewer networks than replicates these share theirs.
             wanted = [r for r in range(len(groups)) if draw % len(groups) == r % self.draws]
             with without_dropout(network):
@@ -92,7 +95,7 @@ class Networks:
             with torch.no_grad():  # a law may read the weights that are there, and a forward write its own
                 for ours, theirs in zip(network.parameters(), self.traced.model.parameters(), strict=True):
                     ours.copy_(theirs)
-            if weight_layers(network):
+            if drawn_parameters(network):
                 self.context.initializer.fill_(network, generator=generator)
             yield network
             set_back()  # what a run leaves behind
@@ -168,15 +171,30 @@ class Simulation:
                 if parent not in seen:
                     seen.add(parent)
                     stack.append(parent)
-        found: set[object] = set()
-        for one in seen:
-            if (module := traced.module(one)) is not None:
-                found.update(map(id, module.parameters()))
-            elif one.op == "get_attr":
-                found.add(id(attribute(traced.graph_module, str(one.target))))
-            elif isinstance(one, Step):
-                found.update(map(id, one.constants))
-        return frozenset(found)
+        return self._networks.context.drawn(value for one in seen for value in constants_of(traced, one))
+
+
+def constants_of(traced: Trace, node: Node) -> list[Any]:
+    """The parameters, and other tensors that are not made of the inputs, that a step itself reads."""
+    module = traced.module(node)
+    if module is not None:
+        return list(module.parameters())
+    if node.op == "get_attr":
+        return [attribute(traced.graph_module, str(node.target))]
+    return list(node.constants) if isinstance(node, Step) else []
+
+
+def tied_weights(traced: Trace) -> frozenset[int]:
+    """Drawn weights, by ``id``, that steps of different kinds read, as an embedding and the last Linear."""
+    kinds: dict[int, set[str]] = {}
+    nodes: list[Any] = list(traced.steps) if traced.graph_module is None else list(traced.graph_module.graph.nodes)
+    for node in nodes:
+        readers = [node] if node.op != "get_attr" else list(node.users)
+        for value in constants_of(traced, node):
+            if isinstance(value, Tensor) and value.dim() > 1:
+                kinds.setdefault(id(value), set()).update(traced.kind(reader) for reader in readers)
+    drawn = drawn_parameters(traced.model)
+    return frozenset(key for key, found in kinds.items() if len(found) > 1 and key in drawn)
 
 
 _MOVES = frozenset({

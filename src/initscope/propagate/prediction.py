@@ -13,10 +13,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, start_norms
-from initscope.initializers import Initializer, Present
+from initscope.initializers import Initializer, Present, not_drawn
+from initscope.initializers._base import equal_parameters
 from initscope.propagate.budget import Budget
 from initscope.propagate.moments import Given, Maps
-from initscope.propagate.networks import Networks, Simulation
+from initscope.propagate.networks import Networks, Simulation, tied_weights
+from initscope.propagate.refusals import refuse_undrawable
 from initscope.propagate.rules import Context
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import Totals
@@ -98,14 +100,17 @@ def predict(
     # Networks are shared out among the replicates; a single one has no spread.
     replicates = max(2, min(_REPLICATES, draws))
     context = Context(law, torch.Generator().manual_seed(seed), mode=mode, replicates=replicates)
+    with leaves_no_trace(model):
+        refuse_undrawable(model, law)
     size = min(pairs, max(1, _CHUNK // max(1, values // pairs)))
     if any(isinstance(module, _BatchNorm) and context.training(module) for module in model.modules()):
         size = pairs  # batch statistics are those of all samples together
     traced = trace(model, x, recorded=size)
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
     fused_loops(*x.tensors(), entries=values * len(traced.steps))
-    networks = Networks(traced, x, context, draws, seed)
-    with leaves_no_trace(model):
+    with leaves_no_trace(model):  # even to look at a parametrised weight may change it
+        same = equal_parameters(model) if isinstance(law, Present) else {}
+        networks = Networks(traced, x, replace(context, same=same, tied=tied_weights(traced)), draws, seed)
         parts = [
             _walk(networks, _part(x, start, size, traced.batch), _part(y, start, size, traced.batch), start, pairs)
             for start in range(0, pairs, size)
@@ -217,8 +222,9 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
             rows.append(Row(name, kind, "not covered", note=reason, role=role))
             found.append(Totals(unknown, unknown, unknown, 0))
             replicates.append(None)
-    if traced.fallback:
-        rows[0] = replace(rows[0], note=traced.fallback)
+    left = not_drawn(traced.model)
+    remarks = [traced.fallback, f"taken as they are: {_names(left)}" if left else ""]
+    rows[0] = replace(rows[0], note="; ".join(remark for remark in remarks if remark))
     norms, units = _norms(found, [node.op == "placeholder" for node in traced.steps])
     cosine = np.stack([totals.cosine.cpu().numpy() for totals in found])
     return _Part(tuple(rows), cosine, norms, norms * units, replicates)
@@ -242,6 +248,11 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
     sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.initializer)
     return Prediction(tuple(rows), cosine, norm, rms, sd, error)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 4 else ""
+    return ", ".join(names if not more else names[:3]) + more
 
 
 def _norms(found: list[Totals], inputs: list[bool]) -> tuple[np.ndarray, np.ndarray]:

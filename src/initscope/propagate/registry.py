@@ -7,7 +7,7 @@ as in this library's tests, it raises; otherwise the row is sampled, and its not
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -37,6 +37,10 @@ class Context:
     replicate: int = 0
     replicates: int = 1
     """All that is sampled is sampled several times, each with a share of the samples: their spread is the error."""
+    same: dict[int, int] = field(default_factory=dict)
+    """Parameters that are drawn as one with another, by ``id``."""
+    tied: frozenset[int] = frozenset()
+    """Weights that several steps read in different ways, by ``id``: no formula knows what they do together."""
     sampled: list[str] = field(default_factory=list)
     """What was drawn so far: "units" or "networks", once for each step."""
     _laws: dict[nn.Module, WeightLaw] = field(default_factory=dict)
@@ -45,13 +49,14 @@ class Context:
         """Whether a layer acts as in training."""
         return module.training if self.mode is None else self.mode == "train"
 
+    def drawn(self, parameters: Iterable[Any]) -> frozenset[object]:
+        """What parameters are drawn as: those that are drawn as one are one."""
+        return frozenset(self.same.get(id(parameter), id(parameter)) for parameter in parameters)
+
     def law(self, module: Any) -> WeightLaw:
-        """The weight law of a module, asked for once; an initializer that states none leaves the layer to sampling."""
+        """The weight law of a module, asked for once."""
         if module not in self._laws:
-            try:
-                self._laws[module] = self.initializer.law(module)
-            except InputError as error:
-                raise NotCovered(str(error)) from error
+            self._laws[module] = self.initializer.law(module)
         return self._laws[module]
 
 
@@ -71,10 +76,10 @@ class Rule:
     declared: tuple[Reads, ...] | Callable[[Any], tuple[Reads, ...]] = _EVERYTHING
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function returns; other errors than `NotCovered` are bugs of the rule."""
+        """What the function returns; errors other than `NotCovered`, and what is wrong with the input, are bugs."""
         try:
             return self.function(*args, **kwargs)
-        except NotCovered:
+        except (NotCovered, InputError):
             raise
         except Exception as error:
             if os.environ.get("INITSCOPE_STRICT_RULES"):

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from initscope.initializers._base import weight_layers
+from initscope.initializers._base import drawn_parameters, weight_layers
+from initscope.initializers._matrices import Matrix, matrices
 from initscope.layers import as_module, call_name
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Simulation, attribute
@@ -42,6 +43,19 @@ class Several:
 _WEIGHTS = Missing("it computes with weights that are drawn at random, as a function of its own")
 
 
+@dataclass(frozen=True)
+class Weights(Missing):
+    """A matrix of weights that are drawn, which one of the model's own calls multiplies by."""
+
+    matrix: Matrix
+    layer: nn.Linear
+
+    @classmethod
+    def of(cls, matrix: Matrix) -> Weights:
+        """With the Linear that the matrix amounts to."""
+        return cls(_WEIGHTS.reason, matrix, matrix.layer())
+
+
 class Walk:
     """Values of all nodes of a traced model for one batch of pairs; each is dropped after its last use."""
 
@@ -54,7 +68,8 @@ class Walk:
         self._inputs = iter(inputs)
         self._pairs = next(len(given.x) for given in inputs if isinstance(given, Given))
         # What an initializer draws; other parameters of the model are constants.
-        self._drawn = {id(weight) for layer in weight_layers(traced.model) for weight in layer.parameters()}
+        self._drawn = drawn_parameters(traced.model)
+        self._matrices = {id(one.parameters[0]): Weights.of(one) for one in matrices(traced.model) if not one.part}
         self._values: dict[Node, Any] = {}
 
     def states(self) -> Iterator[tuple[Node, Any]]:
@@ -107,14 +122,16 @@ class Walk:
         args, kwargs = arguments
         found = _states((args, kwargs))
         missing = next((value for value in found if isinstance(value, Missing)), None)
-        if missing is not None:
-            reason = missing.reason if missing is _WEIGHTS else "a layer before it is not covered"
-        else:
-            try:
+        try:
+            if missing is None:
                 self._check_samples_first(node)
                 return self._call(node, args, kwargs, found, context)
-            except NotCovered as error:
-                reason = str(error)
+            product = _product(call_name(node.target), args, kwargs)
+            if product is not None:
+                return self._call_weights(*product, context)
+            reason = _WEIGHTS.reason if missing.reason == _WEIGHTS.reason else "a layer before it is not covered"
+        except NotCovered as error:
+            reason = str(error)
         if node in self._traced.names:
             return self._sampled(node, found, reason, context)
         return missing or Missing(reason)  # a size, or weights that are computed: nothing to sample
@@ -142,7 +159,7 @@ class Walk:
         return self._constant(value)
 
     def _constant(self, value: Any) -> Any:
-        return _WEIGHTS if id(value) in self._drawn else value
+        return self._matrices.get(id(value), _WEIGHTS) if id(value) in self._drawn else value
 
     def _call(self, node: Node, args: Any, kwargs: Any, found: list[Any], context: Context) -> Any:
         module = self._traced.module(node)
@@ -181,6 +198,14 @@ class Walk:
             raise NotCovered(f"{type(module).__name__} reads {len(found)} values")
         return rule(module, args[0], context)
 
+    def _call_weights(self, state: Any, weights: Weights, context: Context) -> Any:
+        """The product with a matrix of weights: the Linear that it amounts to, by the rule of Linear layers."""
+        rule = find_rule(weights.layer)
+        assert rule is not None
+        own = context.drawn(weights.matrix.parameters)
+        after: Maps = rule(weights.layer, state, context)
+        return replace(after, weights=(after.weights - after.fresh) | own, fresh=own)
+
     def _run(self, function: Any, args: Any, kwargs: Any) -> Any:
         """A call on constants and given values: on x and on y, or once where there are none."""
         if not _states((args, kwargs)):
@@ -213,6 +238,24 @@ class Walk:
             why = str(error)
             return Missing(reason if why == reason else f"{reason}; not sampled: {why}")
         return replace(state, note=f"{reason}: {state.note}")
+
+
+def _product(name: str, args: Any, kwargs: Any) -> tuple[Any, Weights] | None:
+    """(state, weights) of a call that amounts to a Linear: x @ w, linear(x, w, b), addmm(b, x, w)."""
+    args = (*args, *(kwargs[key] for key in ("weight", "bias") if key in kwargs))
+    if name in ("matmul", "mm") and len(args) == 2:
+        (state, weights), bias, inputs_first = args, None, True
+    elif name == "linear" and len(args) in (2, 3):
+        (state, weights), bias, inputs_first = args[:2], args[2] if len(args) == 3 else None, False
+    elif name == "addmm" and len(args) == 3:
+        (bias, state, weights), inputs_first = args, True
+    else:
+        return None
+    if not isinstance(state, (Given, Maps)) or not isinstance(weights, Weights):
+        return None
+    # What is drawn as the bias comes as a reason too; a constant, or the bias of another, has no place here.
+    known = weights.layer.bias is None if bias is None else bias is _WEIGHTS and weights.layer.bias is not None
+    return (state, weights) if known and weights.matrix.transposed == inputs_first else None
 
 
 def _next_generator(generator: torch.Generator) -> torch.Generator:

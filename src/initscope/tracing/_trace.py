@@ -115,7 +115,7 @@ def trace(
     inputs: Any = None,
     *,
     is_leaf: Callable[[nn.Module], bool] = lambda module: False,
-    recorded: int = 2,
+    recorded: int = 64,
 ) -> Trace:
     """The steps of ``model``.
 

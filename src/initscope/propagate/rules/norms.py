@@ -18,7 +18,7 @@ from initscope.propagate.moments import Given, Law, Maps, NotCovered, State
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.batch import batch_normalised
 from initscope.propagate.rules.merging import per_channel, shifted
-from initscope.propagate.rules.weights import NARROW_GROUP
+from initscope.propagate.rules.weights import WIDE_GROUP
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
 
@@ -48,7 +48,7 @@ def group_norm(module: nn.GroupNorm, state: State, context: Context) -> State:
     if isinstance(state, Given):
         return state.run(module)
     groups = module.num_groups
-    if state.channels // groups < NARROW_GROUP:
+    if state.channels // groups < WIDE_GROUP:
         raise NotCovered(f"only {state.channels // groups} channels in a group: what it divides by stays random")
     if groups > 1 and (len(state.sizes) not in (1, groups) or len(set(state.sizes)) > 1 or state.mixed):
         raise NotCovered("its groups mix channels of different laws")

@@ -226,6 +226,8 @@ def weighted(
 
     ``average`` replaces the sum over the taps of ``windows``; covariances between positions are then not known.
     """
+    if context.tied.intersection(map(id, module.parameters())):
+        raise NotCovered("its weights are read by another step too, in another way")
     law = context.law(module)
     taps = 1 if windows is None else windows.taps
 
@@ -252,7 +254,7 @@ def weighted(
     blocks = kxx.shape[1]
     if channels % blocks:
         raise NotCovered(f"its {channels} channels cannot be split into {blocks} blocks of equal law")
-    layer = frozenset(map(id, module.parameters()))  # not the module's: several may hold the same weights
+    layer = context.drawn(module.parameters())  # not the module's: several may hold the same weights
     return Maps(
         kxx=kxx,
         kyy=kyy,

@@ -1,0 +1,208 @@
+"""Weights outside of Linear and convolutions: attention's projections, recurrent gates, matrices of a module's own.
+
+Which parameters of a user's module are matrices, and which side reads the data, is read from the source of its class:
+``x @ self.w``, ``F.linear(x, self.w)``, ``torch.addmm(self.b, x, self.w[k])``.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+__all__ = ["Matrix", "matrices", "not_drawn"]
+
+_PRODUCTS = {"matmul": (0, 1), "mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2)}
+"""Functions of two factors, and which of their arguments these are; as methods they lack the first."""
+_TURNS = ("T", "mT", "t", "transpose", "swapaxes", "permute")
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """One matrix of weights that a parameter, or a part of it, holds.
+
+    Attributes
+    ----------
+    owner, name
+        The module and its parameter.
+    part : tuple
+        Index into the parameter: a gate's rows, an expert's matrix.
+    transposed : bool
+        Whether it is stored inputs first, as for ``x @ w``.
+    bias : str
+        The owner's parameter that is added, with the same rows; empty if there is none.
+    """
+
+    owner: nn.Module
+    name: str
+    part: tuple[Any, ...] = ()
+    transposed: bool = False
+    bias: str = ""
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """The parameters themselves, the bias last."""
+        return [getattr(self.owner, name) for name in (self.name, self.bias) if name]
+
+    def weight(self) -> torch.Tensor:
+        """A view ``[outputs, inputs]`` of the values."""
+        values: torch.Tensor = getattr(self.owner, self.name).detach()[self.part]
+        return values.T if self.transposed else values
+
+    def bias_values(self) -> torch.Tensor | None:
+        """A view of the bias, if there is one."""
+        values: torch.Tensor | None = getattr(self.owner, self.bias).detach()[self.part] if self.bias else None
+        return values
+
+    def write(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        """New values."""
+        self.weight().copy_(weight)
+        own = self.bias_values()
+        if own is not None and bias is not None:
+            own.copy_(bias)
+
+    def layer(self) -> nn.Linear:
+        """A Linear with these values, in a copy: what weight laws know."""
+        import torch
+
+        weight, bias = self.weight(), self.bias_values()
+        layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
+        layer.weight = torch.nn.Parameter(weight.contiguous(), requires_grad=False)
+        if bias is not None:
+            layer.bias = torch.nn.Parameter(bias, requires_grad=False)
+        return layer
+
+
+def matrices(model: nn.Module) -> list[Matrix]:
+    """All such matrices in ``model``; a parameter that several modules share once."""
+    seen: set[int] = set()
+    found: list[Matrix] = []
+    for module in model.modules():
+        found += [matrix for matrix in _of_module(module) if id(matrix.parameters[0]) not in seen]
+        seen.update(id(parameter) for parameter in module.parameters(recurse=False))
+    return found
+
+
+def not_drawn(model: nn.Module) -> tuple[str, ...]:
+    """Names of the parameters with several axes that no weight law draws: embeddings, positions, unknown weights.
+
+    >>> import torch
+    >>> not_drawn(torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Linear(4, 2), torch.nn.LSTM(2, 3)))
+    ('0.weight',)
+    """
+    from initscope.layers import is_weight_layer
+
+    drawn = {id(parameter) for matrix in matrices(model) for parameter in matrix.parameters}
+    for module in model.modules():
+        if is_weight_layer(module):
+            drawn.update(map(id, module.parameters()))
+    return tuple(name for name, value in model.named_parameters() if value.dim() > 1 and id(value) not in drawn)
+
+
+def _of_module(module: nn.Module) -> list[Matrix]:
+    import torch
+
+    if isinstance(module, torch.nn.MultiheadAttention):
+        return _attention(module)
+    if isinstance(module, (torch.nn.RNNBase, torch.nn.RNNCellBase)):
+        return _recurrent(module)
+    if type(module).__module__.startswith("torch."):
+        return []
+    own = {name: value for name, value in module._parameters.items() if value is not None}
+    wanted = {name: value for name, value in own.items() if value.dim() in (2, 3) and value.is_floating_point()}
+    kind: Any = type(module)
+    used = _products(kind) if wanted else {}
+    found = []
+    for name, value in wanted.items():
+        if name not in used:
+            continue
+        parts: list[tuple[Any, ...]] = [()] if value.dim() == 2 else [(index,) for index in range(len(value))]
+        outputs = value.shape[-1 if used[name] else -2]
+        bias = own.get("bias")
+        single = len(used) == 1 and value.dim() == 2 and bias is not None and tuple(bias.shape) == (outputs,)
+        found += [Matrix(module, name, part, used[name], "bias" if single else "") for part in parts]
+    return found
+
+
+def _attention(module: nn.MultiheadAttention) -> list[Matrix]:
+    """Queries, keys and values: three matrices, stored as one where they have one size."""
+    width, bias = module.embed_dim, "in_proj_bias" if module.in_proj_bias is not None else ""
+    if module.in_proj_weight is not None:
+        rows = [(slice(k * width, (k + 1) * width),) for k in range(3)]
+        return [Matrix(module, "in_proj_weight", part, bias=bias) for part in rows]
+    return [Matrix(module, f"{name}_proj_weight") for name in "qkv"]
+
+
+def _recurrent(module: Any) -> list[Matrix]:
+    """The matrices of every gate."""
+    found = []
+    for name, value in module._parameters.items():
+        if value is None or not name.startswith("weight"):
+            continue
+        bias = name.replace("weight", "bias", 1)
+        rows = module.hidden_size if "_hr" not in name else len(value)
+        parts = [(slice(start, start + rows),) for start in range(0, len(value), rows)]
+        known = module._parameters.get(bias) is not None
+        found += [Matrix(module, name, part, bias=bias if known else "") for part in parts]
+    return found
+
+
+@lru_cache(maxsize=512)
+def _products(kind: Any) -> dict[str, bool]:
+    """Attributes of a class that its methods multiply by, and whether they are stored inputs first."""
+    found: dict[str, bool] = {}
+    for base in kind.__mro__:
+        if base.__module__.startswith(("torch.", "builtins")):
+            continue
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+        except (OSError, TypeError, SyntaxError):
+            continue
+        for node in ast.walk(tree):
+            for factor, inputs_first in _factors(node):
+                name, turned = _attribute(factor)
+                if name:
+                    found.setdefault(name, inputs_first != turned)
+    return found
+
+
+def _factors(node: ast.AST) -> list[tuple[ast.expr, bool]]:
+    """The factors of a product, each with whether its first axis meets the data."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return [(node.left, False), (node.right, True)]
+    if not isinstance(node, ast.Call):
+        return []
+    function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if function == "linear" and len(node.args) > 1:
+        return [(node.args[1], False)]
+    if function not in _PRODUCTS:
+        return []
+    of_torch = isinstance(node.func, ast.Name) or (
+        isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") in ("torch", "F")
+    )
+    arguments = node.args if of_torch else [node.func.value, *node.args]  # type: ignore[attr-defined]
+    left, right = _PRODUCTS[function]
+    return [(arguments[left], False), (arguments[right], True)] if len(arguments) > right else []
+
+
+def _attribute(node: ast.AST) -> tuple[str, bool]:
+    """The attribute of ``self`` that an expression is a part of, and whether it is turned around; or an empty name."""
+    turned = False
+    while True:
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TURNS:
+            turned, node = not turned, node.func.value
+        elif isinstance(node, ast.Attribute) and node.attr in _TURNS:
+            turned, node = not turned, node.value
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            return node.attr, turned
+        else:
+            return "", turned
