@@ -157,6 +157,8 @@ def separations(
 ) -> Separations:
     """`separation` of several networks of one architecture on the same triplets; tests compare with the first.
 
+    Source: [Bronstein2016]_.
+
     Parameters
     ----------
     networks : mapping of str to torch.nn.Module

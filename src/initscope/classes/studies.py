@@ -88,6 +88,8 @@ def label_study(
 ) -> Study:
     """Test error against the number of labels, with and without a metric criterion that also sees unlabelled samples.
 
+    Source: [Bronstein2016]_.
+
     Parameters
     ----------
     build : callable
@@ -136,6 +138,8 @@ def subset_study(
     **options: Any,
 ) -> Study:
     """Test error when training on some of the samples only, chosen in several ways (see `subset`), and on all.
+
+    Source: [Bronstein2016]_.
 
     Parameters are those of `label_study`; ``sizes`` are numbers of samples.
     """

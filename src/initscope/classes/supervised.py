@@ -115,6 +115,8 @@ def train(
 ) -> Training:
     r"""Train ``model`` in place and write a checkpoint at the first evaluation at or below each test error asked for.
 
+    Source: [Bronstein2016]_.
+
     Optimisers, losses and the schedule (one cycle of the learning rate) are torch's own. The same seed, data, starting
     weights and number of threads give the same run, bit for bit, also when it was killed and started again.
 

@@ -34,7 +34,7 @@ def separation(
     format: Format = "table",
     out: Page = None,
 ) -> None:
-    """Distances within and between classes, after over before: at random points and at the boundaries of classes.
+    """Distances within and between classes, before and after training: at random points and at class boundaries.
 
     The network at initialisation (drawn by --seed) stands first, then --weights and --checkpoints.
     """

@@ -6,10 +6,12 @@ import importlib
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from initscope.data.image_set import ImageSet
 from initscope.errors import InputError, check_count
+
+if TYPE_CHECKING:
+    from initscope.data.image_set import ImageSet
 
 __all__ = ["load", "names"]
 

@@ -39,6 +39,8 @@ def bound_frame(
 ) -> FrameBounds:
     """Best first: the node with the least bound is opened until it reaches ``upper``, or the budget ends.
 
+    Beyond the sources; compare [Maillard2022]_.
+
     ``upper`` is a value of some cell, if one is known. A layer that is not injective has A = 0 and is found so.
 
     >>> bounds = bound_frame(np.array([[1.0, 0], [0, 1], [-1, 0], [0, -1]]), None)

@@ -112,6 +112,8 @@ def discriminate(
 ) -> Discrimination:
     """Cut the measurements of images to 1:ratio and see what still works: deciding, reconstructing, both, neither.
 
+    Source: [Bronstein2016]_, compressed discrimination.
+
     Parameters
     ----------
     images : array ``[N, H, W]`` or ``[N, C, H, W]``

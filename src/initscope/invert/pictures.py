@@ -179,6 +179,8 @@ def invert_layers(
 ) -> Inversions:
     """Invert the outputs of ``layers`` of a network on photographs.
 
+    Source: [Bronstein2016]_, inverting a CNN.
+
     Parameters
     ----------
     model : nn.Module

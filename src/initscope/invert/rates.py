@@ -84,7 +84,10 @@ def error_rate(
     draws: int = 40,
     seed: int = 0,
 ) -> ErrorRate:
-    """Error of the linear estimate of unit inputs of a ReLU layer, projected on a subspace, against m and d."""
+    """Error of the linear estimate of unit inputs of a ReLU layer, projected on a subspace, against m and d.
+
+    Source: [Bronstein2016]_, [PlanVershynin2016]_.
+    """
     from initscope.theory.mean_width import Ball
 
     n, draws = check_count("inputs", inputs), check_count("draws", draws, least=2)
@@ -162,6 +165,8 @@ def error_growth(
     depth: int = 6, *, width: int = 600, dimension: int = 5, draws: int = 20, seed: int = 0
 ) -> ErrorGrowth:
     """Undo 1, 2, … layers of a random ReLU network by the linear estimate, with and without projections on the way.
+
+    Source: [Bronstein2016]_, inverting a network of N layers.
 
     Inputs are unit vectors of a space of ``dimension`` dimensions, so that layer l sees a cone of that dimension in its
     ``width`` dimensions; the projection on it is found by Gauss–Newton steps in the input.

@@ -104,6 +104,8 @@ def sparse_transition(
 ) -> SparseTransition:
     """How sparse must an input be to come back from fewer products than unknowns? Experiment on Donoho–Tanner's curve.
 
+    Source: [DonohoTanner2009]_.
+
     ``method`` is ``lasso path`` (scikit-learn's homotopy, followed to the solution of least l1 norm) or ``matching
     pursuit`` (its orthogonal one, told k). Sparsities are ``relative`` to the curve.
     """
@@ -144,6 +146,8 @@ def _recovers(rng: np.random.Generator, m: int, n: int, k: int, method: str) -> 
 
 def restricted_isometry(matrix: Any, nonzeros: int, *, samples: int = 200, seed: int = 0) -> float:
     r"""Lower bound on the restricted isometry constant of a matrix with columns of about unit norm.
+
+    Source: [Bronstein2016]_, stable embedding of sparse sets.
 
     .. math:: \delta_k = \max_{|S|=k} \|A_S^TA_S - I\|
 

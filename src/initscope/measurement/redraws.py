@@ -48,6 +48,8 @@ def measure(
 ) -> Measurement:
     """Run ``model`` on pairs and record their geometry after every layer.
 
+    Source: [Nachum2022]_ figure 1.
+
     Parameters
     ----------
     model : torch.nn.Module

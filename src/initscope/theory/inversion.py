@@ -107,6 +107,8 @@ def linear_estimate(weight: Array, outputs: Array, source: Source = "relu", *, s
 def linear_estimate_error(outputs: int, dimension: int, source: Source = "relu", *, variance: float = 1.0) -> float:
     r"""Mean squared error of `linear_estimate`, relative to :math:`\|x\|^2`, after projection on a subspace around x.
 
+    Source: [PlanVershynin2016]_.
+
     .. math:: E\frac{\|\hat x-x\|^2}{\|x\|^2} = \frac1m\left(\frac{E[\sigma(X)^2(X^2/k + d - 1)]}{k\mu^2} - 1\right),
               \qquad X\sim N(0,k),\ \mu = E\sigma'(X);\qquad\text{ReLU: } \frac{2d+3}{m}
 
@@ -151,6 +153,8 @@ def deep_linear_error(inputs: int, widths: Sequence[int], dimension: int | None 
 def span_probability(outputs: int, inputs: int) -> float:
     r"""Probability that the active rows at a given input span the input space: :math:`P(B \ge n)`, B ~ Bin(m, 1/2).
 
+    Beyond the sources: the binomial law of the active rows.
+
     Rows with a continuous density are in general position, so that their number decides. Exact.
 
     >>> round(span_probability(127, 64), 12)      # 64 of 127: as likely as 63 at the most
@@ -164,6 +168,8 @@ def span_probability(outputs: int, inputs: int) -> float:
 
 def active_condition(expansivity: Array) -> Array:
     r"""Condition number of the active rows of a wide Gaussian ReLU layer with α = m/n outputs per input.
+
+    Beyond the sources; compare [DavidsonSzarek2001]_.
 
     .. math:: \kappa \to \frac{\sqrt{\alpha/2}+1}{\sqrt{\alpha/2}-1},\qquad \alpha > 2
 
@@ -181,6 +187,8 @@ def active_condition(expansivity: Array) -> Array:
 
 def noise_amplification(inputs: int, active: int, sd: float = 1.0) -> float:
     r"""Root mean square error of the input per unit of noise on each active output of a Gaussian layer.
+
+    Beyond the sources: the mean of an inverse Wishart matrix.
 
     .. math:: \sqrt{E\,\mathrm{tr}(A_+^TA_+)^{-1}} = \frac1s\sqrt{\frac{n}{k-n-1}}
 
