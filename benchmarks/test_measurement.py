@@ -2,8 +2,8 @@
 
     pytest benchmarks/test_measurement.py
 
-Times are processor times, the least of several, the two sides of a ratio in turns, with numba loaded, as it is after
-`initscope.predict`. Peak memory is that of a fresh process each, everything loaded counted in (Linux).
+Times are processor times, the least of several, the two sides of a ratio in turns, on one thread.
+Peak memory is that of a fresh process each, everything loaded counted in (Linux).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 import time
 from pathlib import Path
 
-import numba  # noqa: F401
 import numpy as np
 import pytest
 import torch

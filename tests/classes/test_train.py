@@ -144,6 +144,12 @@ def test_a_loss_of_the_callers_own(digits):
     assert seen[0] == ((64, 10), 9)
 
 
+def test_losses_of_pytorch_metric_learning(digits):
+    losses = pytest.importorskip("pytorch_metric_learning.losses")
+    done = run(digits, objective=losses.SupConLoss(), epochs=8, optimiser="adam", learning_rate=0.01, shift=0)
+    assert done.test_error < 0.35
+
+
 def test_unlabelled_samples_count_in_metric_criteria_only(digits):
     """Cross-entropy with most labels hidden is the run without these samples; with a criterion all of them are seen."""
     labels = np.where(np.arange(len(digits)) < 200, digits.labels, -1)

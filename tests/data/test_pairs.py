@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
-from testing import z_score
 
 from initscope.data import (
     ImageSet,
@@ -18,6 +17,7 @@ from initscope.data import (
     within_class_pairs,
 )
 from initscope.errors import InputError
+from initscope.testing import z_score
 
 LABELS = np.array([2, 0, 1, 2, 0, 2, 1, 2])
 

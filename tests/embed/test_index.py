@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from testing import random_codes
+from codes import random_codes
 
 from initscope.embed import HammingIndex, pack_bits, rerank
 from initscope.errors import InputError

@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+from codes import random_codes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from testing import random_codes
 
 from initscope.embed import HammingIndex
 from initscope.errors import InputError

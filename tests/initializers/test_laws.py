@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from testing import z_score
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
@@ -32,6 +31,7 @@ from initscope.initializers import (
     orthogonal_,
     zero_sum_,
 )
+from initscope.testing import InitializerContract, z_score
 
 LAWS = {
     "he": He(),
@@ -55,65 +55,14 @@ LAYERS = {
     "conv3d": lambda: nn.Conv3d(2, 3, 2),
     "transposed": lambda: nn.ConvTranspose2d(4, 6, 3, stride=2, groups=2),
 }
-FILTERS = 1500
-
-
-def filters(layer):
-    """``[outputs, inputs of a group · taps]``: what one output sums, whatever the layer's storage."""
-    weight, groups = layer.weight.detach(), getattr(layer, "groups", 1)
-    if isinstance(layer, nn.ConvTranspose2d):
-        grouped = weight.reshape(groups, -1, *weight.shape[1:]).transpose(1, 2)
-        return grouped.reshape(grouped.shape[0] * grouped.shape[1], -1)
-    return weight.flatten(1)
-
-
-def centre_of(layer):
-    """Indicator of the centre tap in a flattened filter."""
-    taps = tuple(layer.weight.shape[2:])
-    mask = torch.zeros(taps)
-    mask[tuple((size - 1) // 2 for size in taps)] = 1
-    channels = filters(layer).shape[1] // mask.numel()
-    return mask.flatten().repeat(channels)
-
-
-def drawn(law, layer, a, b):
-    """⟨w, a⟩, ⟨w, b⟩, bias, and ⟨w, a⟩ of a neighbour, of many filters; one of each draw if they depend."""
-    generator, directions = torch.Generator().manual_seed(0), torch.stack([a, b], dim=1)
-    depend = isinstance(getattr(law, "base", law), Orthogonal)
-    rows = []
-    for _ in range(FILTERS if depend else FILTERS // 3):
-        law.fill_(layer, generator=generator)
-        products = filters(layer) @ directions
-        neighbours = products[:, :1].roll(1, dims=0)
-        rows.append(torch.cat([products, layer.bias.detach()[:, None], neighbours], dim=1)[: 1 if depend else 3])
-    return torch.cat(rows).double().numpy().T
-
-
-def second_moment(stated, layer, a, b):
-    """E⟨w,a⟩⟨w,b⟩ = v (⟨a,b⟩ - λ n ā b̄) by the stated law; with ``centre`` the vectors count there alone."""
-    if stated.centre:
-        a, b = a * centre_of(layer), b * centre_of(layer)
-    n = len(a)
-    return stated.variance * float(a @ b - stated.strength * n * a.mean() * b.mean())
 
 
 def contract(law, layer, stated):
-    generator = torch.Generator().manual_seed(5)
-    n = filters(layer).shape[1]
-    a = torch.randn(n, generator=generator) + 2
-    b = a + torch.randn(n, generator=generator)
-    along_a, along_b, bias, neighbour = drawn(law, layer, a, b)
-    scores = [
-        z_score(along_a, 0),
-        z_score(along_a**2, second_moment(stated, layer, a, a)),
-        z_score(along_a * along_b, second_moment(stated, layer, a, b)),
-        z_score(along_a * neighbour, 0),
-    ]
-    if stated.bias_variance:
-        scores.append(z_score(bias**2, stated.bias_variance))
-    else:
-        assert not bias.any()
-    return np.abs(scores)
+    """|z| of what the law draws against what is stated, by the suite that ships."""
+    suite = InitializerContract()
+    suite.initializer = law
+    suite.depend = isinstance(getattr(law, "base", law), Orthogonal)
+    return suite.scores(layer, stated)
 
 
 @pytest.mark.parametrize("shape", LAYERS)

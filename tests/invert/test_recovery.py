@@ -94,10 +94,9 @@ def test_every_activation(kind):
 
 def test_batch_norm_and_a_deep_chain():
     torch.manual_seed(4)
-    model = nn.Sequential(
-        nn.Linear(6, 40), nn.BatchNorm1d(40), nn.ReLU(), nn.Linear(40, 160), nn.LeakyReLU(0.2), nn.Linear(160, 500), nn.ReLU()
-    )  # fmt: skip
-    model = model.double().eval()
+    first = nn.Sequential(nn.Linear(6, 40), nn.BatchNorm1d(40), nn.ReLU())
+    rest = (nn.Linear(40, 160), nn.LeakyReLU(0.2), nn.Linear(160, 500), nn.ReLU())
+    model = nn.Sequential(*first, *rest).double().eval()
     model[1].running_mean.normal_()
     model[1].running_var.uniform_(0.5, 2)
     x = torch.randn(3, 6, dtype=torch.float64)

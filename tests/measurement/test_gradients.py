@@ -97,3 +97,26 @@ def test_functional_calls_have_the_gradients_of_their_parameters(kind):
     for layer, name in (("conv2d", "filters"), ("conv_transpose2d", "up"), ("linear", "dense")):
         np.testing.assert_allclose(rows[layer], expected[name], rtol=1e-10)
     assert np.isnan(rows["conv2d (2)"]).all()  # of a computed weight
+
+
+class Overwrites(nn.Module):
+    """Writes into what its layer has read."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(5, 4)
+
+    def forward(self, x):
+        h = x * 2
+        out = self.fc(h)
+        h.add_(1)
+        return out
+
+
+def test_an_input_that_is_overwritten_has_no_gradient_and_says_so():
+    torch.manual_seed(0)
+    seen = observe(Overwrites(), torch.randn(8, 5))
+    row = next(index for index, entry in enumerate(seen.rows) if entry.layer == "fc")
+    assert "overwritten in place" in seen.rows[row].note
+    assert np.isnan(seen.gradient_ratio[row]).all()
+    assert np.isfinite(seen.cosine[row]).all()

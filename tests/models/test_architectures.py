@@ -2,11 +2,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from testing import z_score
 from torch import nn
 
 from initscope.errors import InputError
 from initscope.models.architectures import activation_names, build, parse
+from initscope.testing import z_score
 from initscope.theory import activations
 from initscope.theory.activations import activation
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from testing import z_score
 from torch import nn
 
 import initscope
 from initscope.initializers import He
 from initscope.propagate import networks, prediction
+from initscope.testing import z_score
 
 
 class Branching(nn.Module):

@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from testing import z_score
 
 from initscope.errors import InputError
+from initscope.testing import z_score
 from initscope.theory import angles
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ import torch
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
-from testing import z_score
 
 from initscope.errors import InputError
+from initscope.testing import z_score
 from initscope.theory import inversion
 from initscope.theory.activations import activation
 
@@ -75,7 +76,7 @@ def test_deep_error_against_simulation():
     sizes = [5, 300, 300, 300, 300]
     squares = []
     for _ in range(150):
-        weights = [rng.standard_normal((b, a)) * math.sqrt(2 / b) for a, b in zip(sizes, sizes[1:])]
+        weights = [rng.standard_normal((b, a)) * math.sqrt(2 / b) for a, b in pairwise(sizes)]
         values = x = np.eye(5)[0]
         for weight in weights:
             values = np.maximum(weight @ values, 0)
@@ -114,12 +115,11 @@ def test_noise_amplification_of_gaussian_rows():
 
 @pytest.mark.parametrize("delta", [0.02, 0.1, 0.5, 0.9])
 def test_donoho_tanner_against_the_statistical_dimension(delta):
-    """The same threshold from the descent cone of the l1 norm, a formula that shares nothing with the parametric one."""
+    """The same threshold from the descent cone of the l1 norm: a formula that shares nothing with the first."""
     share = delta * float(inversion.donoho_tanner(delta))
     spread = lambda t: (1 + t * t) * norm.sf(t) - t * norm.pdf(t)
-    needed = minimize_scalar(
-        lambda t: share * (1 + t * t) + (1 - share) * 2 * spread(t), bounds=(0, 10), method="bounded"
-    )
+    size = lambda t: share * (1 + t * t) + (1 - share) * 2 * spread(t)
+    needed = minimize_scalar(size, bounds=(0, 10), method="bounded")
     assert needed.fun == pytest.approx(delta, rel=1e-7)
 
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import ndtr
-from testing import z_score
 
 from initscope.errors import InputError
+from initscope.testing import z_score
 from initscope.theory.mean_width import (
     Ball,
     Ellipsoid,

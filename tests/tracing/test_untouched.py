@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from stateful import Compiled
 from torch import nn
 
 import initscope
@@ -118,17 +119,6 @@ def test_what_cannot_be_copied_is_refused_and_runs_as_it_is():
     with pytest.raises(InputError, match="cannot be copied"):
         initscope.measure(model, x, y, draws=1)
     assert np.isfinite(initscope.measure(model, x, y, draws=0).cosine[1]).all()
-
-
-class Compiled(nn.Module):
-    """As `torch.compile` wraps a model (which takes seconds to load)."""
-
-    def __init__(self, model):
-        super().__init__()
-        self._orig_mod = model
-
-    def forward(self, *args):
-        raise AssertionError("the compiler would look into the hooks")
 
 
 def test_compiled_models_are_measured_as_what_they_were_compiled_from():

@@ -165,24 +165,21 @@ def train(
     targets = [check_between("stop_at_errors", error, 0.0, 1.0) for error in sorted(stop_at_errors, reverse=True)]
     data = labelled(images, labels, unlabelled=True)
     held_out, data = _test_set(data, test, seed)
-    if data.images.dim() == 4:
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     goal = Objective(
-        model,
+        _laid_out(model, data.images),
         data.images,
         torch.from_numpy(data.classes),
         Augmentation(data.images.shape, flip=flip, shift=shift),
         objective,
-        margin=check_between("margin", margin, 0.0, 2.0),
-        metric_weight=metric_weight,
-        label_smoothing=label_smoothing,
+        check_between("margin", margin, 0.0, 2.0),
+        metric_weight,
+        label_smoothing,
     )
     batch = min(check_count("batch", batch, least=2), goal.items)
     per_epoch = -(-goal.items // batch)
     steps = check_count("epochs", epochs) * per_epoch
     every = -(-per_epoch // check_count("evaluations", evaluations))
-    rate = learning_rate or (0.1 if optimiser == "sgd" else 3e-3)
-    rate = check_between("learning_rate", rate, 0.0, 1e3)
+    rate = check_between("learning_rate", learning_rate or (0.1 if optimiser == "sgd" else 3e-3), 0.0, 1e3)
     with seeded(seed):
         chosen = _optimiser(optimiser, model, rate, weight_decay)
         schedule = torch.optim.lr_scheduler.OneCycleLR(chosen, max_lr=rate, total_steps=steps, pct_start=0.25)
@@ -196,7 +193,6 @@ def train(
             "data": _digest([data.images, goal.classes, held_out.images, torch.from_numpy(held_out.classes)]),
         }  # fmt: skip
         run = _Run(loop, None if out is None else Path(out), settings, targets)
-        run.resume()
         run.finish(steps, every, per_epoch, lambda: _test_error(model, goal, data, held_out), progress)
     model.eval()
     return run.result()
@@ -230,9 +226,10 @@ class _Run:
         self.checkpoints = [Checkpoint(**row) for row in saved["checkpoints"]]
 
     def finish(self, steps: int, every: int, per_epoch: int, test_error: Callable[[], float], progress: bool) -> None:
-        """Train until all test errors are reached or ``steps`` are done."""
+        """Train, from where it stopped, until all test errors are reached or ``steps`` are done."""
         from tqdm import tqdm
 
+        self.resume()
         model = self.loop.network
         with tqdm(total=steps, initial=self.done, desc="training", unit="step", disable=not progress) as bar:
             while self.done < steps and not (self.targets and len(self.checkpoints) == len(self.targets)):
@@ -289,6 +286,13 @@ def _test_set(data: Labelled, test: Any, seed: int) -> tuple[Labelled, Labelled]
         raise InputError(f"the test images have classes that are not trained on: {', '.join(unknown[:5])}")
     number = np.array([data.names.index(name) for name in held_out.names])
     return Labelled(held_out.images, number[held_out.classes], data.names), data
+
+
+def _laid_out(model: nn.Module, images: Tensor) -> nn.Module:
+    """The model with the memory layout in which convolutions of images are fastest; values stay."""
+    if images.dim() == 4:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model
 
 
 def _optimiser(name: str, model: nn.Module, rate: float, weight_decay: float) -> torch.optim.Optimizer:

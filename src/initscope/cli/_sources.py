@@ -112,13 +112,13 @@ def load_data(source: DataSource) -> ImageSet:
 
 
 def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:
-    """The pairs that the options ask for, as float32 tensors ``[pairs, …]``; none of them zero or NaN."""
+    """The pairs that the options ask for, as tensors ``[pairs, …]``: float32, none zero or NaN, or int64 indices."""
     import torch
 
     from initscope.data import check_images, random_pairs, within_class_pairs
 
     data = load_data(source)
-    check_images(data.images, name=data.name)
+    check_images(data.images, name=data.name, zeros=data.images.dtype.kind == "i")
     in_twos = data.name == "gaussian"
     different = len(data) // 2 if in_twos else len(data) * (len(data) - 1) // 2
     if 0 < different < source.pairs:

@@ -128,17 +128,16 @@ def _line(text: str) -> None:
 
 def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
     """Write the model's state dict with weights drawn from the best law that needs no change of the architecture."""
-    import copy
-
     import torch
 
     from initscope._hall.files import atomic_path
+    from initscope.tracing.untouched import copy_of
 
     best = None if report.what_if is None else report.what_if.best_law
     if best is None:
         raise InputError("--apply: no alternative weight law could be tried on this model")
     with user_code():
-        redrawn = best.law.fill_(copy.deepcopy(model), generator=torch.Generator().manual_seed(seed))
+        redrawn = best.law.fill_(copy_of(model), generator=torch.Generator().manual_seed(seed))
         state = redrawn.state_dict()
     packed = io.BytesIO()  # torch's own writing to a file tells a full disk by an error without a reason
     torch.save(state, packed)

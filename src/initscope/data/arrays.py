@@ -97,11 +97,13 @@ def _as_numpy(file: Path, value: Any, rows: NDArray[np.int64] | None) -> NDArray
         raise InputError(f"{file}: {type(value).__name__} is not an array; save arrays or tensors") from error
 
 
-def _as_images(file: Path, values: NDArray[Any]) -> tuple[NDArray[np.float32], list[str]]:
+def _as_images(file: Path, values: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
     if values.ndim < 2:
         raise InputError(f"{file} holds an array of shape {values.shape}; expected [N, D], [N, H, W] or [N, C, H, W]")
     if 0 in values.shape:
         raise InputError(f"{file} is empty: its array has shape {values.shape}; give at least one image")
+    if values.ndim == 2 and values.dtype in (np.int32, np.int64):
+        return values.astype(np.int64), ["whole numbers, kept as indices"]
     steps = []
     if values.ndim == 3:
         values = values[:, None]
@@ -116,7 +118,8 @@ def _as_images(file: Path, values: NDArray[Any]) -> tuple[NDArray[np.float32], l
     if values.dtype == np.bool_ or np.issubdtype(values.dtype, np.floating):
         return _as_float32(file, values), steps
     raise InputError(
-        f"{file} holds values of type {values.dtype}, whose range is unknown; save uint8 (0 to 255), uint16 or floats"
+        f"{file} holds values of type {values.dtype}, whose range is unknown; save uint8 (0 to 255), uint16, floats, "
+        "or rows of indices as int64 [N, length]"
     )
 
 

@@ -25,7 +25,8 @@ class ImageSet(Result):
     Parameters
     ----------
     images
-        float32, ``[N, C, H, W]`` in [0, 1] unless a step below says otherwise; vectors are ``[N, D]``.
+        float32, ``[N, C, H, W]`` in [0, 1] unless a step below says otherwise; vectors are ``[N, D]``. Indices of
+        words, ``[N, length]``, stay int64.
     labels
         int64 ``[N]``, or None where the data has no classes.
     class_names
@@ -54,7 +55,9 @@ class ImageSet(Result):
     steps: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        images = np.ascontiguousarray(self.images, dtype=np.float32)
+        given = np.asarray(self.images)
+        indices = given.ndim == 2 and given.dtype == np.int64  # of words, for an embedding
+        images = np.ascontiguousarray(self.images, dtype=np.int64 if indices else np.float32)
         if images.ndim < 2:
             raise InputError(f"{self.name}: images must be [N, C, H, W] or [N, D]; the array has shape {images.shape}")
         object.__setattr__(self, "images", images)

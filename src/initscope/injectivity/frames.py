@@ -29,8 +29,8 @@ ZERO = 1e-9
 class Stability(Result):
     """Bounds on κ: ``lower`` ≤ κ ≤ ``upper``; ``frame`` is A (exact, or the least found) and ``kappa`` the estimate.
 
-    ``upper`` is attained by a pair of inputs, so it holds in any case; ``lower`` is half of a certified lower bound on
-    A: A itself where it is exact, else what branch and bound proved in its time (0 if nothing).
+    ``upper`` is attained by a pair of inputs, so that it holds in any case; ``lower`` is half of a certified lower
+    bound on A: A itself where it is exact, else what branch and bound proved in its time (0 if nothing).
     """
 
     lower: float

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +20,7 @@ from initscope.inspection.verdicts import Thresholds, judge
 from initscope.measurement.observation import Observation, observe
 from initscope.propagate import predict
 from initscope.results import Result
-from initscope.tracing.untouched import leaves_no_trace
+from initscope.tracing.untouched import copy_of, leaves_no_trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -244,7 +243,7 @@ class _Trials:
         )
 
     def _copied(self) -> nn.Module:
-        copied = copy.deepcopy(self.model)
+        copied = copy_of(self.model)
         return copied if self.mode is None else copied.train(self.mode == "train")
 
     def _observed(self, changed: nn.Module) -> Observation:

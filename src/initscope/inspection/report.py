@@ -31,8 +31,8 @@ from initscope.measurement.observation import Observation, observe
 from initscope.propagate import predict
 from initscope.recording import set_mode
 from initscope.results import Result, plain
-from initscope.tracing import Inputs
-from initscope.tracing.untouched import leaves_no_trace
+from initscope.tracing import BatchArgs, Inputs
+from initscope.tracing.untouched import leaves_no_trace, runnable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -198,6 +198,7 @@ def inspect(
     thresholds: Thresholds | None = None,
     alternatives: bool = True,
     prediction: bool = True,
+    batch_args: BatchArgs = None,
 ) -> Report:
     """What ``model`` does to ``data``, why, and what to change.
 
@@ -223,6 +224,8 @@ def inspect(
         When verdicts are given.
     alternatives, prediction : bool
         Also fill the what-if table; also predict.
+    batch_args : str, int or sequence of them, optional
+        Which arguments carry samples, by name or position; tensors of the others are given whole to every call.
 
     Examples
     --------
@@ -233,9 +236,26 @@ def inspect(
     >>> "vanishing" in {verdict.name for verdict in report.verdicts}
     True
     """
-    seen = observe(model, data, pairs=pairs, gradients=gradients, mode=mode, seed=seed)
-    _check_weights(model)
+    model = runnable(model)
     limits = Thresholds() if thresholds is None else thresholds
+    with leaves_no_trace(model):  # also while weights are read, which some parametrizations compute anew
+        seen = observe(model, data, pairs=pairs, gradients=gradients, mode=mode, seed=seed, batch_args=batch_args)
+        _check_weights(model)
+        return _report(model, seen, limits, draws, seed, initializer, mode, alternatives, prediction)
+
+
+def _report(
+    model: nn.Module,
+    seen: Observation,
+    limits: Thresholds,
+    draws: int,
+    seed: int,
+    initializer: Initializer | None,
+    mode: Literal["train", "eval"] | None,
+    alternatives: bool,
+    prediction: bool,
+) -> Report:
+    """What is found beside the observation, and what follows from it."""
     told = _pairs_with_angles(seen)
     x, y = (_picked(side, told) for side in (seen.x, seen.y))
     with leaves_no_trace(model):
@@ -282,19 +302,16 @@ def _pairs_with_angles(seen: Observation) -> npt.NDArray[np.bool_]:
     """Whether each pair has one: a sample of zeros, a black image say, has no direction."""
     told = np.ones(seen.pairs, dtype=bool)
     for side in (seen.x, seen.y):
-        for tensor in side.tensors() if isinstance(side, Inputs) else [side]:
-            if tensor.is_floating_point() and tensor.dim() and len(tensor) == seen.pairs:
+        for tensor in side.sample_tensors() if isinstance(side, Inputs) else [side]:
+            if tensor.is_floating_point():
                 told &= (tensor.reshape(seen.pairs, -1) != 0).any(dim=1).cpu().numpy()
     return told
 
 
 def _picked(side: Any, told: npt.NDArray[np.bool_]) -> Any:
     """The samples of a side that are ``told``."""
-
-    def choose(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor[torch.as_tensor(told, device=tensor.device)] if len(tensor) == len(told) else tensor
-
-    return side.map(choose) if isinstance(side, Inputs) else choose(side)
+    index = torch.as_tensor(told, device=(side.tensors()[0] if isinstance(side, Inputs) else side).device)
+    return side.pick(index) if isinstance(side, Inputs) else side[index]
 
 
 def _for_all_pairs(side: _Side, told: npt.NDArray[np.bool_]) -> _Side:

@@ -1,7 +1,7 @@
 r"""What one draw of the weights tells about the spread of all draws: where filters are independent, they are a sample.
 
-Behind the first weights, the outputs of different filters are independent given the inputs, so that the infinitesimal
-jackknife over filters estimates the variance of the cosine and of the norm. That needs filters which are independent
+Behind the first weights, the outputs of different filters are independent given the inputs, so that the jackknife
+over filters estimates the variance of the cosine and of the norm. That needs filters which are independent
 (no orthogonal or mirrored weights) and enough of them: of fewer than `LEAST_FILTERS` the spread is too uncertain.
 """
 
@@ -16,10 +16,9 @@ from initscope.geometry import Floats
 from initscope.initializers import Initializer, believability
 from initscope.initializers._base import weight_layers
 from initscope.layers import WeightLayer, is_weight_layer
-from initscope.recording import Batch, Tally, unit_axes
+from initscope.recording import Batch, Tally, cosine_of, unit_axes
 from initscope.recording.pair_norms import row_norms
-from initscope.theory.pair_sums import filter_influence
-from initscope.tracing import Node, Trace
+from initscope.tracing import Node, SampleAxes, Trace
 
 __all__ = ["LEAST_FILTERS", "FilterTally", "independent_filters", "jackknife"]
 
@@ -60,8 +59,8 @@ def _independent(layer: WeightLayer, law: Initializer | None) -> bool:
 class FilterTally(Tally):
     """Squares of x, y and x - y of every filter, at the steps where filters are independent; in units of each step."""
 
-    def __init__(self, traced: Trace, filters: dict[Node, int]) -> None:
-        self._axes = unit_axes(traced)
+    def __init__(self, traced: Trace, filters: dict[Node, int], samples: SampleAxes | None = None) -> None:
+        self._axes = unit_axes(traced, samples)
         self._squares: dict[Node, list[Tensor]] = {step: [] for step in filters}
         self._sides: tuple[Tensor, Tensor] | None = None
 
@@ -89,24 +88,25 @@ class FilterTally(Tally):
 
 
 def jackknife(squares: Floats, ratio: Floats, groups: int) -> tuple[Floats, Floats]:
-    """Variances of cosine and norm ratio per pair, ``[2, pairs]``, and of their means, from each filter's influence.
+    r"""Variances of cosine and norm ratio per pair, ``[2, pairs]``, and of their means over pairs, ``[2]``.
 
-    That on the cosine is `filter_influence`, that on the norm ratio half of itself times the filter's share of ‖x‖².
-    Filters are compared within their group only.
+    .. math:: \frac{n-1}{n}\sum_i (\theta_{-i} - \bar\theta_{-})^2
+
+    with θ without filter i [Efron1981]_; filters are compared within their group of n only. Where filters are few this
+    errs on the large side, derivatives with respect to each of them on the small.
     """
-    xx, yy, apart = squares
+    left = np.maximum(squares.sum(axis=2, keepdims=True) - squares, 0.0)  # without each filter
+    whole = np.sqrt(squares[0].sum(axis=1, keepdims=True))
     with np.errstate(invalid="ignore", divide="ignore"):
-        _, on_cosine = filter_influence(xx, yy, (xx + yy - apart) / 2)
-        share = xx / xx.sum(axis=1, keepdims=True)
-        influence = np.stack([on_cosine, ratio[:, None] * share / 2])
-    known = np.isfinite(influence).all(axis=(0, 2))
-    mean = influence[:, known].mean(axis=1) if known.any() else np.full_like(influence[:, 0], np.nan)
-    return _spread(influence, groups), _spread(mean, groups)
+        without = np.stack([cosine_of(np.sqrt(left)), ratio[:, None] * np.sqrt(left[0]) / whole])
+    known = np.isfinite(without).all(axis=(0, 2))
+    mean = without[:, known].mean(axis=1) if known.any() else np.full_like(without[:, 0], np.nan)
+    return _spread(without, groups), _spread(mean, groups)
 
 
-def _spread(influence: Floats, groups: int) -> Floats:
-    """Variance of a sum of independent influences, centred within groups of the last axis."""
-    grouped = influence.reshape(*influence.shape[:-1], groups, -1)
+def _spread(without: Floats, groups: int) -> Floats:
+    """The jackknife's variance over the last axis, of independent groups."""
+    grouped = without.reshape(*without.shape[:-1], groups, -1)
     count = grouped.shape[-1]
     centred = grouped - grouped.mean(axis=-1, keepdims=True)
-    return np.asarray((centred**2).sum(axis=(-2, -1)) * count / (count - 1))
+    return np.asarray((centred**2).sum(axis=(-2, -1)) * (count - 1) / count)

@@ -112,10 +112,14 @@ def jacobian_spectrum(
         for parameter in model.parameters():
             parameter.requires_grad_(False)
         for one in _samples(model, data, samples, seed):
-            products = _Products(model, one)
-            sizes = products.inputs, products.outputs
-            take_whole = min(sizes) <= _WHOLE_SIDE and sizes[0] * sizes[1] <= _WHOLE_ENTRIES if whole is None else whole
-            found.append(_whole(products) if take_whole else _by_products(products, probes, steps, seed))
+            try:
+                products = _Products(model, one)
+                sizes = products.inputs, products.outputs
+                small = min(sizes) <= _WHOLE_SIDE and sizes[0] * sizes[1] <= _WHOLE_ENTRIES
+                take_whole = small if whole is None else whole
+                found.append(_whole(products) if take_whole else _by_products(products, probes, steps, seed))
+            except Exception as error:  # whatever the user's forward, or its derivative, raises
+                raise one.inputs.refused(error) from error
     columns = [np.array([entry[index] for entry in found]) for index in range(4)]
     values = None if found[0][4] is None else np.stack([entry[4] for entry in found if entry[4] is not None])
     method = "products" if values is None else "whole"

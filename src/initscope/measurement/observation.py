@@ -21,7 +21,7 @@ from initscope.measurement.tallies import GradientTally, PairTally
 from initscope.measurement.units import ActivityTally, SpreadTally
 from initscope.recording import Mode, Recorder, cosine_of, couples_samples, pair_batches, set_mode
 from initscope.results import Result, plain
-from initscope.tracing import Inputs, Node, Trace, trace
+from initscope.tracing import BatchArgs, Inputs, Node, SampleAxes, Trace, sample_axes, trace
 from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 __all__ = ["Observation", "observe"]
@@ -141,6 +141,7 @@ def observe(
     dropout: bool = False,
     seed: int = 0,
     shuffle: bool = True,
+    batch_args: BatchArgs = None,
     loss: Callable[[Any, Any], Tensor] | None = None,
     targets: Any = None,
 ) -> Observation:
@@ -169,6 +170,9 @@ def observe(
     shuffle : bool
         Random order and random pairs. False: samples as they come, the x of the pairs first, then the y, for example
         ``torch.cat([x, y])``.
+    batch_args : str, int or sequence of them, optional
+        Which arguments carry samples, by name or position; tensors of the others are given whole to every call. None:
+        all tensors that are as long as the first.
     loss : callable, optional
         ``loss(output, targets)``. Default: ℓ = ⟨f(x), v⟩ with a fixed Gaussian v, of the first tensor of the output.
     targets : array, optional
@@ -189,26 +193,27 @@ def observe(
     seed = check_count("seed", seed, least=0)
     with leaves_no_trace(model):
         set_mode(model, mode)
-        stream = batches(model, data, targets, seed=seed, shuffle=shuffle)
+        stream = batches(model, data, targets, seed=seed, shuffle=shuffle, batch_args=batch_args)
         pool, rest = gather_pairs(stream, pairs, seed, shuffle=shuffle)
         if loss is not None and pool.targets is None:
             raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
         coupled = couples_samples(model)
         traced = trace(model, pool.pick(slice(0, 2)).inputs)
+        axes = sample_axes(traced, pool.inputs)
         parts = list(pair_batches(pool, whole=coupled))
         options: dict[str, Any] = {"seed": seed, "units": units, "loss": loss}
         with nullcontext() if dropout else without_dropout(model):
-            tallies = _Tallies(traced, gradients=gradients, **options)
-            recorder = Recorder(traced, tallies.all)
+            tallies = _Tallies(traced, axes, gradients=gradients, **options)
+            recorder = Recorder(traced, tallies.all, axes)
             try:
                 recorder.run_all(parts)
             except InputError as error:
                 if not gradients or loss is not None:
                     raise
                 # Some models run but cannot be differentiated; what can be measured, is.
-                tallies = _Tallies(traced, gradients=False, **options)
+                tallies = _Tallies(traced, axes, gradients=False, **options)
                 tallies.note = f"no gradient: {error}"
-                recorder = Recorder(traced, tallies.all)
+                recorder = Recorder(traced, tallies.all, axes)
                 recorder.run_all(parts)
             if units:
                 recorder.run_all(chain(rest, stream))
@@ -229,11 +234,18 @@ class _Tallies:
     """The tallies of an observation, and its columns."""
 
     def __init__(
-        self, traced: Trace, *, seed: int, gradients: bool, units: bool, loss: Callable[[Any, Any], Tensor] | None
+        self,
+        traced: Trace,
+        axes: SampleAxes,
+        *,
+        seed: int,
+        gradients: bool,
+        units: bool,
+        loss: Callable[[Any, Any], Tensor] | None,
     ) -> None:
         self.geometry = PairTally(traced)
-        self.gradients = GradientTally(traced, seed=seed, loss=loss) if gradients else None
-        self.activity, self.spread = ActivityTally(traced), SpreadTally(traced, seed)
+        self.gradients = GradientTally(traced, axes, seed=seed, loss=loss) if gradients else None
+        self.activity, self.spread = ActivityTally(traced, axes), SpreadTally(traced, seed)
         self.all = [self.geometry, *([self.activity, self.spread] if units else [])]
         self.all += [] if self.gradients is None else [self.gradients]
         self.note = ""  # for the rows of weights
@@ -273,5 +285,5 @@ class _Tallies:
 
 
 def _single(inputs: Inputs) -> Any:
-    tensors = inputs.tensors()
-    return tensors[0] if len(tensors) == 1 else inputs
+    values = [*inputs.args, *inputs.kwargs.values()]
+    return values[0] if len(values) == 1 and isinstance(values[0], Tensor) else inputs

@@ -28,7 +28,7 @@ from initscope.recording import (
     redrawn,
     set_mode,
 )
-from initscope.tracing import Node, Trace, trace
+from initscope.tracing import BatchArgs, Node, SampleAxes, Trace, sample_axes, trace
 from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 __all__ = ["measure"]
@@ -43,6 +43,7 @@ def measure(
     draws: int = 1,
     mode: Mode | None = None,
     seed: int = 0,
+    batch_args: BatchArgs = None,
     progress: Callable[[Iterator[Any]], Iterable[Any]] | None = None,
 ) -> Measurement:
     """Run ``model`` on pairs and record their geometry after every layer.
@@ -63,6 +64,9 @@ def measure(
         model is. Dropout is off in both.
     seed : int
         Of the draws.
+    batch_args : str, int or sequence of them, optional
+        Which arguments carry samples, by name or position; tensors of the others are given whole to every call, as the
+        edges of a graph that all samples share, or a time step. None: all tensors that have an axis.
     progress : callable, optional
         Wraps the iterator over draws, as tqdm does: ``progress=lambda draws: tqdm(draws, total=8)``.
 
@@ -70,13 +74,13 @@ def measure(
     -------
     Measurement
         The rows of `initscope.predict`, with standard errors over the randomness of the weights. Behind the first
-        weights, where filters are independent and at least 16 in a group, one draw tells (the infinitesimal jackknife
-        over filters); deeper, in smaller layers and under laws that tie filters together (orthogonal, mirrored), only
+        weights, where filters are independent and at least 16 in a group, one draw tells (the jackknife over
+        filters); deeper, in smaller layers and under laws that tie filters together (orthogonal, mirrored), only
         the spread between two or more draws does. A draw in which an output of a pair is all zero has no angle: the
         cosine is then the mean over the others, ``cosine_draws`` says how many, and the row has a note.
     """
     model = runnable(model)
-    pairs = given_pairs(model, x, y)
+    pairs = given_pairs(model, x, y, batch_args)
     draws = check_count("draws", draws, least=0, hint="0 runs the weights the model has")
     seed = check_count("seed", seed, least=0)
     law = Present() if initializer is None else initializer
@@ -85,9 +89,9 @@ def measure(
         few = pairs.pick(slice(0, 64)).inputs  # as many as prediction records of a model that branches on them
         traced = trace(model, few)
         if draws == 0:
-            runs = [_recorded(traced, pairs, None)]
+            runs = [_recorded(traced, sample_axes(traced, pairs.inputs), pairs, None)]
         else:
-            each = (_recorded(drawn, pairs, law) for drawn in redrawn(model, law, draws, few, seed=seed))
+            each = _redrawn_runs(redrawn(model, law, draws, few, seed=seed), pairs, law)
             runs = list(each if progress is None else progress(each))
     return _summary(runs, draws, seed)
 
@@ -102,11 +106,19 @@ class _Run:
     mean_variances: Floats  # [rows, 2]: the same for the means over pairs
 
 
-def _recorded(traced: Trace, pairs: Batch, law: Initializer | None) -> _Run:
+def _redrawn_runs(drawn: Iterator[Trace], pairs: Batch, law: Initializer) -> Iterator[_Run]:
+    """One run per draw; where the samples are is found once: all draws are of one copy."""
+    axes: SampleAxes | None = None
+    for traced in drawn:
+        axes = sample_axes(traced, pairs.inputs) if axes is None else axes
+        yield _recorded(traced, axes, pairs, law)
+
+
+def _recorded(traced: Trace, axes: SampleAxes, pairs: Batch, law: Initializer | None) -> _Run:
     coupled = couples_samples(traced.model)
     filters = independent_filters(traced, law)
-    geometry, by_filter = PairTally(traced), FilterTally(traced, filters)
-    recorder = Recorder(traced, [geometry, by_filter])
+    geometry, by_filter = PairTally(traced), FilterTally(traced, filters, axes)
+    recorder = Recorder(traced, [geometry, by_filter], axes)
     parts = pair_batches(pairs, whole=coupled)
     with without_dropout(traced.model):  # it would hide the geometry
         # An input that is part of several pairs is run once, unless the model looks at its whole batch.

@@ -15,7 +15,7 @@ from initscope._hall.randomness import generator
 from initscope.errors import InputError
 from initscope.measurement.endless import with_an_end
 from initscope.recording import Batch, as_pairs
-from initscope.tracing import Inputs, bind
+from initscope.tracing import BatchArgs, Inputs, bind, refuse_different_lengths
 
 __all__ = ["batches", "gather_pairs", "given_pairs", "moved"]
 
@@ -23,20 +23,27 @@ _BATCH = 64  # samples of one batch where the data does not come in batches
 
 
 def batches(
-    model: nn.Module, data: Any, targets: Any = None, *, seed: int = 0, shuffle: bool = True
+    model: nn.Module,
+    data: Any,
+    targets: Any = None,
+    *,
+    seed: int = 0,
+    shuffle: bool = True,
+    batch_args: BatchArgs = None,
 ) -> Iterator[Batch]:
     """Batches of ``data`` as inputs of ``model``, on its device.
 
     Arrays, tensors, tuples and dicts of them, and a ``Dataset`` with a length are read in random order, unless
-    ``shuffle`` is False; a ``DataLoader`` and any other iterable of batches in their own.
+    ``shuffle`` is False; a ``DataLoader`` and any other iterable of batches in their own. ``batch_args`` names the
+    arguments that carry samples.
     """
-    for item, wanted in _items(data, targets, _Order(seed, shuffle)):
-        inputs = bind(model, _as_tensors(item))
+    for item, wanted in _items(data, targets, _Order(seed, shuffle), lambda columns: bind(model, columns, batch_args)):
+        inputs = bind(model, _as_tensors(item), batch_args)
         if wanted is None and isinstance(item, (tuple, list)) and len(item) > len(inputs.args):
             wanted = item[len(inputs.args)]
         elif wanted is None and isinstance(item, Mapping):
             wanted = next((item[key] for key in ("labels", "label", "targets", "target") if key in item), None)
-        batch = Batch(inputs.map(_placed(model)), None if wanted is None else _placed_target(wanted, model))
+        batch = Batch(inputs.map(_placed(model, inputs)), None if wanted is None else _placed_target(wanted, model))
         if len(batch):
             yield batch
 
@@ -55,8 +62,8 @@ class _Order:
         return torch.as_tensor(generator(self.seed, "order of samples").permutation(length))
 
 
-def _items(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
-    """(item, targets) for each batch, before binding."""
+def _items(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], Inputs]) -> Iterator[tuple[Any, Any]]:
+    """(item, targets) for each batch, before binding; ``arguments`` says what binding will make of columns."""
     data = getattr(data, "images", data)
     if isinstance(data, (str, bytes)):
         raise InputError(f"data = {data!r} is a word; load it first: initscope.data.load_any({data!r})")
@@ -65,7 +72,7 @@ def _items(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
     if isinstance(data, list) and data and isinstance(data[0], list):
         data = torch.as_tensor(np.asarray(data))
     if isinstance(data, (Tensor, np.ndarray, tuple, Mapping)):
-        yield from _columns(data, targets, order)
+        yield from _columns(data, targets, order, arguments)
         return
     if targets is not None:
         raise InputError("targets= goes with arrays; let the Dataset or DataLoader yield (inputs, targets) instead")
@@ -82,20 +89,26 @@ def _items(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
         yield item, None
 
 
-def _columns(data: Any, targets: Any, order: _Order) -> Iterator[tuple[Any, Any]]:
+def _columns(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], Inputs]) -> Iterator[tuple[Any, Any]]:
     """Rows of arrays, some at a time: picking them copies them, so that a read-only array (a mapped file) is shared."""
     columns = _as_tensors(data, shared=True)
-    everything = Batch(Inputs((columns,)), None if targets is None else torch.as_tensor(targets))
+    said = arguments(columns)
+    everything = Batch(
+        said if said.carries else Inputs((columns,)), None if targets is None else torch.as_tensor(targets)
+    )
     length = len(everything)
-    lengths = {len(tensor) for tensor in everything.inputs.tensors() if tensor.dim()}
+    lengths = {len(tensor) for tensor in everything.inputs.tensors() if tensor.dim()} if not said.carries else {length}
     if everything.targets is not None:
         lengths.add(len(everything.targets))
     if len(lengths) > 1:
-        raise InputError(f"the arrays have different lengths {sorted(lengths)}; every sample needs all of them")
+        raise InputError(
+            f"the arrays have different lengths {sorted(lengths)}; every sample needs all of them, or name the "
+            "arguments that carry samples: batch_args='x'"
+        )
     index = order.of(length)
     for start in range(0, length, _BATCH):
         part = everything.pick(index[start : start + _BATCH])
-        yield part.inputs.args[0], part.targets
+        yield part.inputs if said.carries else part.inputs.args[0], part.targets
 
 
 def _as_tensors(value: Any, *, shared: bool = False) -> Any:
@@ -107,6 +120,10 @@ def _as_tensors(value: Any, *, shared: bool = False) -> Any:
         return torch.from_numpy(value)
     if isinstance(value, Mapping):
         return {key: _as_tensors(item, shared=shared) for key, item in value.items()}
+    if isinstance(value, Inputs):
+        return Inputs(_as_tensors(value.args), _as_tensors(value.kwargs), value.carries)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_as_tensors(item, shared=shared) for item in value))
     if isinstance(value, (tuple, list)):
         return type(value)(_as_tensors(item, shared=shared) for item in value)
     return value
@@ -121,9 +138,9 @@ class _Shared:
         self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
 
 
-def _placed(model: nn.Module) -> Callable[[Tensor], Tensor]:
+def _placed(model: nn.Module, inputs: Inputs) -> Callable[[Tensor], Tensor]:
     """Moves tensors to the model's device as `moved` does, and refuses what is not finite."""
-    move = moved(model)
+    move = moved(model, inputs)
 
     def place(tensor: Tensor) -> Tensor:
         placed = move(tensor)
@@ -135,11 +152,15 @@ def _placed(model: nn.Module) -> Callable[[Tensor], Tensor]:
     return place
 
 
-def moved(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Moves tensors to the model's device and gives numbers its floating type, if it has one; indices stay."""
+def moved(model: nn.Module, inputs: Inputs | None = None) -> Callable[[Tensor], Tensor]:
+    """Moves tensors to the model's device and gives numbers its floating type, if it has one.
+
+    Indices of embeddings stay, and whole numbers beside real ones, which are lengths, edges or time steps.
+    """
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     device = None if parameter is None else parameter.device
     indices = any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules())
+    indices |= inputs is not None and any(tensor.is_floating_point() for tensor in inputs.tensors())
 
     def move(tensor: Tensor) -> Tensor:
         keep = not tensor.is_floating_point() and (indices or tensor.dtype == torch.bool)
@@ -159,23 +180,25 @@ def _placed_target(target: Any, model: nn.Module) -> Any:
     return target.to(parameter.device) if isinstance(target, Tensor) and parameter is not None else target
 
 
-def given_pairs(model: nn.Module, x: Any, y: Any) -> Batch:
+def given_pairs(model: nn.Module, x: Any, y: Any, batch_args: BatchArgs = None) -> Batch:
     """Pairs as inputs of ``model``, on its device: the x, then the y. Several inputs come as a tuple or as a dict."""
-    left, right = (bind(model, _one_side(side)).map(moved(model)) for side in (x, y))
+    bound = [bind(model, _one_side(side), batch_args) for side in (x, y)]
+    left, right = (side.map(moved(model, side)) for side in bound)
     others = right.tensors()
     if len(left.tensors()) != len(others):
         raise InputError(f"x holds {len(left.tensors())} tensors and y {len(others)}; give both the same")
-    for a, b in zip(left.tensors(), others, strict=True):
-        if a.is_floating_point():
+    refuse_different_lengths(model, left)
+    single = all(tensor.dim() < 2 for tensor in left.tensors())  # beside others an input may be one number a sample
+    for a, b, carries in zip(left.tensors(), others, left.batched, strict=True):
+        if carries and a.is_floating_point() and (a.dim() > 1 or single):
             as_pairs(a, b)
         elif a.shape != b.shape:
             raise InputError(f"x has shape {tuple(a.shape)} and y {tuple(b.shape)}; pairs need equal shapes")
-    lengths = {len(tensor) for tensor in others if tensor.dim()}
-    if len(lengths) != 1 or 0 in lengths:
-        raise InputError(f"the inputs hold {sorted(lengths)} pairs; give all as many, at least one")
-    remaining = iter(others)
-    both = left.map(lambda tensor: _appended(tensor, next(remaining)))
-    return Batch(both)
+        elif not carries and not torch.equal(a, b):
+            raise InputError(f"an input of shape {tuple(a.shape)} carries no samples, yet differs between x and y")
+    if left.samples == 0:
+        raise InputError("the inputs hold no pairs; give at least one")
+    return Batch(left.joined(right))
 
 
 def _one_side(values: Any) -> Any:
@@ -184,10 +207,6 @@ def _one_side(values: Any) -> Any:
     if several or isinstance(values, (Tensor, Inputs, Mapping, tuple)):
         return _as_tensors(values)
     return _as_tensors(np.asarray(values))
-
-
-def _appended(first: Tensor, second: Tensor) -> Tensor:
-    return torch.cat([first, second]) if first.dim() else first
 
 
 def gather_pairs(stream: Iterator[Batch], pairs: int, seed: int, *, shuffle: bool = True) -> tuple[Batch, list[Batch]]:
@@ -213,12 +232,11 @@ def gather_pairs(stream: Iterator[Batch], pairs: int, seed: int, *, shuffle: boo
 def _joined(parts: list[Batch]) -> Batch:
     if len(parts) == 1:
         return parts[0]
-    columns = [part.inputs.tensors() for part in parts]
+    columns = [part.inputs.sample_tensors() for part in parts]
     shapes = {tuple(tuple(tensor.shape[1:]) for tensor in tensors) for tensors in columns}
     if len(shapes) > 1:
         raise InputError(f"samples have different shapes {sorted(shapes)}; resize or pad them to one")
-    joined = iter([torch.cat(group) if group[0].dim() else group[0] for group in zip(*columns, strict=True)])
     targets = None
     if all(isinstance(part.targets, Tensor) for part in parts):
         targets = torch.cat([part.targets for part in parts])
-    return Batch(parts[0].inputs.map(lambda tensor: next(joined)), targets)
+    return Batch(parts[0].inputs.joined(*(part.inputs for part in parts[1:])), targets)

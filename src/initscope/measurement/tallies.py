@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from initscope.errors import InputError
 from initscope.geometry import Floats
 from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_norms
-from initscope.recording import Batch, Tally, output_tensor, pair_norms
-from initscope.tracing import Node, Trace
+from initscope.recording import Batch, Tally, pair_norms
+from initscope.tracing import Node, SampleAxes, SampleAxis, Trace
 
 __all__ = ["GradientTally", "PairTally", "Tally"]
 
@@ -57,11 +57,14 @@ class GradientTally(Tally):
     The pairs of a batch are its halves. The loss is ⟨f(x), v⟩ with a Gaussian v, or ``loss(output, targets)``.
     """
 
-    def __init__(self, traced: Trace, *, seed: int, loss: Callable[[Any, Any], Tensor] | None = None) -> None:
-        self._traced, self._seed, self._loss = traced, seed, loss
+    def __init__(
+        self, traced: Trace, axes: SampleAxes, *, seed: int, loss: Callable[[Any, Any], Tensor] | None = None
+    ) -> None:
+        self._traced, self._axes, self._seed, self._loss = traced, axes, seed, loss
         self._norms: dict[Node, list[Tensor]] = {step: [] for step in traced.steps}
         self._top: list[Tensor] = []  # ‖∂ℓ/∂a‖ of x, per batch
         self._sources: list[Tensor] = []  # what the backward pass runs to
+        self._reached: set[Node] = set()  # steps whose values are made of those of a source
         self._batch: Batch | None = None
         self.note = ""
         """Why there are no gradients, if there are none."""
@@ -74,22 +77,29 @@ class GradientTally(Tally):
 
     def begin(self, batch: Batch) -> None:
         """Make room for the pairs of a batch."""
-        self._batch, self._sources = batch, []
+        self._batch, self._sources, self._reached = batch, [], set()
         if batch.sides is not None:
             _make_room(self._norms, len(batch) // 2)
 
-    def follow(self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, values: Tensor) -> Any:
+    def follow(
+        self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, tensor: Tensor, axis: SampleAxis
+    ) -> Any:
         """Let the backward pass reach this step, and take the weight gradients when it comes by."""
-        replaced = None
-        if not values.requires_grad and output is values and torch.is_grad_enabled():
-            # The inputs, or the first values that indices led to. A copy, because steps may write into it.
-            source = values.detach().requires_grad_()
+        replaced, layer = None, self._layer(step, args, kwargs)
+        first = not any(parent in self._reached for parent in step.all_input_nodes)
+        self._reached.add(step)
+        if not tensor.requires_grad and output is tensor and torch.is_grad_enabled() and (first or layer is not None):
+            # The inputs, the first values that indices led to, or weights behind values that the model detached: these
+            # stay so themselves, or buffers that they are written to would become part of the graph.
+            # A copy, because steps may write into it.
+            source = tensor.detach().requires_grad_()
             self._sources.append(source)
-            replaced = values = source.clone()
-        layer = self._layer(step, args, kwargs)
-        if layer is not None and values.requires_grad:
+            replaced = tensor = source.clone()
+        if layer is not None and not axis.first and not isinstance(layer[0], nn.Linear):
+            self.notes[step] = "no gradient: the samples are not on the first axis of the layer's output"
+        elif layer is not None and tensor.requires_grad:
             module, inputs = layer
-            values.register_hook(partial(self._take, step, module, inputs.detach(), inputs._version))  # type: ignore[no-untyped-call]
+            tensor.register_hook(partial(self._take, step, module, inputs.detach(), inputs._version, axis))  # type: ignore[no-untyped-call]
         return replaced
 
     def _layer(self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Tensor] | None:
@@ -100,12 +110,15 @@ class GradientTally(Tally):
         known = has_weight_gradient(module) and args and isinstance(args[0], Tensor)
         return (module, args[0]) if known else None
 
-    def _take(self, step: Node, module: Any, seen: Tensor, version: int, delta: Tensor) -> None:
+    def _take(self, step: Node, module: Any, seen: Tensor, version: int, axis: SampleAxis, delta: Tensor) -> None:
         if seen._version != version:
             self.notes[step] = "its input is overwritten in place, so its gradient is lost"
             return
+        samples = len(seen) if axis.first or self._batch is None else len(self._batch)
         with torch.no_grad():
-            self._norms[step][-1] = weight_gradient_norms(module, seen, delta).cpu()
+            inputs, back = (axis.to_front(values, samples) for values in (seen, delta))
+            if inputs is not None and back is not None:
+                self._norms[step][-1] = weight_gradient_norms(module, inputs, back).cpu()
 
     def end(self, output: Any) -> None:
         """Run the loss backwards through all steps; keep the norms of its gradient at the output."""
@@ -113,7 +126,8 @@ class GradientTally(Tally):
         if batch is None or batch.sides is None:
             return
         self._top.append(torch.full((len(batch) // 2,), torch.nan, dtype=torch.float64))
-        top = output_tensor(output, len(batch))
+        place = self._axes.tensor(None, output, len(batch))
+        whole, top = (None, None) if place is None else place[:2]
         if self._loss is not None:
             value = self._loss(output, batch.targets)
             if not isinstance(value, Tensor) or not value.requires_grad:
@@ -124,10 +138,11 @@ class GradientTally(Tally):
         else:
             self.note = "no gradient: the output holds no real values, one set for each sample"
             return
-        tops = [top] if top is not None and top.requires_grad else []
+        tops = [whole] if whole is not None and whole.requires_grad else []
         found = torch.autograd.grad(value.sum(), [*self._sources, *tops], allow_unused=True)
-        if tops and found[-1] is not None:
-            norms = torch.linalg.vector_norm(found[-1].reshape(len(batch), -1), dim=1)
+        if tops and found[-1] is not None and place is not None:
+            front = place[2].to_front(found[-1], len(batch))
+            norms = torch.linalg.vector_norm(front.reshape(len(batch), -1), dim=1)  # type: ignore[union-attr]
             self._top[-1] = norms[: len(batch) // 2].double().cpu()
 
     def norms(self) -> Floats:

@@ -27,7 +27,7 @@ from initscope.layers.calls import called_activation
 from initscope.measurement.width import random_directions
 from initscope.recording import Tally, unit_axes
 from initscope.theory.mean_width import gaussian_norm_mean
-from initscope.tracing import Node, Trace
+from initscope.tracing import Node, SampleAxes, Trace
 
 __all__ = ["DIRECTIONS", "SAMPLED_UNITS", "Activity", "ActivityTally", "Spread", "SpreadTally", "UnitSample"]
 
@@ -205,8 +205,8 @@ class ActivityTally(Tally):
         "saturated_fraction",
     )
 
-    def __init__(self, traced: Trace) -> None:
-        axes = unit_axes(traced)
+    def __init__(self, traced: Trace, samples: SampleAxes | None = None) -> None:
+        axes = unit_axes(traced, samples)
         self._steps = traced.steps
         self._activities: dict[Node, Activity] = {}
         for step in traced.steps:

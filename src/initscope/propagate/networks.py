@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,9 +19,8 @@ from initscope.initializers._matrices import matrices
 from initscope.propagate.laws import MeansOnly
 from initscope.propagate.moments import Given, Law, Maps, NotCovered
 from initscope.propagate.registry import Context
-from initscope.tracing import Inputs, Node, Step, Trace, trace
-from initscope.tracing._symbolic import Watch
-from initscope.tracing.untouched import copy_of, without_dropout
+from initscope.tracing import Inputs, Node, SampleAxes, SampleAxis, Step, Trace, Watch, sample_axes, trace
+from initscope.tracing.untouched import copy_of, snapshot, without_dropout
 
 __all__ = ["Networks", "Simulation", "attribute", "tied_weights"]
 
@@ -52,10 +52,17 @@ Records = dict[str, _Record]
 class Networks:
     """One copy of the model, whose weights are drawn again and again; the same networks for every batch of pairs."""
 
-    def __init__(self, traced: Trace, context: Context, draws: int, seed: int) -> None:
+    def __init__(self, traced: Trace, inputs: Inputs, context: Context, draws: int, seed: int) -> None:
         self.traced, self.context, self.draws = traced, context, draws
-        self._seed = seed
+        self._inputs, self._seed = inputs, seed
         self._copy: nn.Module | None = None
+
+    @cached_property
+    def axes(self) -> SampleAxes:
+        """Where the samples of each step are, if one of the steps may move them from the first axis."""
+        traced = self.traced
+        moves = any(traced.kind(step) in _MOVES or _sequence_first(traced, step) for step in traced.steps)
+        return sample_axes(traced, self._inputs) if moves or traced.graph_module is None else SampleAxes()
 
     def records(self, both: Inputs) -> list[Records]:
         """The steps' second moments on ``both`` (x, then y), for each replicate over its share of the networks."""
@@ -63,7 +70,8 @@ class Networks:
         model = self.traced.model
         layers = [*weight_layers(model), *(matrix.layer() for matrix in matrices(model))]
         means = any(self.context.initializer.law(layer).strength > 0 for layer in layers)
-        samples, drawn = len(both.tensors()[0]), None
+        places = {name: self.axes.of(step) for step, name in self.traced.names.items()}
+        samples, drawn = both.samples, None
         for draw, network in enumerate(self._drawn(both.tensors()[0].device)):
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
@@ -72,7 +80,7 @@ class Networks:
             # With fewer networks than replicates these share theirs.
             wanted = [r for r in range(len(groups)) if draw % len(groups) == r % self.draws]
             with without_dropout(network):
-                drawn.run(values, _recorder(drawn, [groups[r] for r in wanted], samples, means=means))
+                drawn.run(values, _recorder(drawn, [groups[r] for r in wanted], samples, places, means=means))
         return groups
 
     def _drawn(self, device: torch.device) -> Iterator[nn.Module]:
@@ -82,14 +90,15 @@ class Networks:
             if self.context.mode is not None:
                 self._copy.train(self.context.mode == "train")
         network = self._copy
-        own = [*self.traced.model.parameters(), *self.traced.model.buffers()]
+        set_back = snapshot(network)
         for _ in range(self.draws):
-            with torch.no_grad():  # a law may look at the weights, and a run leave statistics behind
-                for copied, value in zip([*network.parameters(), *network.buffers()], own, strict=True):
-                    copied.copy_(value)
+            with torch.no_grad():  # a law may read the weights that are there, and a forward write its own
+                for ours, theirs in zip(network.parameters(), self.traced.model.parameters(), strict=True):
+                    ours.copy_(theirs)
             if drawn_parameters(network):
                 self.context.initializer.fill_(network, generator=generator)
             yield network
+            set_back()  # what a run leaves behind
 
 
 class Simulation:
@@ -99,6 +108,11 @@ class Simulation:
         self._networks, self._x, self._y = networks, x, y
         self._records: list[Records] | None = None
         self._failure = ""
+
+    @property
+    def axes(self) -> SampleAxes:
+        """Where the samples of each step are."""
+        return self._networks.axes
 
     def state(self, node: Node, axis: int | None, context: Context) -> Maps:
         """Second moments after ``node`` as they were sampled; ``axis`` is where its channels are, if that is known."""
@@ -128,15 +142,16 @@ class Simulation:
         if self._failure:
             raise NotCovered(self._failure)
         if self._records is None:
-            sides = iter(self._y.tensors())
             try:
-                self._records = self._networks.records(self._x.map(lambda tensor: torch.cat([tensor, next(sides)])))
-            except InputError as error:
-                self._failure = str(error)
-                raise NotCovered(self._failure) from error
+                self._records = self._networks.records(self._x.joined(self._y))
             except Exception as error:
                 cause = str(error).strip().splitlines() or [""]
-                self._failure = f"the model fails on these inputs: {type(error).__name__}: {cause[0]}"
+                told = (
+                    ""
+                    if isinstance(error, InputError)
+                    else f"the model fails on these inputs: {type(error).__name__}: "
+                )
+                self._failure = f"{told}{cause[0]}"
                 raise NotCovered(self._failure) from error
         return self._records
 
@@ -182,14 +197,29 @@ def tied_weights(traced: Trace) -> frozenset[int]:
     return frozenset(key for key, found in kinds.items() if len(found) > 1 and key in drawn)
 
 
-def _recorder(drawn: Trace, groups: list[Records], samples: int, *, means: bool) -> Watch:
+_MOVES = frozenset({
+    "transpose", "permute", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "T", "getattr", "reshape", "view",
+    "flatten", "unflatten", "einsum", "rearrange", "unfold", "Flatten", "Unflatten", "Unfold", "Fold", "roll",
+})  # fmt: skip
+
+
+def _sequence_first(traced: Trace, step: Node) -> bool:
+    module = traced.module(step)
+    return isinstance(module, nn.RNNBase) or getattr(module, "batch_first", None) is False  # hidden states always are
+
+
+def _recorder(
+    drawn: Trace, groups: list[Records], samples: int, places: dict[str, SampleAxis | None], *, means: bool
+) -> Watch:
     """Reduces the output of each step at once, if it has real values for each of the ``samples``."""
 
     def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
         name = drawn.name(node)
-        if not isinstance(output, Tensor) or output.dim() < 2 or len(output) != samples:
+        axis = places.get(name)
+        if axis is None or not isinstance(output, Tensor):
             return
-        if output.is_floating_point():
+        output = axis.to_front(output, samples)
+        if output is not None and output.dim() > 1 and output.is_floating_point():
             x, y = output.detach().chunk(2)
             for records in groups:
                 if name in records:

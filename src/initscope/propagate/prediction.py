@@ -25,8 +25,8 @@ from initscope.propagate.totals import Totals
 from initscope.propagate.walk import Missing, Several, Walk
 from initscope.recording.batch import check_norms, check_shapes, real_tensor
 from initscope.theory._fast import fused_loops
-from initscope.tracing import Inputs, bind, trace
-from initscope.tracing.untouched import leaves_no_trace
+from initscope.tracing import BatchArgs, Inputs, bind, refuse_different_lengths, trace
+from initscope.tracing.untouched import leaves_no_trace, runnable
 
 __all__ = ["predict"]
 
@@ -43,6 +43,7 @@ def predict(
     mode: Literal["train", "eval"] | None = None,
     draws: int = 4,
     seed: int = 0,
+    batch_args: BatchArgs = None,
 ) -> Prediction:
     """Expected geometry of pairs after every layer of ``model`` with random weights.
 
@@ -67,6 +68,9 @@ def predict(
         Networks to draw for steps without a rule.
     seed : int
         Of all sampling.
+    batch_args : str, int or sequence of them, optional
+        Which arguments carry samples, by name or position; tensors of the others are given whole to every call, as the
+        edges of a graph that all samples share, or a time step. None: all tensors that have an axis.
 
     Returns
     -------
@@ -88,9 +92,10 @@ def predict(
     if mode not in (None, "train", "eval"):
         raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
     draws, seed = check_count("draws", draws), check_count("seed", seed, least=0)
-    whole = isinstance(model, nn.Module) and any(isinstance(module, nn.Embedding) for module in model.modules())
-    x, y = _bound_pairs(model, x, y, keep_integers=whole)
-    values, pairs = sum(tensor.numel() for tensor in x.tensors()), len(x.tensors()[0])
+    model = runnable(model, values=False)
+    whole = any(isinstance(module, nn.Embedding) for module in model.modules())
+    x, y = _bound_pairs(model, x, y, keep_integers=whole, batch_args=batch_args)
+    values, pairs = sum(tensor.numel() for tensor in x.sample_tensors()), x.samples
     law = Present() if initializer is None else initializer
     # Networks are shared out among the replicates; a single one has no spread.
     replicates = max(2, min(_REPLICATES, draws))
@@ -105,7 +110,7 @@ def predict(
     fused_loops(*x.tensors(), entries=values * len(traced.steps))
     with leaves_no_trace(model):  # even to look at a parametrised weight may change it
         same = equal_parameters(model) if isinstance(law, Present) else {}
-        networks = Networks(traced, replace(context, same=same, tied=tied_weights(traced)), draws, seed)
+        networks = Networks(traced, x, replace(context, same=same, tied=tied_weights(traced)), draws, seed)
         parts = [
             _walk(networks, _part(x, start, size, traced.batch), _part(y, start, size, traced.batch), start, pairs)
             for start in range(0, pairs, size)
@@ -121,37 +126,49 @@ def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
         missing = 0 if batch is None else batch - len(part)
         return torch.cat([part, *[part[-1:]] * missing]) if missing else part
 
-    return side.map(cut)
+    return side.map_samples(cut)
 
 
-def _bound_pairs(model: Any, x: Any, y: Any, *, keep_integers: bool) -> tuple[Inputs, Inputs]:
+def _bound_pairs(
+    model: nn.Module, x: Any, y: Any, *, keep_integers: bool, batch_args: BatchArgs
+) -> tuple[Inputs, Inputs]:
     """Arguments of the model for both sides, all tensors, checked."""
-    if not isinstance(model, nn.Module):
-        raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
-    bound_x, bound_y = (bind(model, _tensors(side, keep_integers)) for side in (x, y))
+    bound_x, bound_y = (bind(model, _tensors(side), batch_args) for side in (x, y))
+    if not keep_integers and not any(tensor.is_floating_point() for tensor in bound_x.tensors()):
+        bound_x, bound_y = (side.map(real_tensor) for side in (bound_x, bound_y))  # beside real ones they are indices
     left, right = bound_x.tensors(), bound_y.tensors()
     if not left or len(left) != len(right):
         raise InputError(f"x holds {len(left)} tensors and y {len(right)}; give both the same, at least one")
+    refuse_different_lengths(model, bound_x)
     axes = 1 if any(tensor.dim() > 1 for tensor in left) else 2  # beside others an input may be one number a sample
-    for a, b in zip(left, right, strict=True):
-        check_shapes(a, b, axes)
-    if len({len(tensor) for tensor in left}) > 1:
-        raise InputError(f"the inputs hold {[len(tensor) for tensor in left]} pairs; give all as many")
+    for a, b, carries in zip(left, right, bound_x.batched, strict=True):
+        if carries:
+            check_shapes(a, b, axes)
+        elif a.shape != b.shape or not torch.equal(a, b):
+            raise InputError(f"an input of shape {tuple(a.shape)} carries no samples, yet differs between x and y")
+    if not any(bound_x.batched):
+        raise InputError(f"x has shape {tuple(left[0].shape)}; give at least one pair, shaped [pairs, ...]")
     return bound_x, bound_y
 
 
-def _tensors(values: Any, keep_integers: bool) -> Any:
-    """Arrays as tensors, in the tuples, dicts and lists of arrays that hold them."""
+def _tensors(values: Any) -> Any:
+    """Arrays as tensors, in the tuples, dicts and lists of arrays that hold them; other things as they are."""
     if isinstance(values, Inputs):
         return values.map(lambda tensor: tensor.detach())  # what the model was called with already
+
+    def inside(value: Any) -> Any:
+        return value if value is None or isinstance(value, (bool, int, float, str)) else _tensors(value)
+
     if isinstance(values, Mapping):
-        return {key: _tensors(value, keep_integers) for key, value in values.items()}
+        return {key: inside(value) for key, value in values.items()}
+    if hasattr(values, "_fields"):
+        return type(values)(*map(inside, values))
     several = isinstance(values, list) and bool(values) and all(isinstance(v, (Tensor, np.ndarray)) for v in values)
     if isinstance(values, tuple) or several:
-        return tuple(_tensors(value, keep_integers) for value in values)
-    if keep_integers and isinstance(values, (Tensor, np.ndarray)):
+        return tuple(map(inside, values))
+    if isinstance(values, (Tensor, np.ndarray)):
         tensor = torch.as_tensor(values)
-        return tensor if tensor.dtype == torch.long else real_tensor(tensor)
+        return tensor if tensor.dtype in (torch.long, torch.int32) else real_tensor(tensor)
     return real_tensor(values)
 
 
@@ -178,9 +195,11 @@ class _Part:
 
 def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) -> _Part:
     """The prediction of a batch of ``all_pairs``, the first of it number ``first``."""
-    traced = networks.traced
-    inputs = [_checked(a, b, first) for a, b in zip(x.tensors(), y.tensors(), strict=True)]
-    pairs = len(inputs[0].x)
+    traced, pairs = networks.traced, x.samples
+    inputs = [
+        _checked(a, b, first) if carries else a
+        for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)
+    ]
     context = replace(networks.context, budget=Budget(pairs, all_pairs), sampled=[])
     walk = Walk(traced, inputs, context, Simulation(networks, x, y))
     unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
@@ -191,7 +210,8 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
         name, kind, role = traced.name(node), traced.kind(node), traced.role(node)
         states = list(value.states) if isinstance(value, Several) else [value]
         if all(isinstance(state, Maps) or (isinstance(state, Given) and state.real) for state in states):
-            rows.append(Row(name, kind, states[0].status, states[0].shape, states[0].note, role))
+            note = "; ".join(filter(None, [traced.note(node), states[0].note]))
+            rows.append(Row(name, kind, states[0].status, states[0].shape, note, role))
             totals = [state.totals() for state in states]
             found.append(totals[0] if len(totals) == 1 else Totals.mean(totals))
             single = networks.draws == 1 and "networks" in context.sampled  # one network tells no error

@@ -18,7 +18,7 @@ from initscope.propagate.networks import Simulation, attribute
 from initscope.propagate.registry import Reads, find_operation, rule_of_call
 from initscope.propagate.rules import Context, NotCovered, find_rule
 from initscope.propagate.totals import own_call
-from initscope.tracing import Node, Step, Trace, overwritten
+from initscope.tracing import MADE_ANEW, Node, Step, Trace, overwritten
 from initscope.tracing.untouched import NoDropoutCalls
 
 __all__ = ["Missing", "Walk"]
@@ -65,7 +65,8 @@ class Walk:
             replace(context, replicate=index, generator=_next_generator(context.generator))
             for index in range(1, context.replicates)
         ]
-        self._inputs, self._pairs = iter(inputs), len(inputs[0].x)
+        self._inputs = iter(inputs)
+        self._pairs = next(len(given.x) for given in inputs if isinstance(given, Given))
         # What an initializer draws; other parameters of the model are constants.
         self._drawn = drawn_parameters(traced.model)
         self._matrices = {id(one.parameters[0]): Weights.of(one) for one in matrices(traced.model) if not one.part}
@@ -123,6 +124,7 @@ class Walk:
         missing = next((value for value in found if isinstance(value, Missing)), None)
         try:
             if missing is None:
+                self._check_samples_first(node)
                 return self._call(node, args, kwargs, found, context)
             product = _product(call_name(node.target), args, kwargs)
             if product is not None:
@@ -133,6 +135,14 @@ class Walk:
         if node in self._traced.names:
             return self._sampled(node, found, reason, context)
         return missing or Missing(reason)  # a size, or weights that are computed: nothing to sample
+
+    def _check_samples_first(self, node: Node) -> None:
+        """Rules read the first axis as samples."""
+        if node not in self._traced.names:
+            return
+        axes = self._simulation.axes
+        if any((place := axes.of(one)) is not None and not place.first for one in (node, *node.all_input_nodes)):
+            raise NotCovered("samples do not lie on its first axis")
 
     def _filled_in(self, value: Any) -> Any:
         """Arguments with the values of the nodes that they name."""
@@ -164,6 +174,10 @@ class Walk:
             return _attribute_of(args[0], args[1])
         if name in _SIZES and isinstance(args[0], Maps):
             return getattr(_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(args[0].kxx)
+        if name in MADE_ANEW and isinstance(args[0], Maps):
+            return self._run(
+                _method(name) if node.op == "call_method" else target, (_zeros(args[0]), *args[1:]), kwargs
+            )
         operation = find_operation(name)
         if operation is not None:
             return operation(context, *args, **kwargs)
@@ -195,7 +209,8 @@ class Walk:
     def _run(self, function: Any, args: Any, kwargs: Any) -> Any:
         """A call on constants and given values: on x and on y, or once where there are none."""
         if not _states((args, kwargs)):
-            return own_call(function, *args, **kwargs)
+            with NoDropoutCalls():
+                return own_call(function, *args, **kwargs)
         with NoDropoutCalls():
             x, y = (own_call(function, *_side(args, side), **_side(kwargs, side)) for side in ("x", "y"))
         return self._joined(x, y)
@@ -311,6 +326,10 @@ def _method(name: str) -> Callable[..., Any]:
 def _like(state: Maps) -> Tensor:
     """A tensor of the state's shape without memory."""
     return torch.empty((len(state.kxx), *state.shape), dtype=state.kxx.dtype, device="meta")
+
+
+def _zeros(state: Maps) -> Tensor:
+    return torch.zeros((1,), dtype=state.kxx.dtype, device=state.kxx.device).expand(len(state.kxx), *state.shape)
 
 
 def _attribute_of(state: Any, name: str) -> Any:

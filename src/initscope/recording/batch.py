@@ -13,7 +13,7 @@ from torch import Tensor
 from initscope.errors import InputError
 from initscope.tracing import Inputs
 
-__all__ = ["Batch", "as_pairs", "check_norms", "check_shapes", "distinct", "pair_batches", "real_tensor", "size_of"]
+__all__ = ["Batch", "as_pairs", "check_norms", "check_shapes", "distinct", "pair_batches", "real_tensor"]
 
 _BATCH_VALUES = 1 << 22  # input values of one batch: bounds the memory of the activations
 
@@ -27,17 +27,14 @@ class Batch:
     sides: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
-        return size_of(self.inputs)
+        return self.inputs.samples
 
     def pick(self, index: Tensor | slice) -> Batch:
         """The samples at ``index``, which are no pairs."""
-        size = len(self)
-
-        def choose(tensor: Tensor) -> Tensor:
-            return tensor[index] if tensor.dim() and len(tensor) == size else tensor
-
         targets = self.targets
-        return Batch(self.inputs.map(choose), choose(targets) if isinstance(targets, Tensor) else targets)
+        if isinstance(targets, Tensor) and targets.dim() and len(targets) == len(self):
+            targets = targets[index]
+        return Batch(self.inputs.pick(index), targets)
 
     def halves(self) -> Batch:
         """The same samples as pairs: the x in the first half, the y in the second."""
@@ -45,18 +42,10 @@ class Batch:
         return replace(self, sides=(places[: len(self) // 2], places[len(self) // 2 :]))
 
 
-def size_of(inputs: Inputs) -> int:
-    """Number of samples: length of the first tensor that has one."""
-    size = next((len(tensor) for tensor in inputs.tensors() if tensor.dim()), None)
-    if size is None:
-        raise InputError("the data holds no tensors; give arrays, tensors, a Dataset or a DataLoader")
-    return size
-
-
 def pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
     """Parts of the pool (the x, then the y) as pairs that fit into memory; all at once if ``whole``."""
     half = len(pool) // 2
-    values = sum(tensor[0].numel() for tensor in pool.inputs.tensors() if tensor.dim())
+    values = sum(tensor[0].numel() for tensor in pool.inputs.sample_tensors())
     size = half if whole else max(1, _BATCH_VALUES // max(1, 2 * values))
     for start in range(0, half, size):
         x = torch.arange(start, min(half, start + size))
@@ -66,7 +55,7 @@ def pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
 def distinct(batch: Batch) -> Batch:
     """The different samples of a batch of pairs, each once, as the same pairs."""
     assert batch.sides is not None
-    tensors = [tensor for tensor in batch.inputs.tensors() if tensor.dim()]
+    tensors = batch.inputs.sample_tensors()
     likes = torch.stack([torch.unique(tensor, dim=0, return_inverse=True)[1] for tensor in tensors], dim=1)
     different, place = torch.unique(likes, dim=0, return_inverse=True)
     first = torch.empty(len(different), dtype=torch.long, device=place.device)

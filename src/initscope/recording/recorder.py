@@ -10,8 +10,8 @@ from torch import Tensor
 
 from initscope.geometry import Row
 from initscope.recording.batch import Batch
-from initscope.recording.steps import NO_VALUES, output_tensor
-from initscope.tracing import Node, Trace
+from initscope.recording.steps import NO_VALUES
+from initscope.tracing import Node, SampleAxes, SampleAxis, Trace, sample_axes
 
 __all__ = ["Recorder", "Tally"]
 
@@ -38,8 +38,13 @@ class Tally:
         """Whether the run has to keep what a backward pass needs; if so `follow` is called, and `end` inside of it."""
         return False
 
-    def follow(self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, values: Tensor) -> Any:
-        """The same step with its graph; what is returned, unless None, takes the output's place."""
+    def follow(
+        self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, tensor: Tensor, axis: SampleAxis
+    ) -> Any:
+        """The same step with its graph; what is returned, unless None, takes the output's place.
+
+        ``tensor`` is the part of ``output`` whose values were seen, as it is: its samples lie along ``axis``.
+        """
         return None
 
     def end(self, output: Any) -> None:
@@ -57,10 +62,12 @@ class Recorder:
         By step, the shape of one sample's output; steps without real values, one set for each sample, are not there.
     samples : int
         Number of samples seen.
+    axes : SampleAxes or None
+        Where the samples of each step are; None: found by running a few samples of the first batch.
     """
 
-    def __init__(self, traced: Trace, tallies: Sequence[Tally]) -> None:
-        self.traced, self.tallies = traced, tuple(tallies)
+    def __init__(self, traced: Trace, tallies: Sequence[Tally], axes: SampleAxes | None = None) -> None:
+        self.traced, self.tallies, self.axes = traced, tuple(tallies), axes
         self.shapes: dict[Node, tuple[int, ...]] = {}
         self.samples = 0
         self._batch = 0  # samples of the batch that runs
@@ -80,6 +87,8 @@ class Recorder:
 
     def _run(self, batch: Batch) -> None:
         self._batch = len(batch)
+        if self.axes is None:
+            self.axes = sample_axes(self.traced, batch.inputs)
         self._followers = tuple(tally for tally in self.tallies if tally.needs_graph(batch))
         if self._followers:
             for parameter in self.traced.model.parameters():
@@ -95,22 +104,23 @@ class Recorder:
     def _watch(self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         # The calls of tallies are hidden from the modes that look for calls of the model, which would cost time.
         with torch._C.DisableTorchFunction():
-            tensor = output_tensor(output, self._batch)
-            if tensor is None:
+            found = None if self.axes is None else self.axes.tensor(step, output, self._batch)
+            if found is None:
                 return None
-            values = tensor.detach()
+            tensor, front, axis = found
+            values = front.detach()
             self.shapes[step] = tuple(values.shape[1:])
             for tally in self.tallies:
                 tally.see(step, values)
             replaced = None
             for tally in self._followers:
-                again = tally.follow(step, args, kwargs, output, tensor)
+                again = tally.follow(step, args, kwargs, output, tensor, axis)
                 replaced = replaced if again is None else again
             return replaced
 
     def row(self, step: Node, note: str = "") -> Row:
         """The row of a step, with a remark where it has no values or ``note`` says something."""
         traced = self.traced
-        notes = [text for text in ("" if step in self.shapes else NO_VALUES, note) if text]
+        notes = [text for text in ("" if step in self.shapes else NO_VALUES, traced.note(step), note) if text]
         shape = self.shapes.get(step, ())
         return Row(traced.name(step), traced.kind(step), "measured", shape, "; ".join(notes), traced.role(step))

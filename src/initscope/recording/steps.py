@@ -9,8 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.errors import InputError
 from initscope.layers import unit_axis
-from initscope.tracing import Node, Trace
-from initscope.tracing._inputs import named_tensors
+from initscope.tracing import Node, SampleAxes, Trace
 
 __all__ = ["NO_VALUES", "Mode", "couples_samples", "output_tensor", "set_mode", "unit_axes"]
 
@@ -33,19 +32,23 @@ def couples_samples(model: nn.Module) -> bool:
     return any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
 
 
-def unit_axes(traced: Trace) -> dict[Node, int]:
-    """Axis of one sample's output along which its units lie: the last after a Linear, the first otherwise."""
+def unit_axes(traced: Trace, samples: SampleAxes | None = None) -> dict[Node, int]:
+    """Axis of one sample's output along which its units lie: the last after a Linear, the first otherwise.
+
+    Behind the axis of the windows or frames that are folded into that of the samples.
+    """
     axes: dict[Node, int] = {}
     for node in traced.steps:
         own = unit_axis(traced.module(node))
         before = next((axes[parent] for parent in node.all_input_nodes if parent in axes), 0)
         axes[node] = before if own is None else own
-    return axes
+    if samples is None:
+        return axes
+    folded = {node for node in axes if (place := samples.of(node)) is not None and place.fold > 1}
+    return {node: axis + 1 if node in folded and axis >= 0 else axis for node, axis in axes.items()}
 
 
 def output_tensor(output: Any, samples: int) -> Tensor | None:
-    """The real-valued tensor of a step's output with one entry per sample; of a tuple or dict, the first such."""
-    for _, tensor in named_tensors(output, ""):
-        if tensor.is_floating_point() and tensor.dim() > 0 and len(tensor) == samples and tensor.numel() > 0:
-            return tensor
-    return None
+    """The real-valued tensor of a model's output with one entry per sample; of a tuple or dict, the first such."""
+    found = SampleAxes().tensor(None, output, samples)
+    return None if found is None else found[1]

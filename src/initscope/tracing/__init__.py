@@ -5,8 +5,16 @@ once and recorded instead. Modules of ``torch.nn`` and modules that have a rule 
 """
 
 from initscope.tracing._in_place import overwritten
-from initscope.tracing._inputs import Inputs, bind
+from initscope.tracing._inputs import BatchArgs, Inputs, bind, map_tensors, named_tensors, refuse_different_lengths
+from initscope.tracing._nodes import MADE_ANEW
+from initscope.tracing._samples import SampleAxes, SampleAxis, sample_axes
 from initscope.tracing._streams import hidden_sides
+from initscope.tracing._symbolic import Watch
 from initscope.tracing._trace import Node, Step, Trace, trace
 
-__all__ = ["Inputs", "Node", "Step", "Trace", "bind", "hidden_sides", "overwritten", "trace"]
+# fmt: off
+__all__ = [
+    "MADE_ANEW", "BatchArgs", "Inputs", "Node", "SampleAxes", "SampleAxis", "Step", "Trace", "Watch", "bind",
+    "hidden_sides", "map_tensors", "named_tensors", "overwritten", "refuse_different_lengths", "sample_axes", "trace",
+]
+# fmt: on

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from initscope.errors import InputError
 
-__all__ = ["Inputs", "Whole", "bind", "map_tensors", "named_tensors", "required_parameters"]
+# fmt: off
+__all__ = [
+    "BatchArgs", "Inputs", "Whole", "bind", "map_tensors", "named_tensors", "refuse_different_lengths",
+    "required_parameters",
+]
+# fmt: on
 
 _LABELS = ("label", "labels", "target", "targets")
 
 
+BatchArgs = str | int | Sequence[str | int] | None
+"""Which arguments carry samples along their first axis: names of parameters, or positions. None: all tensors."""
+
+
 @dataclass(frozen=True)
 class Inputs:
-    """Arguments of one call of a model; tensors may be nested in tuples, lists and dicts."""
+    """Arguments of one call of a model; tensors may be nested in tuples, lists and dicts.
+
+    ``carries`` says of each tensor whether its first axis are the samples; the others are given whole to every call.
+    None: those are that are as long as the first with an axis.
+    """
 
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
+    carries: tuple[bool, ...] | None = None
 
     def tensors(self) -> list[Tensor]:
         """All tensors, in order."""
@@ -31,7 +46,44 @@ class Inputs:
 
     def map(self, function: Callable[[Tensor], Any]) -> Inputs:
         """The same arguments with ``function`` applied to every tensor."""
-        return Inputs(map_tensors(self.args, function), map_tensors(self.kwargs, function))
+        return Inputs(map_tensors(self.args, function), map_tensors(self.kwargs, function), self.carries)
+
+    @property
+    def batched(self) -> tuple[bool, ...]:
+        """Of each tensor: whether its first axis are the samples."""
+        if self.carries is not None:
+            return self.carries
+        tensors = self.tensors()
+        size = next((len(tensor) for tensor in tensors if tensor.dim()), None)
+        return tuple(tensor.dim() > 0 and len(tensor) == size for tensor in tensors)
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        found = [len(tensor) for tensor, carries in zip(self.tensors(), self.batched, strict=True) if carries]
+        if not found:
+            raise InputError("the data holds no tensors with samples; give arrays, tensors, a Dataset or a DataLoader")
+        return found[0]
+
+    def sample_tensors(self) -> list[Tensor]:
+        """The tensors that carry samples."""
+        return [tensor for tensor, carries in zip(self.tensors(), self.batched, strict=True) if carries]
+
+    def map_samples(self, function: Callable[[Tensor], Tensor]) -> Inputs:
+        """The same arguments with ``function`` applied to the tensors that carry samples."""
+        carries = self.batched
+        remaining = iter(carries)
+        mapped = self.map(lambda tensor: function(tensor) if next(remaining) else tensor)
+        return replace(mapped, carries=carries)
+
+    def pick(self, index: Tensor | slice | list[int]) -> Inputs:
+        """The samples at ``index``."""
+        return self.map_samples(lambda tensor: tensor[index])
+
+    def joined(self, *others: Inputs) -> Inputs:
+        """The samples of these and then those of ``others``."""
+        columns = iter(list(zip(*(other.sample_tensors() for other in others), strict=True)))
+        return self.map_samples(lambda tensor: torch.cat([tensor, *next(columns)]))
 
     def refused(self, error: Exception) -> InputError:
         """What to tell the user when the model raised ``error`` on these arguments."""
@@ -42,42 +94,101 @@ class Inputs:
 
     def names(self, model: nn.Module) -> list[str]:
         """A name for every tensor: the parameter of ``forward``, with the key or index inside it."""
-        parameters = _parameters(model)
-        positional = [
-            parameters[index].name if index < len(parameters) else str(index) for index in range(len(self.args))
-        ]
+        prefixes = [_position_name(model, index) for index in range(len(self.args))]
         return [
             name
-            for prefix, value in [*zip(positional, self.args, strict=True), *self.kwargs.items()]
+            for prefix, value in [*zip(prefixes, self.args, strict=True), *self.kwargs.items()]
             for name, _ in named_tensors(value, prefix)
         ]
 
 
-def bind(model: nn.Module, item: Any) -> Inputs:
+def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None) -> Inputs:
     """Arguments for ``model`` from one batch of data.
 
     A tensor is the first argument. Of a tuple or list, as data loaders yield, as many members are taken as ``forward``
-    requires (at least one): the rest are labels. A dict whose keys are parameters of ``forward`` is passed by name
-    (labels and what ``forward`` does not know are left out); any other dict is passed whole.
+    requires (at least one): the rest are labels. A dict or named tuple whose keys are parameters of ``forward`` is
+    passed by name (labels and what ``forward`` does not know are left out), also to ``forward(*args, **kwargs)``; any
+    other is passed whole. ``batch_args`` names the arguments that carry samples, and with it a tuple for
+    ``forward(*args)`` is passed with all its members.
     """
     if isinstance(item, Inputs):
-        return item
-    parameters = _parameters(model)
-    required = required_parameters(model)
-    if isinstance(item, Mapping):
-        known = {p.name for p in parameters}
-        if set(required) <= set(item) and known & set(item):
-            return Inputs((), {k: v for k, v in item.items() if k in known and (k in required or k not in _LABELS)})
-        return Inputs((dict(item),))
+        return item if batch_args is None else _said_to_carry(model, item, batch_args)
+    bound = _bound(model, item, everything=batch_args is not None)
+    return bound if batch_args is None else _said_to_carry(model, bound, batch_args)
+
+
+def _bound(model: nn.Module, item: Any, *, everything: bool) -> Inputs:
+    parameters, required = _parameters(model), required_parameters(model)
+    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    fields = item._asdict() if hasattr(item, "_fields") else item
+    if isinstance(fields, Mapping):
+        known = {p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+        if not known and any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return Inputs((), {key: value for key, value in fields.items() if key not in _LABELS})
+        if {*required, *keywords} <= set(fields) and known & set(fields):
+            needed = {*required, *keywords}
+            return Inputs((), {k: v for k, v in fields.items() if k in known and (k in needed or k not in _LABELS)})
+        if fields is item or len(required) == 1:
+            return Inputs((dict(item) if fields is item else item,))
     if isinstance(item, (list, tuple)):
         wanted = max(1, len(required))
+        if everything and any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            wanted = len(item)
         if len(item) < wanted:
             raise InputError(
                 f"{type(model).__name__}.forward needs {wanted} inputs ({', '.join(required)}) and the data has "
                 f"{len(item)}; give tuples of {wanted}, or dicts with these keys"
             )
         return Inputs(tuple(item[:wanted]))
+    if not required and keywords:
+        return Inputs((), {keywords[0]: item})
     return Inputs((item,))
+
+
+def _said_to_carry(model: nn.Module, inputs: Inputs, batch_args: BatchArgs) -> Inputs:
+    """``inputs`` of which those carry samples that the user names."""
+    given = [batch_args] if isinstance(batch_args, (str, int)) else list(batch_args or ())
+    wanted = [_position_name(model, name) if isinstance(name, int) else name for name in given]
+    names, tensors = inputs.names(model), inputs.tensors()
+    unknown = [name for name in wanted if not any(_is_part(one, name) for one in names)]
+    if unknown or not wanted:
+        raise InputError(f"batch_args = {batch_args!r}: no tensor is called so; there are {', '.join(names)}")
+    carries = tuple(any(_is_part(one, name) for name in wanted) for one in names)
+    lengths = {
+        name: len(tensor) if tensor.dim() else 0
+        for name, tensor, own in zip(names, tensors, carries, strict=True)
+        if own
+    }
+    if len(set(lengths.values())) > 1 or 0 in lengths.values():
+        raise InputError(f"batch_args = {batch_args!r}: these hold {lengths} samples; give all as many, at least one")
+    return replace(inputs, carries=carries)
+
+
+def _is_part(name: str, whole: str) -> bool:
+    return name == whole or name.startswith(f"{whole}[")
+
+
+def _position_name(model: nn.Module, index: int) -> str:
+    """Name of a positional argument: of its parameter, or as ``args[2]``."""
+    for place, parameter in enumerate(_parameters(model)):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return f"{parameter.name}[{index - place}]"
+        if place == index and parameter.kind is not parameter.KEYWORD_ONLY:
+            return parameter.name
+    return str(index)
+
+
+def refuse_different_lengths(model: nn.Module, inputs: Inputs) -> None:
+    """Tell the user how to say which arguments carry samples, where lengths leave it open."""
+    if inputs.carries is not None:
+        return
+    named = zip(inputs.names(model), inputs.tensors(), strict=True)
+    lengths = {name: len(tensor) for name, tensor in named if tensor.dim()}
+    if len(set(lengths.values())) > 1:
+        raise InputError(
+            f"the inputs have different lengths {lengths}; give all as many samples or pairs, or say which carry them, "
+            f"the others being given whole to every call: batch_args={next(iter(lengths))!r}"
+        )
 
 
 class Whole(nn.Module):
@@ -115,7 +226,11 @@ def map_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
     if isinstance(value, Mapping):
         return {key: map_tensors(item, function) for key, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_tensors(item, function) for item in value))
+        mapped = tuple(map_tensors(item, function) for item in value)
+        try:
+            return type(value)(*mapped)
+        except Exception:  # a packed sequence takes nothing but tensors
+            return mapped
     if isinstance(value, (tuple, list)):
         return type(value)(map_tensors(item, function) for item in value)
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,9 @@ from initscope.layers.calls import OPERATORS
 from initscope.tracing._in_place import overwritten
 from initscope.tracing._inputs import Inputs, map_tensors, named_tensors
 from initscope.tracing._names import Names
+from initscope.tracing._nodes import MADE_ANEW
+from initscope.tracing._randomness import RANDOM, random_reason
+from initscope.tracing.untouched import at_leaving
 
 __all__ = ["Recording", "Step"]
 
@@ -83,29 +87,43 @@ class Recording(TorchFunctionMode):
         self._names = Names()
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._stack: list[nn.Module] = []
+        self._hooks: list[Any] = []
         self._inside: nn.Module | None = None  # the whole module that runs: what happens in it is its own affair
         self._data: Any = WeakIdKeyDictionary()  # the step that made a tensor, as long as the tensor lives
+        self._drawn: Any = WeakIdKeyDictionary()  # names of the random calls that a tensor was made by
+        self.notes: dict[Any, str] = {}
         self._versions: Any = WeakIdKeyDictionary()  # tells whether it was written into since
 
     def run(self, inputs: Inputs) -> Any:
         """The model's output on ``inputs``."""
         labels = iter(Names.inputs(inputs.names(self.model)))
         watched = inputs.map(lambda tensor: self._made(next(labels), "placeholder", "input", (), {}, None, tensor))
-        enter = global_hooks.register_module_forward_pre_hook(self._enter)
-        leave = global_hooks.register_module_forward_hook(self._leave, with_kwargs=True)
+        self._thread = threading.get_ident()
+        at_leaving(self._unhook)
         try:
+            self._hooks.append(global_hooks.register_module_forward_pre_hook(self._enter))
+            self._hooks.append(global_hooks.register_module_forward_hook(self._leave, with_kwargs=True))
             with self:
                 return self.model(*watched.args, **watched.kwargs)
         finally:
-            enter.remove()
-            leave.remove()
+            self._unhook()
+
+    def _unhook(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+            global_hooks._global_forward_hooks_with_kwargs.pop(hook.id, None)  # which torch forgets
+        self._hooks = []
 
     def _enter(self, module: nn.Module, args: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
         self._stack.append(module)
         if self._inside is None and self.is_leaf(module):
             self._inside = module
 
     def _leave(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        if threading.get_ident() != self._thread:
+            return None
         entered = len(self._stack) - 1 - self._stack[::-1].index(module)
         abandoned = self._stack[entered + 1 :]  # modules that raised, and were caught, never leave
         del self._stack[entered:]
@@ -125,6 +143,12 @@ class Recording(TorchFunctionMode):
             return output
         tensors = [tensor for _, tensor in named_tensors((args, kwargs), "")]
         sources = [self._data[tensor] for tensor in tensors if tensor in self._data]
+        drawn = {name for tensor in tensors for name in self._drawn.get(tensor, ())}
+        drawn |= {_name_of(func)} & RANDOM
+        if _name_of(func) in MADE_ANEW:
+            sources = []
+        if drawn and not sources:
+            map_tensors(output, lambda tensor: self._drawn.__setitem__(tensor, drawn))
         if not sources and not any(isinstance(tensor, nn.Parameter) for tensor in tensors):
             return output
         op, target = _op_and_target(func)
@@ -134,7 +158,10 @@ class Recording(TorchFunctionMode):
             map_tensors(written, lambda tensor: self._data.__setitem__(tensor, step))
             return output
         name = self._function_name(OPERATORS.get(target) or _name_of(func))
+        index = len(self.steps)
         made = self._made(name, op, target, args, kwargs, None, written)
+        if drawn:
+            self.notes[self.steps[index]] = random_reason(drawn)
         return output if output is None else made
 
     def _function_name(self, function: str) -> str:

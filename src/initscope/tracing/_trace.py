@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,9 +15,10 @@ from initscope.layers.calls import OPERATORS
 from initscope.tracing._inputs import Inputs, Whole, bind
 from initscope.tracing._names import Names
 from initscope.tracing._nodes import carries_data
+from initscope.tracing._randomness import random_layers, random_notes
 from initscope.tracing._recorded import Recording, Step
 from initscope.tracing._symbolic import Watch, run_graph, symbolic_graph
-from initscope.tracing.untouched import leaves_no_trace
+from initscope.tracing.untouched import leaves_no_trace, runnable
 
 __all__ = ["Node", "Step", "Trace", "trace"]
 
@@ -46,6 +47,8 @@ class Trace:
         that run (``batch`` samples) among their arguments.
     batch : int or None
         Number of samples of the run that was recorded.
+    notes : dict
+        What is to be told of a step: that it reads random numbers.
     """
 
     model: nn.Module
@@ -56,6 +59,11 @@ class Trace:
     graph_module: fx.GraphModule | None
     fallback: str = ""
     batch: int | None = None
+    notes: dict[Node, str] = field(default_factory=dict)
+
+    def note(self, node: Node) -> str:
+        """What is to be told of a step, or nothing."""
+        return self.notes.get(node, "")
 
     def module(self, node: Node) -> nn.Module | None:
         """The module that a step calls, if it calls one."""
@@ -123,8 +131,7 @@ def trace(
     recorded : int
         Of how many samples the run is recorded, where symbolic tracing fails.
     """
-    if not isinstance(model, nn.Module):
-        raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
+    model = runnable(model, values=False)
 
     def whole(module: nn.Module) -> bool:
         return stays_whole(module) or is_leaf(module)
@@ -132,6 +139,8 @@ def trace(
     root = Whole(model) if whole(model) else model
     bound = None if inputs is None else bind(model, inputs)
     with leaves_no_trace(model):
+        for module in random_layers(model):  # what they do in training mode is off in every run, and no step
+            module.training = False
         try:
             graph_module = symbolic_graph(root, bound, whole)
         except Exception as error:  # fx raises whatever the user's forward raises on symbolic values
@@ -144,7 +153,8 @@ def trace(
     steps = tuple(node for node in graph_module.graph.nodes if carries_data(node))
     given = None if bound is None else bound.names(root)
     modules = {step: graph_module.get_submodule(str(step.target)) for step in steps if step.op == "call_module"}
-    return Trace(model, root, steps, _names(steps, given), modules, graph_module)
+    notes = random_notes(graph_module.graph.nodes, steps)
+    return Trace(model, root, steps, _names(steps, given), modules, graph_module, notes=notes)
 
 
 def _names(steps: tuple[fx.Node, ...], inputs: list[str] | None) -> dict[Node, str]:
@@ -164,7 +174,7 @@ def _recorded(
     model: nn.Module, root: nn.Module, inputs: Inputs, is_leaf: Callable[[nn.Module], bool], reason: str, samples: int
 ) -> Trace:
     """Run the first samples once and keep what was called."""
-    few = _first_samples(inputs, samples)
+    few = inputs.pick(slice(0, samples)).map(torch.clone) if any(inputs.batched) else inputs
     recording = Recording(root, is_leaf)
     try:
         recording.run(few)
@@ -174,16 +184,9 @@ def _recorded(
     fallback = f"torch.fx cannot trace it ({reason}); its steps are those of one run"
     names: dict[Node, str] = {step: step.name for step in steps}
     modules: dict[Node, nn.Module] = {step: step.module for step in steps if step.module is not None}
-    return Trace(model, root, steps, names, modules, None, fallback, _batch(few))
-
-
-def _first_samples(inputs: Inputs, count: int) -> Inputs:
-    size = _batch(inputs)
-    return inputs.map(lambda tensor: (tensor[:count] if tensor.dim() and len(tensor) == size else tensor).clone())
-
-
-def _batch(inputs: Inputs) -> int | None:
-    return next((len(tensor) for tensor in inputs.tensors() if tensor.dim()), None)
+    return Trace(
+        model, root, steps, names, modules, None, fallback, few.samples if any(few.batched) else None, recording.notes
+    )
 
 
 def _kind(node: Node, module: nn.Module | None) -> str:

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from testing import z_score
 
 from initscope.errors import InputError
+from initscope.testing import z_score
 from initscope.theory import _fast, activations
 from initscope.theory.angles import relu_cosine
 from initscope.theory.images import cosine, expected_cosine, expected_distance, expected_inner

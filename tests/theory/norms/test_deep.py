@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from testing import z_score
 
 from initscope.errors import InputError
+from initscope.testing import z_score
 from initscope.theory import norms
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from testing import z_score
 
 from initscope.errors import InputError
+from initscope.testing import z_score
 from initscope.theory import norms
 
 

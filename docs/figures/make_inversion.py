@@ -1,0 +1,155 @@
+"""Make the figures of docs/inversion.rst.
+
+Without arguments: rates, growth and the sparse transition (a minute). ``pictures vgg trained`` (or ``random``, or
+``resnet`` for ``vgg``) inverts four photographs from several layers, a few minutes each, with the data and weights in
+the folders of INITSCOPE_DATA; ``discriminate fashion-mnist`` (or ``cifar10``, ``digits``) cuts measurements.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from initscope import data
+from initscope._hall.files import atomic_path
+from initscope.invert import discriminate, error_growth, error_rate, invert_layers, sparse_transition
+
+HERE = Path(__file__).parent
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+PHOTOGRAPHS = (130, 207, 402, 950)  # of the ImageNet sample: flamingos, a golden retriever, a guitar, oranges
+
+
+def find(name):
+    folders = [Path(folder) for folder in os.environ.get("INITSCOPE_DATA", "").split(":") if folder]
+    return np.load(next(folder / name for folder in folders if (folder / name).exists()))
+
+
+def vgg(trained):
+    weights, layers = find("vgg16_imagenet_convs.npz"), OrderedDict()
+    for index in range(1, 14):
+        kernel = torch.from_numpy(weights[f"conv{index}.weight"].astype(np.float32))
+        conv = nn.Conv2d(kernel.shape[1], kernel.shape[0], 3, padding=1)
+        nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+        nn.init.zeros_(conv.bias)
+        if trained:
+            conv.weight.data = kernel
+            conv.bias.data = torch.from_numpy(weights[f"conv{index}.bias"].astype(np.float32))
+        layers |= {f"conv{index}": conv, f"relu{index}": nn.ReLU()}
+        if index in (2, 4, 7, 10):
+            layers[f"pool{index}"] = nn.MaxPool2d(2)
+    return nn.Sequential(layers)
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.stride, self.more = stride, (outputs - inputs) // 2
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        if self.stride > 1:
+            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.more, self.more))
+        return torch.relu(y + x)
+
+
+class ResNet20(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)
+        self.layer1 = nn.Sequential(Block(16, 16, 1), Block(16, 16, 1), Block(16, 16, 1))
+        self.layer2 = nn.Sequential(Block(16, 32, 2), Block(32, 32, 1), Block(32, 32, 1))
+        self.layer3 = nn.Sequential(Block(32, 64, 2), Block(64, 64, 1), Block(64, 64, 1))
+        self.linear = nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = self.layer3(self.layer2(self.layer1(torch.relu(self.bn1(self.conv1(x))))))
+        return self.linear(x.mean((2, 3)))
+
+
+def resnet(trained, images):
+    model = ResNet20()
+    if trained:
+        state = find("resnet20_cifar10.npz")
+        model.load_state_dict({name: torch.from_numpy(state[name]) for name in state.files}, strict=False)
+        return model.eval()
+    for part in model.modules():
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
+        if isinstance(part, nn.BatchNorm2d):
+            part.momentum = None  # running statistics: those of the photographs, as a first pass of training sets them
+    with torch.no_grad():
+        model.train()(images)
+    return model.eval()
+
+
+def pictures(which, kind):
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    sample = find("imagenet_sample_128.npz")["images"][list(PHOTOGRAPHS)]
+    images = sample.transpose(0, 3, 1, 2).astype(np.float32) / 255
+    centre, spread = (np.array(value, dtype=np.float32).reshape(3, 1, 1) for value in (MEAN, STD))
+    trained = kind == "trained"
+    if which == "vgg":
+        model, layers, iterations = vgg(trained), ["relu2", "relu4", "relu7", "relu10"], 40
+    else:
+        model = resnet(trained, torch.from_numpy((images - centre) / spread))
+        layers, iterations = ["bn1", "layer1.2", "layer2.2", "layer3.2"], 120
+
+    def say(text):
+        print(text, file=sys.stderr)
+
+    found = invert_layers(
+        model, images, layers, mean=MEAN, std=STD, smoothness=0.001, iterations=iterations, progress=say
+    )
+    for line in found.means():
+        print(which, kind, line)
+    save_sheet(found.sheet(), f"inversion_{which}_{kind}.jpg")
+
+
+def save_sheet(sheet, name):
+    from PIL import Image
+
+    with atomic_path(HERE / name) as path:
+        Image.fromarray(np.round(255 * np.moveaxis(sheet, 0, -1)).astype(np.uint8)).save(path, "JPEG", quality=85)
+
+
+def save(ax, name):
+    with atomic_path(HERE / name) as path:
+        ax.figure.savefig(path, dpi=100)
+
+
+def rates():
+    rate, growth, transition = error_rate(), error_growth(), sparse_transition()
+    print(rate.slopes(), growth.exponent(), transition.thresholds())
+    for result, name in ((rate, "rate"), (growth, "growth"), (transition, "transition")):
+        save(result.plot(), f"inversion_{name}.png")
+
+
+def cut(name):
+    limit = {} if name == "digits" else {"limit": 3000}
+    images = data.load(name, **limit)
+    epochs = 15 if name == "digits" else 4
+    found = discriminate(images.images, images.labels, reconstruct=4, epochs=epochs, name=name, progress=print)
+    print(found.full, found.mean_image_psnr, *found.table(), sep="\n")
+    save(found.plot(), f"inversion_{name}.png")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["pictures", which, kind]:
+            pictures(which, kind)
+        case ["discriminate", name]:
+            cut(name)
+        case _:
+            rates()

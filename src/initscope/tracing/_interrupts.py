@@ -1,0 +1,113 @@
+"""Interrupts that wait: what is begun in a protected call is finished before Ctrl-C is heard.
+
+Python raises ``KeyboardInterrupt`` between any two instructions, also between the end of a ``with`` block and the first
+line of its ``__exit__``, and then that never runs. While `hear` is in force a handler looks where the signal struck: in
+a call of an `uninterrupted` function it waits, elsewhere it is passed on at once. In the few lines of torch and Python
+that enter and leave contexts it comes again a moment later: one that is left half would be finished by the garbage
+collector, in the middle of other things.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import functools
+import signal
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeVar
+
+import torch
+import torch.utils.weak
+from torch.autograd import grad_mode
+
+__all__ = ["give_back", "hear", "pass_on", "uninterrupted"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class _Ear:
+    """The handler that was there before ours, and whether a signal waits."""
+
+    before: Any = None
+    waits = False
+
+
+def hear() -> bool:
+    """Take the signal over; False where that is not possible or not needed: in another thread, or done already.
+
+    Only a handler in Python is taken over.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    before = signal.getsignal(signal.SIGINT)
+    if before is _handle or not callable(before):
+        return False
+    _Ear.before = before
+    signal.signal(signal.SIGINT, _handle)
+    return True
+
+
+def give_back() -> None:
+    """Undo `hear`; a handler that somebody else has set meanwhile stays."""
+    if signal.getsignal(signal.SIGINT) is _handle:
+        signal.signal(signal.SIGINT, _Ear.before)
+
+
+def uninterrupted(function: _Function) -> _Function:
+    """Let interrupts wait during every call of ``function``, until it calls `pass_on`."""
+
+    @functools.wraps(function)
+    def protected(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    _PROTECTED.add(protected.__code__)  # type: ignore[attr-defined]  # one object for all functions: there is one definition
+    return protected  # type: ignore[return-value]
+
+
+def pass_on() -> None:
+    """Called by a protected function where it may be left: raise what waits.
+
+    Not if another protected call goes on around it, nor if an interrupt is on its way already.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if not (ours and _Ear.waits) or _is_protected(sys._getframe(3)):  # behind this one, the function and its wrapper
+        return
+    _Ear.waits = False
+    if not isinstance(sys.exc_info()[1], KeyboardInterrupt):
+        _Ear.before(signal.SIGINT, sys._getframe(1))
+
+
+_PROTECTED: set[Any] = set()
+
+
+_CONTEXTS = (contextlib, torch.overrides, torch.utils._contextlib, grad_mode)
+_CALLBACKS = (weakref, torch.utils.weak)  # from which nothing is ever raised: the interrupt would be lost
+_BRIEF = {module.__file__ for module in (*_CONTEXTS, *_CALLBACKS)}
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    _Ear.waits = _is_protected(frame)
+    if _Ear.waits:
+        return
+    if frame is not None and frame.f_code.co_filename in _BRIEF:
+        _thread.start_new_thread(_again, ())
+    else:
+        _Ear.before(number, frame)
+
+
+def _again() -> None:
+    time.sleep(0.0002)
+    _thread.interrupt_main()
+
+
+def _is_protected(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code in _PROTECTED:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,162 @@
+"""Along which axis of a step's output the samples lie: found by running a few of them, never guessed by length.
+
+Sequence models move the samples to the second axis, others fold them together with windows, frames or tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from initscope.tracing._inputs import Inputs, named_tensors
+from initscope.tracing._trace import Node, Trace
+from initscope.tracing.untouched import leaves_no_trace, without_dropout
+
+__all__ = ["SampleAxes", "SampleAxis", "sample_axes"]
+
+_MANY, _FEW = [0, 1, 0], [0, 1]
+_SAME = [0, 0, 0]  # as _MANY with another sample in the middle
+
+
+@dataclass(frozen=True)
+class SampleAxis:
+    """Where the samples of a tensor are.
+
+    Attributes
+    ----------
+    axis : int
+        The axis.
+    fold : int
+        Entries of one sample along it: 1, or the number of windows, frames or tokens that are folded into the axis.
+    inner : int
+        How many of these entries run faster than the samples: as many as ``fold`` where each sample's stand together
+        (tokens flattened batch first), 1 where the samples run fastest (sequence first).
+    """
+
+    axis: int = 0
+    fold: int = 1
+    inner: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether the first axis are the samples, one entry for each."""
+        return self.axis == 0 and self.fold == 1
+
+    def to_front(self, tensor: Tensor, samples: int) -> Tensor | None:
+        """``tensor`` as ``[samples, ...]``, folded entries behind; None if it does not hold so many samples there."""
+        if tensor.dim() <= self.axis or tensor.shape[self.axis] != samples * self.fold:
+            return None
+        if self.first:
+            return tensor
+        moved = tensor.movedim(self.axis, 0)
+        if self.fold == 1:
+            return moved
+        rest = moved.shape[1:]
+        apart = moved.reshape(self.fold // self.inner, samples, self.inner, *rest)
+        return apart.transpose(0, 1).reshape(samples, self.fold, *rest)
+
+
+@dataclass(frozen=True)
+class SampleAxes:
+    """The `SampleAxis` of every tensor that a step returns; the model's own output stands at None.
+
+    A step that was not seen, because the model left it out or failed, is taken to have its samples first.
+    """
+
+    found: dict[Node | None, dict[str, SampleAxis | None]] = field(default_factory=dict)
+
+    def of(self, step: Node | None, place: str = "") -> SampleAxis | None:
+        """Of one tensor in a step's output; None: it holds no samples, or mixes them."""
+        return self.found.get(step, {}).get(place, SampleAxis() if step not in self.found else None)
+
+    def tensor(self, step: Node | None, output: Any, samples: int) -> tuple[Tensor, Tensor, SampleAxis] | None:
+        """The first real-valued tensor of an output that holds samples: as it is, with them in front, and its axis."""
+        for place, tensor in named_tensors(output, ""):
+            axis = self.of(step, place)
+            if axis is not None and tensor.is_floating_point() and tensor.numel() > 0:
+                front = axis.to_front(tensor, samples)
+                if front is not None:
+                    return tensor, front, axis
+        return None
+
+
+def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
+    """Where the samples of each step are, from runs of two and of three samples.
+
+    An axis whose length grows with the number of samples, in proportion, carries them. Where it is longer than that,
+    two runs that differ in one sample tell which entries are its own. A tensor none or several of whose axes grow holds
+    no samples, or mixes them. ``inputs`` needs one sample, better two; only these are run, without dropout and with the
+    statistics that batch norm has.
+    """
+    last = min(1, inputs.samples - 1)
+    shapes: list[dict[Any, dict[str, tuple[int, ...]]]] = []
+    sums: list[dict[Any, dict[str, Tensor]]] = []
+    with leaves_no_trace(traced.model), without_dropout(traced.model):
+        for module in traced.model.modules():
+            if isinstance(module, _BatchNorm):
+                module.training = False
+
+        def run(index: list[int], note: Callable[[str, Tensor, Any], Any]) -> dict[Any, Any]:
+            seen: dict[Any, Any] = {}
+
+            def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
+                with torch._C.DisableTorchFunction():
+                    seen[step] = {name: note(name, tensor, step) for name, tensor in named_tensors(output, "")}
+
+            output = traced.run(inputs.pick([min(one, last) for one in index]), watch)
+            watch(None, (), {}, output)
+            return seen
+
+        try:
+            shapes = [run(index, lambda name, tensor, step: tuple(tensor.shape)) for index in (_MANY, _FEW)]
+            axes = {
+                step: {name: _grown(shape, shapes[1].get(step, {}).get(name)) for name, shape in tensors.items()}
+                for step, tensors in shapes[0].items()
+            }
+            if any(axis.fold > 1 for tensors in axes.values() for axis in tensors.values() if axis is not None):
+                sums = [run(i, lambda name, t, step: _along(t, axes.get(step, {}).get(name))) for i in (_MANY, _SAME)]
+        except Exception:  # it wants another number of samples, or other data: then nothing is known
+            return SampleAxes()
+    for step, tensors in axes.items() if sums else ():
+        for name, axis in tensors.items():
+            if axis is not None and axis.fold > 1:
+                one, other = (run_of.get(step, {}).get(name) for run_of in sums)
+                axes[step][name] = _ordered(axis, one, other)
+    return SampleAxes(axes)
+
+
+def _grown(many: tuple[int, ...], few: tuple[int, ...] | None) -> SampleAxis | None:
+    if few is None or len(many) != len(few):
+        return None
+    grown = [axis for axis, (a, b) in enumerate(zip(many, few, strict=True)) if a != b]
+    if len(grown) != 1:
+        return None
+    (axis,) = grown
+    fold, rest = divmod(many[axis], len(_MANY))
+    return SampleAxis(axis, fold, fold) if rest == 0 and few[axis] == fold * len(_FEW) else None
+
+
+def _along(tensor: Tensor, axis: SampleAxis | None) -> Tensor | None:
+    """One number for each entry along the axis, if several entries belong to a sample."""
+    if axis is None or axis.fold == 1 or tensor.dim() <= axis.axis:
+        return None
+    entries = tensor.detach().movedim(axis.axis, 0).reshape(tensor.shape[axis.axis], -1).double()
+    return entries @ torch.linspace(1, 2, entries.shape[1], dtype=torch.float64, device=entries.device)
+
+
+def _ordered(axis: SampleAxis, one: Tensor | None, other: Tensor | None) -> SampleAxis | None:
+    """The axis with the order of its entries: those that changed with the middle sample are its own."""
+    if one is None or other is None or one.shape != other.shape or len(one) != axis.fold * len(_MANY):
+        return axis
+    changed = (one != other) & ~(one.isnan() & other.isnan())
+    place = torch.arange(len(one), device=one.device)
+    for inner in range(axis.fold, 0, -1):
+        own = place // inner % len(_MANY) == 1
+        if axis.fold % inner == 0 and not bool((changed & ~own).any()):
+            return SampleAxis(axis.axis, axis.fold, inner)
+    return None
