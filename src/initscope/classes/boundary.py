@@ -68,8 +68,7 @@ def boundary_points(rows: Any, classes: Any, anchors: Any) -> BoundaryPoints:
 def candidates(rows: NDArray[np.float32], classes: NDArray[Any], anchors: Index, *, count: int) -> tuple[Index, Index]:
     """The ``count`` farthest of its own class and nearest of the others, for each anchor, each ``[anchors, count]``.
 
-    Row j is farthest from u where :math:`\\|x_j\\|^2 - 2\\langle u, x_j\\rangle` is largest: an inner product of rows
-    with one more entry, which faiss maximises. Where there are fewer than ``count``, some are repeated.
+    Where there are fewer than ``count``, some are repeated.
     """
     faiss = load_faiss()
     order = np.argsort(classes, kind="stable")
@@ -86,10 +85,7 @@ def candidates(rows: NDArray[np.float32], classes: NDArray[Any], anchors: Index,
         own = classes[anchors] == classes[members[0]]
         few = min(count, len(members))
         if own.any():
-            longer = np.hstack([block, np.einsum("ij,ij->i", block, block)[:, None]])
-            query = np.hstack([-2 * queries[own], np.ones((int(own.sum()), 1), dtype=np.float32)])
-            _, places = faiss.knn(query, longer, few, metric=faiss.METRIC_INNER_PRODUCT)
-            far[own] = members[np.resize(places.T, (count, len(places))).T]
+            far[own] = members[_farthest(queries[own], block, count)]
         if not own.all():
             distance, places = faiss.knn(queries[~own], block, few)
             both = np.hstack([near_distance[~own], distance])
@@ -100,6 +96,20 @@ def candidates(rows: NDArray[np.float32], classes: NDArray[Any], anchors: Index,
     # Places that were never filled repeat the best found.
     first = np.take_along_axis(near, near_distance.argmin(axis=1)[:, None], axis=1)
     return far, np.where(np.isfinite(near_distance), near, first)
+
+
+def _farthest(queries: NDArray[np.float32], rows: NDArray[np.float32], count: int) -> Index:
+    """Numbers of the rows farthest from each query, which faiss does not search: largest ‖x‖² - 2⟨u, x⟩."""
+    lengths = np.einsum("ij,ij->i", rows, rows)
+    few = min(count, len(rows))
+    found = np.empty((len(queries), count), dtype=np.int64)
+    for start in range(0, len(queries), 256):
+        nearness = queries[start : start + 256] @ rows.T
+        nearness *= 2
+        nearness -= lengths
+        places = np.argpartition(nearness, few - 1, axis=1)[:, :few]
+        found[start : start + 256] = np.resize(places.T, (count, len(places))).T
+    return found
 
 
 def decide(
