@@ -28,6 +28,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "width_variation",
     ],
     submod_attrs={
+        "gallery": ["Gallery", "Shown", "reproduce"],
         "protocol": ["Declared", "Exhibit", "Number"],
         "registry": ["all_exhibits", "get"],
     },
