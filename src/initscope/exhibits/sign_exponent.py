@@ -119,4 +119,20 @@ EXHIBITS = (
         holds=lambda found: found.exponent + 3 * found.exponent_error < found.theorem_exponent,
         small={"bits": (16, 64, 256, 1024), "points": 80, "layers": 4},
     ),
+    Declared(
+        id="talk-cell-diameter",
+        source="Bronstein 2016, 'Tessellation of the input space'",
+        statement="Points that share all signs are close: the diameter of a cell falls as the bits grow.",
+        produce=run,
+        numbers=lambda found: {
+            f"largest angle / π in one cell, {bits} bits": Number(value, error)
+            for bits, value, error in zip(found.bits, found.cell_diameters, found.cell_diameter_errors)
+        },
+        holds=lambda found: (
+            all(cell <= largest for cell, largest in zip(found.cell_diameters, found.largest))
+            and found.cell_diameters[-1] < found.cell_diameters[0]
+        ),
+        small={"bits": (8, 16, 32, 64), "points": 150, "dimension": 3, "layers": 4},
+        full={"bits": (8, 16, 32, 64, 128, 256), "points": 1000, "dimension": 3, "layers": 20},
+    ),
 )
