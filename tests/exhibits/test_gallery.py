@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -134,3 +135,10 @@ def test_the_command_leaves_with_1_when_one_failed(three, tmp_path, capsys):
 
 def test_what_is_left_out_has_its_reason():
     assert all(set(told) == {"source", "what", "why"} for told in gallery.left_out())
+
+
+def test_the_documentation_names_every_exhibit_once():
+    page = (Path(__file__).parents[2] / "docs" / "reproduce.rst").read_text(encoding="utf-8")
+    table = page[page.index("Which exhibit shows what") : page.index("What is not there")]
+    assert sorted(re.findall(r"``([a-z0-9.-]+)``", table)) == list(all_exhibits())
+    assert len(all_exhibits()) >= 40
