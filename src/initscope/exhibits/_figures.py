@@ -60,7 +60,8 @@ class Point(Result):
 class Curves(Rows):
     """Points by kind: what was measured as dots with two standard errors, what was predicted as lines.
 
-    ``logarithmic`` names the axes that are, ``marks`` are vertical lines by name.
+    ``logarithmic`` names the axes that are, ``marks`` are vertical lines by name, ``loose`` curves whose dots are not
+    joined.
     """
 
     rows: tuple[Point, ...]
@@ -68,6 +69,7 @@ class Curves(Rows):
     ylabel: str
     logarithmic: str = ""
     marks: dict[str, float] = field(default_factory=dict)
+    loose: tuple[str, ...] = ()
 
     def kinds(self) -> list[str]:
         """Names of the curves."""
@@ -106,18 +108,29 @@ class Curves(Rows):
             if dots:
                 bars = [0.0 if math.isnan(point.standard_error) else 2 * point.standard_error for point in dots]
                 places, heights = [point.x for point in dots], [point.measured for point in dots]
-                joined = "o" if line else "o-"
+                joined = "o" if line or kind in self.loose else "o-"
                 ax.errorbar(places, heights, bars, fmt=joined, color=colour, markersize=4, capsize=2, label=kind)
         for name, place in self.marks.items():
             ax.axvline(place, color="0.5", linestyle="--", linewidth=1)
             ax.annotate(
                 name, (place, 1), xycoords=("data", "axes fraction"), xytext=(3, -12), textcoords="offset points"
             )
-        if "x" in self.logarithmic:
-            ax.set_xscale("log")
-        if "y" in self.logarithmic:
-            ax.set_yscale("log")
+        self._scale(ax)
         ax.set(xlabel=self.xlabel, ylabel=self.ylabel)
         if any(self.kinds()):
             ax.legend(fontsize="small")
         return ax
+
+    def _scale(self, ax: Axes) -> None:
+        """Logarithmic axes with ticks at the points, whole numbers where all points are."""
+        from matplotlib.ticker import MaxNLocator, NullLocator
+
+        places = sorted({row.x for row in self.rows})
+        if "x" in self.logarithmic:
+            ax.set_xscale("log")
+            ax.set_xticks(places, [f"{place:g}" for place in places])
+            ax.xaxis.set_minor_locator(NullLocator())
+        elif all(place == round(place) for place in places):
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if "y" in self.logarithmic:
+            ax.set_yscale("log")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from initscope.data import load_any
 from initscope.exhibits._figures import Curves, Point
 from initscope.exhibits._statistics import mean_and_error
@@ -45,12 +43,12 @@ class ChannelAngles(Result):
         return ax
 
     def numbers(self) -> dict[str, Number]:
-        """The angle, and the median of all readings with half the range of their middle half as its error."""
-        low, median, high = 100 * np.quantile(list(self.statistics.norm_difference.values()), [0.25, 0.5, 0.75])
-        return {
-            "angle": Number(self.statistics.angle, self.statistics.angle_standard_error),
-            "norm difference": Number(float(median), float(high - low) / 2),
-        }
+        """The angle, and each reading of the difference of norms, in per cent."""
+        found = {"angle": Number(self.statistics.angle, self.statistics.angle_standard_error)}
+        for name, value in self.statistics.norm_difference.items():
+            error = self.statistics.norm_difference_standard_error[name]
+            found[f"norm difference, {name} (%)"] = Number(100 * value, 100 * error)
+        return found
 
 
 def run(images: Any = None, *, spec: str = "imagenet-sample", limit: int | None = None) -> ChannelAngles:
@@ -79,7 +77,7 @@ EXHIBITS = (
         id="cnn-rgb-statistics",
         source="Nachum et al. 2022, section 4.1",
         statement="On ImageNet two colour channels of an image are about 12.5° apart and their norms differ by about "
-        "9.2 %. That is not defined: ours is the median of all readings, ± half the range of the middle ones.",
+        "9.2 %. The source does not define that difference, so all readings of it are given and none is compared.",
         produce=run,
         numbers=ChannelAngles.numbers,
         small={"spec": "photos:crop=64", "limit": 60},

@@ -34,7 +34,7 @@ def run(
     x, y, _ = random_pairs(load("photos", crop=32, limit=40) if images is None else images, pairs, seed)
     before, after = (np.asarray(values) for values in (cosine(x, y), expected_cosine(x, y, kernel_size=kernel_size)))
     rows += [Point("photographs", float(a), float(b)) for a, b in sorted(zip(before, after))]
-    return Curves(tuple(rows), "cosine before", "expected cosine after")
+    return Curves(tuple(rows), "cosine before", "expected cosine after", loose=("photographs",))
 
 
 def _holds(found: Curves) -> bool:

@@ -221,7 +221,7 @@ def _drawn(figure: Figure, id: str) -> str:
 
 
 def _default_seed(declared: Declared) -> int | None:
-    """The seed that an exhibit uses unless told otherwise; None where nothing is drawn."""
+    """The seed that an exhibit uses unless told otherwise; None where it takes none."""
     seed = inspect.signature(declared.produce).parameters.get("seed")
     return seed.default if seed is not None and isinstance(seed.default, int) else None
 
