@@ -62,6 +62,10 @@ COMMANDS = {
     ),
     "hash": ("hash:app", "Binary codes that keep similarity: fit a hash to data, encode data with it."),
     "search": ("search:app", "Nearest codes by Hamming distance: build an index, query it, evaluate retrieval."),
+    "reproduce": (
+        "reproduce:reproduce",
+        "Run figures, tables and statements of the sources, with the published value beside ours, on one page.",
+    ),
 }
 """Where each command is, and its help again: to read it there would load the libraries of all of them."""
 

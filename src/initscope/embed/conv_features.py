@@ -119,9 +119,9 @@ class ConvFeatures(Embedding):
         X = self._validated(X, reset=False)
         left, right = random_pairs(len(X), pairs, random_generator(random_state, "pairs"))
         before = row_cosines(X, left, right)
-        predicted, observed, spread = np.empty((3, pairs))
+        predicted, observed, spread = np.empty((3, len(left)))
         size = max((1 << 22) // self._n_features_out, 1)
-        for start in range(0, pairs, size):
+        for start in range(0, len(left), size):
             pick = slice(start, start + size)
             x, y = (X[side[pick]].astype(np.float64) for side in (left, right))
             images = (to_images(x, self.image_shape_), to_images(y, self.image_shape_))

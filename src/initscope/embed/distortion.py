@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope._hall.randomness import generator
 from initscope.embed._layer import Shape, kernel_shape, patch_sums, to_images
+from initscope.embed.codes import unpack_bits
 from initscope.errors import InputError, check_count, check_probability
 from initscope.results import Result, make_axes
 from initscope.theory.concentration import sign_failure
@@ -28,7 +28,11 @@ __all__ = [
     "mean_patch_angle",
     "random_pairs",
     "rows_of_pairs",
+    "unequal_by_bit",
 ]
+
+_FEWEST_BITS = 16
+"""Bits below which Student's t of values that are not Gaussian is not to be relied on."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,11 @@ class HammingDistortion(Result):
         Largest absolute deviation observed.
     bound : float, or None for orthogonal rows
         No pair exceeds it with probability ``1 - delta`` over the layer (exact binomial tails, union over the pairs).
-    ks_statistic, ks_pvalue : float, or None for orthogonal rows
-        Kolmogorov–Smirnov test of the deviations against the binomial law (randomised probability transform). Pairs
-        share one layer, so they are not quite independent: read small p-values with that in mind.
+    bias, bias_standard_error : float
+        Mean of ``hamming/bits - angle/π`` over the pairs, and its standard error over the bits: bits are independent
+        draws, pairs that share rows and one layer are not. None for orthogonal rows and fewer than 16 bits.
+    pvalue : float or None
+        Of a bias at least this large if the law holds: Student's t of the bits, whatever the pairs share.
     angles, hamming : array
         Each pair's angle (radians) and number of unequal bits.
     """
@@ -59,8 +65,9 @@ class HammingDistortion(Result):
     largest: float
     bound: float | None
     delta: float
-    ks_statistic: float | None
-    ks_pvalue: float | None
+    bias: float
+    bias_standard_error: float | None
+    pvalue: float | None
     angles: np.ndarray = field(repr=False)
     hamming: np.ndarray = field(repr=False)
 
@@ -86,12 +93,21 @@ class HammingDistortion(Result):
 
 
 def hamming_distortion(
-    angles: np.ndarray, hamming: np.ndarray, bits: int, *, delta: float = 0.05, independent: bool = True
+    angles: np.ndarray,
+    hamming: np.ndarray,
+    bits: int,
+    *,
+    delta: float = 0.05,
+    independent: bool = True,
+    by_bit: np.ndarray | None = None,
 ) -> HammingDistortion:
-    """Set the unequal bits of pairs beside the binomial law of their angles, which holds if bits are independent."""
+    """Set the unequal bits of pairs beside the binomial law of their angles, which holds if bits are independent.
+
+    ``by_bit`` is the share of pairs that differ in each bit; without it there is no p-value.
+    """
     share = np.clip(np.asarray(angles, dtype=np.float64) / math.pi, 0.0, 1.0)
     deviation = hamming / bits - share
-    statistic, pvalue = _kolmogorov_smirnov(hamming, bits, share) if independent else (None, None)
+    error, pvalue = _bias_test(by_bit - share.mean()) if independent and by_bit is not None else (None, None)
     return HammingDistortion(
         bits=bits,
         pairs=len(share),
@@ -100,21 +116,32 @@ def hamming_distortion(
         largest=float(np.abs(deviation).max()),
         bound=hamming_bound(bits, delta=delta, pairs=len(share)) if independent else None,
         delta=delta,
-        ks_statistic=statistic,
-        ks_pvalue=pvalue,
+        bias=float(deviation.mean()),
+        bias_standard_error=error,
+        pvalue=pvalue,
         angles=np.asarray(angles),
         hamming=np.asarray(hamming),
     )
 
 
-def _kolmogorov_smirnov(hamming: np.ndarray, bits: int, share: np.ndarray) -> tuple[float, float]:
-    """Statistic and p-value of the randomised probability transform against the uniform law."""
-    from scipy.stats import binom, kstest
+def _bias_test(deviations: np.ndarray) -> tuple[float | None, float | None]:
+    """Standard error of the mean of independent deviations, one for each bit, and the p-value of that mean."""
+    from scipy.stats import t
 
-    below = binom.cdf(hamming - 1, bits, share)
-    within = binom.cdf(hamming, bits, share) - below
-    test = kstest(below + generator(0, "probability transform").random(len(share)) * within, "uniform")
-    return float(test.statistic), float(test.pvalue)
+    bits = len(deviations)
+    error = float(deviations.std(ddof=1) / math.sqrt(bits)) if bits >= _FEWEST_BITS else 0.0
+    if error == 0:
+        return None, None
+    return error, float(2 * t.sf(abs(deviations.mean()) / error, bits - 1))
+
+
+def unequal_by_bit(codes: np.ndarray, left: np.ndarray, right: np.ndarray, bits: int) -> np.ndarray:
+    """Share of pairs of packed codes that differ in each bit."""
+    counts = np.zeros(bits)
+    for start in range(0, len(left), 1024):
+        pick = slice(start, start + 1024)
+        counts += unpack_bits(codes[left[pick]] ^ codes[right[pick]], bits).sum(axis=0)
+    return counts / len(left)
 
 
 def hamming_bound(bits: int, *, delta: float = 0.05, pairs: int = 1) -> float:
@@ -138,11 +165,21 @@ def hamming_bound(bits: int, *, delta: float = 0.05, pairs: int = 1) -> float:
 
 
 def random_pairs(rows: int, pairs: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of random pairs of different rows."""
+    """Indices of random pairs of different rows; no pair comes twice, so there are at most rows·(rows-1)/2.
+
+    >>> left, right = random_pairs(3, 100, np.random.default_rng(0))
+    >>> sorted(zip(left.tolist(), right.tolist()))
+    [(0, 1), (0, 2), (1, 2)]
+    """
     if rows < 2:
         raise InputError(f"{rows} row makes no pair; give at least two")
-    left = rng.integers(rows, size=check_count("pairs", pairs))
-    return left, (left + rng.integers(1, rows, size=pairs)) % rows
+    total = rows * (rows - 1) // 2
+    number = rng.choice(total, min(check_count("pairs", pairs), total), replace=False)
+    # Pair number r(r-1)/2 + l is (l, r) with l < r; the root is rounded, so it is put right by one.
+    right = ((1 + np.sqrt(1 + 8.0 * number)) / 2).astype(np.int64)
+    right -= right * (right - 1) // 2 > number
+    right += right * (right + 1) // 2 <= number
+    return number - right * (right - 1) // 2, right
 
 
 def rows_of_pairs(X: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

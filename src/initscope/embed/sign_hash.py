@@ -139,31 +139,35 @@ class SignHash(Hasher):
     ) -> HammingDistortion:
         """Compare angles and Hamming distances of random pairs of rows with the exact binomial law.
 
-        Orthogonal rows stay below its spread; what needs the law itself (bound, Kolmogorov–Smirnov) is then None.
+        Orthogonal rows stay below its spread; what needs the law itself (bound, p-value) is then None.
 
         Parameters
         ----------
         X : array [N, n]
         pairs : int
-            Number of random pairs of different rows.
+            Number of random pairs of different rows; no pair comes twice, so N(N-1)/2 at most.
         delta : float
             Probability that any of the pairs exceeds the report's ``bound``.
         random_state : int, RandomState, Generator or None
             Seed of the choice of pairs.
         """
-        from initscope.embed.distortion import hamming_distortion, mean_patch_angle, random_pairs, rows_of_pairs
+        from initscope.embed import distortion
 
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        rows, left, right = rows_of_pairs(X, *random_pairs(len(X), pairs, random_generator(random_state, "pairs")))
+        chosen = distortion.random_pairs(len(X), pairs, random_generator(random_state, "pairs"))
+        rows, left, right = distortion.rows_of_pairs(X, *chosen)
         codes = np.concatenate([pack_bits(self._scores(block)) for _, block in self._blocks(rows)])
         seen = rows - self.mean_
         if self.directions == "data":
             seen = seen @ self.root_.T
         shape = (1, 1, seen.shape[1]) if self.kernel_size is None else image_shape_of(self.image_shape, X.shape[1])
-        angles = mean_patch_angle(seen, left, right, self.kernel_size, shape)
+        angles = distortion.mean_patch_angle(seen, left, right, self.kernel_size, shape)
         distances = hamming_distance(codes[left], codes[right])
-        return hamming_distortion(angles, distances, self._bits, delta=delta, independent=not self.orthogonal)
+        by_bit = distortion.unequal_by_bit(codes, left, right, self._bits)
+        return distortion.hamming_distortion(
+            angles, distances, self._bits, delta=delta, independent=not self.orthogonal, by_bit=by_bit
+        )
 
 
 def moment_root(rows: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 
 from initscope.initializers import Initializer
@@ -15,7 +16,7 @@ from initscope.plan import NormRatios, norm_ratios
 from initscope.results import Result
 from initscope.theory.norms import norm_ratio_mean_sd
 
-__all__ = ["LayerRatios", "draw_ratios", "layer_ratios", "make_layers", "predict_ratios"]
+__all__ = ["LayerRatios", "draw_ratios", "input_rows", "layer_ratios", "make_layers", "predict_ratios"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,17 @@ def make_layers(sizes: Sequence[int]) -> list[torch.nn.Linear]:
         torch.nn.Linear(before, after, bias=False, device="meta").to_empty(device="cpu")
         for before, after in pairwise(sizes)
     ]
+
+
+def input_rows(data: Any, samples: int, inputs: int, generator: torch.Generator) -> torch.Tensor:
+    """The user's rows, images flattened, at most ``samples``; without any, Gaussian ones.
+
+    Zero rows have no ratio of norms and are left out.
+    """
+    if data is None:
+        return torch.randn(samples, inputs, generator=generator)
+    rows = torch.as_tensor(np.asarray(getattr(data, "images", data)), dtype=torch.float32).flatten(1)[:samples]
+    return rows[rows.norm(dim=1) > 0]
 
 
 def draw_ratios(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from initscope.exhibits._figures import panels
-from initscope.exhibits._networks import make_layers
+from initscope.exhibits._networks import input_rows, make_layers
 from initscope.exhibits.protocol import Declared, Number
 from initscope.initializers import He
 from initscope.results import Result, make_axes
@@ -67,6 +67,7 @@ class BoundTightness(Result):
 
 
 def run(
+    data: Any = None,
     *,
     widths: Sequence[int] = tuple(range(500, 4001, 500)),
     delta: float = 0.05,
@@ -83,7 +84,8 @@ def run(
     5 does.
     """
     generator = torch.Generator().manual_seed(seed)
-    data = torch.randn(samples, inputs, generator=generator)
+    data = input_rows(data, samples, inputs, generator)
+    samples, inputs = data.shape
     labels = torch.randint(classes, (samples,), generator=generator)
     columns: dict[str, list[float]] = {
         name: [] for name in ("forward_mean", "forward_quantile", "backward_mean", "backward_quantile")
@@ -132,5 +134,6 @@ EXHIBITS = (
         numbers=_looseness,
         holds=lambda found: all(a > b for a, b in zip(found.lemma, found.forward_quantile)),
         small={"widths": (200, 800), "samples": 500, "inputs": 100},
+        data="data",
     ),
 )

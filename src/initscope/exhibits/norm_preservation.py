@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from initscope.exhibits._figures import Rows, panels
-from initscope.exhibits._networks import LayerRatios, layer_ratios
+from initscope.exhibits._networks import LayerRatios, input_rows, layer_ratios
 from initscope.exhibits.protocol import Declared, Number
 from initscope.initializers import Glorot, He
 from initscope.results import make_axes
@@ -54,6 +54,7 @@ class NormPreservation(Rows):
 
 
 def run(
+    data: Any = None,
     *,
     widths: Sequence[int] = (100, 500, 2000, 4060),
     depth: int = 10,
@@ -68,7 +69,7 @@ def run(
 
     He is ``fan_out`` (variance 2/width of the layer), which keeps norms. Glorot loses a factor 2^(-1/2) a layer.
     """
-    data = torch.randn(samples, inputs, generator=torch.Generator().manual_seed(seed))
+    data = input_rows(data, samples, inputs, torch.Generator().manual_seed(seed))
     rows = []
     for name, initializer in (("He", He(mode="fan_out")), ("Glorot", Glorot())):
         for width in widths:
@@ -100,5 +101,6 @@ EXHIBITS = (
         numbers=_last_layers,
         holds=_holds,
         small={"widths": (100, 400), "depth": 6, "samples": 100, "inputs": 80},
+        data="data",
     ),
 )

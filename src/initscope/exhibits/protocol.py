@@ -107,6 +107,8 @@ class Declared:
         Keyword of ``produce`` that takes a user's own data, if it takes any.
     incomparable : str
         Why our numbers cannot be set against the published ones, if they cannot.
+    small_incomparable : str
+        Why those of the small scale cannot.
     """
 
     id: str
@@ -119,6 +121,7 @@ class Declared:
     full: dict[str, Any] = field(default_factory=dict)
     data: str = ""
     incomparable: str = ""
+    small_incomparable: str = ""
 
     @property
     def published(self) -> dict[str, float] | None:
@@ -139,18 +142,19 @@ class Declared:
         options = dict(self.small if scale == "small" else self.full)
         result = self.produce(**options, **({self.data: data} if data is not None else {}))
         ours = self.numbers(result)
-        status, why = self._judged(result, ours, own_data=data is not None)
+        incomparable = self.incomparable or (self.small_incomparable if scale == "small" else "")
+        if self.published and data is not None:
+            incomparable = "the published numbers are of other data"
+        status, why = self._judged(result, ours, incomparable)
         seconds = time.perf_counter() - begun
         return Exhibit(self.id, self.source, self.statement, scale, status, why, ours, self.published, seconds, result)
 
-    def _judged(self, result: Any, ours: dict[str, Number], *, own_data: bool) -> tuple[Status, str]:
+    def _judged(self, result: Any, ours: dict[str, Number], incomparable: str) -> tuple[Status, str]:
         told = self.published or {}
         if self.holds is not None and not self.holds(result):
             return "differs", "the statement did not come true here"
-        if self.incomparable:
-            return "not comparable", self.incomparable
-        if told and own_data:
-            return "not comparable", "the published numbers are of other data"
+        if incomparable:
+            return "not comparable", incomparable
         for name, value in told.items():
             number, rounding = ours[name], published_rounding(self.id, name)
             if abs(number.value - value) > _ERRORS * (number.error or 0.0) + rounding:

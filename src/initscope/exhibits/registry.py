@@ -19,7 +19,7 @@ def all_exhibits() -> dict[str, Declared]:
     """Name → exhibit, in the order of the names."""
     found: dict[str, Declared] = {}
     for module in pkgutil.iter_modules(exhibits.__path__):
-        if module.name.startswith("_") or module.name in ("protocol", "registry"):
+        if module.name.startswith("_") or module.name in ("gallery", "protocol", "registry"):
             continue
         loaded = importlib.import_module(f"initscope.exhibits.{module.name}")
         for declared in getattr(loaded, "EXHIBITS", ()):

@@ -10,6 +10,7 @@ import numpy as np
 
 from initscope import embed
 from initscope.errors import check_count
+from initscope.exhibits._figures import Curves, Point
 from initscope.exhibits._statistics import fit_line, mean_and_error
 from initscope.exhibits.protocol import Declared, Number
 from initscope.results import Result, make_axes
@@ -17,7 +18,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "SignExponent", "run"]
+__all__ = ["EXHIBITS", "SignExponent", "diameters", "run"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,15 @@ def run(
     )
 
 
+def diameters(*, seed: int = 0, **options: Any) -> Curves:
+    """Largest angle (over π) between points of one cell, and largest distortion, against the bits; options as `run`."""
+    found = run(seed=seed, **options)
+    cells = zip(found.bits, found.cell_diameters, found.cell_diameter_errors)
+    rows = [Point("diameter of a cell", *values) for values in cells]
+    rows += [Point("largest distortion δ", *values) for values in zip(found.bits, found.largest, found.standard_errors)]
+    return Curves(tuple(rows), "bits", "angle / π", "xy")
+
+
 EXHIBITS = (
     Declared(
         id="talk-sign-embedding",
@@ -121,5 +131,21 @@ EXHIBITS = (
         numbers=lambda found: {"exponent": Number(found.exponent, found.exponent_error)},
         holds=lambda found: found.exponent + 3 * found.exponent_error < found.theorem_exponent,
         small={"bits": (16, 64, 256, 1024), "points": 80, "layers": 4},
+    ),
+    Declared(
+        id="talk-cell-diameter",
+        source="Bronstein 2016, 'Tessellation of the input space'",
+        statement="Points that share all signs are close: the diameter of a cell falls as the bits grow.",
+        produce=diameters,
+        numbers=lambda found: {name: n for name, n in found.numbers().items() if "diameter" in name},
+        holds=lambda found: (
+            all(
+                cell.measured <= largest.measured
+                for cell, largest in zip(found.curve("diameter of a cell"), found.curve("largest distortion δ"))
+            )
+            and found.rows[0].measured > found.curve("diameter of a cell")[-1].measured
+        ),
+        small={"bits": (8, 16, 32, 64), "points": 150, "dimension": 3, "layers": 4},
+        full={"bits": (8, 16, 32, 64, 128, 256), "points": 1000, "dimension": 3, "layers": 20},
     ),
 )

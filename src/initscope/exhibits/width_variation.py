@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from initscope.errors import InputError
 from initscope.exhibits._figures import Rows
-from initscope.exhibits._networks import LayerRatios, layer_ratios
+from initscope.exhibits._networks import LayerRatios, input_rows, layer_ratios
 from initscope.exhibits.protocol import Declared, Number
 from initscope.initializers import He
 from initscope.results import make_axes
@@ -57,6 +57,7 @@ def _name(variation: int) -> str:
 
 
 def run(
+    data: Any = None,
     *,
     variations: Sequence[int] = (1, 200, 500),
     width: int = 1000,
@@ -75,7 +76,7 @@ def run(
     """
     if max(variations) >= width:
         raise InputError(f"variations up to {max(variations)} must stay below width = {width}: layers would vanish")
-    data = torch.randn(samples, inputs, generator=torch.Generator().manual_seed(seed))
+    data = input_rows(data, samples, inputs, torch.Generator().manual_seed(seed))
     rows: list[LayerRatios] = []
     spread, predicted = [], []
     for variation in variations:
@@ -100,5 +101,6 @@ EXHIBITS = (
         numbers=lambda found: {f"spread at ±{v}": Number(s) for v, s in zip(found.variations, found.spread)},
         holds=lambda found: all(a < b for a, b in zip(found.spread, found.spread[1:])),
         small={"variations": (1, 120, 180), "width": 200, "depth": 8, "samples": 50, "inputs": 50},
+        data="data",
     ),
 )

@@ -110,6 +110,15 @@ def test_edges_of_the_domain():
         parisi_grid.grid_energy(2.2)
 
 
+def test_order_parameter_of_many_levels_is_that_of_few_free_ones():
+    """The grid of 60 levels and 8 free ones approximate the same q(x): energies to 1e-3, q(0) to 0.02."""
+    many, few = parisi.order_parameter(6.0, levels=60), parisi.order_parameter(6.0)
+    assert len(many.c) == 60
+    assert abs(many.energy - few.energy) < 1e-3
+    assert abs(many.q[0] - few.q[0]) < 0.02
+    assert (np.diff(many.q) >= -1e-12).all()
+
+
 def test_order_parameter_draws():
     result = parisi.order_parameter(6.0, levels=3)
     assert result.plot().get_xlabel()

@@ -1,0 +1,278 @@
+"""Run exhibits one after another and show them on one page: `reproduce`.
+
+Each exhibit has a JSON file and a picture of its own in the folder, written when it is done, so that a run that was
+stopped goes on where it stopped. ``results.json`` and ``index.html`` gather them. Read `reproduce` first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from initscope._hall.files import write_text
+from initscope.errors import InputError
+from initscope.exhibits.protocol import Declared, Exhibit, Scale
+from initscope.exhibits.registry import all_exhibits, get
+from initscope.pages.figures import GREY, MEASURED, PREDICTED, THIRD
+from initscope.pages.page import render_part, versions
+from initscope.pages.svg import inline_svg
+from initscope.results import Result, format_number, plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Gallery", "Shown", "left_out", "reproduce"]
+
+_RESULT = ("id", "status", "ours", "published", "seconds")
+"""What ``results.json`` holds of each exhibit."""
+_MOST_ROWS = 24
+"""Rows of an exhibit's table that the page shows; its JSON file has all."""
+_WIDE = 1.7
+"""Width over height from which a picture scrolls on a phone rather than shrink."""
+
+
+@dataclass(frozen=True)
+class Shown(Result):
+    """One exhibit of a gallery: what `Exhibit.to_dict` tells, its table, how it was run, and its picture.
+
+    ``key`` says what the numbers depend on: the same key, the same numbers.
+    """
+
+    id: str
+    source: str
+    statement: str
+    scale: str
+    status: str
+    why: str
+    ours: dict[str, dict[str, float | None]]
+    published: dict[str, float] | None
+    seconds: float
+    rows: list[dict[str, Any]] = field(repr=False)
+    seed: int | None
+    command: str
+    key: str
+    picture: str = field(default="", repr=False)
+    """SVG text; a file of its own in the folder."""
+
+    @property
+    def wide(self) -> bool:
+        """Whether the picture is of several panels, too wide for a phone."""
+        box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', self.picture)
+        return box is not None and float(box[1]) > _WIDE * float(box[2])
+
+    def cells(self) -> list[list[str]]:
+        """The first rows of the table as texts; an array or a list in a cell only by its length."""
+        return [[_cell(value) for value in row.values()] for row in self.rows[:_MOST_ROWS]]
+
+    def numbers(self) -> list[dict[str, str]]:
+        """Our numbers with their errors and the published ones, as texts."""
+        told = self.published or {}
+        return [
+            {
+                "name": name,
+                "ours": _text(number["value"]),
+                "error": "" if number["error"] is None else f"± {number['error']:.2g}",
+                "published": _text(told.get(name)),
+            }
+            for name, number in self.ours.items()
+        ]
+
+
+@dataclass(frozen=True)
+class Gallery(Result):
+    """Exhibits that were run, and the folder they were written to."""
+
+    folder: str
+    exhibits: tuple[Shown, ...]
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Ids of those that could not be run."""
+        return tuple(shown.id for shown in self.exhibits if shown.status == "failed")
+
+    def results(self) -> list[dict[str, Any]]:
+        """``[{"id", "status", "ours", "published", "seconds"}]``."""
+        return [{name: plain(getattr(shown, name)) for name in _RESULT} for shown in self.exhibits]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per exhibit: its first number, how many it has, and whether they agree."""
+        rows = []
+        for shown in self.exhibits:
+            numbers = shown.numbers()
+            compared = next((n for n in numbers if n["published"] != "–"), numbers[0] if numbers else None)
+            told = "–" if compared is None else f"{compared['name']}: {compared['ours']} {compared['error']}".strip()
+            published = "–" if compared is None else compared["published"]
+            row = {"exhibit": shown.id, "status": shown.status, "ours": told, "published": published}
+            rows.append(row | {"numbers": len(numbers), "seconds": round(shown.seconds, 1)})
+        return rows
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The page: contents, every exhibit with its picture, and what cannot be reproduced."""
+        counts: dict[str, int] = {}
+        for shown in self.exhibits:
+            counts[shown.status] = counts.get(shown.status, 0) + 1
+        text = render_part(
+            "gallery.html",
+            exhibits=self.exhibits,
+            most_rows=_MOST_ROWS,
+            counts=counts,
+            sources=_by_source(self.exhibits),
+            left_out=left_out(),
+            versions=versions(),
+            seconds=sum(shown.seconds for shown in self.exhibits),
+        )
+        if path is not None:
+            write_text(path, text)
+        return text
+
+
+def reproduce(
+    ids: Sequence[str] | None = None,
+    *,
+    out: str | os.PathLike[str] = "gallery",
+    scale: Scale = "small",
+    again: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Gallery:
+    """Run exhibits and write ``index.html``, ``results.json``, and for each a picture and a JSON file.
+
+    Parameters
+    ----------
+    ids
+        Names of exhibits; None for all of them.
+    out
+        Folder to write to. What is there of the same exhibit, size and version is not run again.
+    scale
+        ``small`` in seconds on bundled data, ``full`` at the published sizes; some then need ``INITSCOPE_DATA``.
+    again
+        Run also what is there already.
+    progress
+        Called with a line of text before and after each exhibit.
+
+    An exhibit that raises does not stop the others: it is shown as failed, with its error, and tried again next time.
+    """
+    if scale not in get_args(Scale):
+        raise InputError(f"scale = {scale!r} must be 'small' or 'full'")
+    chosen = list(all_exhibits().values()) if ids is None else [get(id) for id in dict.fromkeys(ids)]
+    if not chosen:
+        raise InputError("no exhibit is named; name some, or None for all")
+    folder, say = Path(out), progress or (lambda text: None)
+    shown = []
+    for number, declared in enumerate(chosen, 1):
+        place = f"{number}/{len(chosen)} {declared.id}"
+        found = None if again else _kept(folder, declared, scale)
+        if found is None:
+            say(f"{place} …")
+            found = _run(declared, scale)
+            _write(folder, found)
+            say(f"{place}: {found.status} ({found.seconds:.1f} s)")
+        else:
+            say(f"{place}: {found.status} (there already)")
+        shown.append(found)
+    gallery = Gallery(str(folder), tuple(shown))
+    write_text(folder / "results.json", json.dumps(gallery.results(), indent=2, ensure_ascii=False) + "\n")
+    gallery.to_html(folder / "index.html")
+    return gallery
+
+
+def left_out() -> list[dict[str, str]]:
+    """Figures of the sources that have no exhibit: ``{"source", "what", "why"}``, from ``left_out.toml``."""
+    text = files("initscope.exhibits").joinpath("left_out.toml").read_text(encoding="utf-8")
+    return list(tomllib.loads(text)["figure"])
+
+
+def _run(declared: Declared, scale: Scale) -> Shown:
+    options = declared.small if scale == "small" else declared.full
+    shown: dict[str, Any] = {
+        "seed": options.get("seed", _default_seed(declared)),
+        "command": f"initscope reproduce {declared.id} --scale {scale}",
+        "key": _key(declared, scale),
+    }
+    begun = time.perf_counter()
+    try:
+        exhibit = declared.run(scale=scale)
+        figure = exhibit.figure()
+        picture = "" if figure is None else _drawn(figure, declared.id)
+        return Shown(**exhibit.to_dict(), rows=plain(exhibit.rows), picture=picture, **shown)
+    except Exception as error:
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        seconds = time.perf_counter() - begun
+        failed = Exhibit(**declared.describe(), scale=scale, status="failed", why=why, ours={}, seconds=seconds)
+        return Shown(**failed.to_dict(), rows=[], **shown)
+
+
+def _drawn(figure: Figure, id: str) -> str:
+    """SVG that stands on light and dark: a legend's frame has no white ground."""
+    for ax in figure.axes:
+        legend = ax.get_legend()
+        if legend is not None:
+            legend.get_frame().set(facecolor="none", edgecolor="none")
+    return inline_svg(figure.axes[0], id)
+
+
+def _default_seed(declared: Declared) -> int | None:
+    """The seed that an exhibit uses unless told otherwise; None where it takes none."""
+    seed = inspect.signature(declared.produce).parameters.get("seed")
+    return seed.default if seed is not None and isinstance(seed.default, int) else None
+
+
+def _key(declared: Declared, scale: Scale) -> str:
+    options = declared.small if scale == "small" else declared.full
+    return f"initscope {version('initscope')}, {scale}, {options!r}"
+
+
+def _write(folder: Path, shown: Shown) -> None:
+    """The picture first: a JSON file says that both are there."""
+    if shown.picture:
+        write_text(folder / f"{shown.id}.svg", _standing_alone(shown.picture))
+    told = shown.to_dict() | {"picture": f"{shown.id}.svg" if shown.picture else ""}
+    write_text(folder / f"{shown.id}.json", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+
+
+_NAMESPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+
+
+def _standing_alone(picture: str) -> str:
+    """The picture as a file: with the names and the colours that the page around it would give."""
+    colours = {"predicted": PREDICTED, "measured": MEASURED, "third": THIRD, "faint": GREY}
+    style = "".join(f"--{name}: {colour}; " for name, colour in colours.items())
+    return picture.replace("<svg ", f'<svg {_NAMESPACES} style="{style}background: white" font-family="sans-serif" ', 1)
+
+
+def _kept(folder: Path, declared: Declared, scale: Scale) -> Shown | None:
+    """What an earlier run has left of this exhibit, unless it failed, is damaged or was of another size or version."""
+    try:
+        told = json.loads((folder / f"{declared.id}.json").read_text(encoding="utf-8"))
+        if told["picture"]:
+            picture = (folder / told["picture"]).read_text(encoding="utf-8")
+            told["picture"] = re.sub(r"<svg xmlns.*? viewBox", "<svg viewBox", picture, count=1)
+        shown = Shown(**told)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return shown if shown.status != "failed" and shown.key == _key(declared, scale) else None
+
+
+def _by_source(exhibits: Sequence[Shown]) -> dict[str, list[Shown]]:
+    """Exhibits by the document they come from: what stands before the first comma of its source."""
+    found: dict[str, list[Shown]] = {}
+    for shown in exhibits:
+        found.setdefault(shown.source.partition(" 20")[0], []).append(shown)
+    return found
+
+
+def _cell(value: Any) -> str:
+    return f"{len(value)} values" if isinstance(value, (list, dict)) else format_number(value)
+
+
+def _text(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

@@ -1,0 +1,62 @@
+"""Cells of deep networks built to fold, counted, beside the count of Montúfar and others and that of one layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from initscope.errors import check_count
+from initscope.exhibits._figures import Curves, Point
+from initscope.exhibits.protocol import Declared
+from initscope.exhibits.tessellation import cells
+
+__all__ = ["EXHIBITS", "folding_layers", "montufar_regions", "run"]
+
+
+def montufar_regions(inputs: int, widths: Sequence[int]) -> int:
+    r"""Cells that ReLU layers of these widths can have at least [Montufar2014]_, widths no smaller than the inputs.
+
+    .. math:: \Bigl(\prod_{l<L} \lfloor n_l/n_0 \rfloor^{n_0}\Bigr) \sum_{j=0}^{n_0} \binom{n_L}{j}
+
+    >>> montufar_regions(1, [3, 3]), montufar_regions(2, [4])
+    (12, 11)
+    """
+    folds = math.prod((check_count("width", width, least=inputs) // inputs) ** inputs for width in widths[:-1])
+    return int(folds * sum(math.comb(widths[-1], j) for j in range(inputs + 1)))
+
+
+def folding_layers(width: int, depth: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """A network on [0, 1] that attains the count for one input: layers that fold it ``width`` times."""
+    places = np.arange(width)
+    signs = np.where(places == 0, 1.0, 2.0 * (-1.0) ** places)  # a zigzag of slopes ±width
+    first = (np.full((width, 1), float(width)), -places.astype(float))
+    again = (float(width) * np.tile(signs, (width, 1)), -places.astype(float))
+    last = (np.tile(signs, (width, 1)) if depth > 1 else np.ones((width, 1)), -(places + 0.5) / width)
+    return [first, *[again] * (depth - 2), last] if depth > 1 else [last]
+
+
+def run(*, width: int = 3, depths: Sequence[int] = (1, 2, 3, 4, 5, 6), points: int = 40) -> Curves:
+    """Cells met by a fine grid of [0, 1], ``points`` in each expected cell, and the most that one layer can have."""
+    rows = []
+    for depth in depths:
+        expected = montufar_regions(1, [width] * depth)
+        line = (np.arange(points * expected) + 0.5)[:, None] / (points * expected)
+        found = int(cells(folding_layers(width, depth), line).max()) + 1
+        rows.append(Point("built to fold", depth, float(found), predicted=float(expected)))
+        rows.append(Point("one layer of as many units", depth, predicted=float(width * depth + 1)))
+    return Curves(tuple(rows), "layers", "cells", "y")
+
+
+EXHIBITS = (
+    Declared(
+        id="talk-regions",
+        source="Bronstein 2016, 'Representation power': Montúfar et al. 2014",
+        statement="Deep networks divide the input into exponentially more cells than shallow ones with as many units.",
+        produce=run,
+        numbers=lambda found: {name: n for name, n in found.numbers().items() if "fold" in name},
+        holds=lambda found: found.agree(errors=0, bias=0.0),
+        small={"depths": (1, 2, 3, 4)},
+    ),
+)
