@@ -154,12 +154,6 @@ def run(
         for number in range(check_count("splits", splits))
     ]
 
-    def hasher(method: str, length: int, seed: int) -> Any:
-        if method == "CNN":
-            return _cnn(length, descriptors.shape, cnn_steps, seed)
-        made = METHODS[MIRRORED.get(method, method)](length, seed)
-        return made.set_params(steps=steps) if steps is not None and isinstance(made, embed.LearnedHash) else made
-
     def scores(method: str, length: int, number: int) -> list[embed.MeanAveragePrecision]:
         query, rest, train = parts[number]
         if method == "raw":
@@ -170,7 +164,8 @@ def run(
             seen, known = np.concatenate([seen, data.mirrored_gist(seen)]), np.concatenate([known, known])
         found = []
         for draw in range(check_count("draws", draws) if method in RANDOM else 1):
-            codes = hasher(method, length, seed + number + splits * draw).fit(seen, known).transform(X)
+            made = _hasher(method, length, seed + number + splits * draw, descriptors.shape, steps, cnn_steps)
+            codes = made.fit(seen, known).transform(X)
             found.append(embed.mean_average_precision(codes[query], labels[query], codes[rest], labels[rest]))
         return found
 
@@ -192,6 +187,14 @@ def run(
         training=len(parts[0][2]),
         rows=tuple(rows),
     )
+
+
+def _hasher(method: str, bits: int, seed: int, shape: tuple[int, ...], steps: int | None, cnn_steps: int) -> Any:
+    """An unfitted hash of one of the methods."""
+    if method == "CNN":
+        return _cnn(bits, shape, cnn_steps, seed)
+    made = METHODS[MIRRORED.get(method, method)](bits, seed)
+    return made.set_params(steps=steps) if steps is not None and isinstance(made, embed.LearnedHash) else made
 
 
 def split_rows(

@@ -18,6 +18,7 @@ from array_api_compat import device
 
 from initscope.errors import InputError, check_between, check_count
 from initscope.theory._arrays import Array, namespace
+from initscope.theory._matrices import checked_matrix, orthonormal
 
 __all__ = [
     "Ball",
@@ -144,7 +145,7 @@ class Subspace:
 
     def __post_init__(self) -> None:
         check_between("radius", self.radius, 0.0, _FAR)
-        object.__setattr__(self, "_frame", _orthonormal(_matrix("basis", self.basis)))
+        object.__setattr__(self, "_frame", orthonormal(checked_matrix("basis", self.basis)))
 
     @property
     def ambient(self) -> int:
@@ -182,7 +183,7 @@ class Ellipsoid:
     _axes: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "matrix", _matrix("matrix", self.matrix))
+        object.__setattr__(self, "matrix", checked_matrix("matrix", self.matrix))
         object.__setattr__(self, "_axes", np.linalg.svd(self.matrix, compute_uv=False))
         if not self._axes[0] > 0:
             raise InputError("the matrix of the ellipsoid is zero: the set is one point and has no width")
@@ -242,7 +243,7 @@ class SparseSet:
             atoms = check_count("dictionary", self.dictionary)
             object.__setattr__(self, "dictionary", atoms)
         else:
-            object.__setattr__(self, "dictionary", _matrix("dictionary", self.dictionary))
+            object.__setattr__(self, "dictionary", checked_matrix("dictionary", self.dictionary))
             atoms = int(self.dictionary.shape[1])
         check_count("nonzeros", self.nonzeros, most=atoms, hint="no more than the dictionary has columns")
 
@@ -314,13 +315,13 @@ class GaussianMixture:
                 "radius = None: a Gaussian mixture is unbounded and its mean width infinite; give a radius to cut it"
             )
         check_between("radius", self.radius, 0.0, _FAR)
-        means = _matrix("means", self.means)
+        means = checked_matrix("means", self.means)
         factors = np.asarray(self.factors, dtype=np.float64)
         if factors.ndim != 3 or factors.shape[:2] != means.shape or not np.isfinite(factors).all():
             raise InputError(
                 f"factors have shape {factors.shape}, means {means.shape}; expected finite [L, n, d] beside [L, n]"
             )
-        frames = [_orthonormal(factor) for factor in factors]
+        frames = [orthonormal(factor) for factor in factors]
         centres = np.stack([mean - frame @ (frame.T @ mean) for mean, frame in zip(means, frames)])
         meets = np.linalg.norm(centres, axis=1) <= self.radius
         if not meets.any():
@@ -389,19 +390,3 @@ class SupportSet:
     def width(self) -> None:
         """Unknown without sampling."""
         return
-
-
-def _matrix(name: str, value: Array) -> np.ndarray:
-    array = np.asarray(value, dtype=np.float64)
-    if array.ndim != 2 or 0 in array.shape or not np.isfinite(array).all():
-        raise InputError(f"{name} of shape {array.shape} must be a finite matrix with at least one row and column")
-    return array
-
-
-def _orthonormal(matrix: np.ndarray) -> np.ndarray:
-    """Orthonormal basis of the column span; columns that add nothing are dropped."""
-    left, values, _ = np.linalg.svd(matrix, full_matrices=False)
-    rank = int((values > values[0] * max(matrix.shape) * np.finfo(np.float64).eps).sum()) if values[0] > 0 else 0
-    if rank == 0:
-        raise InputError("a basis or factor is zero: it spans no direction")
-    return np.asarray(left[:, :rank])

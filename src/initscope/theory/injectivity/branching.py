@@ -64,6 +64,33 @@ def _solve_affine(points: Any, chosen: Any, count: int, weights: Any) -> bool:
 
 
 @compiled
+def _inward(points: Any, chosen: Any, lam: Any, count: int, weights: Any) -> tuple[bool, int]:
+    """Wolfe's minor cycle: move to the least-norm point of the chosen ones, dropping those whose weight falls to 0.
+
+    Returns whether it got there, and how many are left.
+    """
+    dim = points.shape[1]
+    while True:
+        if count > dim + 1 or not _solve_affine(points, chosen, count, weights):
+            return False, count
+        shortest = 1.0
+        for i in range(count):
+            if weights[i] < 1e-13 and lam[i] - weights[i] > 0:
+                shortest = min(shortest, lam[i] / (lam[i] - weights[i]))
+        kept = 0
+        for i in range(count):
+            value = lam[i] + shortest * (weights[i] - lam[i])
+            if value > 1e-13 or (shortest == 1.0 and weights[i] >= 1e-13):
+                chosen[kept], lam[kept] = chosen[i], value
+                kept += 1
+        if kept == 0:
+            return False, count
+        if kept == count:
+            return True, count
+        count = kept
+
+
+@compiled
 def _separate(points: Any, live: Any, forced: Any, chosen: Any, lam: Any, count: int, z: Any) -> tuple[int, int]:
     """Wolfe's least-norm point of the live points' hull: (status, size), a strict separator in ``z`` or a circuit.
 
@@ -81,24 +108,9 @@ def _separate(points: Any, live: Any, forced: Any, chosen: Any, lam: Any, count:
         if count == 0:
             return UNCLEAR, 0
     for _ in range(50 * dim + 200):
-        while True:
-            if count > dim + 1 or not _solve_affine(points, chosen, count, weights):
-                return UNCLEAR, count
-            shortest = 1.0
-            for i in range(count):
-                if weights[i] < 1e-13 and lam[i] - weights[i] > 0:
-                    shortest = min(shortest, lam[i] / (lam[i] - weights[i]))
-            kept = 0
-            for i in range(count):
-                value = lam[i] + shortest * (weights[i] - lam[i])
-                if value > 1e-13 or (shortest == 1.0 and weights[i] >= 1e-13):
-                    chosen[kept], lam[kept] = chosen[i], value
-                    kept += 1
-            if kept == 0:
-                return UNCLEAR, count
-            if kept == count:
-                break
-            count = kept
+        arrived, count = _inward(points, chosen, lam, count, weights)
+        if not arrived:
+            return UNCLEAR, count
         norm = 0.0
         for d in range(dim):
             value = 0.0
@@ -136,6 +148,45 @@ def _separate(points: Any, live: Any, forced: Any, chosen: Any, lam: Any, count:
 
 
 @compiled
+def _inherit(live: Any, forced: Any, residual: Any, circuit: Any, lam: Any, size: Any, depth: int) -> int:
+    """Say which points live at a new node, and start its circuit from the parent's; returns the circuit's size."""
+    for i in range(live.shape[1]):
+        live[depth, i] = forced[i]
+    for i in range(residual.shape[1]):
+        norm = 0.0
+        for d in range(residual.shape[2]):
+            norm += residual[depth, i, d] ** 2
+        if norm > IN_SPAN * IN_SPAN:
+            live[depth, i] = True
+    count = 0
+    if depth > 0:  # the parent's circuit without the row that became active
+        mass = 0.0
+        for i in range(size[depth - 1]):
+            if live[depth, circuit[depth - 1, i]]:
+                circuit[depth, count], lam[depth, count] = circuit[depth - 1, i], lam[depth - 1, i]
+                mass += lam[depth - 1, i]
+                count += 1
+        for i in range(count):
+            lam[depth, i] /= mass
+    return count
+
+
+@compiled
+def _project(residual: Any, depth: int, row: int) -> None:
+    """Residuals one level deeper: without their parts along that of ``row``, which becomes active."""
+    rows, n = residual.shape[1:]
+    norm = 0.0
+    for d in range(n):
+        norm += residual[depth, row, d] ** 2
+    for i in range(rows):
+        product = 0.0
+        for d in range(n):
+            product += residual[depth, i, d] * residual[depth, row, d]
+        for d in range(n):
+            residual[depth + 1, i, d] = residual[depth, i, d] - product / norm * residual[depth, row, d]
+
+
+@compiled
 def _search(
     points: Any, directions: Any, memory: Any, forced: Any, limit: int, tree: Any, state: Any, z: Any
 ) -> tuple[int, Any]:
@@ -144,32 +195,14 @@ def _search(
     ``state`` = [nodes, ints in the tree, depth, 1 if the node at this depth is still to be solved].
     """
     residual, live, circuit, lam, size, position, marked = memory
-    total = len(points)
-    rows, n = directions.shape
+    n = directions.shape[1]
     depth = state[2]
     while True:
         if state[3] == 1:
             if state[0] >= limit:
                 state[2] = depth
                 return STOPPED, tree
-            for i in range(total):
-                live[depth, i] = forced[i]
-            for i in range(rows):
-                norm = 0.0
-                for d in range(n):
-                    norm += residual[depth, i, d] ** 2
-                if norm > IN_SPAN * IN_SPAN:
-                    live[depth, i] = True
-            count = 0
-            if depth > 0:  # the parent's circuit without the row that became active
-                mass = 0.0
-                for i in range(size[depth - 1]):
-                    if live[depth, circuit[depth - 1, i]]:
-                        circuit[depth, count], lam[depth, count] = circuit[depth - 1, i], lam[depth - 1, i]
-                        mass += lam[depth - 1, i]
-                        count += 1
-                for i in range(count):
-                    lam[depth, i] /= mass
+            count = _inherit(live, forced, residual, circuit, lam, size, depth)
             status, count = _separate(points, live[depth], forced, circuit[depth], lam[depth], count, z)
             if status == UNCLEAR:  # once more from scratch: the warm start may have been ill-conditioned
                 status, count = _separate(points, live[depth], forced, circuit[depth], lam[depth], 0, z)
@@ -201,16 +234,7 @@ def _search(
         if marked[depth, here]:
             position[depth] += 1
             continue
-        row = circuit[depth, here]
-        norm = 0.0
-        for d in range(n):
-            norm += residual[depth, row, d] ** 2
-        for i in range(rows):
-            product = 0.0
-            for d in range(n):
-                product += residual[depth, i, d] * residual[depth, row, d]
-            for d in range(n):
-                residual[depth + 1, i, d] = residual[depth, i, d] - product / norm * residual[depth, row, d]
+        _project(residual, depth, circuit[depth, here])
         depth += 1
         state[3] = 1
 
