@@ -172,11 +172,46 @@ class Fixed(nn.Module):
 
 def test_what_cannot_be_tried_is_named():
     x = torch.rand(24, 1, 6, 6, generator=generator())
-    report = initscope.inspect(Fixed(), x, pairs=8)
+    sick = Thresholds(vanishing=1e9)  # a fault to look for alternatives for
+    report = initscope.inspect(Fixed(), x, pairs=8, thresholds=sick)
     assert {"hidden widths × 2", "hidden widths × ½", "depth × ½"} <= set(report.what_if.skipped)
     assert "no block that is repeated" in report.what_if.skipped["depth × ½"]
     assert "Not tried: " in report.to_html()
     assert "He" in {item.name for item in report.what_if.alternatives}
+
+
+def test_a_healthy_network_is_told_to_change_nothing(capsys, tmp_path):
+    """No alternative is tried, so none is recommended; what to type is nothing, not an error."""
+    model = mlp(2, He(), width=64)
+    report = initscope.inspect(model, samples(24), pairs=8)
+    assert not any(verdict.fault for verdict in report.verdicts)
+    assert report.what_if.alternatives == ()
+    assert report.what_if.best.code == ""
+    assert "nothing to change" in report.what_if.untried
+    assert "What if" not in report.to_html()
+    two = TwoInputs()
+    x = samples(24)
+    sick = initscope.inspect(two, (x, x.flip(0)), pairs=8, thresholds=Thresholds(vanishing=1e9))
+    assert sick.what_if.best.code == ""
+    assert "one input only" in sick.what_if.untried
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = (nn.Linear(64, 16) for _ in range(2))
+
+    def forward(self, a, b):
+        return torch.relu(self.left(a) + self.right(b))
+
+
+def test_laws_that_cost_too_much_to_draw_are_named(monkeypatch):
+    """Orthogonal weights decompose every matrix: 2·32·64·32 + 2·32·32·32 + 2·10·32·10 multiplications here."""
+    monkeypatch.setattr(sys.modules["initscope.inspection.alternatives"], "_DRAWING", 1e5)
+    table = what_if(mlp(2, He(), width=32), samples()[:6], samples()[6:12])
+    assert {"orthogonal", "looks linear"} <= set(table.skipped)
+    assert f"{2 * 32 * 64 * 32 + 2 * 32**3 + 2 * 10 * 32 * 10:.0e}" in table.skipped["orthogonal"]
+    assert "He" in {item.name for item in table.alternatives}
 
 
 def test_large_models_are_tried_on_one_draw_and_not_wider(monkeypatch):

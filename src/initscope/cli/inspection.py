@@ -113,7 +113,9 @@ def _print(report: Report) -> None:
         print(f"{lossy} ReLU layers have fewer than two outputs per input: their input cannot be recovered from them")
     if open_question:
         print_table(open_question, title="Can the input of these ReLU layers be recovered?")
-    if report.what_if is not None:
+    if report.what_if is not None and report.what_if.untried:
+        _line(report.what_if.untried)
+    elif report.what_if is not None:
         print_table(report.what_if.summary(), title="What if: the same network started otherwise, best first")
         print(report.what_if.score_is)
         for name, reason in report.what_if.skipped.items():
@@ -134,8 +136,9 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
     from initscope.tracing.untouched import copy_of
 
     best = None if report.what_if is None else report.what_if.best_law
-    if best is None:
-        raise InputError("--apply: no alternative weight law could be tried on this model")
+    if best is None or best.law is None:
+        reason = report.what_if.untried if report.what_if is not None else ""
+        raise InputError(f"--apply: {reason or 'no alternative weight law could be tried on this model'}")
     with user_code():
         redrawn = best.law.fill_(copy_of(model), generator=torch.Generator().manual_seed(seed))
         state = redrawn.state_dict()

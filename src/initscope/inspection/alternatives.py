@@ -33,6 +33,7 @@ SCORE = (
     "10^(-|log10 of the size per unit at the end|/3); 10^(-log10(largest/smallest layer gradient)/2)"
 )
 _WORK = 1e8  # multiplications of a forward pass of one sample, beyond which less is tried: some seconds a trial
+_DRAWING = 2e10  # multiplications of one draw of the weights: orthogonal ones take a decomposition of every layer
 _LEAST_PAIRS = 4
 
 
@@ -72,19 +73,27 @@ class Alternative(Result):
         )
 
 
+_UNKNOWN = float("nan")
+_AS_IT_IS = Alternative("as it is", _UNKNOWN, _UNKNOWN, None, _UNKNOWN, _UNKNOWN, {}, 0, "not tried", "")
+
+
 @dataclass(frozen=True)
 class WhatIf(Result):
-    """Alternatives, best first; ``current`` is the network as it is, ``skipped`` what was not tried, and why."""
+    """Alternatives, best first; ``current`` is the network as it is, ``skipped`` what was not tried, and why.
+
+    Where nothing was tried, ``untried`` says why, and ``best`` is the network as it is, with nothing to type.
+    """
 
     alternatives: tuple[Alternative, ...]
     current: str
     skipped: dict[str, str] = field(default_factory=dict)
     score_is: str = SCORE
+    untried: str = ""
 
     @property
     def best(self) -> Alternative:
         """The alternative that crosses the fewest thresholds, of those the one with the highest score."""
-        return self.alternatives[0]
+        return self.alternatives[0] if self.alternatives else _AS_IT_IS
 
     @property
     def best_law(self) -> Alternative | None:
@@ -203,6 +212,9 @@ class _Trials:
         """The first draw of a variant, or the reason why there is none."""
         if variant.work * self.work > max(_WORK, self.work):
             self.skipped[variant.name] = f"{variant.work * self.work:.0e} multiplications a sample, above {_WORK:.0e}"
+            return
+        if (drawing := variant.drawing(self.model)) > _DRAWING:
+            self.skipped[variant.name] = f"drawing it takes {drawing:.0e} multiplications, above {_DRAWING:.0e}"
             return
         try:
             changed = self.drawn(variant, self.seed)

@@ -69,7 +69,7 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
 def _parts(report: Report) -> Iterator[str]:
     """What stands behind the table of layers."""
     table = report.what_if
-    if table is not None:
+    if table is not None and table.alternatives:
         yield render_part(
             "what_if.html",
             alternatives=table.alternatives,

@@ -264,17 +264,37 @@ def _report(
         redrawn = None
         if draws and told.any():
             redrawn = _for_all_pairs(measure(model, x, y, initializer=initializer, draws=draws, seed=seed), told)
-    table = None
-    if alternatives and _is_tensor(seen.x):
-        try:
-            present = expected if initializer is None else None
-            table = what_if(model, seen.x, seen.y, seed=seed, mode=mode, thresholds=limits, prediction=present)
-        except InputError:
-            table = None
+    verdicts, table = judge(seen, limits), None
+    if alternatives:
+        present = expected if initializer is None else None
+        table = _alternatives(model, seen, verdicts, seed, mode, limits, present)
     title = f"{type(model).__name__} on {seen.samples} samples"
     layers = layer_expansivities(model, seen)
     notes = _unbelievable(model) if initializer is None else {}
-    return Report(seen, expected, redrawn, judge(seen, limits), table, limits, layers, notes, title, reason)
+    return Report(seen, expected, redrawn, verdicts, table, limits, layers, notes, title, reason)
+
+
+def _alternatives(
+    model: nn.Module,
+    seen: Observation,
+    verdicts: tuple[Verdict, ...],
+    seed: int,
+    mode: Literal["train", "eval"] | None,
+    limits: Thresholds,
+    present: Prediction | None,
+) -> WhatIf:
+    """Other starts of a network that has a fault; one without is not told to change anything."""
+    untried = ""
+    if not any(verdict.fault for verdict in verdicts):
+        untried = "nothing to change: no verdict is a fault"
+    elif not _is_tensor(seen.x):
+        untried = "other starts are tried on models of one input only"
+    if untried:
+        return WhatIf((), "as it is", untried=untried)
+    try:
+        return what_if(model, seen.x, seen.y, seed=seed, mode=mode, thresholds=limits, prediction=present)
+    except InputError as error:
+        return WhatIf((), "as it is", untried=str(error))
 
 
 def _unbelievable(model: nn.Module) -> dict[str, str]:

@@ -32,6 +32,14 @@ class Variant:
     work: float = 1.0
     """Multiplications of a forward pass over those of the model as it is."""
 
+    def drawing(self, model: nn.Module) -> float:
+        """Multiplications of one draw of the weights, where it decomposes the matrices of all layers; else 0."""
+        if not isinstance(getattr(self.law, "base", self.law), (Orthogonal, LooksLinear)):
+            return 0.0
+        matrices = [module.weight for module in model.modules() if is_weight_layer(module)]
+        shapes = [(len(matrix), matrix.numel() // max(1, len(matrix))) for matrix in matrices]
+        return float(sum(2 * rows * columns * min(rows, columns) for rows, columns in shapes))
+
 
 def laws(model: nn.Module) -> list[Variant]:
     """Other weights in the same architecture."""
