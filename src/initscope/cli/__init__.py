@@ -58,7 +58,7 @@ COMMANDS = {
     ),
     "separation": (
         "separation:separation",
-        "Distances within and between classes, after over before: at random points and at the boundaries of classes.",
+        "Distances within and between classes, before and after training: at random points and at class boundaries.",
     ),
     "hash": ("hash:app", "Binary codes that keep similarity: fit a hash to data, encode data with it."),
     "search": ("search:app", "Nearest codes by Hamming distance: build an index, query it, evaluate retrieval."),
