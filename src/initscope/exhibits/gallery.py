@@ -183,7 +183,8 @@ def reproduce(
             say(f"{place} …")
             found = _run(declared, scale)
             _write(folder, found)
-            say(f"{place}: {found.status} ({found.seconds:.1f} s)")
+            reason = f": {found.why}" if found.status in ("failed", "differs") else ""
+            say(f"{place}: {found.status} ({found.seconds:.1f} s){reason}")
         else:
             say(f"{place}: {found.status} (there already)")
         shown.append(found)
