@@ -12,6 +12,7 @@ import os
 import re
 import time
 import tomllib
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -236,8 +237,10 @@ def _default_seed(declared: Declared) -> int | None:
 
 
 def _key(declared: Declared, scale: Scale) -> str:
+    """What the numbers depend on, with a sum of the exhibit's file: one that was edited is run again."""
     options = declared.small if scale == "small" else declared.full
-    return f"initscope {version('initscope')}, {scale}, {options!r}"
+    file = zlib.crc32(Path(inspect.getfile(declared.produce)).read_bytes())
+    return f"initscope {version('initscope')}, {scale}, {options!r}, {file:08x}"
 
 
 def _write(folder: Path, shown: Shown) -> None:
