@@ -130,7 +130,9 @@ def test_the_command_leaves_with_1_when_one_failed(three, tmp_path, capsys):
     with pytest.raises(SystemExit) as left:
         main(["reproduce", "--all", "--out", str(tmp_path)])
     assert left.value.code == 1
-    assert "failed: second" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "failed: second" in said
+    assert "no data here; set INITSCOPE_DATA" in said
 
 
 def test_what_is_left_out_has_its_reason():

@@ -55,6 +55,11 @@ def test_agreement_is_within_three_errors_and_the_printed_digits():
     assert judged(9.16, 0.02) == "differs"
     assert judged(9.09, holds=lambda told: False) == "differs"
     assert judged(9.09, incomparable="other data") == "not comparable"
+    assert judged(9.09, small_incomparable="other data") == "not comparable"
+    full = {"value": Number(9.09)}
+    numbers = {name: Number(number) for name, number in published("injectivity-thresholds").items()}
+    shown = declared(full=full, numbers=lambda told: numbers, small_incomparable="other data")
+    assert shown.run(scale="full").status == "agrees"
 
 
 def test_own_data_is_not_compared_with_published_numbers():

@@ -28,7 +28,7 @@ def run(
     for bound, place in (("lower", 0), ("upper", 1)):
         for rho in cosines:
             pair = extremal_pair(rho, bound, kernel_size=kernel_size)
-            found = float(expected_cosine(*pair, kernel_size=kernel_size)[0])
+            found = round(float(expected_cosine(*pair, kernel_size=kernel_size)[0]), 12) + 0.0  # no rounding, no -0
             name = f"images of remark 2, {bound} bound"
             rows.append(Point(name, rho, found, predicted=float(relu_cosine_bounds(rho)[place])))
     x, y, _ = random_pairs(load("photos", crop=32, limit=40) if images is None else images, pairs, seed)

@@ -12,6 +12,7 @@ import os
 import re
 import time
 import tomllib
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -38,7 +39,7 @@ _RESULT = ("id", "status", "ours", "published", "seconds")
 _MOST_ROWS = 24
 """Rows of an exhibit's table that the page shows; its JSON file has all."""
 _WIDE = 1.7
-"""Width over height from which a picture scrolls on a phone rather than shrink."""
+"""Width over height from which a picture takes the whole width of the page."""
 
 
 @dataclass(frozen=True)
@@ -66,26 +67,33 @@ class Shown(Result):
 
     @property
     def wide(self) -> bool:
-        """Whether the picture is of several panels, too wide for a phone."""
+        """Whether the picture is of several panels."""
+        width, height = self._size()
+        return width > _WIDE * height
+
+    @property
+    def least_width(self) -> int:
+        """Pixels below which the picture scrolls rather than shrink: its text, of 10 points, keeps 8.5 pixels."""
+        return round(0.85 * self._size()[0])
+
+    def _size(self) -> tuple[float, float]:
         box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', self.picture)
-        return box is not None and float(box[1]) > _WIDE * float(box[2])
+        return (1.0, 1.0) if box is None else (float(box[1]), float(box[2]))
 
     def cells(self) -> list[list[str]]:
         """The first rows of the table as texts; an array or a list in a cell only by its length."""
         return [[_cell(value) for value in row.values()] for row in self.rows[:_MOST_ROWS]]
 
     def numbers(self) -> list[dict[str, str]]:
-        """Our numbers with their errors and the published ones, as texts."""
+        """Our numbers with their errors and the published ones, as texts; those that we have not come last."""
         told = self.published or {}
-        return [
-            {
-                "name": name,
-                "ours": _text(number["value"]),
-                "error": "" if number["error"] is None else f"± {number['error']:.2g}",
-                "published": _text(told.get(name)),
-            }
-            for name, number in self.ours.items()
-        ]
+        found = []
+        for name in dict.fromkeys([*self.ours, *told]):
+            number = self.ours.get(name, {"value": None, "error": None})
+            error = "" if number["error"] is None else f"± {number['error']:.2g}"
+            texts = {"name": name, "ours": _text(number["value"]), "error": error, "published": _text(told.get(name))}
+            found.append(texts)
+        return found
 
 
 @dataclass(frozen=True)
@@ -109,11 +117,12 @@ class Gallery(Result):
         rows = []
         for shown in self.exhibits:
             numbers = shown.numbers()
-            compared = next((n for n in numbers if n["published"] != "–"), numbers[0] if numbers else None)
+            both = (number for number in numbers if "–" not in (number["ours"], number["published"]))
+            compared = next(both, numbers[0] if numbers else None)
             told = "–" if compared is None else f"{compared['name']}: {compared['ours']} {compared['error']}".strip()
             published = "–" if compared is None else compared["published"]
             row = {"exhibit": shown.id, "status": shown.status, "ours": told, "published": published}
-            rows.append(row | {"numbers": len(numbers), "seconds": round(shown.seconds, 1)})
+            rows.append(row | {"numbers": len(shown.ours), "seconds": round(shown.seconds, 1)})
         return rows
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -175,7 +184,8 @@ def reproduce(
             say(f"{place} …")
             found = _run(declared, scale)
             _write(folder, found)
-            say(f"{place}: {found.status} ({found.seconds:.1f} s)")
+            reason = f": {found.why}" if found.status in ("failed", "differs") else ""
+            say(f"{place}: {found.status} ({found.seconds:.1f} s){reason}")
         else:
             say(f"{place}: {found.status} (there already)")
         shown.append(found)
@@ -227,8 +237,10 @@ def _default_seed(declared: Declared) -> int | None:
 
 
 def _key(declared: Declared, scale: Scale) -> str:
+    """What the numbers depend on, with a sum of the exhibit's file: one that was edited is run again."""
     options = declared.small if scale == "small" else declared.full
-    return f"initscope {version('initscope')}, {scale}, {options!r}"
+    file = zlib.crc32(Path(inspect.getfile(declared.produce)).read_bytes())
+    return f"initscope {version('initscope')}, {scale}, {options!r}, {file:08x}"
 
 
 def _write(folder: Path, shown: Shown) -> None:
