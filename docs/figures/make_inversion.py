@@ -93,6 +93,10 @@ def resnet(trained, images):
     return model.eval()
 
 
+def say_aside(text):
+    print(text, file=sys.stderr)
+
+
 def pictures(which, kind):
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -105,9 +109,8 @@ def pictures(which, kind):
     else:
         model = resnet(trained, torch.from_numpy((images - centre) / spread))
         layers, iterations = ["bn1", "layer1.2", "layer2.2", "layer3.2"], 120
-    say = lambda text: print(text, file=sys.stderr)
     found = invert_layers(
-        model, images, layers, mean=MEAN, std=STD, smoothness=0.001, iterations=iterations, progress=say
+        model, images, layers, mean=MEAN, std=STD, smoothness=0.001, iterations=iterations, progress=say_aside
     )
     for line in found.means():
         print(which, kind, line)
