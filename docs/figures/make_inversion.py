@@ -121,7 +121,7 @@ def save_sheet(sheet, name):
     from PIL import Image
 
     with atomic_path(HERE / name) as path:
-        Image.fromarray(np.round(255 * np.moveaxis(sheet, 0, -1)).astype(np.uint8)).save(path, "JPEG", quality=85)
+        Image.fromarray(np.round(255 * np.moveaxis(sheet, 0, -1)).astype(np.uint8)).save(path, "JPEG", quality=72)
 
 
 def save(ax, name):
