@@ -93,6 +93,10 @@ def resnet(trained, images):
     return model.eval()
 
 
+def say_aside(text):
+    print(text, file=sys.stderr)
+
+
 def pictures(which, kind):
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -105,12 +109,8 @@ def pictures(which, kind):
     else:
         model = resnet(trained, torch.from_numpy((images - centre) / spread))
         layers, iterations = ["bn1", "layer1.2", "layer2.2", "layer3.2"], 120
-
-    def say(text):
-        print(text, file=sys.stderr)
-
     found = invert_layers(
-        model, images, layers, mean=MEAN, std=STD, smoothness=0.001, iterations=iterations, progress=say
+        model, images, layers, mean=MEAN, std=STD, smoothness=0.001, iterations=iterations, progress=say_aside
     )
     for line in found.means():
         print(which, kind, line)
@@ -121,7 +121,7 @@ def save_sheet(sheet, name):
     from PIL import Image
 
     with atomic_path(HERE / name) as path:
-        Image.fromarray(np.round(255 * np.moveaxis(sheet, 0, -1)).astype(np.uint8)).save(path, "JPEG", quality=85)
+        Image.fromarray(np.round(255 * np.moveaxis(sheet, 0, -1)).astype(np.uint8)).save(path, "JPEG", quality=72)
 
 
 def save(ax, name):

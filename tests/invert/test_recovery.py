@@ -26,6 +26,7 @@ LAYERS = [
     (nn.Conv1d(2, 16, 5, dilation=2, padding=4, padding_mode="circular"), (2, 20)),
     (nn.Conv2d(3, 32, 5, padding=2), (3, 9, 9)),
     (nn.Conv2d(3, 40, 7), (3, 11, 11)),
+    (nn.Conv2d(3, 24, 5, padding=2), (3, 8, 8)),
     (nn.Conv2d(4, 48, 3, groups=2, stride=2, padding=1), (4, 9, 9)),
     (nn.Conv2d(2, 24, 3, padding="same", padding_mode="reflect"), (2, 8, 8)),
     (nn.Conv3d(1, 12, 3, padding=1), (1, 5, 5, 5)),

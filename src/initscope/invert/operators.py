@@ -141,7 +141,9 @@ def _packed_adjoint(conv: nn.Conv2d, shape: Sequence[int]) -> Callable[[Tensor],
     right = left + (-shape[-1]) % shifts
 
     def adjoint(u: Tensor) -> Tensor:
-        columns = F.conv2d(F.pad(u[None], (left, right, up, up)), filters, stride=(1, shifts))[0]
+        # Padding inside of the convolution spares a copy of the outputs; more on the right needs one.
+        padded, around = (u[None], (up, left)) if right == left else (F.pad(u[None], (left, right, up, up)), (0, 0))
+        columns = F.conv2d(padded, filters, stride=(1, shifts), padding=around)[0]
         rows, across = columns.shape[1:]
         pixels = columns.reshape(shifts, channels, rows, across).permute(1, 2, 3, 0).reshape(channels, rows, -1)
         return pixels[:, :, : shape[-1]]
