@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from initscope.errors import InputError, check_count
-from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs, start_norms
+from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs
 from initscope.measurement.gradients import has_weight_gradient
 from initscope.measurement.runs import mode_of
 from initscope.measurement.stream import batches, gather_pairs
@@ -258,23 +257,14 @@ class _Tallies:
     def columns(self, recorder: Recorder) -> dict[str, Any]:
         """Rows and arrays of the result."""
         traced = recorder.traced
-        norms = self.geometry.norms()
-        units = np.array([math.prod(recorder.shapes[s]) if s in recorder.shapes else 0 for s in traced.steps], float)
-        start, size = start_norms(norms[:, 0], units, [step.op == "placeholder" for step in traced.steps])
-        unknown = np.full(norms[:, 0].shape, np.nan)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = norms[:, 0] / start
-            columns = {
-                "cosine": np.stack([cosine_of(row) for row in norms]),
-                "norm_ratio": ratio,
-                "rms_ratio": ratio * np.sqrt(size / units)[:, None],
-                "gradient_ratio": unknown,
-                "gradient_cosine": unknown,
-            }
-            if self.gradients is not None:
-                found = self.gradients.norms()
+        cosine, ratio, rms, start = self.geometry.geometry(recorder.shapes)
+        columns = {"cosine": cosine, "norm_ratio": ratio, "rms_ratio": rms}
+        columns |= dict.fromkeys(("gradient_ratio", "gradient_cosine"), np.full(cosine.shape, np.nan))
+        if self.gradients is not None:
+            found = self.gradients.norms()
+            with np.errstate(invalid="ignore", divide="ignore"):
                 columns["gradient_ratio"] = found[:, 0] / start / self.gradients.at_output()
-                columns["gradient_cosine"] = np.stack([cosine_of(row) for row in found])
+            columns["gradient_cosine"] = np.stack([cosine_of(row) for row in found])
         columns |= self.activity.columns() | self.spread.columns()
         return {"rows": tuple(recorder.row(step, self._note(traced, step)) for step in traced.steps)} | columns
 

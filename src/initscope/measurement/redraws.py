@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from torch import nn
 
 from initscope.errors import check_count
-from initscope.geometry import Floats, Measurement, start_norms
+from initscope.geometry import Floats, Measurement
 from initscope.initializers import Initializer, Present
 from initscope.measurement.filters import FilterTally, independent_filters, jackknife
 from initscope.measurement.stream import given_pairs
@@ -21,7 +20,6 @@ from initscope.recording import (
     Batch,
     Mode,
     Recorder,
-    cosine_of,
     couples_samples,
     distinct,
     pair_batches,
@@ -125,17 +123,12 @@ def _recorded(traced: Trace, axes: SampleAxes, pairs: Batch, law: Initializer | 
     with without_dropout(traced.model):  # it would hide the geometry
         # An input that is part of several pairs is run once, unless the model looks at its whole batch.
         recorder.run_all(parts if coupled else map(distinct, parts))
-    return _reduced(recorder, geometry.norms(), by_filter, filters)
+    return _reduced(recorder, geometry, by_filter, filters)
 
 
-def _reduced(recorder: Recorder, norms: Floats, by_filter: FilterTally, filters: dict[Node, int]) -> _Run:
+def _reduced(recorder: Recorder, geometry: PairTally, by_filter: FilterTally, filters: dict[Node, int]) -> _Run:
     steps = recorder.traced.steps
-    units = np.array([math.prod(recorder.shapes[step]) if step in recorder.shapes else 0 for step in steps], float)
-    start, size = start_norms(norms[:, 0], units, [step.op == "placeholder" for step in steps])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = norms[:, 0] / start
-        rms = ratio * np.sqrt(size / units)[:, None]
-    cosine = np.stack([cosine_of(row) for row in norms])
+    cosine, ratio, rms, _ = geometry.geometry(recorder.shapes)
     pairs = cosine.shape[1]
     variances, mean_variances = np.full((len(steps), 2, pairs), np.nan), np.full((len(steps), 2), np.nan)
     for index, step in enumerate(steps):

@@ -8,7 +8,8 @@ little and memory does not grow with the stream. With C the covariance of the D 
    \qquad w = \frac{D(D-1)}{m(m-1)},\quad u = \frac Dm
 
 has unbiased numerator and denominator, is exact for m = D, and 1 for data on a line. The width is the mean over
-`DIRECTIONS` random directions, each in m units of its own, so that their spread is that of directions and of units.
+`DIRECTIONS` random directions; every four see m units of their own, so that the spread between these groups is that of
+directions and of units.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ SAMPLED_UNITS = 128
 """Units of a layer that its effective rank and each direction of its width see; smaller layers are seen whole."""
 DIRECTIONS = 64
 """Directions over which the mean width is taken."""
+_CHOICES = 16  # of units: as many groups of directions
 _END = 0.005
 """Share of a range that counts as its end: there tanh and the sigmoid have less than 4·0.005 of their largest slope."""
 
@@ -45,13 +47,13 @@ class UnitSample:
     def __init__(self, dimension: int, seed: int, device: torch.device) -> None:
         self.dimension, self.seen = dimension, min(dimension, SAMPLED_UNITS)
         self.index: Tensor | None = None
-        self.by_direction: Tensor | None = None
+        self.by_group: Tensor | None = None
         if self.seen < dimension:
             rng = generator(seed, "units of a layer")
-            # The first choice is that of the rank; each direction has one of its own.
-            chosen = [rng.choice(dimension, self.seen, replace=False, shuffle=False) for _ in range(1 + DIRECTIONS)]
+            # The first choice is that of the rank; each group of directions has one of its own.
+            chosen = [rng.choice(dimension, self.seen, replace=False, shuffle=False) for _ in range(1 + _CHOICES)]
             self.index = torch.as_tensor(np.sort(chosen[0]), device=device)
-            self.by_direction = torch.as_tensor(np.sort(chosen[1:], axis=1).ravel(), device=device)
+            self.by_group = torch.as_tensor(np.sort(chosen[1:], axis=1).ravel(), device=device)
         directions = random_directions(self.seen, DIRECTIONS, seed)
         self.directions = torch.as_tensor(directions, dtype=torch.float64, device=device)
 
@@ -61,11 +63,11 @@ class UnitSample:
 
     def products(self, flat: Tensor) -> Tensor:
         """Inner products of every sample with every direction, ``[samples, directions]``."""
-        if self.by_direction is None:
+        if self.by_group is None:
             return flat.double() @ self.directions.T
-        seen = flat.index_select(1, self.by_direction).view(len(flat), DIRECTIONS, self.seen)
-        weights = self.directions.to(seen.dtype if seen.dtype == torch.float64 else torch.float32)
-        return torch.einsum("nku,ku->nk", seen.to(weights.dtype), weights).double()
+        seen = flat.index_select(1, self.by_group).double().view(len(flat), _CHOICES, self.seen)
+        products = torch.bmm(seen.transpose(0, 1), self.directions.view(_CHOICES, -1, self.seen).mT)
+        return products.transpose(0, 1).reshape(len(flat), -1)
 
 
 class Spread:
@@ -116,7 +118,8 @@ class Spread:
         size, seen = self.sample.dimension, self.sample.seen
         extents = (self.highest - self.lowest).cpu().numpy()
         largest = float(extents.max()) or 1.0  # its square may vanish or overflow
-        mean, error = (extents / largest).mean(), (extents / largest).std(ddof=1) / math.sqrt(len(extents))
+        groups = extents if self.sample.by_group is None else extents.reshape(_CHOICES, -1).mean(axis=1)
+        mean, error = (groups / largest).mean(), (groups / largest).std(ddof=1) / math.sqrt(len(groups))
         factor = float(gaussian_norm_mean(seen)) * math.sqrt(size / seen) * largest
         return factor * float(mean), factor * float(error)
 

@@ -37,7 +37,15 @@ def _difference_norms(flat: Tensor, sides: tuple[Tensor, Tensor]) -> Tensor:
     """Norms of the differences, a few pairs at a time, whose values stay in the cache."""
     x, y = sides
     step = max(1, _CACHED_VALUES // max(1, flat.shape[1]))
-    if step > 1:
+    if _is_range(x) and _is_range(y):
+        i, j = int(x[0]), int(y[0])
+        difference = torch.empty_like(flat[: min(step, len(x))], memory_format=torch.contiguous_format)
+        parts = []
+        for k in range(0, len(x), step):
+            count = min(step, len(x) - k)
+            torch.sub(flat[i + k : i + k + count], flat[j + k : j + k + count], out=difference[:count])
+            parts.append(_block_norms(difference[:count]))
+    elif step > 1:
         parts = [_block_norms(flat[x[k : k + step]].sub_(flat[y[k : k + step]])) for k in range(0, len(x), step)]
     else:
         difference = torch.empty_like(flat[:1], memory_format=torch.contiguous_format)
@@ -46,6 +54,10 @@ def _difference_norms(flat: Tensor, sides: tuple[Tensor, Tensor]) -> Tensor:
             torch.sub(flat[i], flat[j], out=difference[0])
             parts.append(_block_norms(difference))
     return _joined(torch.cat(parts)).cpu()
+
+
+def _is_range(places: Tensor) -> bool:
+    return bool((places.diff() == 1).all())
 
 
 def row_norms(values: Tensor) -> Tensor:
