@@ -17,6 +17,7 @@ import numpy.typing as npt
 from initscope._hall.files import write_text
 from initscope.errors import InputError
 from initscope.results import Result, drawing_room, plain
+from initscope.theory.pair_sums import angle_from_gap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,9 +88,12 @@ def covered_rows(values: Floats) -> list[int]:
     return [int(row) for row in np.flatnonzero(np.isfinite(values).any(axis=1))]
 
 
-def angle_degrees(cosine: Floats) -> Floats:
-    """Angle in degrees; rounding beyond ±1 is forgiven."""
-    return np.asarray(np.degrees(np.arccos(np.clip(cosine, -1, 1))))
+def angle_degrees(cosine: Floats, gap: Floats | None = None) -> Floats:
+    """Angle in degrees, from ``gap``, 1 - cosine with its digits, where there is one; rounding beyond ±1 is forgiven.
+
+    The arccosine of a cosine near 1 knows angles to 1e-6 degrees only.
+    """
+    return np.asarray(np.degrees(np.arccos(np.clip(cosine, -1, 1)) if gap is None else angle_from_gap(gap)))
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class _Geometry(Result):
     @property
     def angle(self) -> Floats:
         """Angles in degrees, ``[rows, pairs]``."""
-        return angle_degrees(self.cosine)
+        return angle_degrees(self.cosine, getattr(self, "gap", None))
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """The one-file page of `Comparison.to_html`, with this side only."""
@@ -144,6 +148,8 @@ class Prediction(_Geometry):
 
     cosine_sd: Floats | None = None
     cosine_se: Floats | None = None
+    gap: Floats | None = None
+    """1 - cosine with all its digits, from which angles come."""
 
     def _alone(self) -> Comparison:
         return Comparison(prediction=self)
@@ -167,6 +173,8 @@ class Measurement(_Geometry):
     draws: int
     seed: int
     cosine_draws: npt.NDArray[np.int64] | None = None
+    gap: Floats | None = None
+    """1 - cosine with all its digits, from which angles come."""
 
     @property
     def mean_angle_se(self) -> Floats:

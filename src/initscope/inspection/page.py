@@ -39,7 +39,17 @@ def as_comparison(report: Report) -> Comparison:
         unknown = np.full_like(seen.cosine, np.nan)
         single = np.full(len(seen.rows), np.nan)
         measured = Measurement(
-            seen.rows, seen.cosine, seen.norm_ratio, seen.rms_ratio, unknown, unknown, single, single, draws=0, seed=0
+            seen.rows,
+            seen.cosine,
+            seen.norm_ratio,
+            seen.rms_ratio,
+            unknown,
+            unknown,
+            single,
+            single,
+            draws=0,
+            seed=0,
+            gap=seen.gap,
         )
     return Comparison(report.prediction, measured, report.title)
 

@@ -84,11 +84,13 @@ class Observation(Result):
     samples: int
     mode: str
     fallback: str = ""
+    gap: Floats | None = field(default=None, repr=False, compare=False)
+    """1 - cosine with all its digits."""
 
     @property
     def angle(self) -> Floats:
         """Angles in degrees, ``[rows, pairs]``."""
-        return angle_degrees(self.cosine)
+        return angle_degrees(self.cosine, self.gap)
 
     @property
     def pairs(self) -> int:
@@ -257,9 +259,9 @@ class _Tallies:
     def columns(self, recorder: Recorder) -> dict[str, Any]:
         """Rows and arrays of the result."""
         traced = recorder.traced
-        cosine, ratio, rms, start = self.geometry.geometry(recorder.shapes)
-        columns = {"cosine": cosine, "norm_ratio": ratio, "rms_ratio": rms}
-        columns |= dict.fromkeys(("gradient_ratio", "gradient_cosine"), np.full(cosine.shape, np.nan))
+        gap, ratio, rms, start = self.geometry.geometry(recorder.shapes)
+        columns = {"cosine": 1 - gap, "gap": gap, "norm_ratio": ratio, "rms_ratio": rms}
+        columns |= dict.fromkeys(("gradient_ratio", "gradient_cosine"), np.full(gap.shape, np.nan))
         if self.gradients is not None:
             found = self.gradients.norms()
             with np.errstate(invalid="ignore", divide="ignore"):

@@ -101,7 +101,7 @@ class _Run:
     """One draw: the recorder, with the numbers of every row."""
 
     recorder: Recorder
-    values: Floats  # [rows, 3, pairs]: cosine, norm ratio, rms ratio
+    values: Floats  # [rows, 3, pairs]: 1 - cosine, norm ratio, rms ratio
     variances: Floats  # [rows, 2, pairs]: of cosine and norm ratio by the jackknife, NaN where it does not apply
     mean_variances: Floats  # [rows, 2]: the same for the means over pairs
 
@@ -128,14 +128,14 @@ def _recorded(traced: Trace, axes: SampleAxes, pairs: Batch, law: Initializer | 
 
 def _reduced(recorder: Recorder, geometry: PairTally, by_filter: FilterTally, filters: dict[Node, int]) -> _Run:
     steps = recorder.traced.steps
-    cosine, ratio, rms, _ = geometry.geometry(recorder.shapes)
-    pairs = cosine.shape[1]
+    gap, ratio, rms, _ = geometry.geometry(recorder.shapes)
+    pairs = gap.shape[1]
     variances, mean_variances = np.full((len(steps), 2, pairs), np.nan), np.full((len(steps), 2), np.nan)
     for index, step in enumerate(steps):
         squares = by_filter.squares(step)
         if squares is not None and squares.shape[1] == pairs:
             variances[index], mean_variances[index] = jackknife(squares, ratio[index], filters[step])
-    return _Run(recorder, np.stack([cosine, ratio, rms], axis=1), variances, mean_variances)
+    return _Run(recorder, np.stack([gap, ratio, rms], axis=1), variances, mean_variances)
 
 
 def _linearised_squares(ratios: Floats) -> Floats:
@@ -181,7 +181,7 @@ def _summary(runs: list[_Run], draws: int, seed: int) -> Measurement:
     notes = [_missing_draws(int(fewest[i]), len(runs), step in recorder.shapes) for i, step in enumerate(steps)]
     return Measurement(
         tuple(recorder.row(step, note) for step, note in zip(steps, notes, strict=True)),
-        mean[:, 0],
+        1 - mean[:, 0],
         mean[:, 1],
         mean[:, 2],
         errors[:, 0],
@@ -191,6 +191,7 @@ def _summary(runs: list[_Run], draws: int, seed: int) -> Measurement:
         draws,
         seed,
         counts[:, 0],
+        gap=mean[:, 0],
     )
 
 

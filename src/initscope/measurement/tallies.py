@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from initscope.errors import InputError
 from initscope.geometry import Floats, start_norms
 from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_norms
-from initscope.recording import Batch, Tally, cosine_of, pair_norms
+from initscope.recording import Batch, Tally, gap_of, pair_norms
 from initscope.tracing import Node, SampleAxes, SampleAxis, Trace
 
 __all__ = ["GradientTally", "PairTally", "Tally"]
@@ -39,14 +39,14 @@ class PairTally(Tally):
             self._norms[step][-1] = pair_norms(values.reshape(len(values), -1), self._sides)
 
     def geometry(self, shapes: dict[Node, tuple[int, ...]]) -> tuple[Floats, Floats, Floats, Floats]:
-        """Cosine, norm ratio and rms ratio, ``[steps, pairs]``, and the norms that ratios refer to, ``[pairs]``."""
+        """1 - cosine, norm ratio and rms ratio, ``[steps, pairs]``, and the norms that ratios refer to, ``[pairs]``."""
         norms = _stacked(self._norms)
         units = np.array([math.prod(shapes[step]) if step in shapes else 0 for step in self._norms], dtype=np.float64)
         start, size = start_norms(norms[:, 0], units, [step.op == "placeholder" for step in self._norms])
-        cosine = np.stack([cosine_of(row) for row in norms])
+        gap = np.stack([gap_of(row) for row in norms])
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = norms[:, 0] / start
-            return cosine, ratio, ratio * np.sqrt(size / units)[:, None], start
+            return gap, ratio, ratio * np.sqrt(size / units)[:, None], start
 
 
 def _make_room(norms: dict[Node, list[Tensor]], pairs: int) -> None:

@@ -187,7 +187,7 @@ class _Part:
     """Rows of one batch of pairs, their ``[rows, pairs]`` numbers, and the cosines of all replicates if there are."""
 
     rows: tuple[Row, ...]
-    cosine: Floats
+    gap: Floats
     norm_ratio: Floats
     rms_ratio: Floats
     replicates: list[Floats | None]
@@ -226,16 +226,17 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
     remarks = [traced.fallback, f"taken as they are: {_names(left)}" if left else ""]
     rows[0] = replace(rows[0], note="; ".join(remark for remark in remarks if remark))
     norms, units = _norms(found, [node.op == "placeholder" for node in traced.steps])
-    cosine = np.stack([totals.cosine.cpu().numpy() for totals in found])
-    return _Part(tuple(rows), cosine, norms, norms * units, replicates)
+    gap = np.stack([totals.gap.cpu().numpy() for totals in found])
+    return _Part(tuple(rows), gap, norms, norms * units, replicates)
 
 
 def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction:
     """All batches of pairs side by side, with the standard errors of what was sampled."""
-    cosine, norm, rms = (
+    gap, norm, rms = (
         np.concatenate([getattr(part, name) for part in parts], axis=1)[:, :pairs]
-        for name in ("cosine", "norm_ratio", "rms_ratio")
+        for name in ("gap", "norm_ratio", "rms_ratio")
     )
+    cosine = 1 - gap
     rows, error = list(parts[0].rows), np.zeros_like(cosine)
     for index, row in enumerate(rows):
         drawn = [part.replicates[index] for part in parts]
@@ -247,7 +248,7 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
         stated = f"cosine ± {float(standard_error(each.mean(axis=1))):.1g}"
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
     sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.initializer)
-    return Prediction(tuple(rows), cosine, norm, rms, sd, error)
+    return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap)
 
 
 def _names(names: tuple[str, ...]) -> str:

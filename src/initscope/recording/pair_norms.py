@@ -13,7 +13,7 @@ from torch import Tensor
 
 from initscope.geometry import Floats
 
-__all__ = ["cosine_of", "pair_norms", "row_norms"]
+__all__ = ["cosine_of", "gap_of", "pair_norms", "row_norms"]
 
 _BLOCK = 1 << 12  # values summed in single precision
 _CACHED_VALUES = 1 << 17  # of the differences held at once, which so stay in the cache
@@ -93,9 +93,18 @@ def _joined(blocks: Tensor) -> Tensor:
     return blocks[..., 0].double() if blocks.shape[-1] == 1 else blocks.double().square().sum(dim=-1).sqrt()
 
 
-def cosine_of(norms: Floats) -> Floats:
-    """Cosines from ‖x‖, ‖y‖, ‖x-y‖, through the difference; NaN where a side is zero or not finite."""
+def gap_of(norms: Floats) -> Floats:
+    """1 - cosine from ‖x‖, ‖y‖, ‖x-y‖, with the digits of nearly parallel pairs; NaN where a side is zero or infinite.
+
+    >>> float(gap_of(np.array([2.0, 2.0, 2e-9])))
+    5e-19
+    """
     x, y, apart = norms
     with np.errstate(invalid="ignore", divide="ignore"):
         x, y = (np.where(side > 0, side, np.nan) for side in (x, y))
-        return np.asarray(1 - ((apart / x) * (apart / y) - ((x - y) / x) * ((x - y) / y)) / 2)
+        return np.asarray(((apart / x) * (apart / y) - ((x - y) / x) * ((x - y) / y)) / 2)
+
+
+def cosine_of(norms: Floats) -> Floats:
+    """Cosines from ‖x‖, ‖y‖, ‖x-y‖, through `gap_of`."""
+    return 1 - gap_of(norms)
