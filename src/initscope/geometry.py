@@ -103,6 +103,11 @@ class _Geometry(Result):
     norm_ratio: Floats
     rms_ratio: Floats
 
+    def __post_init__(self) -> None:
+        gap = getattr(self, "gap", None)
+        if gap is not None and not np.allclose(1 - gap, self.cosine, rtol=0, atol=1e-12, equal_nan=True):
+            object.__setattr__(self, "gap", None)  # of other cosines: those of a copy with cosines of its own
+
     @property
     def angle(self) -> Floats:
         """Angles in degrees, ``[rows, pairs]``."""

@@ -10,12 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, kstest
-from tests.testing import z_score
 
 from initscope.embed import SignHash, hamming_bound, hamming_distance, unpack_bits
 from initscope.embed._base import random_generator
 from initscope.embed.distortion import hamming_distortion, random_pairs, unequal_by_bit
 from initscope.errors import InputError
+from initscope.testing import z_score
 
 RNG = np.random.default_rng(11)
 

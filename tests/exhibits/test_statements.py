@@ -5,7 +5,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tests.testing import z_score
 
 from initscope.errors import InputError
 from initscope.exhibits import get
@@ -15,6 +14,7 @@ from initscope.exhibits.deep_injectivity import collapses
 from initscope.exhibits.region_counts import folding_layers, montufar_regions
 from initscope.exhibits.subspace_norms import extremes
 from initscope.exhibits.tessellation import cells
+from initscope.testing import z_score
 from initscope.theory.injectivity import probability
 
 

@@ -187,8 +187,17 @@ def test_a_model_that_is_measured_refuses_to_be_called_in_another_thread():
     assert not model._forward_pre_hooks
 
 
+@pytest.fixture
+def interruptible():
+    """Let SIGINT raise KeyboardInterrupt, also where the tests run in the background and it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("name", ["running mean", "running mean, branching", "clamped data"])
+@pytest.mark.usefixtures("interruptible")
 def test_interrupts_in_the_middle_of_a_run_leave_nothing(name, times):
     """The second comes while the first is on its way; 2,000 of them: benchmarks/attacks/interrupts.py."""
     model, x = MODELS[name](), inputs_of(name)
@@ -208,6 +217,7 @@ def test_interrupts_in_the_middle_of_a_run_leave_nothing(name, times):
     assert changed(before, state(model)) == []
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_waits_until_what_is_begun_is_finished():
     model, steps = nn.Linear(2, 2), []
 
@@ -229,6 +239,7 @@ def test_an_interrupt_waits_until_what_is_begun_is_finished():
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_torch_leaves_a_context_comes_a_moment_later():
     """Struck at once, ``torch.overrides`` would put a mode back whenever its generator is collected."""
     from initscope.tracing._interrupts import _handle
