@@ -8,7 +8,7 @@ import torch
 
 from initscope import data
 from initscope.invert import discriminate, error_growth, error_rate, psnr, restricted_isometry, sparse_transition
-from initscope.invert.measurements import make_measurement
+from initscope.invert.sensing import make_sensing
 
 
 def test_slope_of_one_half():
@@ -62,7 +62,7 @@ def test_restricted_isometry_of_pairs():
 def test_measurements_have_the_size_that_was_asked_for():
     for name in ("gaussian", "convolution", "tomography"):
         for ratio in (2, 4, 8, 16, 32):
-            measurement = make_measurement(name, 8, 64 // ratio, arc=120, seed=0)
+            measurement = make_sensing(name, 8, 64 // ratio, arc=120, seed=0)
             assert 64 / ratio / 2 <= measurement.outputs <= 64 / ratio
 
 
@@ -83,7 +83,7 @@ def test_digits_are_told_apart_when_they_cannot_be_reconstructed():
 
 def test_tomography_has_filtered_back_projection():
     """A square from 5 angles: total variation, which suits it, beats filtered back projection, which gets it too."""
-    measurement = make_measurement("tomography", 16, 128, arc=180, seed=0)
+    measurement = make_sensing("tomography", 16, 128, arc=180, seed=0)
     image = torch.zeros(1, 1, 16, 16)
     image[..., 5:11, 5:11] = 1.0
     found = measurement.reconstructions(measurement.measure(image)[0])

@@ -12,6 +12,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "neural_collapse": ["Collapse", "LayerCollapse", "collapse"],
         "ratios": ["LayerSeparation", "Separation", "separation"],
         "studies": ["Setting", "Study", "label_study", "subset", "subset_study"],
-        "supervised": ["SMALL_CNN", "Checkpoint", "Evaluation", "Training", "train"],
+        "supervised": ["SMALL_CNN", "Checkpoint", "Milestone", "Training", "train"],
     },
 )

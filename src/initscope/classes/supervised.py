@@ -26,7 +26,7 @@ from initscope.training import Loop, seeded
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["SMALL_CNN", "Checkpoint", "Evaluation", "Training", "nearest_class_mean", "train"]
+__all__ = ["SMALL_CNN", "Checkpoint", "Milestone", "Training", "nearest_class_mean", "train"]
 
 SMALL_CNN = (
     "conv3x3x32:zeros-maxpool2-bn-relu-conv3x3x64:zeros-maxpool2-bn-relu-conv3x3x128:zeros-bn-relu-"
@@ -43,7 +43,7 @@ _MEAN_SAMPLES = 5000
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Milestone:
     """Where the run stood at one evaluation: mean loss since the one before, and the share of test samples missed."""
 
     epoch: float
@@ -66,7 +66,7 @@ class Checkpoint:
 class Training(Result):
     """What `train` did: every evaluation, the checkpoints, and whether all test errors asked for were reached."""
 
-    history: tuple[Evaluation, ...]
+    history: tuple[Milestone, ...]
     checkpoints: tuple[Checkpoint, ...]
     missed: tuple[float, ...]
 
@@ -205,7 +205,7 @@ class _Run:
 
     def __init__(self, loop: Loop, folder: Path | None, settings: dict[str, Any], targets: list[float]) -> None:
         self.loop, self.folder, self.settings, self.targets = loop, folder, settings, targets
-        self.history: list[Evaluation] = []
+        self.history: list[Milestone] = []
         self.checkpoints: list[Checkpoint] = []
 
     @property
@@ -224,7 +224,7 @@ class _Run:
                 "this run, or remove that file"
             )
         self.loop.load(saved["loop"])
-        self.history = [Evaluation(**row) for row in saved["history"]]
+        self.history = [Milestone(**row) for row in saved["history"]]
         self.checkpoints = [Checkpoint(**row) for row in saved["checkpoints"]]
 
     def finish(self, steps: int, every: int, per_epoch: int, test_error: Callable[[], float], progress: bool) -> None:
@@ -245,7 +245,7 @@ class _Run:
                 if not np.isfinite(loss):
                     rate = self.settings["learning rate"]
                     raise InputError(f"training diverged: the loss is {loss} at learning_rate = {rate:g}; lower it")
-                self.history.append(Evaluation(until / per_epoch, until, loss, test_error()))
+                self.history.append(Milestone(until / per_epoch, until, loss, test_error()))
                 bar.set_postfix(loss=f"{loss:.3f}", test_error=f"{self.history[-1].test_error:.3f}")
                 self._save()
 

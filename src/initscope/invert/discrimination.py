@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from initscope.errors import InputError, check_between, check_count, check_seed
-from initscope.invert.measurements import Measurement, make_measurement
 from initscope.invert.pictures import psnr, ssim
+from initscope.invert.sensing import Sensing, make_sensing
 from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def discriminate(
             wanted = int(
                 side * side / check_between("ratio", ratio, 0.0, side * side + 0.5, hint="pixels per measurement")
             )
-            measurement = make_measurement(which, side, max(1, wanted), arc=arc, seed=seed)
+            measurement = make_sensing(which, side, max(1, wanted), arc=arc, seed=seed)
             rows.append(_row(measurement, ratio, data, shown, features, epochs, seed))
             if progress is not None:
                 last = rows[-1]
@@ -201,7 +201,7 @@ def _checked(images: Any, labels: Any) -> tuple[Tensor, NDArray[np.int64]]:
 
 
 def _row(
-    measurement: Measurement, ratio: float, data: _Split, shown: Tensor, features: int, epochs: int, seed: int
+    measurement: Sensing, ratio: float, data: _Split, shown: Tensor, features: int, epochs: int, seed: int
 ) -> DiscriminationRow:
     train, test = measurement.measure(data.train), measurement.measure(data.test)
     linear = _feature_accuracy(train, test, data, features, seed)

@@ -27,7 +27,7 @@ gelu = _closed.Gelu("gelu", method="closed form")
 sin = _closed.Wave("sin", method="closed form")
 cos = _closed.Wave("cos", method="closed form", even=True)
 exp = _closed.Exponential("exp", method="closed form")
-gaussian = _closed.Gaussian("gaussian", method="closed form")
+gaussian = _closed.GaussianBump("gaussian", method="closed form")
 
 
 def leaky_relu(slope: float = 0.01) -> Activation:

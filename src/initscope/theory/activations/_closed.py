@@ -15,7 +15,7 @@ from initscope.theory._arrays import Array, erf, safe_sqrt
 from initscope.theory._quadrature import expect
 from initscope.theory.activations._base import Activation
 
-__all__ = ["Erf", "Exponential", "Gaussian", "Gelu", "Polynomial", "RandomSlopes", "Sign", "TwoSlopes", "Wave"]
+__all__ = ["Erf", "Exponential", "GaussianBump", "Gelu", "Polynomial", "RandomSlopes", "Sign", "TwoSlopes", "Wave"]
 __all__ += ["horner"]
 
 
@@ -302,7 +302,7 @@ class Exponential(_Closed):
 
 
 @dataclass(frozen=True, eq=False)
-class Gaussian(_Closed):
+class GaussianBump(_Closed):
     r"""exp(-x²): :math:`\hat\sigma = ((1+2k_{xx})(1+2k_{yy}) - 4k_{xy}^2)^{-1/2}`."""
 
     def _value(self, xp: Any, x: Array) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from initscope.errors import InputError, check_between, check_count
 from initscope.results import Result, make_axes
 from initscope.theory.injectivity._estimate import Estimate
-from initscope.theory.injectivity.parisi_functional import Evaluation, Floats, Grid, Levels, evaluate
+from initscope.theory.injectivity.parisi_functional import Floats, FunctionalValue, Grid, Levels, evaluate
 from initscope.theory.injectivity.parisi_grid import solve_grid
 from initscope.theory.injectivity.replica import SATISFIABLE, one_rsb_energy, rs_energy, rs_threshold
 
@@ -53,7 +53,7 @@ def _pack(levels: Levels) -> Floats:
     return np.concatenate([[math.log(levels.chi)], np.log(levels.gaps), np.log(np.diff(levels.c, prepend=0.0))])
 
 
-def _gradient(evaluation: Evaluation, alpha: float) -> Floats:
+def _gradient(evaluation: FunctionalValue, alpha: float) -> Floats:
     """Gradient in the free coordinates of `_unpack`."""
     levels, k = evaluation.levels, len(evaluation.levels.c)
     natural = evaluation.gradient(alpha)
@@ -63,7 +63,7 @@ def _gradient(evaluation: Evaluation, alpha: float) -> Floats:
     return np.concatenate([[natural[0] * levels.chi], by_gap * levels.gaps, by_increment * increments])
 
 
-def _maximise(levels: Levels, alpha: float | None) -> Evaluation:
+def _maximise(levels: Levels, alpha: float | None) -> FunctionalValue:
     """Newton ascent of the functional at ``alpha``, or at the expansivity where the energy is 1 (None)."""
     point = _pack(levels)
     evaluation = evaluate(levels, GRID)
@@ -110,14 +110,14 @@ def _refine(levels: Levels) -> Levels:
 
 
 @cache
-def optimum(levels: int, alpha: float | None = None) -> Evaluation:
+def optimum(levels: int, alpha: float | None = None) -> FunctionalValue:
     """The best point with this many levels at ``alpha``; None: at the expansivity where the energy is 1."""
     if levels == 1:
         return _maximise(Levels(0.3, np.array([0.8]), np.array([3.0])), alpha)
     return _maximise(_refine(optimum(levels - 1, alpha).levels), alpha)
 
 
-def _sequence(alpha: float | None, deepest: int) -> list[Evaluation]:
+def _sequence(alpha: float | None, deepest: int) -> list[FunctionalValue]:
     """Optima with 1, 2, … levels; stops early once e^{-c} of the last level would drown in the transforms' rounding."""
     found = [optimum(1, alpha)]
     while len(found) < deepest and found[-1].levels.c[-1] < LARGEST_LEVEL:

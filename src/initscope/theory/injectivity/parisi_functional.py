@@ -22,7 +22,7 @@ import numpy.typing as npt
 from scipy.fft import dct, idct, idst
 from scipy.special import ndtr
 
-__all__ = ["Evaluation", "Grid", "Levels", "evaluate", "first_step"]
+__all__ = ["FunctionalValue", "Grid", "Levels", "evaluate", "first_step"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -115,7 +115,7 @@ def first_step(h: Floats, chi: float, variance: float, c: float) -> FirstStep:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class FunctionalValue:
     """The functional at one point: the parts F = ∫γ f_0 and S, their gradients in (χ, q, c), and f, f', P per level."""
 
     levels: Levels
@@ -147,7 +147,7 @@ class Evaluation:
         return np.array([self.grid.integrate(p * s * s) for p, s in zip(self.density, self.slopes, strict=True)])
 
 
-def evaluate(levels: Levels, grid: Grid) -> Evaluation:
+def evaluate(levels: Levels, grid: Grid) -> FunctionalValue:
     """The k-RSB functional (k ≥ 1) with its analytic gradient: one backward sweep for f, one forward for P."""
     k, gaps, c, q = len(levels.c), levels.gaps, levels.c, levels.q
     step = first_step(grid.h, levels.chi, gaps[-1], c[-1])
@@ -167,7 +167,7 @@ def evaluate(levels: Levels, grid: Grid) -> Evaluation:
     by_c = np.append(np.diff(means) / c[:-1], grid.integrate(density[-1] * step.by_c))
     by_chi = grid.integrate(density[-1] * step.by_chi)
     entropy, entropy_gradient = _entropy(levels)
-    return Evaluation(
+    return FunctionalValue(
         levels,
         grid,
         float(means[0]),

@@ -15,7 +15,7 @@ import numpy as np
 
 from initscope.errors import InputError, check_between, check_count
 from initscope.theory.injectivity._estimate import Estimate
-from initscope.theory.injectivity.parisi_functional import Evaluation, Floats, Grid, Levels, evaluate
+from initscope.theory.injectivity.parisi_functional import Floats, FunctionalValue, Grid, Levels, evaluate
 
 __all__ = ["grid_energy", "grid_threshold", "solve_grid"]
 
@@ -23,7 +23,7 @@ GRID = Grid()
 
 
 @cache
-def solve_grid(alpha: float, levels: int = 200, largest: float = 15.0, tolerance: float = 1e-4) -> Evaluation:
+def solve_grid(alpha: float, levels: int = 200, largest: float = 15.0, tolerance: float = 1e-4) -> FunctionalValue:
     """Iterate log Λ on the levels ``largest · i / levels`` until none moves by more than ``tolerance``.
 
     Levels below c(q_0) ≈ 2 collapse onto q_0 ever more slowly; mixing the last four steps (Anderson) makes up for it.

@@ -11,13 +11,13 @@ from initscope.results import Result
 from initscope.theory.injectivity.bounds import deep_expansivity, union_failure_bound, union_threshold
 from initscope.theory.injectivity.replica import FULL_RSB
 
-__all__ = ["Expansivity", "LayerWidths", "expansivity"]
+__all__ = ["Expansivity", "InjectiveWidths", "expansivity"]
 
 LARGEST_INPUTS = 20_000
 
 
 @dataclass(frozen=True)
-class LayerWidths(Result):
+class InjectiveWidths(Result):
     """Widths of one layer with ``inputs`` inputs: what is needed, what is conjectured, what is guaranteed."""
 
     layer: int
@@ -34,7 +34,7 @@ class Expansivity(Result):
     n: int
     delta: float
     depth: int
-    layers: tuple[LayerWidths, ...]
+    layers: tuple[InjectiveWidths, ...]
     constant_width: int | None
     method: str
 
@@ -76,7 +76,7 @@ def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
     n = check_count("n", n, most=LARGEST_INPUTS)
     delta = check_probability("delta", delta)
     depth = check_count("depth", depth)
-    layers: list[LayerWidths] = []
+    layers: list[InjectiveWidths] = []
     inputs = n
     for layer in range(1, depth + 1):
         if inputs > LARGEST_INPUTS:
@@ -85,7 +85,7 @@ def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
                 f" plan at most {layer - 1} layers this way, or use the constant width of 2 L log L times n"
             )
         guaranteed = _guaranteed(inputs, delta / depth)
-        layers.append(LayerWidths(layer, inputs, 3 * inputs - 1, math.ceil(FULL_RSB * inputs), guaranteed))
+        layers.append(InjectiveWidths(layer, inputs, 3 * inputs - 1, math.ceil(FULL_RSB * inputs), guaranteed))
         inputs = guaranteed
     enough = depth >= 3 and deep_expansivity(depth) > union_threshold().value
     constant = math.ceil(deep_expansivity(depth) * n) if enough else None

@@ -21,11 +21,11 @@ from initscope.invert.nonlinearities import preimage
 from initscope.invert.operators import Affine
 from initscope.invert.priors import Box, Prior, TotalVariation, Wavelets
 
-__all__ = ["MEASUREMENTS", "Measurement", "make_measurement"]
+__all__ = ["MEASUREMENTS", "Sensing", "make_sensing"]
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
+class Sensing:
     """A map from images ``[1, H, W]`` to measurements; ``angles`` are those of uncombined tomography, in degrees."""
 
     name: str
@@ -83,7 +83,7 @@ class Measurement:
         return float(linear.get_buffer("scale"))
 
 
-def make_measurement(name: str, side: int, outputs: int, *, arc: float, seed: int) -> Measurement:
+def make_sensing(name: str, side: int, outputs: int, *, arc: float, seed: int) -> Sensing:
     """The measurement called ``name`` with about so many outputs for images of side × side pixels."""
     if name not in MEASUREMENTS:
         raise InputError(f"measurement {name!r} is not known; choose from {', '.join(MEASUREMENTS)}")
@@ -100,24 +100,24 @@ def _unit_norm(parts: list[Any], weights: nn.Module, side: int) -> Affine:
     return Affine(parts, (1, side, side), torch.float32)
 
 
-def _gaussian(side: int, outputs: int, arc: float, rng: torch.Generator) -> Measurement:
+def _gaussian(side: int, outputs: int, arc: float, rng: torch.Generator) -> Sensing:
     linear = nn.Linear(side * side, outputs, bias=False)
     with torch.no_grad():
         linear.weight.normal_(generator=rng)
-    return Measurement("gaussian", _unit_norm([nn.Flatten(), linear], linear, side))
+    return Sensing("gaussian", _unit_norm([nn.Flatten(), linear], linear, side))
 
 
-def _convolution(side: int, outputs: int, arc: float, rng: torch.Generator) -> Measurement:
+def _convolution(side: int, outputs: int, arc: float, rng: torch.Generator) -> Sensing:
     """Strided filters, at least four where the budget allows, each as wide as twice the stride."""
     choices = [(stride, outputs // (-(-side // stride)) ** 2) for stride in range(1, side + 1)]
     stride, filters = next((choice for choice in choices if choice[1] >= 4), choices[-1])
     conv = nn.Conv2d(1, max(1, filters), 2 * stride - 1, stride, padding=stride - 1, bias=False)
     with torch.no_grad():
         conv.weight.normal_(generator=rng)
-    return Measurement("convolution", _unit_norm([conv], conv, side), nn.ReLU())
+    return Sensing("convolution", _unit_norm([conv], conv, side), nn.ReLU())
 
 
-def _tomography(side: int, outputs: int, arc: float, rng: torch.Generator) -> Measurement:
+def _tomography(side: int, outputs: int, arc: float, rng: torch.Generator) -> Sensing:
     """Projections along a few angles of ``arc`` degrees; neighbouring detectors are joined if even one is too many."""
     try:
         from skimage.transform import radon
@@ -141,10 +141,10 @@ def _tomography(side: int, outputs: int, arc: float, rng: torch.Generator) -> Me
     with torch.no_grad():
         linear.weight.copy_(torch.from_numpy(rows))
     affine = _unit_norm([nn.Flatten(), linear], linear, side)
-    return Measurement("tomography", affine, None, () if joined else tuple(angles.tolist()))
+    return Sensing("tomography", affine, None, () if joined else tuple(angles.tolist()))
 
 
-MEASUREMENTS: dict[str, Callable[[int, int, float, torch.Generator], Measurement]] = {
+MEASUREMENTS: dict[str, Callable[[int, int, float, torch.Generator], Sensing]] = {
     "gaussian": _gaussian,
     "convolution": _convolution,
     "tomography": _tomography,
