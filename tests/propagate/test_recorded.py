@@ -108,7 +108,7 @@ def test_a_simulation_that_fails_is_tried_once(monkeypatch):
     predicted = initscope.predict(model, *pairs(2, 8), He())
     assert len(tries) == 1
     assert predicted.rows[1].status == "closed form"
-    assert all("fails on these inputs" in row.note for row in predicted.rows if row.kind == "Softmax")
+    assert all("fails on inputs of shape" in row.note for row in predicted.rows if row.kind == "Softmax")
 
 
 class Routed(nn.Module):

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from initscope.errors import InputError
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import matrices
 from initscope.propagate.laws import MeansOnly
 from initscope.propagate.moments import Given, Law, Maps, NotCovered
 from initscope.propagate.registry import Context
-from initscope.tracing import Inputs, Node, SampleAxes, SampleAxis, Step, Trace, Watch, sample_axes, trace
+from initscope.recording import Batch, Recorder, Tally
+from initscope.tracing import Inputs, Node, SampleAxes, Step, Trace, sample_axes, trace
 from initscope.tracing.untouched import copy_of, snapshot, without_dropout
 
 __all__ = ["Networks", "Simulation", "attribute", "tied_weights"]
@@ -79,8 +79,11 @@ class Networks:
                 drawn = trace(network, values, recorded=samples)
             # With fewer networks than replicates these share theirs.
             wanted = [r for r in range(len(groups)) if draw % len(groups) == r % self.draws]
+            tally = _MomentTally(drawn, [groups[r] for r in wanted], means=means)
+            # Of single tensors only: what a tuple holds has steps of its own.
+            axes = SampleAxes({step: {"": places.get(name)} for step, name in drawn.names.items()})
             with without_dropout(network):
-                drawn.run(values, _recorder(drawn, [groups[r] for r in wanted], samples, places, means=means))
+                Recorder(drawn, [tally], axes).run(Batch(values))
         return groups
 
     def _drawn(self, device: torch.device) -> Iterator[nn.Module]:
@@ -144,14 +147,8 @@ class Simulation:
         if self._records is None:
             try:
                 self._records = self._networks.records(self._x.joined(self._y))
-            except Exception as error:
-                cause = str(error).strip().splitlines() or [""]
-                told = (
-                    ""
-                    if isinstance(error, InputError)
-                    else f"the model fails on these inputs: {type(error).__name__}: "
-                )
-                self._failure = f"{told}{cause[0]}"
+            except Exception as error:  # whatever the model, its copy or its weights raise
+                self._failure = str(self._x.refused(error)).splitlines()[0]
                 raise NotCovered(self._failure) from error
         return self._records
 
@@ -208,24 +205,20 @@ def _sequence_first(traced: Trace, step: Node) -> bool:
     return isinstance(module, nn.RNNBase) or getattr(module, "batch_first", None) is False  # hidden states always are
 
 
-def _recorder(
-    drawn: Trace, groups: list[Records], samples: int, places: dict[str, SampleAxis | None], *, means: bool
-) -> Watch:
-    """Reduces the output of each step at once, if it has real values for each of the ``samples``."""
+class _MomentTally(Tally):
+    """Second moments of every step of one network, for the replicates that it belongs to."""
 
-    def watch(node: Any, args: Any, kwargs: Any, output: Any) -> None:
-        name = drawn.name(node)
-        axis = places.get(name)
-        if axis is None or not isinstance(output, Tensor):
-            return
-        output = axis.to_front(output, samples)
-        if output is not None and output.dim() > 1 and output.is_floating_point():
-            x, y = output.detach().chunk(2)
-            for records in groups:
+    def __init__(self, drawn: Trace, groups: list[Records], *, means: bool) -> None:
+        self._drawn, self._groups, self._means = drawn, groups, means
+
+    def see(self, step: Node, values: Tensor) -> None:
+        """Add the moments of x, the first half of the samples, and y."""
+        name = self._drawn.name(step)
+        if values.dim() > 1:
+            x, y = values.chunk(2)
+            for records in self._groups:
                 if name in records:
-                    records[name].add(x, y, means=means)
-
-    return watch
+                    records[name].add(x, y, means=self._means)
 
 
 def attribute(root: nn.Module | None, path: str) -> Any:
