@@ -109,7 +109,7 @@ def step_named(steps: Trace, layer: str | None) -> Node:
     if inside:
         return inside[-1]
     near = get_close_matches(layer, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = f"; did you mean {near[0]!r}?" if near else "."
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     raise InputError(f"layer {layer!r} is not a step of the model{hint} Its steps are: {shown}")
 
