@@ -11,11 +11,12 @@ from initscope.exhibits import get
 from initscope.exhibits._figures import Curves, Point
 from initscope.exhibits.barron_rate import _ball, _Function
 from initscope.exhibits.deep_injectivity import collapses
-from initscope.exhibits.region_counts import folding_layers, montufar_regions
+from initscope.exhibits.region_counts import folding_layers
 from initscope.exhibits.subspace_norms import extremes
 from initscope.exhibits.tessellation import cells
 from initscope.testing import z_score
 from initscope.theory.injectivity import probability
+from initscope.theory.regions import montufar_regions
 
 
 def curves(*points):
