@@ -35,7 +35,7 @@ from initscope.theory.images._flatness import (
     flatness_map,
     flatness_scores,
 )
-from initscope.theory.images._layer import cosine, expected_cosine, expected_distance, expected_inner
+from initscope.theory.images._layer import cosine, expected_cosine, expected_distance, expected_inner, patch_norms
 
 __all__ = [
     "BoundaryBounds",
@@ -60,6 +60,7 @@ __all__ = [
     "gaussian_cosine",
     "grey_share",
     "monochromatic_outliers",
+    "patch_norms",
     "rectangle_boundary",
     "red_green_pair",
     "relu_cosine_bounds",
