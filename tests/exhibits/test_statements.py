@@ -86,7 +86,18 @@ def test_extremes_of_a_layer_are_those_of_a_fine_sweep():
 
 
 @pytest.mark.parametrize(
-    "id", ["norms-figure-1", "norms-figure-2", "norms-figure-3", "norms-equation-20", "norms-fan-out"]
+    "id",
+    [
+        "norms-figure-1",
+        "norms-figure-2",
+        "norms-figure-3",
+        "norms-equation-20",
+        "norms-fan-out",
+        "norms-footnote-1",
+        "norms-initializations",
+        "norms-theorem-1",
+        "norms-proposition-1",
+    ],
 )
 def test_norms_are_kept_whatever_the_data(id):
     """Sparse rows with a mean, far from Gaussian."""
