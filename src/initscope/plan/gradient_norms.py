@@ -39,8 +39,8 @@ def norm_ratios(
     -------
     NormRatios
         :math:`\|h^l\|/\|x\|`, :math:`\|\partial\ell/\partial W^l\|_F/(\|\delta\|\|x\|)` and
-        :math:`\|\partial\ell/\partial a^l\|/\|\delta\|` with :math:`\delta = \partial\ell/\partial a^L`. The gradient of
-        one sample is an outer product, so its norm is :math:`\|\partial\ell/\partial a^l\|\,\|h^{l-1}\|`
+        :math:`\|\partial\ell/\partial a^l\|/\|\delta\|` with :math:`\delta = \partial\ell/\partial a^L`. The
+        gradient of one sample is an outer product, so its norm is :math:`\|\partial\ell/\partial a^l\|\,\|h^{l-1}\|`
         ([ArpitBengio2019]_ eq. 19): no gradient is formed.
 
     >>> identity = torch.eye(2)
