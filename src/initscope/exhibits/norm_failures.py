@@ -85,7 +85,7 @@ EXHIBITS = (
         produce=run,
         numbers=lambda found: {name: n for name, n in found.numbers().items() if "drawn" in name},
         holds=_between,
-        small={"depths": (1, 3, 8), "width": 100, "draws": 600},
+        small={"depths": (1, 3, 6), "width": 60, "draws": 500},
         full={"draws": 2000},
         data="data",
     ),
