@@ -21,6 +21,8 @@ __all__ = ["Sector", "deep_collision", "deep_sectors"]
 Floats = npt.NDArray[np.float64]
 _SMALL = 1e-11
 """Squared, relative: what counts as zero."""
+_THIN = 1e-13
+"""Angle below which a sector is a ray."""
 
 
 class Sector(NamedTuple):
@@ -65,6 +67,8 @@ def _split(sector: Sector, rows: Floats) -> list[Sector]:
     sides = [sector.first, *rays[order], sector.last]
     parts = []
     for a, b in pairwise(sides):
+        if _cross(a, b) < _THIN:  # rows that vanish on one ray, but for rounding
+            continue
         active = rows @ (a + b) > 0
         parts.append(Sector(a, b, np.where(active[:, None], rows, 0.0)))
     return parts
@@ -108,7 +112,7 @@ def deep_collision(layers: Sequence[Any]) -> tuple[Floats, Floats] | None:
     (True, False)
     """
     sectors = deep_sectors(layers)
-    for sector in sectors:
+    for sector in sorted(sectors, key=lambda sector: -_cross(sector.first, sector.last)):  # the widest tells most
         values, vectors = np.linalg.eigh(sector.matrix.T @ sector.matrix)
         if values[0] <= _SMALL * max(values[1], 1e-300):
             return _apart(sector, vectors[:, 0])
