@@ -55,9 +55,9 @@ def test_the_energy_is_the_slope_of_the_free_entropy():
 
 
 def test_more_levels_are_lower_and_hot_layers_need_none():
-    values = [free_entropy(4.0, 12.0, levels=k).value for k in range(4)]
+    values = [free_entropy(6.0, 36.0, levels=k).value for k in range(4)]
     assert all(after < before for before, after in pairwise(values))
-    full = free_entropy(4.0, 12.0)
+    full = free_entropy(6.0, 36.0)
     assert full.value < values[-1]
     assert full.error < 0.2 * (values[2] - values[3])
     hot = free_entropy(3.0, 1.0)
