@@ -125,7 +125,7 @@ def cell_diameter():
 
 def folding_cells():
     """Linear pieces of the tent map after so many rounds: one more than the changes of its slope's sign."""
-    x = (np.arange(5000) + 1 / math.pi) / 5000      # never symmetric about a fold
+    x = (np.arange(5000) + 1 / math.pi) / 5000  # never symmetric about a fold
     counts = {}
     for rounds in range(1, 7):
         x = 2 * np.minimum(x, 1 - x)
@@ -157,9 +157,7 @@ def angle_and_distance():
     u, v = relu_units(1.0, 400_000)
     cosine = drawn(2 * u * v)
     apart = drawn((u - 2 * v) ** 2)
-    return Witness(
-        [cosine.value, cosine.value - math.cos(1), apart.value], [cosine.error, cosine.error, apart.error]
-    )
+    return Witness([cosine.value, cosine.value - math.cos(1), apart.value], [cosine.error, cosine.error, apart.error])
 
 
 def cosine_spread():

@@ -79,9 +79,7 @@ def best_chernoff():
     """P(S > a) ≤ min over t of E[e^(tS)] e^(-ta) for S a sum of R(g)², E[e^(tR²)] = ½ + ½(1 - 2t)^(-½)."""
     t = np.concatenate([np.linspace(-2, 0, 200_001), np.linspace(0, 0.49, 200_001)])
     moment = np.log(0.5 + 0.5 / np.sqrt(1 - 2 * t))
-    up, down = (
-        np.min((moment - t * (1 + sign * 0.1) / 2)[t >= 0 if sign > 0 else t <= 0]) for sign in (1, -1)
-    )
+    up, down = (np.min((moment - t * (1 + sign * 0.1) / 2)[t >= 0 if sign > 0 else t <= 0]) for sign in (1, -1))
     total = lambda m: math.exp(m * up) + math.exp(m * down)  # noqa: E731
     return Witness(next(m for m in itertools.count(1000) if total(m) <= 0.05), tolerance=3e-4)
 
