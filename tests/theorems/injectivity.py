@@ -1,4 +1,4 @@
-"""Statements about injectivity, found another way. Layers of two inputs are looked at in every direction of a circle."""
+"""Statements about injectivity, found another way: layers of two inputs in every direction of a circle."""
 
 from __future__ import annotations
 
@@ -195,9 +195,8 @@ def frame():
 
 def frame_of_random_layers():
     """Medians of A/√2 of 400 layers of 40 rows, 0 for those that are not injective."""
-    found = []
-    for layer in np.random.default_rng(1).normal(size=(400, 40, 2)):
-        found.append(smallest_singular_value(layer) / math.sqrt(2) if injective(layer) else 0.0)
+    layers = np.random.default_rng(1).normal(size=(400, 40, 2))
+    found = [smallest_singular_value(layer) / math.sqrt(2) if injective(layer) else 0.0 for layer in layers]
     rng = np.random.default_rng(0)
     error = np.std([np.median(rng.choice(found, 400)) for _ in range(200)])
     return Witness(np.median(found), error * math.sqrt(2))

@@ -187,7 +187,7 @@ def shifts():
 
 
 def invariance_of_pixels():
-    """Mean relative distance of pictures, less their means, from themselves shifted, over that from the next picture."""
+    """Relative distance of pictures, less their means, from themselves shifted, over that from the next picture."""
     images = load("photos", crop=32, limit=6).images.astype(float)
     images -= images.mean(axis=(2, 3), keepdims=True)
 

@@ -80,8 +80,8 @@ def best_chernoff():
     t = np.concatenate([np.linspace(-2, 0, 200_001), np.linspace(0, 0.49, 200_001)])
     moment = np.log(0.5 + 0.5 / np.sqrt(1 - 2 * t))
     up, down = (np.min((moment - t * (1 + sign * 0.1) / 2)[t >= 0 if sign > 0 else t <= 0]) for sign in (1, -1))
-    total = lambda m: math.exp(m * up) + math.exp(m * down)  # noqa: E731
-    return Witness(next(m for m in itertools.count(1000) if total(m) <= 0.05), tolerance=3e-4)
+    width = next(m for m in itertools.count(1000) if math.exp(m * up) + math.exp(m * down) <= 0.05)
+    return Witness(width, tolerance=3e-4)
 
 
 def theorem_1():
