@@ -1,4 +1,4 @@
-"""Directives that write tables from data: ``theorem-index`` from ``theorems/*.toml``, ``exhibit-index`` from the exhibits.
+"""Directives that write tables from data: ``theorem-index`` from ``theorems/*.toml``, ``exhibit-index`` of exhibits.
 
 A row of the first shows a statement with its example, the functions, the tests and the exhibits; one of the second an
 exhibit with what came out at full scale (``full_scale.json``). On a narrow screen the cells of a row stand below each

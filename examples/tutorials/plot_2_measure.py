@@ -24,8 +24,8 @@ Comparison(predicted, measured).plot(plt.subplots(layout="constrained")[1])
 
 # %%
 # The bars are standard errors over the weights. All pairs see the same filters and stray together, so an average over
-# pairs is hardly surer than one pair; more draws help. Theory is the limit of wide layers: expect deviations of the order
-# of depth over width, here 6/48.
+# pairs is hardly surer than one pair; more draws help. Theory is the limit of wide layers: expect deviations of the
+# order of depth over width, here 6/48.
 for row, angle, error in list(zip(measured.rows, measured.angle.mean(axis=1), measured.mean_angle_se))[::4]:
     print(f"{row.layer:6} {angle:5.1f}° ± {error:.1f}")
 
