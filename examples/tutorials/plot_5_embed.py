@@ -21,10 +21,10 @@ print(codes.shape, codes.dtype)
 hasher.distortion_report(rows, pairs=2000).plot(plt.subplots(layout="constrained")[1])
 
 # %%
-# How many bits are enough is a question for `initscope.plan.bits`; how low-dimensional the data are, one for the mean width.
-print(
-    f"intrinsic dimension {initscope.mean_width(rows - rows.mean(axis=0)).intrinsic_dimension:.1f} of {rows.shape[1]}"
-)
+# How many bits are enough is a question for `initscope.plan.bits`; how low-dimensional the data are, one for the mean
+# width.
+width = initscope.mean_width(rows - rows.mean(axis=0))
+print(f"intrinsic dimension {width.intrinsic_dimension:.1f} of {rows.shape[1]}")
 
 # %%
 # An index over the codes finds the nearest ones exactly.
@@ -40,10 +40,9 @@ features = embed.ReLUFeatures(500).fit_transform(rows)
 a, b = features[0], features[1]
 measured = a @ b / (np.linalg.norm(a) * np.linalg.norm(b))
 before = rows[0] @ rows[1] / (np.linalg.norm(rows[0]) * np.linalg.norm(rows[1]))
-print(
-    f"cosine {before:.3f} becomes {measured:.3f}, in the limit {float(initscope.theory.angles.relu_cosine(before)):.3f}"
-)
+limit = float(initscope.theory.angles.relu_cosine(before))
+print(f"cosine {before:.3f} becomes {measured:.3f}, in the limit {limit:.3f}")
 
 # %%
-# On the command line: ``initscope hash --data digits --bits 64 --out codes.npz``, then ``initscope search codes.npz …``.
-# Next: :doc:`plot_6_invert`. Learned codes and the comparison with published ones: :doc:`/embed`.
+# On the command line: ``initscope hash`` writes codes to a file, ``initscope search`` asks it.
+# Next: :doc:`plot_6_invert`. Both commands, learned codes and the comparison with published ones: :doc:`/embed`.

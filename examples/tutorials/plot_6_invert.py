@@ -41,5 +41,5 @@ decision = initscope.injectivity.decide([[1, 0], [0, 1], [-1, 0], [0, -1]])
 print(decision.injective, decision.method)
 
 # %%
-# On the command line: ``initscope invert "conv3x3x32-relu-maxpool2-conv3x3x64-relu" --layer relu1 --layer relu2 --size 32``.
+# On the command line: ``initscope invert "conv3x3x32-relu-maxpool2-conv3x3x64-relu" --layer relu1 --size 32``.
 # More: :doc:`/inversion`, :doc:`/injectivity`; which statement is which function: :doc:`/theorems`.
