@@ -59,7 +59,7 @@ def run(
 ) -> Initializations:
     """Draw ``draws`` networks per initialisation, each on a fresh input, and compare with the exact mean and spread.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ sections 3.1 and 3.2; LeCun's law and unequal widths go beyond it.
 
     Equal widths make the two modes of He agree, and Glorot and LeCun; unequal ones tell them apart (fan-in multiplies
     ‖h‖² by n_l/n_{l-1}).
