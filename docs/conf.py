@@ -1,10 +1,14 @@
 """How the documentation is built: ``./run docs``."""
 
 import re
+import sys
+from pathlib import Path
 
 from sphinx_gallery.sorting import FileNameSortKey
 
 import initscope
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "initscope"
 author = "The initscope developers"
@@ -17,6 +21,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
+    "indexes",
 ]
 exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py"]
 templates_path = ["_templates"]
