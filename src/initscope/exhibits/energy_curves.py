@@ -19,7 +19,7 @@ def run(
 ) -> Curves:
     """Energy by ansatz and expansivity; where it crosses 1 a layer becomes injective. Dots: all levels free.
 
-    Every curve bounds the energy from below: the more levels, the higher.
+    Every curve bounds the energy from below: the more levels, the higher. [Maillard2022]_
     """
     rows = [Point("replica symmetric", alpha, predicted=rs_energy(alpha)) for alpha in alphas]
     rows += [Point("1-RSB", alpha, predicted=one_rsb_energy(alpha)) for alpha in alphas]

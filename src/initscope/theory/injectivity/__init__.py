@@ -1,7 +1,8 @@
 """When is a random ReLU layer injective? Thresholds of the expansivity α = m/n by every method, and finite sizes.
 
-Read in this order: `bounds` (rigorous), `euler` (integral geometry), `replica` (RS and 1-RSB), `parisi_functional`,
-`parisi` and `parisi_grid` (full RSB), `finite_size` (probability at given m, n), `planning` (widths).
+Read in this order: `bounds` (rigorous), `cones` and `euler` (integral geometry), `replica` (RS and 1-RSB),
+`parisi_functional`, `parisi` and `parisi_grid` (full RSB), `finite_temperature`, `finite_size` (probability at given
+m, n), `planning` (widths).
 """
 
 import lazy_loader
@@ -10,6 +11,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         "bounds",
+        "cones",
         "euler",
         "finite_size",
         "parisi",
@@ -26,6 +28,15 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "deep_expansivity",
             "union_failure_bound",
             "union_threshold",
+        ],
+        "cones": [
+            "circular_volumes",
+            "crofton_probability",
+            "euler_of_layer",
+            "orthant_volumes",
+            "product_volumes",
+            "statistical_dimension",
+            "subspace_volumes",
         ],
         "euler": ["euler_characteristic", "euler_crossing", "euler_threshold"],
         "finite_size": ["meets_cone", "probability", "simulate_probability"],
