@@ -78,7 +78,7 @@ def run(
 ) -> Independence:
     """Draw networks with a softmax head and compare the law of a gradient's norm with the one independence gives.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ footnote 1.
 
     The error that comes back at layer l has met the weights already on the way forward, along one direction:
     :math:`h^{l-1}`. So the assumption fails by an amount of order 1/width a layer; the rows show it. ``data`` are rows

@@ -60,7 +60,8 @@ def run(
 ) -> Initializations:
     """Draw ``draws`` networks per initialisation, each on another row, and compare with the exact mean and spread.
 
-    Source: [ArpitBengio2019]_. ``data`` are the rows, by default Gaussian ones.
+    Source: [ArpitBengio2019]_ sections 3.1 and 3.2; LeCun's law goes beyond it. ``data`` are the rows, by default
+    Gaussian ones.
 
     Equal widths make the two modes of He agree, and Glorot and LeCun; unequal ones tell them apart (fan-in multiplies
     ‖h‖² by n_l/n_{l-1}).

@@ -1,4 +1,4 @@
-"""Cells of deep networks built to fold, counted, beside the count of Montúfar and others and that of one layer."""
+"""Cells of deep networks built to fold, counted, beside the count of [Montufar2014]_ and that of one layer."""
 
 from __future__ import annotations
 

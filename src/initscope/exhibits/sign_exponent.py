@@ -80,7 +80,7 @@ def run(
 ) -> SignExponent:
     """All pairs of random unit vectors of a space of this dimension, under so many random layers each.
 
-    Source: [Giryes2016]_.
+    Source: [Bronstein2016]_, 'Stable embedding' and 'Tessellation of the input space'.
     """
     check_count("layers", layers, least=2, hint="two are the least that give a standard error")
     rng = np.random.default_rng(seed)

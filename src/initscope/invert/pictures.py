@@ -92,9 +92,10 @@ class Inversions(Result):
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the sheet, with the mean dB of every layer above its column."""
         sheet = self.sheet()
-        ax = make_axes(ax, figsize=(sheet.shape[2] / 80, sheet.shape[1] / 80 + 0.4))
-        ax.imshow(np.moveaxis(sheet, 0, -1) if len(sheet) == 3 else sheet[0], cmap="gray", vmin=0, vmax=1)
         side = self.images.shape[-1]
+        inches = max(side / 80, 1.1) / side  # room for the names above small pictures
+        ax = make_axes(ax, figsize=(inches * sheet.shape[2], inches * sheet.shape[1] + 0.4))
+        ax.imshow(np.moveaxis(sheet, 0, -1) if len(sheet) == 3 else sheet[0], cmap="gray", vmin=0, vmax=1)
         names = ["input", *(f"{line['layer']}\n{line['psnr']:.1f} dB" for line in self.means())]
         ax.set_xticks([side * (column + 0.5) for column in range(len(names))], names, fontsize=7)
         ax.xaxis.tick_top()
@@ -179,7 +180,7 @@ def invert_layers(
 ) -> Inversions:
     """Invert the outputs of ``layers`` of a network on photographs.
 
-    Source: [Bronstein2016]_, inverting a CNN.
+    Source: [Bronstein2016]_, 'Inverting a CNN'.
 
     Parameters
     ----------

@@ -59,8 +59,11 @@ class Weights(Missing):
 class Walk:
     """Values of all nodes of a traced model for one batch of pairs; each is dropped after its last use."""
 
-    def __init__(self, traced: Trace, inputs: list[Any], context: Context, simulation: Simulation) -> None:
-        self._traced, self._simulation = traced, simulation
+    def __init__(
+        self, traced: Trace, inputs: list[Any], context: Context, simulation: Simulation, *, keep: bool = False
+    ) -> None:
+        """``keep``: where every value comes from stays known, whether or not a later step reads it."""
+        self._traced, self._simulation, self._keep = traced, simulation, keep
         self._contexts = [context] + [
             replace(context, replicate=index, generator=_next_generator(context.generator))
             for index in range(1, context.replicates)
@@ -84,7 +87,8 @@ class Walk:
                 continue
             value = self._value(node)
             # What no step to come reads is set free, and with it the early maps that it rests on.
-            origin, law = index < last_reader["positions"], index < max(last_reader["law"], last_reader["means"])
+            origin = self._keep or index < last_reader["positions"]
+            law = index < max(last_reader["law"], last_reader["means"])
             self._values[node] = _kept(value, origin=origin, law=law)
             if node in steps:
                 yield node, value

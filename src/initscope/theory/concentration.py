@@ -312,7 +312,7 @@ def sign_bits_hoeffding(eps: float, delta: float, *, pairs: int = 1) -> int:
 def sign_bits_theorem(eps: float, mean_width: float, *, constant: float = 1.0) -> float:
     r"""Bits of the stable-embedding theorem of the talk: :math:`\varepsilon = c\,m^{-1/6}\,\omega^{1/3}`, solved for m.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Stable embedding'.
 
     .. math:: m = c^6\,\omega^2/\varepsilon^6
 
