@@ -18,12 +18,12 @@ version = release = initscope.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
     "indexes",
+    "mathml",
 ]
-exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py"]
+exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py", "tutorials/*.ipynb", "tutorials/*.py"]
 templates_path = ["_templates"]
 # `name` in single backticks is Python's name where the documentation has one, and plain code elsewhere.
 default_role = "py:obj"
@@ -39,19 +39,26 @@ napoleon_use_rtype = False
 suppress_warnings = ["ref.citation", "config.cache", "toc.empty_glob"]
 
 sphinx_gallery_conf = {
-    "examples_dirs": "../examples",
-    "gallery_dirs": "gallery",
+    "examples_dirs": ["../examples/tutorials", "../examples/gallery"],
+    "gallery_dirs": ["tutorials", "gallery"],
     "within_subsection_order": FileNameSortKey,
     "remove_config_comments": True,
     "show_memory": False,
     "min_reported_time": 1e9,
 }
 
+html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_title = f"initscope {version}"
 html_show_sourcelink = False
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": False}
+html_sidebars = {"**": ["everything.html"]}
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "show_prev_next": False,
+    "navbar_center": [],  # the pages stand in the sidebar, all of them
+}
 
 # Where |x| is no absolute value: code, roles, formulas set apart, doctests.
 _SET_APART = re.compile(

@@ -6,6 +6,7 @@ import itertools
 import math
 
 import numpy as np
+import torch
 from theorems.witness import Witness, drawn, share
 
 from initscope.data import load
@@ -121,6 +122,52 @@ def cell_diameter():
     found = drawn(rows)
     # The example has 200 layers, this 400.
     return Witness(found.value, found.error * math.sqrt(3))
+
+
+def gromov_hausdorff():
+    """Half the least distortion over correspondences of triangles 3, 4, 5 and 3, 3, 4 is ½; so is the bound from below.
+
+    Every point has a partner: relations of three and three points that leave none out, 265 of them.
+    """
+    a, b = (np.zeros((3, 3)) for _ in range(2))
+    for matrix, sides in ((a, (3, 4, 5)), (b, (3, 3, 4))):
+        matrix[np.triu_indices(3, 1)] = sides
+        matrix += matrix.T
+    least = math.inf
+    for bits in itertools.product((False, True), repeat=9):
+        relation = np.reshape(bits, (3, 3))
+        if relation.any(axis=0).all() and relation.any(axis=1).all():
+            pairs = np.argwhere(relation)
+            distortion = max(abs(a[i, k] - b[j, m]) for i, j in pairs for k, m in pairs)
+            least = min(least, distortion / 2)
+    return Witness([least, least, 2])
+
+
+def same_signs():
+    z = np.random.default_rng(0).normal(size=1000)
+    return Witness(1 + np.mean((np.clip(z, -1, 1) > 0) == (z > 0)))
+
+
+def toeplitz():
+    kernel = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 1, 3, 3)))
+    x = torch.arange(16.0).double().reshape(1, 1, 4, 4)
+    padded = torch.nn.functional.pad(x, (1, 1, 1, 1), mode="circular")
+    return Witness(torch.nn.functional.conv2d(padded, kernel).ravel().numpy())
+
+
+def region_counts():
+    """Four lines that cut each other inside the window; layers before fold each axis ⌊4/2⌋ times."""
+    grid = np.stack(np.meshgrid(*[np.linspace(-60, 60, 1500)] * 2), axis=-1).reshape(-1, 2)
+    angles, offsets = np.array([0.1, 0.9, 1.7, 2.5]), np.array([1.0, -2.0, 0.5, 3.0])
+    signs = grid @ np.stack([np.cos(angles), np.sin(angles)]) > offsets
+    cells = len(np.unique(signs @ (1 << np.arange(4))))
+    return Witness([2 * 2 * cells, cells])
+
+
+def boltzmann_modes():
+    """Strong modes of four bits no two of which are neighbours: the even words, eight; blocks multiply."""
+    even = [word for word in itertools.product((0, 1), repeat=4) if sum(word) % 2 == 0]
+    return Witness([len(even), len(even) ** 2])
 
 
 def folding_cells():

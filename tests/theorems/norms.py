@@ -6,6 +6,7 @@ import itertools
 import math
 
 import numpy as np
+import torch
 from scipy import stats
 from theorems.witness import Witness, drawn, share
 
@@ -164,6 +165,33 @@ def equation_20():
     found = drawn(rows)
     # The example has 200 networks, this 600.
     return Witness(found.value, found.error * 2, tolerance=1e-6)
+
+
+def equations_17_to_20():
+    """The gradient of the first layer, by torch."""
+    generator = torch.Generator().manual_seed(0)
+    first, second, head = (torch.randn(4, 4, generator=generator) for _ in range(3))
+    x = torch.rand(1, 4, generator=generator)
+    first.requires_grad_()
+    scores = torch.relu(torch.relu(x @ first.T) @ second.T) @ head.T
+    torch.nn.functional.cross_entropy(scores, torch.tensor([1])).backward()
+    norm = float(first.grad.norm())
+    return Witness([1.0, norm, norm], tolerance=1e-5)
+
+
+def fan_modes():
+    """Squared norms behind the first of two layers, 30 → 40 → 80, and of errors one layer back, 80 → 40.
+
+    Forwards and backwards under fan-out (variances 2/40, 2/80) and fan-in (2/30, 2/40), with independent masks.
+    """
+    rng, columns = np.random.default_rng(0), []
+    for first, second in ((2 / 40, 2 / 80), (2 / 30, 2 / 40)):
+        x, error = rng.normal(size=(2000, 30)), rng.normal(size=(2000, 80))
+        active = rng.normal(scale=math.sqrt(first), size=(2000, 40)) * np.linalg.norm(x, axis=1, keepdims=True)
+        back = rng.normal(scale=math.sqrt(second), size=(2000, 40)) * np.linalg.norm(error, axis=1, keepdims=True)
+        columns.append((np.maximum(active, 0) ** 2).sum(axis=1) / (x**2).sum(axis=1))
+        columns.append(((back * (active > 0)) ** 2).sum(axis=1) / (error**2).sum(axis=1))
+    return drawn(np.transpose(columns))
 
 
 def gradient_law():

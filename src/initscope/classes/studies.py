@@ -88,7 +88,7 @@ def label_study(
 ) -> Study:
     """Test error against the number of labels, with and without a metric criterion that also sees unlabelled samples.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'DNNs as metric learners'.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def subset_study(
 ) -> Study:
     """Test error when training on some of the samples only, chosen in several ways (see `subset`), and on all.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Role of training': a small subset of the net is enough.
 
     Parameters are those of `label_study`; ``sizes`` are numbers of samples.
     """

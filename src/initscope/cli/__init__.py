@@ -56,6 +56,11 @@ COMMANDS = {
         "mean_width:app",
         "Gaussian mean width and intrinsic dimension of data, and after each layer of a model.",
     ),
+    "flatness": (
+        "flatness:flatness",
+        "Tell how flat the patches of your images are, how far one layer can move their cosines, or which are one "
+        "colour.",
+    ),
     "separation": (
         "separation:separation",
         "Distances within and between classes, before and after training: at random points and at class boundaries.",

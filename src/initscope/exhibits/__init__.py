@@ -26,6 +26,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "euler_surrogate",
         "extremal_images",
         "filter_averages",
+        "ground_states",
         "hashing_table",
         "image_invariances",
         "independence",

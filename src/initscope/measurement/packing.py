@@ -45,7 +45,7 @@ def packing_numbers(
 ) -> Packing:
     r"""Greedy packing numbers of a cloud beside :math:`\log|K_\varepsilon| \le 1.089\,\omega^2/\varepsilon^2`.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Training set size': Sudakov's minoration, with a constant of ours.
 
     Farthest-first traversal: each point chosen is the one farthest from all before, at distance :math:`r_k`; those with
     :math:`r_k \ge \varepsilon` are pairwise ε apart, and balls of radius ε around them cover the cloud.
