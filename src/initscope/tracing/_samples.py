@@ -76,7 +76,7 @@ class SampleAxes:
 
     def tensor(self, step: Node | None, output: Any, samples: int) -> tuple[Tensor, Tensor, SampleAxis] | None:
         """The first real-valued tensor of an output that holds samples: as it is, with them in front, and its axis."""
-        for place, tensor in named_tensors(output, ""):
+        for place, tensor in _shaped(output):
             axis = self.of(step, place)
             if axis is not None and tensor.is_floating_point() and tensor.numel() > 0:
                 front = axis.to_front(tensor, samples)
@@ -106,7 +106,7 @@ def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
 
             def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
                 with torch._C.DisableTorchFunction():
-                    seen[step] = {name: note(name, tensor, step) for name, tensor in named_tensors(output, "")}
+                    seen[step] = {name: note(name, tensor, step) for name, tensor in _shaped(output)}
 
             output = traced.run(inputs.pick([min(one, last) for one in index]), watch)
             watch(None, (), {}, output)
@@ -128,6 +128,15 @@ def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
                 one, other = (run_of.get(step, {}).get(name) for run_of in sums)
                 axes[step][name] = _ordered(axis, one, other)
     return SampleAxes(axes)
+
+
+def _shaped(output: Any) -> list[tuple[str, Tensor]]:
+    """The tensors of an output that have axes to look at: nested and sparse ones have none, and no numbers here."""
+    return [
+        (name, tensor)
+        for name, tensor in named_tensors(output, "")
+        if tensor.layout == torch.strided and not tensor.is_nested
+    ]
 
 
 def _grown(many: tuple[int, ...], few: tuple[int, ...] | None) -> SampleAxis | None:
