@@ -6,7 +6,7 @@ import mmap
 import operator
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ __all__ = ["Held"]
 _WHOLE_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _WORTH_MAPPING = 1 << 24  # bytes, as the next two
 _ALIGNED, _SPARE = 64, 1 << 20
-_PLAIN = {type(None), bool, int, float, str}  # holds nothing; asked first, because most attributes are
+_PLAIN = {type(None), bool, int, float, str}  # most attributes, which hold nothing
 
 
 class Held:
@@ -40,21 +40,25 @@ class Held:
 
     def hold(self, value: Any) -> None:
         """Remember what ``value`` holds now. Modules keep their own."""
-        if type(value) in _PLAIN or id(value) in self._seen:
+        if id(value) in self._seen:
             return
-        if isinstance(value, Tensor):
+        items: Iterable[Any] = ()
+        if isinstance(value, (dict, list, set, deque)):
+            items = value.values() if isinstance(value, dict) else value
+            self._containers.append((value, dict(value) if isinstance(value, dict) else list(value)))
+        elif isinstance(value, tuple):
+            items = value
+        elif isinstance(value, Tensor):
             if not value.is_meta:
                 self._tensors.append(self._values(value))
-        elif isinstance(value, (dict, list, set, deque)):
-            self._containers.append((value, dict(value) if isinstance(value, dict) else list(value)))
         elif (state := _state(value)) is not None:
             self._states.append(state)
-        elif not isinstance(value, tuple):
+        else:
             return
         self._seen.add(id(value))
         self._kept.append(value)
-        if isinstance(value, (dict, list, tuple, set, deque)):
-            for item in value.values() if isinstance(value, dict) else value:
+        for item in items:
+            if type(item) not in _PLAIN:
                 self.hold(item)
 
     def _values(self, tensor: Tensor) -> _Values:
@@ -184,6 +188,8 @@ def _write(tensor: Tensor, values: Tensor) -> None:
 
 def _same(container: Any, content: Any) -> bool:
     """Whether both hold the very same objects in the same order, so that nothing needs to be written."""
+    if not container and not content:
+        return True
     if len(container) != len(content) or not all(map(operator.is_, container, content)):
         return False
     return not isinstance(container, dict) or all(map(operator.is_, container.values(), content.values()))
