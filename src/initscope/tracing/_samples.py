@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.tracing._inputs import Inputs, named_tensors
+from initscope.tracing._samples_first import all_keep_samples_first
 from initscope.tracing._trace import Node, Trace
 from initscope.tracing.untouched import leaves_no_trace, without_dropout
 
@@ -86,13 +87,15 @@ class SampleAxes:
 
 
 def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
-    """Where the samples of each step are, from runs of two and of three samples.
+    """Where the samples of each step are, from runs of two and of three samples unless the steps' definitions tell.
 
     An axis whose length grows with the number of samples, in proportion, carries them. Where it is longer than that,
     two runs that differ in one sample tell which entries are its own. A tensor none or several of whose axes grow holds
     no samples, or mixes them. ``inputs`` needs one sample, better two; only these are run, without dropout and with the
     statistics that batch norm has.
     """
+    if traced.graph_module is not None and all_keep_samples_first(traced.graph_module, inputs):
+        return SampleAxes({step: {"": SampleAxis()} for step in (*traced.steps, None)})
     last = min(1, inputs.samples - 1)
     shapes: list[dict[Any, dict[str, tuple[int, ...]]]] = []
     sums: list[dict[Any, dict[str, Tensor]]] = []
