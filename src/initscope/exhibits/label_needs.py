@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from initscope.classes import Study, label_study
 from initscope.exhibits.protocol import Declared, Number
-from initscope.exhibits.trained_networks import split_sets, study_network
+from initscope.exhibits.trained_networks import study_setting
 
 __all__ = ["EXHIBITS", "run"]
 
@@ -24,22 +24,11 @@ def run(
     per_class: Sequence[int] = (10, 100, 1000),
     objectives: Sequence[str] = (_PLAIN, "cross-entropy+triplet"),
     seeds: Sequence[int] = (0, 1, 2),
-    steps: int = 400,
+    steps: int = 314,
 ) -> Study:
     """Train on ``images`` of which all but ``per_class`` labels of each class are hidden."""
-    train_set, test_set = split_sets(spec)
-    return label_study(
-        study_network(spec),
-        train_set.spread(images),
-        test=test_set.spread(tested),
-        per_class=per_class,
-        objectives=objectives,
-        seeds=seeds,
-        steps=steps,
-        batch=128,
-        flip=spec != "digits",
-        shift=1 if spec == "digits" else 3,
-    )
+    setting = study_setting(spec, images, tested)
+    return label_study(**setting, per_class=per_class, objectives=objectives, seeds=seeds, steps=steps)
 
 
 def _numbers(study: Study) -> dict[str, Number]:

@@ -7,7 +7,7 @@ hour of one core, and writes a folder that `networks_at_errors` finds.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,7 +24,7 @@ from initscope.data.locations import find
 from initscope.errors import InputError
 from initscope.models import load_model
 
-__all__ = ["guessed_classes", "make_checkpoints", "networks_at_errors", "split_sets", "study_network"]
+__all__ = ["guessed_classes", "make_checkpoints", "networks_at_errors", "split_sets", "study_setting"]
 
 CHECKPOINTS = "checkpoints-cifar10"
 _TARGETS = (0.25, 0.21, 0.18)
@@ -34,8 +34,7 @@ _CIFAR_TRAINING: dict[str, Any] = {
 }  # fmt: skip
 _DIGITS_CNN = "conv3x3x16:zeros-maxpool2-bn-relu-conv3x3x32:zeros-bn-relu-flatten-dense10"
 _STUDY_CNN = (
-    "conv3x3x16:zeros-maxpool2-bn-relu-conv3x3x32:zeros-maxpool2-bn-relu-conv3x3x64:zeros-bn-relu-"
-    "conv3x3x64:zeros-maxpool2-bn-relu-flatten-dense10"
+    "conv3x3x32:zeros-maxpool2-bn-relu-conv3x3x64:zeros-maxpool2-bn-relu-conv3x3x128:zeros-bn-relu-flatten-dense10"
 )
 _DIGITS_TRAINING: dict[str, Any] = {"stop_at_errors": (0.15, 0.08, 0.04), "batch": 64, "epochs": 6, "evaluations": 4}
 
@@ -94,7 +93,23 @@ def guessed_classes(model: nn.Module, images: ImageSet) -> np.ndarray:
     return np.asarray(layer_rows(model, values, last)[last[0].name].argmax(axis=1))
 
 
-def study_network(spec: str) -> Callable[[int], nn.Module]:
-    """From a seed to the network that studies train many times: on CIFAR-10 of 5 million products a pass."""
-    shape = (1, 8, 8) if spec == "digits" else (3, 32, 32)
-    return lambda seed: load_model(_DIGITS_CNN if spec == "digits" else _STUDY_CNN, input_shape=shape, seed=seed)
+def study_setting(spec: str, images: int, tested: int) -> dict[str, Any]:
+    """What studies that train many times share: small images, a small network, augmentation, batches.
+
+    Training and test images evenly spaced over their sets; those of CIFAR-10 averaged to 16×16 pixels.
+    """
+    train_set, test_set = (each.spread(count) for each, count in zip(split_sets(spec), (images, tested)))
+    if spec != "digits":
+        train_set, test_set = (_halved(each) for each in (train_set, test_set))
+    network = _DIGITS_CNN if spec == "digits" else _STUDY_CNN
+    return {
+        "build": lambda seed: load_model(network, input_shape=test_set.shape, seed=seed),
+        "images": train_set, "test": test_set, "batch": 128, "flip": spec != "digits", "shift": 1,
+    }  # fmt: skip
+
+
+def _halved(images: ImageSet) -> ImageSet:
+    """Means of 2×2 pixels."""
+    count, channels, height, width = images.images.shape
+    blocks = images.images.reshape(count, channels, height // 2, 2, width // 2, 2)
+    return replace(images, images=blocks.mean(axis=(3, 5)))

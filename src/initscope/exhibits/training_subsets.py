@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from initscope.classes import Study, subset_study
 from initscope.exhibits.protocol import Declared, Number
-from initscope.exhibits.trained_networks import split_sets, study_network
+from initscope.exhibits.trained_networks import study_setting
 
 __all__ = ["EXHIBITS", "run"]
 
@@ -16,25 +16,14 @@ __all__ = ["EXHIBITS", "run"]
 def run(
     *,
     spec: str = "cifar10",
-    images: int = 10_000,
+    images: int = 6000,
     tested: int = 4000,
     sizes: Sequence[int] = (300, 1000),
     seeds: Sequence[int] = (0, 1, 2),
-    steps: int = 300,
+    steps: int = 200,
 ) -> Study:
     """Train on ``sizes`` of the ``images``, chosen in each way, and on all of them, for as many steps."""
-    train_set, test_set = split_sets(spec)
-    return subset_study(
-        study_network(spec),
-        train_set.spread(images),
-        test=test_set.spread(tested),
-        sizes=sizes,
-        seeds=seeds,
-        steps=steps,
-        batch=128,
-        flip=spec != "digits",
-        shift=1 if spec == "digits" else 3,
-    )
+    return subset_study(**study_setting(spec, images, tested), sizes=sizes, seeds=seeds, steps=steps)
 
 
 EXHIBITS = (
