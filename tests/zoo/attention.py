@@ -18,6 +18,7 @@ class SelfAttention(nn.Module):
     def __init__(self, width, heads, *, causal=False, rotate=False, groups=1, biases=True, scaled=True):
         super().__init__()
         self.heads, self.causal, self.rotate, self.groups = heads, causal, rotate, groups
+        self.axis = -1  # the keys, over which weights sum to 1
         self.scale = (width // heads) ** -0.5 if scaled else 1.0
         self.query = nn.Linear(width, width, bias=biases)
         self.key, self.value = (nn.Linear(width, width // groups, bias=biases) for _ in range(2))
@@ -34,10 +35,14 @@ class SelfAttention(nn.Module):
         if bias is not None:
             logits = logits + bias
         if self.causal:
-            later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
-            logits = logits.masked_fill(later, -math.inf)
-        mixed = torch.softmax(logits, dim=-1) @ value
+            logits = logits.masked_fill(self.hidden(x.shape[1], x.device), -math.inf)
+        mixed = torch.softmax(logits, dim=self.axis) @ value
         return self.out(mixed.transpose(1, 2).flatten(2))
+
+    @staticmethod
+    def hidden(places, device):
+        """What is not to be seen: everything later."""
+        return torch.ones(places, places, dtype=torch.bool, device=device).triu(1)
 
     @staticmethod
     def _split(values, heads):

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from zoo.attention import PreNormBlock, SelfAttention, perceptron
-from zoo.losses import cross_entropy, first_output, squares
+from zoo.losses import both_heads, cross_entropy, squares
 from zoo.members import Member
 from zoo.samples import denoising, photographs
 from zoo.starts import normal_, xavier_, zero_
@@ -240,7 +240,7 @@ def _waves(values, width):
 
 MEMBERS = (
     Member("ViT", "Dosovitskiy et al. 2021; timm", VisionTransformer, photographs, cross_entropy),
-    Member("DeiT", "Touvron et al. 2021", lambda: VisionTransformer(distilled=True), photographs, first_output),
+    Member("DeiT", "Touvron et al. 2021", lambda: VisionTransformer(distilled=True), photographs, both_heads),
     Member("CaiT", "Touvron et al. 2021b, layer scale 1e-5", lambda: VisionTransformer(depth=8, scale=1e-5),
            photographs, cross_entropy),
     Member("Swin", "Liu et al. 2021", Swin, photographs, cross_entropy),
