@@ -82,7 +82,7 @@ class Report(Result):
             status: Status = "not covered" if expected is None else expected.rows[index].status
             remark = self.reason if expected is None else expected.rows[index].note
             notes = (remark, seen.note, self.weights.get(seen.layer, ""))
-            result.append(Row(seen.layer, seen.kind, status, seen.shape, "; ".join(filter(None, notes)), seen.role))
+            result.append(replace(seen, status=status, note="; ".join(filter(None, notes))))
         return tuple(result)
 
     def deviating(self, count: int = 6) -> list[Deviation]:
@@ -239,7 +239,7 @@ def inspect(
     model = runnable(model)
     limits = Thresholds() if thresholds is None else thresholds
     with leaves_no_trace(model):  # also while weights are read, which some parametrizations compute anew
-        seen = observe(model, data, pairs=pairs, gradients=gradients, mode=mode, seed=seed, batch_args=batch_args)
+        seen = observe(model, data, pairs=pairs, gradients=gradients, mode=mode, seed=seed, batch_args=batch_args, opened=True)
         _check_weights(model)
         return _report(model, seen, limits, draws, seed, initializer, mode, alternatives, prediction)
 

@@ -82,6 +82,8 @@ class Verdict(Result):
     source: str
     advice: str
     fault: bool = True
+    block: str = ""
+    code: str = ""
 
     def __str__(self) -> str:
         worst = f"at worst {self.value:.3g} (threshold {self.threshold:g})"
@@ -98,11 +100,15 @@ def judge(seen: Observation, thresholds: Thresholds | None = None) -> tuple[Verd
         threshold = limits.of(declared)
         finding = declared.test(evidence, threshold)
         if finding is not None:
-            layer = seen.rows[finding.row].layer
-            found.append(
-                Verdict(declared.name, layer, finding.value, threshold, declared.source, declared.advice, finding.fault)
-            )
+            found.append(_verdict(declared, finding, threshold, evidence))
     return tuple(found)
+
+
+def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence: Evidence) -> Verdict:
+    layer, block = evidence.seen.rows[finding.row].layer, evidence.blocks[finding.row]
+    return Verdict(
+        declared.name, layer, finding.value, threshold, declared.source, declared.advice, finding.fault, block
+    )
 
 
 def _first_below(values: Floats, threshold: float, *, fault: bool = True) -> Finding | None:
@@ -156,9 +162,9 @@ def _zero_gradient(evidence: Evidence, _: float) -> Finding | None:
 
 
 def _gradient_imbalance(evidence: Evidence, threshold: float) -> Finding | None:
-    gradients = evidence.gradients
+    gradients = evidence.block_gradients
     steepest = np.nanmax(gradients, initial=0.0)
-    return _first_above(steepest / np.where(gradients > 0, gradients, np.nan), threshold)
+    return _first_above(steepest / gradients, threshold)
 
 
 def _rank_loss(evidence: Evidence, threshold: float) -> Finding | None:
@@ -201,7 +207,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     ),
     Declaration(
         "vanishing",
-        lambda evidence, threshold: _first_below(evidence.sizes, threshold),
+        lambda evidence, threshold: _first_below(np.where(evidence.hidden, evidence.sizes, np.nan), threshold),
         source="He et al. 2015: the variance of each layer should neither shrink nor grow with depth",
         advice="use initscope.initializers.he_ (gain √2 for ReLU), or normalisation",
         threshold=1e-3,
@@ -234,7 +240,9 @@ DECLARATIONS: tuple[Declaration, ...] = (
     ),
     Declaration(
         "dead-units",
-        lambda evidence, threshold: _first_above(evidence.seen.dead_fraction, threshold),
+        lambda evidence, threshold: _first_above(
+            np.where(evidence.carrying, evidence.seen.dead_fraction, np.nan), threshold
+        ),
         source="a unit that is zero for all samples has no gradient",
         advice="raise the bias, draw the weights anew (initscope.initializers.he_), or use a leaky slope; in a "
         "trained network the learning rate was too high",
@@ -244,7 +252,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "saturated",
         lambda evidence, threshold: _first_above(
-            np.where(evidence.hidden, evidence.seen.saturated_fraction, np.nan), threshold
+            np.where(evidence.hidden & evidence.told, evidence.seen.saturated_fraction, np.nan), threshold
         ),
         source="Glorot and Bengio 2010, section 3: at the ends of its range an activation passes hardly any gradient",
         advice="use smaller weights (initscope.initializers.glorot_ or lecun_), scale the data down, or normalise "

@@ -86,6 +86,8 @@ class Observation(Result):
     fallback: str = ""
     gap: Floats | None = field(default=None, repr=False, compare=False)
     """1 - cosine with all its digits."""
+    output: int = -1
+    """The row whose values the model returns, the first of them."""
 
     @property
     def angle(self) -> Floats:
@@ -145,6 +147,7 @@ def observe(
     batch_args: BatchArgs = None,
     loss: Callable[[Any, Any], Tensor] | None = None,
     targets: Any = None,
+    opened: bool = False,
 ) -> Observation:
     r"""Run ``model`` on ``data`` once and record geometry, gradients and units at every step.
 
@@ -178,6 +181,8 @@ def observe(
         ``loss(output, targets)``. Default: ℓ = ⟨f(x), v⟩ with a fixed Gaussian v, of the first tensor of the output.
     targets : array, optional
         For ``loss``; default: what the data holds beside the inputs.
+    opened : bool
+        Have rows for the steps inside of attention, transformers and loops over time of torch, not one for the whole.
 
     Examples
     --------
@@ -199,7 +204,7 @@ def observe(
         if loss is not None and pool.targets is None:
             raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
         coupled = couples_samples(model)
-        traced = trace(model, pool.pick(slice(0, 2)).inputs)
+        traced = trace(model, pool.pick(slice(0, 2)).inputs, opened=opened)
         axes = sample_axes(traced, pool.inputs)
         parts = list(pair_batches(pool, whole=coupled))
         options: dict[str, Any] = {"seed": seed, "units": units, "loss": loss}
@@ -228,6 +233,7 @@ def observe(
         samples=recorder.samples,
         mode=ran_as,
         fallback=traced.fallback,
+        output=next((traced.places[node] for node in traced.returned if node in recorder.shapes), -1),
     )
 
 

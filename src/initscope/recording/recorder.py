@@ -122,5 +122,6 @@ class Recorder:
         """The row of a step, with a remark where it has no values or ``note`` says something."""
         traced = self.traced
         notes = [text for text in ("" if step in self.shapes else NO_VALUES, traced.note(step), note) if text]
-        shape = self.shapes.get(step, ())
-        return Row(traced.name(step), traced.kind(step), "measured", shape, "; ".join(notes), traced.role(step))
+        shape, place = self.shapes.get(step, ()), {"within": traced.within(step), "reads": traced.reads(step)}
+        name, kind, role = traced.name(step), traced.kind(step), traced.role(step)
+        return Row(name, kind, "measured", shape, "; ".join(notes), role, **place)
