@@ -42,9 +42,8 @@ def fold(rows: Sequence[Row], depth: int | None = None) -> list[tuple[str, list[
     lines: list[tuple[str, list[int]]] = []
     for index, (row, name) in enumerate(zip(rows, block_names(rows, depth), strict=True)):
         alone = name == row.layer
-        if lines and alone and row.role in _UNCHANGED and rows[lines[-1][1][0]].role != "input":
-            lines[-1][1].append(index)
-        elif lines and not alone and lines[-1][0] == name:
+        unchanged = alone and row.role in _UNCHANGED and bool(lines) and rows[lines[-1][1][0]].role != "input"
+        if unchanged or (lines and not alone and lines[-1][0] == name):
             lines[-1][1].append(index)
         else:
             lines.append((name, [index]))

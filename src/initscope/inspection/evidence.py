@@ -5,7 +5,7 @@ Rows that do not carry the signal (see `Signal`) hold NaN: the inside of norms, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from initscope.geometry import Floats, median_over_pairs
 from initscope.inspection.blocks import block_names
+from initscope.inspection.facts import Facts
 from initscope.inspection.signal import Signal
 from initscope.measurement.observation import Observation
 
@@ -29,6 +30,7 @@ class Evidence:
     """What `observe` saw, as the numbers that verdicts look at: arrays with a value for every row."""
 
     seen: Observation
+    facts: Facts = field(default_factory=Facts)
 
     @cached_property
     def signal(self) -> Signal:
@@ -76,7 +78,7 @@ class Evidence:
     @cached_property
     def told(self) -> npt.NDArray[np.bool_]:
         """Rows that carry the signal, and the gates inside of loops over time."""
-        return self.carrying | self.signal.mask(self.signal.dangling)
+        return np.asarray(self.carrying | self.signal.mask(self.signal.dangling))
 
     @cached_property
     def sizes(self) -> Floats:
@@ -89,22 +91,74 @@ class Evidence:
         return median_over_pairs(self.seen.gradient_ratio[:, self.varied])
 
     @cached_property
-    def block_gradients(self) -> Floats:
-        """At the first weights of each block, the geometric mean of the gradients of its layers that carry the signal.
+    def gradient_by_block(self) -> tuple[Floats, list[int]]:
+        """Gradient of the signal behind each block of the trunk that has weights, before the head, and their rows.
 
-        Queries, keys and gates are left out: their gradients are below the others by nature (Noci et al. 2022).
+        ‖∂ℓ/∂h‖‖h‖ does not change when weights are scaled and those behind them are scaled back, and a branch that
+        starts at nearly zero on purpose (layer scale, zero gammas) has no part in it.
         """
-        counted = self.carrying & (self.gradients > 0)
-        result = np.full(len(self.seen.rows), np.nan)
-        for block in dict.fromkeys(self.blocks):
-            members = [index for index in np.flatnonzero(counted) if self.blocks[index] == block]
-            if members:
-                result[members[0]] = np.exp(np.log(self.gradients[members]).mean())
-        return result
+        passed = self.seen.signal_gradient
+        if passed is None:
+            return np.array([]), []
+        medians = median_over_pairs(passed[:, self.varied])
+        weighty = {self.blocks[index] for index in np.flatnonzero(self._has_weights)}
+        last = {
+            self.blocks[index]: int(index)
+            for index in np.flatnonzero(self.trunk & self.hidden & (medians > 0) & np.isfinite(medians))
+            if self.blocks[index] in weighty
+        }
+        places = sorted(last.values())
+        return medians[places], places
+
+    @cached_property
+    def _has_weights(self) -> npt.NDArray[np.bool_]:
+        return np.array([row.role in ("weights", "recurrent") for row in self.seen.rows])
+
+    @cached_property
+    def channels(self) -> Floats:
+        """Units of an activation's output: channels of images, the last axis of all else; 1 where it has none."""
+        shapes = [row.shape or (1,) for row in self.seen.rows]
+        return np.array([shape[0] if len(shape) > 2 else shape[-1] for shape in shapes], dtype=np.float64)
+
+    @cached_property
+    def token_spread(self) -> Floats:
+        """1 - cosine of the tokens of a sample over the largest before, on the trunk behind the first attention."""
+        cosine, attention = self.seen.token_cosine, self.attention_entropy
+        nothing = np.full(len(self.seen.rows), np.nan)
+        attending = np.flatnonzero(np.isfinite(attention))
+        if cosine is None or not len(attending):
+            return nothing
+        spread = np.where(self.trunk & self.hidden, 1 - cosine, np.nan)
+        before = spread[: attending[0]]
+        if not np.isfinite(before).any() or not np.nanmax(before) > 0:
+            return nothing
+        spread = spread / np.nanmax(before)
+        spread[: attending[0]] = np.nan
+        return np.asarray(spread)
+
+    @cached_property
+    def attention_entropy(self) -> Floats:
+        """Entropy of the weights of attention; a softmax at the output, or over experts, is none."""
+        return self._of_attention(self.seen.attention_entropy)
+
+    @cached_property
+    def attention_sums(self) -> Floats:
+        """What the weights of a query sum to, at softmaxes whose values are multiplied from the left."""
+        return self._of_attention(self.seen.attention_sum)
+
+    @cached_property
+    def attention_self(self) -> Floats:
+        """Largest weight that a token gives to itself."""
+        return self._of_attention(self.seen.attention_self)
+
+    def _of_attention(self, values: Floats | None) -> Floats:
+        if values is None:
+            return np.full(len(self.seen.rows), np.nan)
+        return np.where(self.signal.mask(self.signal.attending), values, np.nan)
 
     @cached_property
     def kept(self) -> Floats:
-        """Median angle of pairs over that of the input, at every row of the trunk whose angles tell something, else NaN.
+        """Median angle of pairs over that of the input, at rows of the trunk whose angles tell something, else NaN.
 
         Few units have none that do. What the last weights make is left out too: a vector that is common to all outputs,
         from the bias, closes the angles there, and training moves it with the first steps. Pooling averages places
@@ -124,6 +178,24 @@ class Evidence:
         return np.asarray(angles / start)
 
     @cached_property
+    def entering_weights(self) -> int:
+        """The row that the first weights of the trunk read; the start where there are none."""
+        first = next((i for i in self.signal.trunk if self.seen.rows[i].role == "weights"), None)
+        before = [i for i in self.signal.trunk if first is not None and i < first]
+        return before[-1] if before else self.start
+
+    @cached_property
+    def overflow(self) -> Floats:
+        """Share of a row's values that float16 cannot hold, on rows that carry the signal."""
+        over = self.seen.overflow
+        return np.where(self.carrying, over, np.nan) if over is not None else np.full(len(self.seen.rows), np.nan)
+
+    def row_of(self, path: str) -> int:
+        """The first row of a module; the last of all where it has none."""
+        inside = (index for index, row in enumerate(self.seen.rows) if row.within == path)
+        return next(inside, self.signal.output)
+
+    @cached_property
     def ranks(self) -> Floats:
         """Effective rank on the trunk before the head, where more than a few units and samples could have one."""
         told = self.trunk & self.hidden & (self.units > FEW_UNITS) & (self.seen.samples > FEW_UNITS)
@@ -131,9 +203,12 @@ class Evidence:
 
     @cached_property
     def most_directions(self) -> Floats:
-        """Effective rank that each row could have: the data's, or the units of the narrowest layer before it."""
-        units = np.where(self.trunk, self.units, np.nan)
-        return np.asarray(np.fmin(self.seen.effective_rank[self.start], np.fmin.accumulate(units)))
+        """Effective rank that each row could have: the data's, the units of the narrowest layer before it, or what
+        pooling left."""
+        most = np.where(self.trunk, self.units, np.nan)
+        reduced = list(self.signal.reductions)
+        most[reduced] = np.fmin(most[reduced], self.seen.effective_rank[reduced])
+        return np.asarray(np.fmin(self.seen.effective_rank[self.start], np.fmin.accumulate(most)))
 
     @cached_property
     def directions(self) -> Floats:

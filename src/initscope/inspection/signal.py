@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from initscope.geometry import Row
 
@@ -19,6 +20,7 @@ __all__ = ["Signal"]
 
 _SAME_VALUES = frozenset({"movement", "bookkeeping", "scaling"})
 _BOUNDED = frozenset({"sigmoid", "hardsigmoid", "softmax", "tanh", "hardtanh"})
+_PRODUCTS = frozenset({"matmul", "bmm", "einsum"})
 _SIDE_INPUT = 8
 """An input of fewer values than the largest by this factor steers: a time step, a class, a temperature."""
 _GATED = 2
@@ -27,7 +29,7 @@ _GATED = 2
 
 @dataclass(frozen=True)
 class Signal:
-    """The rows as a graph; ``output`` is the row that the model returns, ``varied`` the rows that tell samples apart."""
+    """The rows as a graph; ``output`` is the row that the model returns, ``varied`` those that samples differ in."""
 
     rows: tuple[Row, ...]
     output: int
@@ -75,7 +77,9 @@ class Signal:
             if index in seen:
                 continue
             seen.add(index)
-            waiting += [parent for parent in self.rows[index].reads if parent in trunk or not self._steers(parent, index)]
+            waiting += [
+                parent for parent in self.rows[index].reads if parent in trunk or not self._steers(parent, index)
+            ]
         return frozenset(seen)
 
     @cached_property
@@ -93,6 +97,17 @@ class Signal:
             for index, row in enumerate(self.rows)
             if row.role == "weights" and index not in self.carrying and index not in ends
         )
+
+    @cached_property
+    def attending(self) -> frozenset[int]:
+        """Rows that hold weights of an attention: calls of it, and softmaxes that a product with values reads first."""
+        found = {index for index, row in enumerate(self.rows) if row.kind == "scaled_dot_product_attention"}
+        for row in self.rows:
+            if row.role == "attention" and row.kind in _PRODUCTS and len(row.reads) > 1:
+                origin = self.origin(row.reads[0])
+                if self.rows[origin].kind.lower() == "softmax":
+                    found.add(origin)
+        return frozenset(found)
 
     @cached_property
     def dangling(self) -> frozenset[int]:
@@ -116,7 +131,7 @@ class Signal:
         shape = self.rows[index].shape
         return math.prod(shape) if shape else 0
 
-    def mask(self, indices: frozenset[int] | tuple[int, ...]) -> np.ndarray:
+    def mask(self, indices: frozenset[int] | tuple[int, ...]) -> npt.NDArray[np.bool_]:
         """Booleans with a place for every row."""
         result = np.zeros(len(self.rows), dtype=bool)
         result[list(indices)] = True
@@ -144,9 +159,9 @@ class Signal:
         others = [other for other in row.reads if other != parent]
         if max(self.units(other) for other in others) >= _GATED * self.units(parent):
             return True
-        return self.rows[self._origin(parent)].kind.lower() in _BOUNDED
+        return self.rows[self.origin(parent)].kind.lower() in _BOUNDED
 
-    def _origin(self, index: int) -> int:
+    def origin(self, index: int) -> int:
         """Back through steps that leave values as they are, to the one that made them."""
         while self.rows[index].role in _SAME_VALUES and len(self.rows[index].reads) == 1:
             index = self.rows[index].reads[0]

@@ -6,7 +6,7 @@ Every step is the call that the module itself makes, so that what comes out is t
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ def opened_attention() -> Callable[..., Any]:
 class RecurrentLayer(NamedTuple):
     """One layer of a loop over time: what it reads, what it returns, and its gates or its bounded activation."""
 
-    index: int
+    number: int
     inputs: Tensor
     output: tuple[Tensor, ...]
     gates: Tensor | None
@@ -50,7 +50,9 @@ def is_loop(function: Any, args: tuple[Any, ...]) -> bool:
     return not (training and dropout > 0)
 
 
-def recurrent_layers(function: Any, args: tuple[Any, ...]) -> Iterator[RecurrentLayer]:
+def recurrent_layers(
+    function: Any, args: tuple[Any, ...]
+) -> Generator[RecurrentLayer, tuple[Tensor, ...] | None, None]:
     """The layers one after the other, each by the same call with the weights of one layer.
 
     What is sent back, unless None, takes the place of a layer's output.
@@ -104,7 +106,7 @@ def _gates(
     sums = F.linear(values, weights[0]) + F.linear(before, weights[1])
     if biases:
         sums = sums + weights[2] + weights[3]
-    parts = sums.split(size, dim=-1)
+    parts = torch.split(sums, size, dim=-1)
     # torch's order: input, forget, cell, output of the LSTM; reset, update, new of the GRU
     chosen = [parts[0], parts[1], parts[3]] if name == "lstm" else [parts[0], parts[1]]
     return torch.sigmoid(torch.cat(chosen, dim=-1))

@@ -189,13 +189,13 @@ class Recording(TorchFunctionMode):
         with suppress(StopIteration):
             while True:
                 layer = layers.send(replaced)
-                name, given = self._function_name(f"l{layer.index}"), (layer.inputs, args[1])
+                name, given = self._function_name(f"l{layer.number}"), (layer.inputs, args[1])
                 index = len(self.steps)
                 replaced = self._made(name, "call_function", func, given, {}, None, layer.output)
                 made, step = replaced or layer.output, self.steps[index]
                 outputs.append(made)
                 if layer.gates is not None:
-                    name = self._function_name(f"l{layer.index}.gates")
+                    name = self._function_name(f"l{layer.number}.gates")
                     self._made(name, "call_function", layer.bounded_by, given[:1], {}, None, layer.gates)
         output = joined_states(outputs)
         map_tensors(output, lambda tensor: self._keep(tensor, step))
