@@ -48,6 +48,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "subspace_norms",
         "tessellation",
         "threshold_line",
+        "verdict_study",
         "width_variation",
     ],
     submod_attrs={

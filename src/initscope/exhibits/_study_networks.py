@@ -83,7 +83,8 @@ class _Residual(nn.Module):
         self.body = nn.Sequential(*body)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.body(x)
+        added: Tensor = self.body(x)
+        return x + added
 
 
 def _residual(of: Architecture) -> nn.Module:
@@ -132,10 +133,11 @@ class _Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.place == "pre":
             x = x + self.attention(self.norm1(x))
-            return x + self.mlp(self.norm2(x))
-        x = self.norm1(x + self.attention(x))
-        result: Tensor = self.norm2(x + self.mlp(x))
-        return result
+            x = x + self.mlp(self.norm2(x))
+        else:
+            x = self.norm1(x + self.attention(x))
+            x = self.norm2(x + self.mlp(x))
+        return x
 
 
 class _Transformer(nn.Module):
