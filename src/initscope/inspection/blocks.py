@@ -42,7 +42,7 @@ def fold(rows: Sequence[Row], depth: int | None = None) -> list[tuple[str, list[
     lines: list[tuple[str, list[int]]] = []
     for index, (row, name) in enumerate(zip(rows, block_names(rows, depth), strict=True)):
         alone = name == row.layer
-        unchanged = alone and row.role in _UNCHANGED and bool(lines) and rows[lines[-1][1][0]].role != "input"
+        unchanged = alone and row.role in _UNCHANGED and bool(lines)
         if unchanged or (lines and not alone and lines[-1][0] == name):
             lines[-1][1].append(index)
         else:

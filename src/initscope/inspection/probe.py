@@ -16,7 +16,6 @@ from initscope.inspection.weights import drawn_weights
 from initscope.measurement.number_formats import FORMATS, FormatCount
 from initscope.measurement.observation import Observation
 from initscope.tracing import Inputs, named_tensors
-from initscope.tracing.untouched import leaves_no_trace
 
 __all__ = ["FormatShares", "Probe", "probe"]
 
@@ -75,6 +74,8 @@ class Probe:
 def probe(model: nn.Module, seen: Observation, loss: Loss | None = None) -> Probe:
     """Run a few samples forwards and backwards as training would, in the mode and precision that the model has.
 
+    Inside of `leaves_no_trace`: statistics of batch norm and random states change.
+
     The loss is ``loss(output, targets)``; without one the cross-entropy where the targets are classes; else a random
     projection of everything that the model returns.
     """
@@ -87,7 +88,7 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None) -> Prob
     inputs, targets = _few(seen)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     try:
-        with leaves_no_trace(model), torch.enable_grad():
+        with torch.enable_grad():
             output = model(*inputs.args, **inputs.kwargs)
             classified = _cross_entropy(output, targets, seen, model)
             value = _value(output, targets, loss, classified)

@@ -178,7 +178,7 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         source="Glorot and Bengio 2010, section 4: gradients that shrink or grow from layer to layer leave one end "
         "of the network where it is",
         advice="use He's scale in every layer, skips around every block, or normalisation before the activation",
-        threshold=1e4,
+        threshold=1e3,
         threshold_is="median growth of the gradient from block to block, to the power of their number",
         code="initscope.initializers.he_(model)",
     ),

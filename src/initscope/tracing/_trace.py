@@ -237,4 +237,6 @@ def _kind(node: Node, module: nn.Module | None) -> str:
     if node.op == "call_method":
         return str(node.target)
     name: str = getattr(node.target, "__name__", str(node.target))
+    if name == "__get__":  # x.mT and other attributes, as a run sees them
+        name = str(getattr(getattr(node.target, "__self__", None), "__name__", name))
     return OPERATORS.get(node.target, name)
