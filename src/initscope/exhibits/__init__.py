@@ -61,6 +61,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "trained_networks",
         "training_role",
         "training_subsets",
+        "verdict_study",
         "width_variation",
     ],
     submod_attrs={

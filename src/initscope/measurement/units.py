@@ -196,7 +196,7 @@ class Activity:
 
 
 class ActivityTally(Tally):
-    """Dead, always-on and saturated units at the output of every activation."""
+    """Dead, always-on and saturated units at the output of every activation, and of products with constants."""
 
     names = (
         "dead_fraction",
@@ -211,7 +211,7 @@ class ActivityTally(Tally):
         self._steps = traced.steps
         self._activities: dict[Node, Activity] = {}
         for step in traced.steps:
-            if traced.role(step) == "activation":
+            if traced.role(step) in ("activation", "scaling"):
                 self._activities[step] = _activity(axes[step], traced.module(step), traced.kind(step))
 
     def see(self, step: Node, values: Tensor) -> None:
