@@ -8,6 +8,7 @@ the folders of INITSCOPE_DATA; ``discriminate fashion-mnist`` (or ``cifar10``, `
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,10 @@ LAYERS = {
 }
 
 
+ITERATIONS = {"relu13": 150}
+"""At most; 100 for the other layers."""
+
+
 def pictures(which, kind, layers=None, photographs=PHOTOGRAPHS):
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -98,9 +103,12 @@ def pictures(which, kind, layers=None, photographs=PHOTOGRAPHS):
     centre, spread = (np.array(value, dtype=np.float32).reshape(3, 1, 1) for value in (MEAN, STD))
     trained = kind == "trained"
     model = vgg(trained) if which == "vgg" else resnet(trained, torch.from_numpy((all_images - centre) / spread))
-    return invert_layers(
-        model, images, layers or LAYERS[which], mean=MEAN, std=STD, smoothness=0.001, iterations=150, progress=say_aside
-    )
+    options = {"mean": MEAN, "std": STD, "smoothness": 0.001, "progress": say_aside}
+    found = [
+        invert_layers(model, images, [layer], iterations=ITERATIONS.get(layer, 100), **options)
+        for layer in layers or LAYERS[which]
+    ]
+    return replace(found[0], rows=tuple(row for one in found for row in one.rows))
 
 
 def show_pictures(found, which, kind):

@@ -52,8 +52,8 @@ def stability(W: Any, bias: Any = None, *, seed: int = 0, starts: int = 24, seco
 
     A is exact while there are at most 300,000 vertices (every cell contains the active rows of one of its vertices, so
     that vertices suffice), and for rows in general position without bias while their vertices can be listed in
-    ``seconds``: half a minute for 54 rows of 6 inputs, ten minutes for 63 of 7. Beyond, points of few active rows give an
-    upper bound on it and branch and bound a lower one in ``seconds`` (`initscope.injectivity.bounding`), which is above
+    ``seconds``: half a minute for 54 rows of 6 inputs, ten minutes for 63 of 7. Beyond, points of few active rows give
+    an upper bound and branch and bound a lower one in ``seconds`` (`initscope.injectivity.bounding`), which is above
     0 up to six inputs or so. κ is the best pair found by local optimisation from ``starts`` points: an upper bound that
     is usually exact for few inputs.
 
