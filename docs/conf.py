@@ -45,6 +45,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "min_reported_time": 1e9,
+    "capture_repr": (),  # what is worth reading is printed
 }
 
 html_math_renderer = "mathml"
