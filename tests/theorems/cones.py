@@ -6,6 +6,7 @@ import itertools
 import math
 
 import numpy as np
+from scipy import optimize, special
 from theorems.injectivity import CIRCLE, DIRECTIONS, injective, one_step_energy_at, symmetric_energy
 from theorems.witness import Witness, drawn, share
 
@@ -48,6 +49,28 @@ def euler_of_layers():
         inside = (layer @ DIRECTIONS > 0).sum(axis=0) < 2
         counts.append(1 + (inside & ~np.roll(inside, 1)).sum())
     return Witness(counts)
+
+
+def parisi_formula(q0, q1, x, alpha, beta):
+    """One step, by two nested rules of Gauss and Hermite; q0 = q1 is the symmetric formula."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    weights = weights / weights.sum()
+    fields = math.sqrt(q0) * nodes[:, None] + math.sqrt(q1 - q0) * nodes
+    below = special.ndtr(-fields / math.sqrt(1 - q1))
+    inner = (math.exp(-beta) + (1 - math.exp(-beta)) * below) ** x
+    response = 1 - q1 + x * (q1 - q0)
+    entropy = math.log(1 - q1) + q0 / response + math.log(response / (1 - q1)) / x
+    return entropy / 2 + alpha * weights @ np.log(inner @ weights) / x
+
+
+def parisi_at_finite_temperature():
+    def one_step(point):
+        q0, q1, x = special.expit(point)
+        return parisi_formula(q0 * q1, q1, x, 4.0, 4.0)
+
+    symmetric = optimize.minimize_scalar(lambda t: parisi_formula(special.expit(t), special.expit(t), 0.5, 4.0, 4.0))
+    broken = optimize.minimize(one_step, [1.0, 1.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-5, "fatol": 1e-9})
+    return Witness([symmetric.fun, broken.fun, one_step_energy_at(6.0)], tolerance=1e-3)
 
 
 def curves():

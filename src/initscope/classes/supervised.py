@@ -150,7 +150,7 @@ def train(
     margin, metric_weight : float
         Of the metric criterion, on embeddings of length 1; and its weight beside cross-entropy.
     evaluations : int
-        Test errors measured per epoch; the state is written as often.
+        Test errors measured per epoch; the state is written as often. 0: at the end only.
     progress : bool
         Show a bar on stderr.
 
@@ -180,7 +180,7 @@ def train(
     batch = min(check_count("batch", batch, least=2), goal.items)
     per_epoch = -(-goal.items // batch)
     steps = check_count("epochs", epochs) * per_epoch
-    every = -(-per_epoch // check_count("evaluations", evaluations))
+    every = -(-per_epoch // evaluations) if check_count("evaluations", evaluations, least=0) else steps
     rate = check_between("learning_rate", learning_rate or (0.1 if optimiser == "sgd" else 3e-3), 0.0, 1e3)
     with seeded(seed):
         chosen = _optimiser(optimiser, model, rate, weight_decay)

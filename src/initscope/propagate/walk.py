@@ -18,7 +18,7 @@ from initscope.propagate.networks import Simulation, attribute
 from initscope.propagate.registry import Reads, find_operation, rule_of_call
 from initscope.propagate.rules import Context, NotCovered, find_rule
 from initscope.propagate.totals import own_call
-from initscope.tracing import MADE_ANEW, Node, Step, Trace, overwritten
+from initscope.tracing import MADE_ANEW, Node, Step, Trace, is_named_tuple, overwritten
 from initscope.tracing.untouched import NoDropoutCalls
 
 __all__ = ["Missing", "Walk"]
@@ -176,6 +176,8 @@ class Walk:
             return self._run(_method(str(target)) if node.op == "call_method" else target, args, kwargs)
         if target is getattr:
             return _attribute_of(args[0], args[1])
+        if is_named_tuple(target):
+            return tuple(args)
         if name in _SIZES and isinstance(args[0], Maps):
             return getattr(_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(args[0].kxx)
         if name in MADE_ANEW and isinstance(args[0], Maps):
