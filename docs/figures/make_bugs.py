@@ -184,7 +184,7 @@ BUGS = (
     ),
     (
         "A head that shouts",
-        "Logits of deviation 30: the first hundred steps only quieten them.",
+        "Logits that are far too large: the first steps only quieten them.",
         """\
         model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
         nn.init.normal_(model[2].weight, std=10.0)

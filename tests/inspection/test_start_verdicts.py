@@ -147,7 +147,7 @@ def test_the_loss_at_the_start_is_that_of_torch():
     found = faults(report)["loss-at-start"]
     x, _ = report.observation.x, report.observation.y
     places = [int(((inputs - sample).abs().sum(dim=1)).argmin()) for sample in x]
-    by_hand = float(F.cross_entropy(model(inputs[places]), labels[places])) - math.log(10)
+    by_hand = float(F.cross_entropy(model(inputs[places]).detach(), labels[places])) - math.log(10)
     assert found.value == pytest.approx(by_hand, rel=1e-4)
     assert found.layer == "6"
     exec(found.code, {"model": model, "torch": torch})
@@ -182,13 +182,13 @@ def test_inputs_of_bytes_and_constant_channels():
 
 
 def test_shares_of_formats_are_those_of_a_cast():
-    """Against torch's own casts: infinite (NaN in e4m3, which has no infinity) or zero where float32 is neither."""
+    """Against torch's own casts: infinite (the largest in e4m3, which has no infinity) or zero."""
     values = 10 ** (14 * torch.rand(20000, generator=torch.Generator().manual_seed(0)) - 8)
     over, under = FormatCount().add_all([values]).shares()
     kinds = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
     for index, (form, kind) in enumerate(zip(FORMATS, kinds, strict=True)):
         cast = values.to(kind).float()
-        lost = (~torch.isfinite(cast)).double().mean()
+        lost = (~torch.isfinite(cast) | ((values > 1) & (values > 1.2 * cast))).double().mean()
         # Values within half a unit of the largest are rounded to it, which counts as no loss here.
         assert over[index] == pytest.approx(float(lost), abs=0.01), form
         assert under[index] == pytest.approx(float((cast == 0).double().mean()), abs=1e-3), form
@@ -226,7 +226,7 @@ def test_token_cosines_and_entropies_by_hand():
     tokens = F.normalize(x, dim=-1)
     cosines = [float(s[i] @ s[j]) for s in tokens for i in range(6) for j in range(6) if i != j]
     assert seen.token_cosine[0] == pytest.approx(np.mean(cosines), abs=1e-5)
-    weights = model(x, x, x, average_attn_weights=False)[1]
+    weights = model(x, x, x, average_attn_weights=False)[1].detach()
     entropy = -(weights * weights.log()).sum(-1).mean() / math.log(6)
     row = [row.kind for row in seen.rows].index("softmax")
     assert seen.attention_entropy[row] == pytest.approx(float(entropy), abs=1e-5)

@@ -42,9 +42,9 @@ class Verdict(Result):
     words: str = ""
 
     def __str__(self) -> str:
-        limit = f" (threshold {self.threshold:g})" if self.threshold else ""
-        said = f"; {self.words}" if self.words else ""
-        return f"{self.name} from {self.layer} on, at worst {self.value:.3g}{limit}{said}. {self.advice}"
+        worst = f", at worst {self.value:.3g} (threshold {self.threshold:g})" if self.threshold else ""
+        said = f": {self.words}" if self.words else ""
+        return f"{self.name} from {self.layer} on{worst}{said}. {self.advice[:1].upper()}{self.advice[1:]}"
 
 
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Verdict, ...]:
