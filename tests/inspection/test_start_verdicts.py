@@ -242,3 +242,14 @@ class _Called(nn.Module):
 
     def forward(self, x):
         return self.inner(x, x, x, **self.options)[0]
+
+
+def test_batch_norm_that_has_seen_nothing_is_told_and_blames_nobody():
+    torch.manual_seed(0)
+    blocks = [part for _ in range(30) for part in (nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU())]
+    model = nn.Sequential(*blocks, nn.Linear(64, 10)).eval()
+    report = inspect(model)
+    assert "has seen no data" in report.cautions[0]
+    assert {"vanishing", "collapse"} & {verdict.name for verdict in report.verdicts}
+    assert not {"vanishing", "collapse"} & set(faults(report))
+    assert inspect(model, mode="train").cautions == ()
