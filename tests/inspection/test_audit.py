@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from initscope.inspection.audit import DEFAULT, OTHER, audit
+from initscope.inspection.parameter_audit import DEFAULT, OTHER, audit
 
 LAWS = {
     "torch": (lambda w: None, "uniform", "torch's default (He, slope √5)", DEFAULT),

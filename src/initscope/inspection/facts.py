@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.inspection.inputs import InputFacts, input_facts
-from initscope.inspection.probe import Probe, probe
+from initscope.inspection.one_step import Probe, probe
 from initscope.inspection.weights import WeightFacts, weight_facts
 from initscope.measurement.observation import Observation
 
