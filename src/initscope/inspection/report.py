@@ -20,11 +20,11 @@ from initscope.geometry import (
     median_over_pairs,
 )
 from initscope.inspection.alternatives import WhatIf
-from initscope.inspection.parameter_audit import Audit
 from initscope.inspection.blocks import fold
 from initscope.inspection.expansivity import LayerExpansivity
 from initscope.inspection.facts import Facts
 from initscope.inspection.one_step import FormatShares, format_shares
+from initscope.inspection.parameter_audit import Audit
 from initscope.inspection.verdicts import Thresholds, Verdict, verdict_names
 from initscope.measurement.number_formats import FormatCount
 from initscope.measurement.observation import Observation
