@@ -116,7 +116,7 @@ def discriminate(
 ) -> Discrimination:
     """Cut the measurements of images to 1:ratio and see what still works: deciding, reconstructing, both, neither.
 
-    Source: [Bronstein2016]_, compressed discrimination.
+    Source: [Bronstein2016]_, 'Compressed discrimination' and 'Compressed scattering tomography'.
 
     Parameters
     ----------

@@ -240,7 +240,7 @@ def invert_layers(
 ) -> Inversions:
     """Invert the outputs of ``layers`` of a network on photographs.
 
-    Source: [Bronstein2016]_, inverting a CNN.
+    Source: [Bronstein2016]_, 'Inverting a CNN'.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ def error_rate(
 ) -> ErrorRate:
     """Error of the linear estimate of unit inputs of a ReLU layer, projected on a subspace, against m and d.
 
-    Source: [Bronstein2016]_, [PlanVershynin2016]_.
+    Source: [Bronstein2016]_, 'Stable embedding' II: the error is O(ω/√m), as in [PlanVershynin2016]_.
     """
     from initscope.theory.mean_width import Ball
 
@@ -170,7 +170,7 @@ def error_growth(
 ) -> ErrorGrowth:
     """Undo 1, 2, … layers of a random ReLU network by the linear estimate, with and without projections on the way.
 
-    Source: [Bronstein2016]_, inverting a network of N layers.
+    Source: [Bronstein2016]_: after N layers the error grows as O(Nδ³).
 
     Inputs are unit vectors of a space of ``dimension`` dimensions, so that layer l sees a cone of that dimension in its
     ``width`` dimensions; the projection on it is found by Gauss–Newton steps in the input.

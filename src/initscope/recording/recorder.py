@@ -34,6 +34,9 @@ class Tally:
     def see(self, step: Node, values: Tensor) -> None:
         """The output of ``step``, real, ``[samples, ...]``, without gradient: not to be written into, nor kept."""
 
+    def read(self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What ``step`` was called with, right after `see`; the same holds for these values."""
+
     def needs_graph(self, batch: Batch) -> bool:
         """Whether the run has to keep what a backward pass needs; if so `follow` is called, and `end` inside of it."""
         return False
@@ -112,6 +115,7 @@ class Recorder:
             self.shapes[step] = tuple(values.shape[1:])
             for tally in self.tallies:
                 tally.see(step, values)
+                tally.read(step, args, kwargs)
             replaced = None
             for tally in self._followers:
                 again = tally.follow(step, args, kwargs, output, tensor, axis)
@@ -122,5 +126,13 @@ class Recorder:
         """The row of a step, with a remark where it has no values or ``note`` says something."""
         traced = self.traced
         notes = [text for text in ("" if step in self.shapes else NO_VALUES, traced.note(step), note) if text]
-        shape = self.shapes.get(step, ())
-        return Row(traced.name(step), traced.kind(step), "measured", shape, "; ".join(notes), traced.role(step))
+        return Row(
+            traced.name(step),
+            traced.kind(step),
+            "measured",
+            self.shapes.get(step, ()),
+            "; ".join(notes),
+            traced.role(step),
+            traced.within(step),
+            traced.reads(step),
+        )
