@@ -228,7 +228,7 @@ def snapshot(model: nn.Module, parameter_bytes: int = 0) -> Callable[[], list[Te
     Values of parameters are kept up to ``parameter_bytes``; those that changed beyond them are returned.
     """
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
-    held = Held(parameter_bytes)
+    held = Held(min(parameter_bytes, sum(p.numel() * p.element_size() for p in model.parameters())))
     for module in model.modules():
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.max_norm is not None:
             held.hold(module.weight)  # which looking up rescales
