@@ -321,7 +321,7 @@ def test_a_pipe_gets_every_name_and_number_whole(run, tmp_path):
         "from torch import nn\ndef make():\n    block = nn.Sequential(nn.Linear(64, 9), nn.BatchNorm1d(9))\n"
         "    return nn.Sequential(nn.Flatten(), nn.Sequential(nn.Sequential(block)))\n"
     )
-    for line in ("measure mine.py:make --draws 2", "inspect mine.py:make --no-gradients"):
+    for line in ("measure mine.py:make --draws 2", "inspect mine.py:make --no-gradients --depth 0"):
         code, output, _ = run(f"{line} --data digits --pairs 4")
         assert code == 0
         rows = {line.split()[0]: line for line in output.splitlines() if line.split()}
