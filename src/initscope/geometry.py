@@ -45,7 +45,11 @@ def weakest(*statuses: Status) -> Status:
 
 @dataclass(frozen=True)
 class Row(Result):
-    """One layer: its name, what it is, how its numbers were obtained, its output's shape, a remark, what it does."""
+    """One layer: its name, what it is, how its numbers were obtained, its output's shape, a remark, what it does.
+
+    ``within`` is the path of the module that the step is, or that calls it; ``reads`` are the rows whose values it
+    reads.
+    """
 
     layer: str
     kind: str
@@ -53,6 +57,8 @@ class Row(Result):
     shape: tuple[int, ...] = ()
     note: str = ""
     role: str = "other"
+    within: str = field(default="", compare=False)
+    reads: tuple[int, ...] = field(default=(), compare=False)
 
 
 def mean_over_pairs(values: Floats) -> Floats:

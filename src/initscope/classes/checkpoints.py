@@ -181,7 +181,7 @@ def separations(
 ) -> Separations:
     """`separation` of several networks of one architecture on the same triplets; tests compare with the first.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Random data points' and 'Class boundary points' at several test errors.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ def label_study(
 ) -> Study:
     """Test error against the number of labels, with and without a metric criterion that also sees unlabelled samples.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'DNNs as metric learners'.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def label_study(
         ``build(seed)`` gives a fresh network.
     images, labels
         The training set; all but ``per_class`` labels of each class are hidden.
-    test : ImageSet or (images, labels)
+    test : ImageSet, or a pair of images and labels
     per_class : sequence of int
         Labels kept of each class.
     objectives, seeds
@@ -154,7 +154,7 @@ def subset_study(
 ) -> Study:
     """Test error when training on some of the samples only, chosen in several ways (see `subset`), and on all.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Role of training': a small subset of the net is enough.
 
     Parameters are those of `label_study`; ``sizes`` are numbers of samples.
     """

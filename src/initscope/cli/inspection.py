@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
-from initscope.cli._output import Format, emit, print_table, say, user_code
+from initscope.cli._output import emit, print_table, say, user_code
 from initscope.cli._sources import ModelSource, load_data
 from initscope.cli.predict_measure import Law, Model, Page
 from initscope.errors import InputError
 from initscope.initializers import named
-from initscope.results import printable
+from initscope.results import counted, printable
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["inspect"]
 
+ReportFormat = Annotated[
+    Literal["table", "json", "csv", "md"],
+    Parameter(help="table for people, json or csv for programs (every step), md for pull requests and assistants."),
+]
 _SHORT = {
     "layer": "layer",
     "kind": "kind",
@@ -52,7 +56,11 @@ def inspect(
     apply: Annotated[
         Path | None, Parameter(help="Write the state dict under the best weight law to this .pt file.")
     ] = None,
-    format: Format = "table",
+    depth: Annotated[
+        int | None,
+        Parameter(help="Fold the table to paths of so many modules; 0: every step; default: blocks."),
+    ] = None,
+    format: ReportFormat = "table",
     out: Page = None,
 ) -> None:
     """Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change."""
@@ -82,7 +90,9 @@ def inspect(
             mode=mode,
         )
     if format == "table":
-        _print(report)
+        _print(report, depth)
+    elif format == "md":
+        print(report.to_markdown(), end="")
     else:
         emit(report, format)
     if out is not None:
@@ -97,20 +107,37 @@ def inspect(
         sys.exit(1)
 
 
-def _print(report: Report) -> None:
+def _print(report: Report, depth: int | None) -> None:
+    """What to know of the data, the blocks, the faults with what to do, and the conclusion in one line."""
     from initscope.inspection.page import table_texts
 
-    rows = [{_SHORT[name]: text for name, text in row.items() if name in _SHORT} for row in table_texts(report)]
+    for caution in report.cautions:
+        _line(f"caution: {caution}")
+    rows = [{_SHORT[name]: text for name, text in row.items() if name in _SHORT} for row in table_texts(report, depth)]
     print_table(rows, title=report.title)
     for note in dict.fromkeys(row.note for row in report.rows if row.note):
-        _line(f"{', '.join(row.layer for row in report.rows if row.note == note)}: {note}")
+        _line(f"{_few([row.layer for row in report.rows if row.note == note])}: {note}")
     for verdict in report.verdicts:
-        _line(f"{'verdict' if verdict.fault else 'note'}: {verdict}\n  source: {verdict.source}")
-    if not report.verdicts:
-        print("no verdict: no threshold is crossed")
+        if verdict.fault:
+            _line(f"verdict: {verdict}\n  source: {verdict.source}")
+            if verdict.code:
+                _line(f"  code: {verdict.code}")
+    if not report.healthy:
+        _print_alternatives(report)
+    _line(report.conclusion)
+
+
+def _few(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _print_alternatives(report: Report) -> None:
+    """What may be changed, of a network with a fault."""
     open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
     if lossy := len(report.expansivity) - len(open_question):
-        print(f"{lossy} ReLU layers have fewer than two outputs per input: their input cannot be recovered from them")
+        layers = counted(lossy, "ReLU layer")
+        print(f"fewer than two outputs per input in {layers}: what enters there cannot be recovered")
     if open_question:
         print_table(open_question, title="Can the input of these ReLU layers be recovered?")
     if report.what_if is not None and report.what_if.untried:

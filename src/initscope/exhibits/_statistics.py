@@ -1,4 +1,4 @@
-"""What the exhibits share: means over draws and straight lines, with their standard errors."""
+"""What the exhibits share: means over draws, straight lines, shares and rank correlations, with their errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Line", "fit_line", "mean_and_error"]
+from initscope.results import Result
+
+__all__ = ["Line", "Share", "fit_line", "mean_and_error", "rank_correlation", "share"]
 
 
 def mean_and_error(draws: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -53,3 +55,42 @@ def fit_line(x: ArrayLike, y: ArrayLike, errors: ArrayLike) -> Line:
         intercept=float(y.mean() - slope * x.mean()),
         explained=float(1 - residuals.var() / y.var()),
     )
+
+
+@dataclass(frozen=True)
+class Share(Result):
+    """A share or a correlation with its 95 % interval; NaN where nothing was counted."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """Standard error that a normal law with this interval would have."""
+        return (self.high - self.low) / 3.92
+
+
+def share(part: int, whole: int) -> Share:
+    """A share of independent cases with the interval of Clopper and Pearson (1934).
+
+    >>> share(9, 10)
+    Share(value=0.9, low=0.554984, high=0.997471)
+    """
+    from scipy.stats import binomtest
+
+    if not whole:
+        return Share(np.nan, np.nan, np.nan)
+    low, high = binomtest(part, whole).proportion_ci(method="exact")
+    return Share(part / whole, round(float(low), 6), round(float(high), 6))
+
+
+def rank_correlation(x: ArrayLike, y: ArrayLike) -> Share:
+    """Spearman's correlation; the interval is Fisher's, with the variance 1.06/(n - 3) of Fieller et al. (1957)."""
+    from scipy.stats import spearmanr
+
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    value = float(spearmanr(x, y).statistic)
+    width = 1.96 * np.sqrt(1.06 / max(len(x) - 3, 1))
+    centre = np.arctanh(np.clip(value, -0.999999, 0.999999))
+    return Share(value, float(np.tanh(centre - width)), float(np.tanh(centre + width)))

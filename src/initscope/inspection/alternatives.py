@@ -13,8 +13,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.flop_counter import FlopCounterMode
 
 from initscope.errors import InputError, check_count
-from initscope.geometry import Floats, Prediction, median_over_pairs
+from initscope.geometry import Floats, Prediction, Row, median_over_pairs
 from initscope.initializers import Initializer, Present
+from initscope.inspection.facts import facts_of
 from initscope.inspection.variants import Variant, laws, rewritten, sizes
 from initscope.inspection.verdicts import Thresholds, judge
 from initscope.measurement.observation import Observation, observe
@@ -157,7 +158,8 @@ def what_if(
     draws = check_count("draws", draws)
     trials = _Trials(model, x[:pairs], y[:pairs], seed, mode, thresholds, prediction)
     as_it_is = Variant("as it is", None, "", is_drawn=False)
-    for variant in [as_it_is, *laws(model), *rewritten(model), *sizes()]:
+    trials.begin(as_it_is)
+    for variant in [*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]:
         trials.begin(variant)
     if not trials.seen:
         raise InputError("no alternative could be run on this model; look at its rows for the reason")
@@ -205,6 +207,7 @@ class _Trials:
         self.seen: dict[Variant, list[_Draw]] = {}
         self.predicted: dict[Variant, tuple[float | None, str]] = {}
         self.skipped: dict[str, str] = {}
+        self.rows: tuple[Row, ...] = ()  # of the model as it is
         self.quick = True  # as long as predictions are closed forms of vectors; the ranking does without them
         self._refilled: nn.Module | None = None  # one copy for all laws, which each overwrite what the others drew
 
@@ -223,13 +226,15 @@ class _Trials:
             # A change that this architecture does not take (batch norm on tokens, say) is no alternative for it.
             self.skipped[variant.name] = str(error).strip().splitlines()[0] if str(error).strip() else "it fails"
             return
-        self.seen[variant] = [self._numbers(seen)]
+        self.rows = self.rows or seen.rows
+        self.seen[variant] = [self._numbers(seen, changed)]
         self.predicted[variant] = self._prediction(variant, changed)
 
     def draw_again(self, variant: Variant, times: int) -> None:
         """More draws of a variant that has begun."""
         for draw in range(1, times + 1):
-            self.seen[variant].append(self._numbers(self._observed(self.drawn(variant, self.seed + draw))))
+            changed = self.drawn(variant, self.seed + draw)
+            self.seen[variant].append(self._numbers(self._observed(changed), changed))
 
     def drawn(self, variant: Variant, seed: int) -> nn.Module:
         """A copy of the model, changed and filled; the next law is filled into the same copy."""
@@ -259,10 +264,12 @@ class _Trials:
         return copied if self.mode is None else copied.train(self.mode == "train")
 
     def _observed(self, changed: nn.Module) -> Observation:
-        return observe(changed, torch.cat([self.x, self.y]), pairs=len(self.x), seed=self.seed, shuffle=False)
+        pairs = torch.cat([self.x, self.y])
+        return observe(changed, pairs, pairs=len(self.x), seed=self.seed, shuffle=False, opened=True)
 
-    def _numbers(self, seen: Observation) -> _Draw:
-        faults = tuple(verdict.name for verdict in judge(seen, self.thresholds) if verdict.fault)
+    def _numbers(self, seen: Observation, changed: nn.Module) -> _Draw:
+        facts = facts_of(changed, seen, step=False)
+        faults = tuple(verdict.name for verdict in judge(seen, self.thresholds, facts) if verdict.fault)
         return _Draw(*what_is_kept(seen), faults)
 
     def _prediction(self, variant: Variant, changed: nn.Module) -> tuple[float | None, str]:

@@ -1,21 +1,28 @@
-"""The evidence for verdicts: what an observation says of angles, sizes, gradients and ranks, row by row."""
+"""The evidence for verdicts: what an observation says of angles, sizes, gradients and ranks, row by row.
+
+Rows that do not carry the signal (see `Signal`) hold NaN: the inside of norms, masks, scores, gates, branches.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from initscope.geometry import Floats, median_over_pairs
+from initscope.inspection.blocks import block_names
+from initscope.inspection.facts import Facts
+from initscope.inspection.signal import Signal
 from initscope.measurement.observation import Observation
 
-__all__ = ["FEW_UNITS", "Evidence", "angles_kept", "first_real_row"]
+__all__ = ["FEW_UNITS", "Evidence"]
 
 FEW_UNITS = 4
 """Layers of so few units have neither angles nor a rank worth judging."""
+_PARALLEL = 1e-3
+"""Degrees between samples below which an input is the same for all of them."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +30,25 @@ class Evidence:
     """What `observe` saw, as the numbers that verdicts look at: arrays with a value for every row."""
 
     seen: Observation
+    facts: Facts = field(default_factory=Facts)
+
+    @cached_property
+    def signal(self) -> Signal:
+        """The graph of the rows."""
+        rows = self.seen.rows
+        angles = median_over_pairs(self.seen.angle)
+        varied = frozenset(int(index) for index in np.flatnonzero(angles > _PARALLEL))
+        return Signal(rows, self.seen.output % len(rows), varied)
+
+    @cached_property
+    def blocks(self) -> list[str]:
+        """The block of every row."""
+        return block_names(self.seen.rows)
 
     @cached_property
     def start(self) -> int:
         """The row at which real values begin."""
-        return first_real_row(self.seen)
+        return self.signal.starts[0] if self.signal.starts else 0
 
     @cached_property
     def varied(self) -> npt.NDArray[np.bool_]:
@@ -40,35 +61,154 @@ class Evidence:
         return bool(self.seen.mean_width[self.start] >= 0 and np.isnan(self.seen.effective_rank[self.start]))
 
     @cached_property
-    def sizes(self) -> Floats:
-        """Median size per unit over the input's."""
-        return median_over_pairs(self.seen.rms_ratio[:, self.varied])
-
-    @cached_property
-    def gradients(self) -> Floats:
-        """Median weight gradient of the layers that have one."""
-        return median_over_pairs(self.seen.gradient_ratio[:, self.varied])
-
-    @cached_property
-    def kept(self) -> Floats:
-        """See `angles_kept`."""
-        return angles_kept(self.seen)
+    def trunk(self) -> npt.NDArray[np.bool_]:
+        """Rows that all of the signal passes."""
+        return self.signal.mask(self.signal.trunk)
 
     @cached_property
     def hidden(self) -> npt.NDArray[np.bool_]:
-        """Rows before the last weights."""
-        return np.asarray(np.arange(len(self.seen.rows)) < _last_weights(self.seen))
+        """Rows before the head."""
+        return np.asarray(np.arange(len(self.seen.rows)) < self.signal.head)
+
+    @cached_property
+    def carrying(self) -> npt.NDArray[np.bool_]:
+        """Rows that carry the signal, branches too."""
+        return self.signal.mask(self.signal.carrying)
+
+    @cached_property
+    def told(self) -> npt.NDArray[np.bool_]:
+        """Rows that carry the signal, and the gates inside of loops over time."""
+        return np.asarray(self.carrying | self.signal.mask(self.signal.dangling))
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """Median size per unit over the input's, on the trunk."""
+        return np.where(self.trunk, median_over_pairs(self.seen.rms_ratio[:, self.varied]), np.nan)
+
+    @cached_property
+    def gradients(self) -> Floats:
+        """Median weight gradient of the layers that have one, all of them."""
+        return median_over_pairs(self.seen.gradient_ratio[:, self.varied])
+
+    @cached_property
+    def gradient_by_block(self) -> tuple[Floats, list[int]]:
+        """Gradient of the signal behind each block of the trunk that has weights, before the head, and their rows.
+
+        ‖∂ℓ/∂h‖‖h‖ does not change when weights are scaled and those behind them are scaled back, and a branch that
+        starts at nearly zero on purpose (layer scale, zero gammas) has no part in it.
+        """
+        passed = self.seen.signal_gradient
+        if passed is None:
+            return np.array([]), []
+        medians = median_over_pairs(passed[:, self.varied])
+        weighty = {self.blocks[index] for index in np.flatnonzero(self._has_weights)}
+        last = {
+            self.blocks[index]: int(index)
+            for index in np.flatnonzero(self.trunk & self.hidden & (medians > 0) & np.isfinite(medians))
+            if self.blocks[index] in weighty
+        }
+        places = sorted(last.values())
+        return medians[places], places
+
+    @cached_property
+    def _has_weights(self) -> npt.NDArray[np.bool_]:
+        return np.array([row.role in ("weights", "recurrent") for row in self.seen.rows])
+
+    @cached_property
+    def channels(self) -> Floats:
+        """Units of an activation's output: channels of images, the last axis of all else; 1 where it has none."""
+        shapes = [row.shape or (1,) for row in self.seen.rows]
+        return np.array([shape[0] if len(shape) > 2 else shape[-1] for shape in shapes], dtype=np.float64)
+
+    @cached_property
+    def token_spread(self) -> Floats:
+        """1 - cosine of the tokens of a sample over the largest before, on the trunk behind the first attention."""
+        cosine, attention = self.seen.token_cosine, self.attention_entropy
+        nothing = np.full(len(self.seen.rows), np.nan)
+        attending = np.flatnonzero(np.isfinite(attention))
+        if cosine is None or not len(attending):
+            return nothing
+        spread = np.where(self.trunk & self.hidden, 1 - cosine, np.nan)
+        before = spread[: attending[0]]
+        if not np.isfinite(before).any() or not np.nanmax(before) > 0:
+            return nothing
+        spread = spread / np.nanmax(before)
+        spread[: attending[0]] = np.nan
+        return np.asarray(spread)
+
+    @cached_property
+    def attention_entropy(self) -> Floats:
+        """Entropy of the weights of attention; a softmax at the output, or over experts, is none."""
+        return self._of_attention(self.seen.attention_entropy)
+
+    @cached_property
+    def attention_sums(self) -> Floats:
+        """What the weights of a query sum to, at softmaxes whose values are multiplied from the left."""
+        return self._of_attention(self.seen.attention_sum)
+
+    @cached_property
+    def attention_self(self) -> Floats:
+        """Largest weight that a token gives to itself."""
+        return self._of_attention(self.seen.attention_self)
+
+    def _of_attention(self, values: Floats | None) -> Floats:
+        if values is None:
+            return np.full(len(self.seen.rows), np.nan)
+        return np.where(self.signal.mask(self.signal.attending), values, np.nan)
+
+    @cached_property
+    def kept(self) -> Floats:
+        """Median angle of pairs over that of the input, at rows of the trunk whose angles tell something, else NaN.
+
+        Few units have none that do. What the last weights make is left out too: a vector that is common to all outputs,
+        from the bias, closes the angles there, and training moves it with the first steps. Pooling averages places
+        away by design, and the token of a class is one of many, so that behind these angles count from those that go
+        in.
+        """
+        judged = self.trunk & self.hidden & (self.units > FEW_UNITS)
+        angles = np.where(judged, median_over_pairs(self.seen.angle), np.nan)
+        known = np.flatnonzero(np.isfinite(angles))
+        if not len(known) or not angles[known[0]] > 0:
+            return np.full(len(angles), np.nan)
+        start = angles[known[0]]
+        for reduced in self.signal.reductions:
+            before = known[known < reduced]
+            if len(before) and angles[reduced] > 0:
+                angles[reduced:] *= angles[before[-1]] / angles[reduced]
+        return np.asarray(angles / start)
+
+    @cached_property
+    def entering_weights(self) -> int:
+        """The row that the first weights of the trunk read; the start where there are none."""
+        first = next((i for i in self.signal.trunk if self.seen.rows[i].role == "weights"), None)
+        before = [i for i in self.signal.trunk if first is not None and i < first]
+        return before[-1] if before else self.start
+
+    @cached_property
+    def overflow(self) -> Floats:
+        """Share of a row's values that float16 cannot hold, on rows that carry the signal."""
+        over = self.seen.overflow
+        return np.where(self.carrying, over, np.nan) if over is not None else np.full(len(self.seen.rows), np.nan)
+
+    def row_of(self, path: str) -> int:
+        """The first row of a module; the last of all where it has none."""
+        inside = (index for index, row in enumerate(self.seen.rows) if row.within == path)
+        return next(inside, self.signal.output)
 
     @cached_property
     def ranks(self) -> Floats:
-        """Effective rank, where more than a few units and samples could have one."""
-        told = (_units(self.seen) > FEW_UNITS) & (self.seen.samples > FEW_UNITS)
+        """Effective rank on the trunk before the head, where more than a few units and samples could have one."""
+        told = self.trunk & self.hidden & (self.units > FEW_UNITS) & (self.seen.samples > FEW_UNITS)
         return np.where(told, self.seen.effective_rank, np.nan)
 
     @cached_property
     def most_directions(self) -> Floats:
-        """Effective rank that each row could have: the data's, or the units of the narrowest layer before it."""
-        return np.asarray(np.fmin(self.seen.effective_rank[self.start], np.fmin.accumulate(_units(self.seen))))
+        """Effective rank that each row could have: the data's, the units of the narrowest layer before it, or what
+        pooling left."""
+        most = np.where(self.trunk, self.units, np.nan)
+        reduced = list(self.signal.reductions)
+        most[reduced] = np.fmin(most[reduced], self.seen.effective_rank[reduced])
+        return np.asarray(np.fmin(self.seen.effective_rank[self.start], np.fmin.accumulate(most)))
 
     @cached_property
     def directions(self) -> Floats:
@@ -76,44 +216,8 @@ class Evidence:
         most = self.most_directions
         return np.divide(self.ranks - 1, most - 1, out=np.ones(len(most)), where=most > 1)
 
-
-def first_real_row(seen: Observation) -> int:
-    """The input, or the first step that makes real values of indices."""
-    return int(np.argmax(np.isfinite(seen.norm_ratio).any(axis=1)))
-
-
-def angles_kept(seen: Observation) -> Floats:
-    """Median angle of pairs over that of the input, at every row whose angles tell something, else NaN.
-
-    Few units have none that do. What the last weights make is left out too: a vector that is common to all outputs,
-    from the bias, closes the angles there, and training moves it with the first steps. Global pooling averages places
-    away by design, so that behind it angles count from those that go in.
-    """
-    units = _units(seen)
-    judged = (units > FEW_UNITS) & (np.arange(len(units)) < _last_weights(seen))
-    angles = np.where(judged, median_over_pairs(seen.angle), np.nan)
-    known = np.flatnonzero(np.isfinite(angles))
-    if not len(known) or not angles[known[0]] > 0:
-        return np.full(len(angles), np.nan)
-    start, pooled = angles[known[0]], _global_pooling(seen)
-    if pooled is not None and known[0] < pooled and angles[pooled] > 0:
-        angles[pooled:] *= angles[known[known < pooled][-1]] / angles[pooled]
-    return np.asarray(angles / start)
-
-
-def _units(seen: Observation) -> Floats:
-    """Number of units of each row, NaN where it has no values."""
-    return np.array([math.prod(row.shape) if row.shape else np.nan for row in seen.rows])
-
-
-def _last_weights(seen: Observation) -> int:
-    """The row of the last weights; the end if there are none."""
-    weights = [index for index, row in enumerate(seen.rows) if row.role == "weights"]
-    return weights[-1] if weights else len(seen.rows)
-
-
-def _global_pooling(seen: Observation) -> int | None:
-    """The row that averages all places away, for good."""
-    several = [index for index, row in enumerate(seen.rows) if math.prod(row.shape[1:]) > 1]
-    pooled = several[-1] + 1 if several else 0
-    return pooled if pooled < len(seen.rows) and seen.rows[pooled].role == "pooling" else None
+    @cached_property
+    def units(self) -> Floats:
+        """Number of units of each row, NaN where it has no values."""
+        counts = np.array([self.signal.units(index) for index in range(len(self.seen.rows))], dtype=np.float64)
+        return np.where(counts > 0, counts, np.nan)

@@ -11,7 +11,8 @@ from torch import nn
 from initscope.errors import InputError
 from initscope.geometry import median_over_pairs
 from initscope.inspection.alternatives import what_is_kept
-from initscope.inspection.report import Report, inspect
+from initscope.inspection.examination import inspect
+from initscope.inspection.report import Report
 from initscope.results import Result
 
 if TYPE_CHECKING:

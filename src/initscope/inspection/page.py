@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from initscope.geometry import Comparison, Measurement
+from initscope.inspection.blocks import fold
 from initscope.pages.page import render_page, render_part
 from initscope.pages.table import with_error
 from initscope.pages.thumbnails import Thumbnail, thumbnails
@@ -64,13 +65,21 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "how the model was read": seen.fallback or "symbolic trace",
     }
     images = (seen.x, seen.y) if getattr(seen.x, "ndim", 0) == 4 else None
+    rows = table_texts(report)
     return render_page(
         as_comparison(report),
         facts=facts,
         images=images,
         advice=_advice(report),
-        rows=table_texts(report),
-        findings=render_part("verdicts.html", verdicts=report.verdicts, thresholds=report.thresholds.to_dict()),
+        rows=rows,
+        inside=_inside(report, list(rows[0])),
+        findings=render_part(
+            "verdicts.html",
+            verdicts=report.verdicts,
+            thresholds=report.thresholds.to_dict(),
+            conclusion=report.conclusion,
+            cautions=report.cautions,
+        ),
         alternatives="".join(_parts(report)),
         fragment=fragment,
     )
@@ -90,6 +99,8 @@ def _parts(report: Report) -> Iterator[str]:
     pairs = [vars(pair) | {"picture": _picture(report, pair.index)} for pair in report.deviating()]
     if pairs:
         yield render_part("deviating.html", pairs=pairs)
+    if report.audit.parameters:
+        yield render_part("audit.html", rows=report.audit.summary(), formats=report.precision)
     if report.expansivity:
         yield render_part("expansivity.html", layers=report.expansivity)
 
@@ -112,9 +123,22 @@ def _advice(report: Report) -> str:
     return text
 
 
-def table_texts(report: Report) -> list[dict[str, str]]:
-    """The report's table as short texts; columns without any value, and an empty note, are left out."""
-    rows = [_texts(row) for row in report.table()]
+def table_texts(report: Report, depth: int | None = None) -> list[dict[str, str]]:
+    """The report's blocks as short texts (see `Report.blocks`); columns without any value are left out."""
+    return _without_empty([_texts(row) for row in report.blocks(depth)])
+
+
+def _inside(report: Report, columns: Sequence[str]) -> list[list[dict[str, str]]]:
+    """Of every block the texts of its rows, where it has several."""
+    table = [_texts(row) for row in report.table()]
+    lines = [members for _, members in fold(report.rows)]
+    return [
+        [{name: table[index][name] for name in columns} for index in members] if len(members) > 1 else []
+        for members in lines
+    ]
+
+
+def _without_empty(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     empty = [name for name in rows[0] if all(row[name] in ("", "–") for row in rows)]
     return [{name: text for name, text in row.items() if name not in empty} for row in rows]
 

@@ -1,15 +1,13 @@
-"""`inspect` and its `Report`: predicted beside measured, verdicts, what-if."""
+"""`Report`: predicted beside measured, row by row and block by block, verdicts, what-if, audit."""
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from torch import nn
 
 from initscope.errors import InputError
 from initscope.geometry import (
@@ -21,25 +19,24 @@ from initscope.geometry import (
     mean_over_pairs,
     median_over_pairs,
 )
-from initscope.initializers import Initializer, believability
-from initscope.inspection.alternatives import WhatIf, what_if
-from initscope.inspection.expansivity import LayerExpansivity, layer_expansivities
-from initscope.inspection.verdicts import Thresholds, Verdict, judge, verdict_names
-from initscope.layers import is_weight_layer
-from initscope.measurement import measure
-from initscope.measurement.observation import Observation, observe
-from initscope.propagate import predict
-from initscope.recording import set_mode
+from initscope.inspection.alternatives import WhatIf
+from initscope.inspection.blocks import fold
+from initscope.inspection.expansivity import LayerExpansivity
+from initscope.inspection.facts import Facts
+from initscope.inspection.one_step import FormatShares, format_shares
+from initscope.inspection.parameter_audit import Audit
+from initscope.inspection.verdicts import Thresholds, Verdict, verdict_names
+from initscope.measurement.number_formats import FormatCount
+from initscope.measurement.observation import Observation
 from initscope.results import Result, plain
-from initscope.tracing import BatchArgs, Inputs
-from initscope.tracing.untouched import leaves_no_trace, runnable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Deviation", "Report", "Unhealthy", "inspect"]
+__all__ = ["Deviation", "Report", "Unhealthy"]
 
-_Side = TypeVar("_Side", Prediction, Measurement)
+_LARGEST = ("dead_fraction", "saturated_fraction")
+"""Columns of which a block has its worst row's value."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +69,65 @@ class Report(Result):
     title: str = ""
     reason: str = field(default="", compare=False)
     """Why there is no prediction, where there is none."""
+    audit: Audit = field(default=Audit(()), compare=False)
+    """Every parameter, its law, and who set it."""
+    facts: Facts = field(default_factory=Facts, repr=False, compare=False)
+    """What the weights, one step of training and the data say."""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether no verdict is a fault."""
+        return not any(verdict.fault for verdict in self.verdicts)
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What is to be known of the data before any verdict: too few samples, random numbers, one class."""
+        return self.facts.cautions
+
+    @property
+    def conclusion(self) -> str:
+        """One line: healthy, or the faults and where they begin."""
+        faults = [f"{verdict.name} ({verdict.block or verdict.layer})" for verdict in self.verdicts if verdict.fault]
+        told = ", ".join(verdict.name for verdict in self.verdicts if not verdict.fault)
+        if faults:
+            return f"not healthy: {', '.join(faults)}"
+        return f"healthy: nothing to change{f' (worth knowing: {told})' if told else ''}"
+
+    @property
+    def precision(self) -> tuple[FormatShares, ...]:
+        """Shares of values and of the weights' gradients that smaller number formats cannot hold."""
+        counts = self.observation.formats or ()
+        values = FormatCount()
+        for row, count in zip(self.observation.rows, counts, strict=False):
+            if row.role in ("weights", "activation", "merge", "norm", "recurrent"):
+                values.join(count)
+        step = self.facts.step
+        return format_shares(values, None if step is None else step.gradients)
+
+    def blocks(self, depth: int | None = None) -> list[dict[str, Any]]:
+        """The table folded by module: one dict a block, with the numbers of its last row.
+
+        Gradients are geometric means over the layers of a block, dead and saturated fractions its worst. ``depth``
+        folds to paths of so many modules instead; ``rows`` says how many rows a line stands for.
+        """
+        table, lines = self.table(), []
+        for name, members in fold(self.rows, depth):
+            told = [i for i in members if self.rows[i].role not in ("movement", "bookkeeping")] or members
+            line = dict(table[told[-1]]) | {"layer": name, "rows": len(members)}
+            if len(told) > 1:
+                line["kind"] = f"{len(told)} steps"
+            known = [table[i]["gradient_ratio"] for i in members if (table[i]["gradient_ratio"] or 0) > 0]
+            line["gradient_ratio"] = float(np.exp(np.log(known).mean())) if known else line["gradient_ratio"]
+            for column in _LARGEST:
+                line[column] = max((table[i][column] for i in members if table[i][column] is not None), default=None)
+            lines.append(line)
+        return lines
+
+    def to_markdown(self) -> str:
+        """The report as Markdown, for pull requests and assistants: conclusion, faults, blocks, what-if."""
+        from initscope.inspection.markdown import render_markdown
+
+        return render_markdown(self)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -82,7 +138,7 @@ class Report(Result):
             status: Status = "not covered" if expected is None else expected.rows[index].status
             remark = self.reason if expected is None else expected.rows[index].note
             notes = (remark, seen.note, self.weights.get(seen.layer, ""))
-            result.append(Row(seen.layer, seen.kind, status, seen.shape, "; ".join(filter(None, notes)), seen.role))
+            result.append(replace(seen, status=status, note="; ".join(filter(None, notes))))
         return tuple(result)
 
     def deviating(self, count: int = 6) -> list[Deviation]:
@@ -126,18 +182,34 @@ class Report(Result):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"rows": …, "verdicts": …, "what_if": …, "thresholds": …, "mode": …}``."""
+        """All of it, by the schema that the documentation describes; its number is ``schema``."""
         return {
+            "schema": 1,
+            "healthy": self.healthy,
+            "conclusion": self.conclusion,
+            "cautions": list(self.cautions),
+            "blocks": plain(self.blocks()),
             "rows": plain(self.table()),
             "verdicts": [verdict.to_dict() for verdict in self.verdicts],
             "what_if": [] if self.what_if is None else self.what_if.table(),
             "expansivity": [layer.to_dict() for layer in self.expansivity],
+            "audit": plain(self.audit.table()),
+            "precision": plain(self.precision),
             "thresholds": self.thresholds.to_dict(),
             "mode": self.observation.mode,
             "pairs": self.observation.pairs,
             "samples": self.observation.samples,
             "fallback": self.observation.fallback,
         }
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """`to_dict` as JSON text; written to ``path`` too when one is given."""
+        from initscope._hall.files import write_text
+
+        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+        if path is not None:
+            write_text(path, text)
+        return text
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """The one-file page; written to ``path`` too when one is given."""
@@ -181,182 +253,4 @@ class Report(Result):
             raise Unhealthy("\n".join(str(verdict) for verdict in faults))
 
     def __repr__(self) -> str:
-        names = ", ".join(verdict.name for verdict in self.verdicts) or "no verdict"
-        return f"Report({len(self.rows) - 1} layers, {self.observation.pairs} pairs, {names})"
-
-
-def inspect(
-    model: nn.Module,
-    data: Any,
-    *,
-    pairs: int = 256,
-    draws: int = 0,
-    seed: int = 0,
-    initializer: Initializer | None = None,
-    gradients: bool = True,
-    mode: Literal["train", "eval"] | None = None,
-    thresholds: Thresholds | None = None,
-    alternatives: bool = True,
-    prediction: bool = True,
-    batch_args: BatchArgs = None,
-) -> Report:
-    """What ``model`` does to ``data``, why, and what to change.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Any model; left as found, also after an exception.
-    data
-        Tensor, array, `initscope.data` set, Dataset, DataLoader, tuple or dict of inputs.
-    pairs : int
-        Pairs of samples whose angles, norms and gradients are recorded.
-    draws : int
-        0 measures the weights the model has; n ≥ 1 averages the geometry over n draws of ``initializer``.
-    seed : int
-        Seed of everything random.
-    initializer : Initializer, optional
-        The law to predict (and draw). None: zero-mean Gaussian with each layer's present variance.
-    gradients : bool
-        Record weight gradients, which takes a backward pass.
-    mode : "train", "eval" or None
-        What batch norm does; None: as the model is.
-    thresholds : initscope.inspection.Thresholds, optional
-        When verdicts are given.
-    alternatives, prediction : bool
-        Also fill the what-if table; also predict.
-    batch_args : str, int or sequence of them, optional
-        Which arguments carry samples, by name or position; tensors of the others are given whole to every call.
-
-    Examples
-    --------
-    >>> import torch, initscope
-    >>> layers = [layer for _ in range(40) for layer in (torch.nn.Linear(64, 64, bias=False), torch.nn.ReLU())]
-    >>> model = initscope.initializers.glorot_(torch.nn.Sequential(*layers))
-    >>> report = initscope.inspect(model, torch.rand(64, 64), pairs=20, alternatives=False)
-    >>> "vanishing" in {verdict.name for verdict in report.verdicts}
-    True
-    """
-    model = runnable(model)
-    limits = Thresholds() if thresholds is None else thresholds
-    with leaves_no_trace(model):  # also while weights are read, which some parametrizations compute anew
-        seen = observe(model, data, pairs=pairs, gradients=gradients, mode=mode, seed=seed, batch_args=batch_args)
-        _check_weights(model)
-        return _report(model, seen, limits, draws, seed, initializer, mode, alternatives, prediction)
-
-
-def _report(
-    model: nn.Module,
-    seen: Observation,
-    limits: Thresholds,
-    draws: int,
-    seed: int,
-    initializer: Initializer | None,
-    mode: Literal["train", "eval"] | None,
-    alternatives: bool,
-    prediction: bool,
-) -> Report:
-    """What is found beside the observation, and what follows from it."""
-    told = _pairs_with_angles(seen)
-    x, y = (_picked(side, told) for side in (seen.x, seen.y))
-    with leaves_no_trace(model):
-        set_mode(model, mode)
-        expected, reason = _predicted(model, x, y, told, seen, initializer) if prediction else (None, "not asked for")
-        redrawn = None
-        if draws and told.any():
-            redrawn = _for_all_pairs(measure(model, x, y, initializer=initializer, draws=draws, seed=seed), told)
-    verdicts, table = judge(seen, limits), None
-    if alternatives:
-        present = expected if initializer is None else None
-        table = _alternatives(model, seen, verdicts, seed, mode, limits, present)
-    title = f"{type(model).__name__} on {seen.samples} samples"
-    layers = layer_expansivities(model, seen)
-    notes = _unbelievable(model) if initializer is None else {}
-    return Report(seen, expected, redrawn, verdicts, table, limits, layers, notes, title, reason)
-
-
-def _alternatives(
-    model: nn.Module,
-    seen: Observation,
-    verdicts: tuple[Verdict, ...],
-    seed: int,
-    mode: Literal["train", "eval"] | None,
-    limits: Thresholds,
-    present: Prediction | None,
-) -> WhatIf:
-    """Other starts of a network that has a fault; one without is not told to change anything."""
-    untried = ""
-    if not any(verdict.fault for verdict in verdicts):
-        untried = "nothing to change: no verdict is a fault"
-    elif not _is_tensor(seen.x):
-        untried = "other starts are tried on models of one input only"
-    if untried:
-        return WhatIf((), "as it is", untried=untried)
-    try:
-        return what_if(model, seen.x, seen.y, seed=seed, mode=mode, thresholds=limits, prediction=present)
-    except InputError as error:
-        return WhatIf((), "as it is", untried=str(error))
-
-
-def _unbelievable(model: nn.Module) -> dict[str, str]:
-    """Layers whose weights cannot be independent zero-mean draws, with the reason."""
-    found = {}
-    for name, module in model.named_modules():
-        if is_weight_layer(module):
-            judged = believability(module)
-            if not judged.believable:
-                found[name] = f"weights: {judged.verdict}"
-    return found
-
-
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "shape")
-
-
-def _check_weights(model: nn.Module) -> None:
-    for name, parameter in model.named_parameters():
-        if not bool(torch.isfinite(parameter).all()):
-            raise InputError(f"{name} holds NaN or infinite values; draw or load these weights anew")
-
-
-def _pairs_with_angles(seen: Observation) -> npt.NDArray[np.bool_]:
-    """Whether each pair has one: a sample of zeros, a black image say, has no direction."""
-    told = np.ones(seen.pairs, dtype=bool)
-    for side in (seen.x, seen.y):
-        for tensor in side.sample_tensors() if isinstance(side, Inputs) else [side]:
-            if tensor.is_floating_point():
-                told &= (tensor.reshape(seen.pairs, -1) != 0).any(dim=1).cpu().numpy()
-    return told
-
-
-def _picked(side: Any, told: npt.NDArray[np.bool_]) -> Any:
-    """The samples of a side that are ``told``."""
-    index = torch.as_tensor(told, device=(side.tensors()[0] if isinstance(side, Inputs) else side).device)
-    return side.pick(index) if isinstance(side, Inputs) else side[index]
-
-
-def _for_all_pairs(side: _Side, told: npt.NDArray[np.bool_]) -> _Side:
-    """Prediction or measurement of the pairs that are ``told``, with NaN for the others."""
-    changed: dict[str, Any] = {}
-    for item in fields(side):
-        values = getattr(side, item.name)
-        if isinstance(values, np.ndarray) and values.ndim == 2:
-            changed[item.name] = np.full((len(values), len(told)), np.nan)
-            changed[item.name][:, told] = values
-    return replace(side, **changed)
-
-
-def _predicted(
-    model: nn.Module,
-    x: Any,
-    y: Any,
-    told: npt.NDArray[np.bool_],
-    seen: Observation,
-    initializer: Initializer | None,
-) -> tuple[Prediction | None, str]:
-    try:
-        prediction = predict(model, x, y, initializer)
-    except InputError as error:
-        return None, str(error)
-    if [row.layer for row in prediction.rows] != [row.layer for row in seen.rows]:
-        return None, "prediction and measurement saw different steps"
-    return _for_all_pairs(prediction, told), ""
+        return f"Report({len(self.rows) - 1} layers, {self.observation.pairs} pairs, {self.conclusion})"

@@ -105,6 +105,7 @@ _CALLS: dict[Role, frozenset[str]] = {
     "merge": frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack", "sum", "cumsum", "index_add"}),
     "attention": frozenset({"scaled_dot_product_attention", "softmax", "log_softmax"}),
     "gate": frozenset({"glu"}),
+    "recurrent": frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"}),
     "embedding": frozenset({"embedding", "embedding_bag", "one_hot"}),
     "constant": frozenset({
         "zeros", "ones", "full", "empty", "arange", "linspace", "zeros_like", "ones_like", "full_like", "empty_like",

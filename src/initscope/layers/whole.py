@@ -10,9 +10,13 @@ from initscope.layers.activations import activation_row
 from initscope.layers.modules import ActivationLayer
 from initscope.layers.roles import role_of
 
-__all__ = ["computes_as", "declare_whole", "stays_whole"]
+__all__ = ["computes_as", "declare_whole", "hides_steps", "stays_whole"]
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_HIDING = (
+    nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder, nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer, nn.MultiheadAttention, nn.RNNBase,
+)  # fmt: skip
 _DECLARED: set[type[nn.Module]] = {ActivationLayer}
 
 
@@ -39,6 +43,16 @@ def stays_whole(module: nn.Module) -> bool:
     if role_of(module) != "other":
         kinds += [kind for kind in type(module).__mro__ if _is_layer_of_torch(kind)]
     return any(computes_as(module, kind) for kind in kinds)
+
+
+def hides_steps(module: nn.Module) -> bool:
+    """Whether a module of torch does several steps in one: transformers, attention, loops over time.
+
+    >>> hides_steps(nn.MultiheadAttention(4, 2)), hides_steps(nn.Linear(4, 2))
+    (True, False)
+    """
+    kinds = [kind for kind in _HIDING if isinstance(module, kind)]
+    return bool(kinds) and not isinstance(module, torch.jit.ScriptModule) and computes_as(module, kinds[0])
 
 
 def _is_layer_of_torch(kind: type) -> bool:

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs
+from initscope.measurement.attention import AttentionTally, TokenTally
 from initscope.measurement.gradients import has_weight_gradient
+from initscope.measurement.number_formats import FormatTally
 from initscope.measurement.runs import mode_of
 from initscope.measurement.stream import batches, gather_pairs
 from initscope.measurement.tallies import GradientTally, PairTally
@@ -86,6 +88,24 @@ class Observation(Result):
     fallback: str = ""
     gap: Floats | None = field(default=None, repr=False, compare=False)
     """1 - cosine with all its digits."""
+    signal_gradient: Floats | None = field(default=None, repr=False, compare=False)
+    """‖∂ℓ/∂h‖‖h‖ of x at each row over the same at the output, ``[rows, pairs]``: what relative changes there weigh."""
+    token_cosine: Floats | None = field(default=None, repr=False, compare=False)
+    """Mean cosine between the tokens of a sample, ``[rows]``."""
+    attention_entropy: Floats | None = field(default=None, repr=False, compare=False)
+    """Entropy of attention weights over that of uniform ones, ``[rows]``."""
+    attention_sum: Floats | None = field(default=None, repr=False, compare=False)
+    """1 plus the largest deviation from 1 of what a query's weights sum to, ``[rows]``."""
+    attention_self: Floats | None = field(default=None, repr=False, compare=False)
+    """Largest weight that a token gives to itself, ``[rows]``."""
+    overflow: Floats | None = field(default=None, repr=False, compare=False)
+    """Share of the values of a few samples that float16 cannot hold, ``[rows]``."""
+    formats: Any = field(default=None, repr=False, compare=False)
+    """Counts of values that smaller number formats cannot hold, by row: `initscope.measurement.number_formats`."""
+    targets: Any = field(default=None, repr=False, compare=False)
+    """Of x, where the data holds them."""
+    output: int = -1
+    """The row whose values the model returns, the first of them."""
 
     @property
     def angle(self) -> Floats:
@@ -145,6 +165,7 @@ def observe(
     batch_args: BatchArgs = None,
     loss: Callable[[Any, Any], Tensor] | None = None,
     targets: Any = None,
+    opened: bool = False,
 ) -> Observation:
     r"""Run ``model`` on ``data`` once and record geometry, gradients and units at every step.
 
@@ -177,7 +198,9 @@ def observe(
     loss : callable, optional
         ``loss(output, targets)``. Default: ℓ = ⟨f(x), v⟩ with a fixed Gaussian v, of the first tensor of the output.
     targets : array, optional
-        For ``loss``; default: what the data holds beside the inputs.
+        For ``loss``, and kept; default: what the data holds beside the inputs.
+    opened : bool
+        Have rows for the steps inside of attention, transformers and loops over time of torch, not one for the whole.
 
     Examples
     --------
@@ -188,8 +211,6 @@ def observe(
     ((7, 50), (7, 50))
     """
     model = runnable(model)
-    if targets is not None and loss is None:
-        raise InputError("targets are given without a loss; give loss=, for example torch.nn.functional.cross_entropy")
     pairs = check_count("pairs", pairs)
     seed = check_count("seed", seed, least=0)
     with leaves_no_trace(model):
@@ -199,7 +220,7 @@ def observe(
         if loss is not None and pool.targets is None:
             raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
         coupled = couples_samples(model)
-        traced = trace(model, pool.pick(slice(0, 2)).inputs)
+        traced = trace(model, pool.pick(slice(0, 2)).inputs, opened=opened)
         axes = sample_axes(traced, pool.inputs)
         parts = list(pair_batches(pool, whole=coupled))
         options: dict[str, Any] = {"seed": seed, "units": units, "loss": loss}
@@ -225,9 +246,11 @@ def observe(
         **tallies.columns(recorder),
         x=_single(pool.pick(slice(0, half)).inputs),
         y=_single(pool.pick(slice(half, None)).inputs),
+        targets=pool.pick(slice(0, half)).targets,
         samples=recorder.samples,
         mode=ran_as,
         fallback=traced.fallback,
+        output=next((traced.places[node] for node in traced.returned if node in recorder.shapes), -1),
     )
 
 
@@ -247,7 +270,9 @@ class _Tallies:
         self.geometry = PairTally(traced)
         self.gradients = GradientTally(traced, axes, seed=seed, loss=loss) if gradients else None
         self.activity, self.spread = ActivityTally(traced, axes), SpreadTally(traced, seed)
-        self.all = [self.geometry, *([self.activity, self.spread] if units else [])]
+        self.tokens, self.attention, self.formats = TokenTally(traced), AttentionTally(traced), FormatTally(traced)
+        several = [self.activity, self.spread, self.tokens, self.attention, self.formats]
+        self.all = [self.geometry, *(several if units else [])]
         self.all += [] if self.gradients is None else [self.gradients]
         self.note = ""  # for the rows of weights
 
@@ -266,8 +291,11 @@ class _Tallies:
             found = self.gradients.norms()
             with np.errstate(invalid="ignore", divide="ignore"):
                 columns["gradient_ratio"] = found[:, 0] / start / self.gradients.at_output()
+                passed = self.gradients.at_steps() * ratio
+                columns["signal_gradient"] = passed / self.gradients.at_output()
             columns["gradient_cosine"] = np.stack([cosine_of(row) for row in found])
         columns |= self.activity.columns() | self.spread.columns()
+        columns |= self.tokens.columns() | self.attention.columns() | self.formats.columns()
         return {"rows": tuple(recorder.row(step, self._note(traced, step)) for step in traced.steps)} | columns
 
     def _note(self, traced: Trace, step: Node) -> str:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from initscope.errors import InputError
 from initscope.geometry import Floats, start_norms
 from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_norms
-from initscope.recording import Batch, Tally, gap_of, pair_norms
+from initscope.recording import Batch, Sides, Tally, as_slices, couples_samples, gap_of, pair_norms
+from initscope.recording.pair_norms import row_norms
 from initscope.tracing import Node, SampleAxes, SampleAxis, Trace
 
 __all__ = ["GradientTally", "PairTally", "Tally"]
@@ -25,11 +26,11 @@ class PairTally(Tally):
 
     def __init__(self, traced: Trace) -> None:
         self._norms: dict[Node, list[Tensor]] = {step: [] for step in traced.steps}
-        self._sides: tuple[Tensor, Tensor] | None = None
+        self._sides: Sides | None = None
 
     def begin(self, batch: Batch) -> None:
         """Make room for the pairs of a batch."""
-        self._sides = batch.sides
+        self._sides = None if batch.sides is None else as_slices(batch.sides)
         if batch.sides is not None:
             _make_room(self._norms, len(batch.sides[0]))
 
@@ -69,6 +70,7 @@ class GradientTally(Tally):
     ) -> None:
         self._traced, self._axes, self._seed, self._loss = traced, axes, seed, loss
         self._norms: dict[Node, list[Tensor]] = {step: [] for step in traced.steps}
+        self._passed: dict[Node, list[Tensor]] = {step: [] for step in traced.steps}  # ‖∂ℓ/∂h‖ of x, per batch
         self._top: list[Tensor] = []  # ‖∂ℓ/∂a‖ of x, per batch
         self._sources: list[Tensor] = []  # what the backward pass runs to
         self._reached: set[Node] = set()  # steps whose values are made of those of a source
@@ -87,6 +89,8 @@ class GradientTally(Tally):
         self._batch, self._sources, self._reached = batch, [], set()
         if batch.sides is not None:
             _make_room(self._norms, len(batch) // 2)
+            for parts in self._passed.values():
+                parts.append(torch.full((len(batch) // 2,), torch.nan, dtype=torch.float64))
 
     def follow(
         self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, tensor: Tensor, axis: SampleAxis
@@ -102,6 +106,8 @@ class GradientTally(Tally):
             source = tensor.detach().requires_grad_()
             self._sources.append(source)
             replaced = tensor = source.clone()
+        if tensor.requires_grad:
+            tensor.register_hook(partial(self._pass, step, axis))  # type: ignore[no-untyped-call]
         if layer is not None and not axis.first and not isinstance(layer[0], nn.Linear):
             self.notes[step] = "no gradient: the samples are not on the first axis of the layer's output"
         elif layer is not None and tensor.requires_grad:
@@ -127,6 +133,14 @@ class GradientTally(Tally):
             if inputs is not None and back is not None:
                 self._norms[step][-1] = weight_gradient_norms(module, inputs, back).cpu()
 
+    def _pass(self, step: Node, axis: SampleAxis, delta: Tensor) -> None:
+        """Keep the size of the gradient that comes by."""
+        count = 0 if self._batch is None else len(self._batch)
+        with torch.no_grad():
+            front = axis.to_front(delta, count)
+            if front is not None:
+                self._passed[step][-1] = row_norms(front[: count // 2].flatten(1)).cpu()
+
     def end(self, output: Any) -> None:
         """Run the loss backwards through all steps; keep the norms of its gradient at the output."""
         batch = self._batch
@@ -141,7 +155,7 @@ class GradientTally(Tally):
                 raise InputError("loss(output, targets) must return a tensor that depends on the output")
         elif top is not None and top.requires_grad:
             v = torch.randn(top.shape[1:], generator=torch.Generator().manual_seed(self._seed)).to(top)
-            value = top * v
+            value = top * v * self._signs(len(batch), top)
         else:
             self.note = "no gradient: the output holds no real values, one set for each sample"
             return
@@ -152,9 +166,25 @@ class GradientTally(Tally):
             norms = torch.linalg.vector_norm(front.reshape(len(batch), -1), dim=1)  # type: ignore[union-attr]
             self._top[-1] = norms[: len(batch) // 2].double().cpu()
 
+    def _signs(self, samples: int, top: Tensor) -> Tensor:
+        """A sign for every pair where batch norm couples samples, else 1.
+
+        Behind a batch norm the sum of all samples' outputs does not depend on what goes in, so that its gradient would
+        be zero: with random signs it is not. Both samples of a pair have one sign, so that cosines keep theirs.
+        """
+        shape = (samples, *(1,) * (top.dim() - 1))
+        if not couples_samples(self._traced.model):
+            return top.new_ones(())
+        coins = torch.randint(2, (samples // 2,), generator=torch.Generator().manual_seed(self._seed + 1))
+        return (2 * coins - 1).repeat(2).to(top).reshape(shape)
+
     def norms(self) -> Floats:
         """``[steps, 3, pairs]``: ‖G_x‖, ‖G_y‖, ‖G_x - G_y‖; NaN at steps without weights."""
         return _stacked(self._norms)
+
+    def at_steps(self) -> Floats:
+        """``[steps, pairs]``: norm of the gradient of x's loss with respect to each step's output; NaN if none came."""
+        return np.stack([torch.cat(parts).numpy() for parts in self._passed.values()])
 
     def at_output(self) -> Floats:
         """``[pairs]``: norm of the gradient of x's loss with respect to the model's output."""

@@ -37,6 +37,7 @@ def render_page(
     images: tuple[Any, Any] | None = None,
     advice: str = "",
     rows: Sequence[Mapping[str, str]] | None = None,
+    inside: Sequence[Sequence[Mapping[str, str]]] = (),
     findings: str = "",
     alternatives: str = "",
     fragment: bool = False,
@@ -55,13 +56,17 @@ def render_page(
         What to try, instead of the general `suggestion`.
     rows : list of dicts of short texts, optional
         The table, instead of `side_by_side`.
+    inside : list of such lists
+        For each of ``rows`` the rows that it stands for, which a click shows; empty lists for none.
     findings, alternatives : str
         HTML to stand before the pictures and behind the table, see `render_part`.
     fragment : bool
         For a notebook's cell: one element with its own style, no page around it.
     """
     context = _context(comparison, facts or {}, images, advice)
-    context |= {"findings": findings, "alternatives": alternatives} | ({} if rows is None else {"rows": rows})
+    context |= {"findings": findings, "alternatives": alternatives, "inside": inside} | (
+        {} if rows is None else {"rows": rows}
+    )
     return render_part("body.html" if fragment else "page.html", **context)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from initscope.geometry import Row
 from initscope.recording.batch import Batch
 from initscope.recording.steps import NO_VALUES
-from initscope.tracing import Node, SampleAxes, SampleAxis, Trace, sample_axes
+from initscope.tracing import LARGE, Node, SampleAxes, SampleAxis, Trace, all_threads, multiplications, sample_axes
 
 __all__ = ["Recorder", "Tally"]
 
@@ -33,6 +33,9 @@ class Tally:
 
     def see(self, step: Node, values: Tensor) -> None:
         """The output of ``step``, real, ``[samples, ...]``, without gradient: not to be written into, nor kept."""
+
+    def read(self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What ``step`` was called with, right after `see`; the same holds for these values."""
 
     def needs_graph(self, batch: Batch) -> bool:
         """Whether the run has to keep what a backward pass needs; if so `follow` is called, and `end` inside of it."""
@@ -71,6 +74,7 @@ class Recorder:
         self.shapes: dict[Node, tuple[int, ...]] = {}
         self.samples = 0
         self._batch = 0  # samples of the batch that runs
+        self._work = 0.0  # multiplications so far: those of a large run take all threads
         self._followers: tuple[Tally, ...] = ()
 
     def run(self, batch: Batch) -> None:
@@ -110,8 +114,12 @@ class Recorder:
             tensor, front, axis = found
             values = front.detach()
             self.shapes[step] = tuple(values.shape[1:])
+            self._work += multiplications(self.traced.module(step), values)
+            if self._work > LARGE:
+                all_threads()
             for tally in self.tallies:
                 tally.see(step, values)
+                tally.read(step, args, kwargs)
             replaced = None
             for tally in self._followers:
                 again = tally.follow(step, args, kwargs, output, tensor, axis)
@@ -122,5 +130,13 @@ class Recorder:
         """The row of a step, with a remark where it has no values or ``note`` says something."""
         traced = self.traced
         notes = [text for text in ("" if step in self.shapes else NO_VALUES, traced.note(step), note) if text]
-        shape = self.shapes.get(step, ())
-        return Row(traced.name(step), traced.kind(step), "measured", shape, "; ".join(notes), traced.role(step))
+        return Row(
+            traced.name(step),
+            traced.kind(step),
+            "measured",
+            self.shapes.get(step, ()),
+            "; ".join(notes),
+            traced.role(step),
+            traced.within(step),
+            traced.reads(step),
+        )

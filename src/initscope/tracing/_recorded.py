@@ -5,20 +5,24 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.nn.modules import module as global_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from initscope.layers import hides_steps
 from initscope.layers.calls import OPERATORS
 from initscope.tracing._in_place import overwritten
 from initscope.tracing._inputs import Inputs, map_tensors, named_tensors
 from initscope.tracing._names import Names
 from initscope.tracing._nodes import MADE_ANEW
+from initscope.tracing._opened import is_loop, joined_states, opened_attention, recurrent_layers
 from initscope.tracing._randomness import RANDOM, random_reason
 from initscope.tracing.untouched import at_leaving
 
@@ -40,6 +44,7 @@ class Step:
     kwargs: dict[str, Any] = field(default_factory=dict)
     module: nn.Module | None = None
     row: bool = True
+    within: str = ""
 
     @property
     def all_input_nodes(self) -> list[Step]:
@@ -80,8 +85,11 @@ class Recording(TorchFunctionMode):
         model: nn.Module,
         is_leaf: Callable[[nn.Module], bool],
         watch: Callable[[str, Any, Any, Any], Any] | None = None,
+        *,
+        opened: bool = False,
     ) -> None:
         super().__init__()
+        self._opened = opened
         self.model, self.is_leaf, self.watch = model, is_leaf, watch
         self.steps: list[Step] = []
         self._names = Names()
@@ -107,6 +115,11 @@ class Recording(TorchFunctionMode):
                 return self.model(*watched.args, **watched.kwargs)
         finally:
             self._unhook()
+
+    def made_by(self, output: Any) -> tuple[Step, ...]:
+        """The steps that made the tensors of an output."""
+        steps = [self._data.get(tensor) for _, tensor in named_tensors(output, "")]
+        return tuple(dict.fromkeys(step for step in steps if step is not None and step.row))
 
     def _unhook(self) -> None:
         for hook in self._hooks:
@@ -138,6 +151,12 @@ class Recording(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self._opened and self._inside is None:
+            if func is F.multi_head_attention_forward:
+                with self:
+                    return opened_attention()(*args, **kwargs)
+            if is_loop(func, args):
+                return self._loop(func, args)
         output = func(*args, **kwargs)
         if self._inside is not None:
             return output
@@ -157,22 +176,51 @@ class Recording(TorchFunctionMode):
             step = Step(_name_of(func), op, target, self._symbolic(args), self._symbolic(kwargs), row=False)
             map_tensors(written, lambda tensor: self._data.__setitem__(tensor, step))
             return output
-        name = self._function_name(OPERATORS.get(target) or _name_of(func))
+        name = self._projection(func, args) or self._function_name(OPERATORS.get(target) or _name_of(func))
         index = len(self.steps)
         made = self._made(name, op, target, args, kwargs, None, written)
         if drawn:
             self.notes[self.steps[index]] = random_reason(drawn)
         return output if output is None else made
 
+    def _loop(self, func: Any, args: tuple[Any, ...]) -> Any:
+        """Run the layers of a loop over time one by one: a step for each, and one for what its gates are."""
+        layers, outputs, replaced = recurrent_layers(func, args), list[tuple[torch.Tensor, ...]](), None
+        with suppress(StopIteration):
+            while True:
+                layer = layers.send(replaced)
+                name, given = self._function_name(f"l{layer.number}"), (layer.inputs, args[1])
+                index = len(self.steps)
+                replaced = self._made(name, "call_function", func, given, {}, None, layer.output)
+                made, step = replaced or layer.output, self.steps[index]
+                outputs.append(made)
+                if layer.gates is not None:
+                    name = self._function_name(f"l{layer.number}.gates")
+                    self._made(name, "call_function", layer.bounded_by, given[:1], {}, None, layer.gates)
+        output = joined_states(outputs)
+        map_tensors(output, lambda tensor: self._keep(tensor, step))
+        return output
+
+    def _projection(self, func: Any, args: tuple[Any, ...]) -> str:
+        """Name of a projection inside of an opened attention, after its weights."""
+        if not (self._opened and func is F.linear and self._stack and hides_steps(self._stack[-1]) and len(args) > 1):
+            return ""
+        named = {id(parameter): name for name, parameter in self._stack[-1].named_parameters()}
+        name = named.get(id(args[1]), "")
+        return self._function_name(name.removesuffix("weight").rstrip("._")) if name else ""
+
+    def _within(self) -> str:
+        return self._paths.get(id(self._stack[-1]), "") if self._stack else ""
+
     def _function_name(self, function: str) -> str:
-        path = self._paths.get(id(self._stack[-1]), "") if self._stack else ""
-        return self._names.function(path, function)
+        return self._names.function(self._within(), function)
 
     def _made(
         self, name: str, op: str, target: Any, args: Any, kwargs: Any, module: nn.Module | None, output: Any
     ) -> Any:
         """Note a step and the tensors that it made, or wrote into through another view; returns its output."""
-        step = Step(name, op, target, self._symbolic(args), self._symbolic(kwargs), module)
+        within = str(target) if op == "call_module" else self._within()
+        step = Step(name, op, target, self._symbolic(args), self._symbolic(kwargs), module, within=within)
         self.steps.append(step)
         if self.watch is not None:
             replaced = self.watch(name, args, kwargs, output)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import fx, nn
 
 from initscope.errors import InputError
-from initscope.layers import Role, call_name, role_of, stays_whole
+from initscope.layers import Role, call_name, hides_steps, role_of, stays_whole
 from initscope.layers.calls import OPERATORS
 from initscope.tracing._inputs import Inputs, Whole, bind
 from initscope.tracing._names import Names
-from initscope.tracing._nodes import carries_data
+from initscope.tracing._nodes import is_step
 from initscope.tracing._randomness import random_layers, random_notes
 from initscope.tracing._recorded import Recording, Step
 from initscope.tracing._symbolic import Watch, run_graph, symbolic_graph
@@ -49,6 +50,10 @@ class Trace:
         Number of samples of the run that was recorded.
     notes : dict
         What is to be told of a step: that it reads random numbers.
+    returned : tuple of Node
+        The steps whose values the model returns, in the order of its output.
+    opened : bool
+        Whether modules that hide their steps are looked into.
     """
 
     model: nn.Module
@@ -60,6 +65,8 @@ class Trace:
     fallback: str = ""
     batch: int | None = None
     notes: dict[Node, str] = field(default_factory=dict)
+    returned: tuple[Node, ...] = ()
+    opened: bool = False
 
     def note(self, node: Node) -> str:
         """What is to be told of a step, or nothing."""
@@ -90,6 +97,22 @@ class Trace:
         reads = sum(parent in self.names for parent in node.all_input_nodes)
         return role_of(call_name(node.target) or self.kind(node), reads)
 
+    def within(self, node: Node) -> str:
+        """Path of the module that a step is, or that calls it; empty for the model itself."""
+        if isinstance(node, Step):
+            return node.within
+        stack = list(node.meta.get("nn_module_stack", {}).values())
+        return str(node.target) if node.op == "call_module" else (stack[-1][0] if stack else "")
+
+    def reads(self, node: Node) -> tuple[int, ...]:
+        """Places among ``steps`` of those whose values a step reads."""
+        return tuple(self.places[parent] for parent in node.all_input_nodes if parent in self.places)
+
+    @cached_property
+    def places(self) -> dict[Node, int]:
+        """The place of every step."""
+        return {step: place for place, step in enumerate(self.steps)}
+
     def run(self, inputs: Inputs, watch: Watch) -> Any:
         """Run the model on ``inputs`` and call ``watch(step, args, kwargs, output)`` right after each step.
 
@@ -107,7 +130,7 @@ class Trace:
             node = by_name.get(name)
             return None if node is None else watch(node, args, kwargs, output)
 
-        return Recording(self.root, lambda module: id(module) in is_leaf, pass_on).run(inputs)
+        return Recording(self.root, lambda module: id(module) in is_leaf, pass_on, opened=self.opened).run(inputs)
 
 
 def trace(
@@ -116,6 +139,7 @@ def trace(
     *,
     is_leaf: Callable[[nn.Module], bool] = lambda module: False,
     recorded: int = 64,
+    opened: bool = False,
 ) -> Trace:
     """The steps of ``model``.
 
@@ -130,17 +154,23 @@ def trace(
         Says which modules stay whole, beside those that always do (`initscope.layers.stays_whole`).
     recorded : int
         Of how many samples the run is recorded, where symbolic tracing fails.
+    opened : bool
+        Look also into the modules of torch that hide steps (`initscope.layers.hides_steps`): a run is recorded then.
     """
     model = runnable(model, values=False)
 
     def whole(module: nn.Module) -> bool:
-        return stays_whole(module) or is_leaf(module)
+        return (stays_whole(module) and not (opened and hides_steps(module))) or is_leaf(module)
 
     root = Whole(model) if whole(model) else model
     bound = None if inputs is None else bind(model, inputs)
     with leaves_no_trace(model):
         for module in random_layers(model):  # what they do in training mode is off in every run, and no step
             module.training = False
+        hiding = next((m for m in model.modules() if opened and bound is not None and hides_steps(m)), None)
+        if hiding is not None and bound is not None:
+            reason = f"nn.{type(hiding).__name__} is opened: its steps are those of one run"
+            return _recorded(model, root, bound, whole, reason, recorded, opened=True)
         try:
             graph_module = symbolic_graph(root, bound, whole)
         except Exception as error:  # fx raises whatever the user's forward raises on symbolic values
@@ -149,12 +179,15 @@ def trace(
                 raise InputError(
                     f"{type(model).__name__} cannot be traced without an input ({reason}); give one to run it on"
                 ) from error
+            reason = f"torch.fx cannot trace it ({reason}); its steps are those of one run"
             return _recorded(model, root, bound, whole, reason, recorded)
-    steps = tuple(node for node in graph_module.graph.nodes if carries_data(node))
+    steps = tuple(node for node in graph_module.graph.nodes if is_step(node))
     given = None if bound is None else bound.names(root)
     modules = {step: graph_module.get_submodule(str(step.target)) for step in steps if step.op == "call_module"}
     notes = random_notes(graph_module.graph.nodes, steps)
-    return Trace(model, root, steps, _names(steps, given), modules, graph_module, notes=notes)
+    names, last = _names(steps, given), next(iter(reversed(graph_module.graph.nodes)))
+    returned = tuple(node for node in last.all_input_nodes if node in names)
+    return Trace(model, root, steps, names, modules, graph_module, notes=notes, returned=returned)
 
 
 def _names(steps: tuple[fx.Node, ...], inputs: list[str] | None) -> dict[Node, str]:
@@ -171,21 +204,28 @@ def _names(steps: tuple[fx.Node, ...], inputs: list[str] | None) -> dict[Node, s
 
 
 def _recorded(
-    model: nn.Module, root: nn.Module, inputs: Inputs, is_leaf: Callable[[nn.Module], bool], reason: str, samples: int
+    model: nn.Module,
+    root: nn.Module,
+    inputs: Inputs,
+    is_leaf: Callable[[nn.Module], bool],
+    reason: str,
+    samples: int,
+    *,
+    opened: bool = False,
 ) -> Trace:
     """Run the first samples once and keep what was called."""
     few = inputs.pick(slice(0, samples)).map(torch.clone) if any(inputs.batched) else inputs
-    recording = Recording(root, is_leaf)
+    recording = Recording(root, is_leaf, opened=opened)
     try:
-        recording.run(few)
+        returned = recording.made_by(recording.run(few))
     except Exception as error:
         raise few.refused(error) from error
     steps = tuple(recording.steps)
-    fallback = f"torch.fx cannot trace it ({reason}); its steps are those of one run"
     names: dict[Node, str] = {step: step.name for step in steps}
     modules: dict[Node, nn.Module] = {step: step.module for step in steps if step.module is not None}
+    batch = few.samples if any(few.batched) else None
     return Trace(
-        model, root, steps, names, modules, None, fallback, few.samples if any(few.batched) else None, recording.notes
+        model, root, steps, names, modules, None, reason, batch, recording.notes, returned=returned, opened=opened
     )
 
 
@@ -197,4 +237,6 @@ def _kind(node: Node, module: nn.Module | None) -> str:
     if node.op == "call_method":
         return str(node.target)
     name: str = getattr(node.target, "__name__", str(node.target))
+    if name == "__get__":  # x.mT and other attributes, as a run sees them
+        name = str(getattr(getattr(node.target, "__self__", None), "__name__", name))
     return OPERATORS.get(node.target, name)

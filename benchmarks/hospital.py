@@ -1,0 +1,60 @@
+"""Which seeded faults are found, by name and place: ``python benchmarks/hospital.py [--seeds 1] [--only PART]``.
+
+Every fault of ``tests/zoo/hospital.py`` is one line of code on a healthy network. A line for each, with what was said,
+then the count; a fault is found if every start of it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+
+def said_of(fault, seed: int) -> tuple[bool, str]:
+    """Whether the fault was found at a start, and all faults that were named."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            report = fault.inspect(seed)
+    except Exception as error:  # whatever it is, this model could not be inspected
+        return False, f"{type(error).__name__}: {error}"[:200]
+    named = [f"{verdict.name} at {verdict.layer}" for verdict in report.verdicts if verdict.fault]
+    return fault.found_in(report), ", ".join(named) or "healthy"
+
+
+def main() -> int:
+    """Inspect them all; the exit code is 1 if fewer than 27 in 30 are found."""
+    import torch
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--only", default="", help="faults whose name holds this")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    from zoo.hospital import FAULTS
+
+    faults = {name: fault for name, fault in FAULTS.items() if options.only in name}
+    found = 0
+    for name, fault in faults.items():
+        begun = time.process_time()
+        said = [said_of(fault, seed) for seed in range(options.seeds)]
+        right = all(each for each, _ in said)
+        found += right
+        seconds = time.process_time() - begun
+        print(f"{'found ' if right else 'MISSED'} {name} ({fault.member}, {seconds:.1f} s)", flush=True)
+        for seed, (each, text) in enumerate(said):
+            if not each or not seed:
+                print(f"    seed {seed}: {text}", flush=True)
+        if not right:
+            print(f"    right: {', '.join(fault.verdicts)} at {', '.join(fault.where) or 'any place'}", flush=True)
+    print(f"{found} of {len(faults)} faults found by name and place, {options.seeds} seeds each")
+    return int(30 * found < 27 * len(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

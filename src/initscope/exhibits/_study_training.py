@@ -1,0 +1,114 @@
+"""Training the networks of the study of verdicts: three rates, one fixed budget, one line of JSON for each run."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from initscope.data import load
+from initscope.exhibits._study_networks import Network
+from initscope.training import Loop, seeded
+
+__all__ = ["RATES", "STEPS", "read_runs", "splits", "train", "train_all", "train_best"]
+
+RATES = (3e-4, 1e-3, 3e-3)
+STEPS = 100
+_BATCH = 64
+_TRAIN, _TEST = 1200, 500
+
+
+@functools.cache
+def splits(name: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Training images and labels, test images and labels, all standardised and 8×8.
+
+    Fashion-MNIST is averaged over blocks: 28 pixels, without the outermost two on each side, by threes.
+    """
+    images, labels = [], []
+    sides = ["train"] if name == "digits" else ["train", "test"]
+    for side, count in zip(sides, (_TRAIN + _TEST,) if len(sides) == 1 else (_TRAIN, _TEST), strict=True):
+        found = load(name, split=side, limit=count)
+        images.append(torch.as_tensor(found.images))
+        labels.append(torch.as_tensor(np.asarray(found.labels)))
+    pixels = torch.cat(images)
+    if pixels.shape[-1] != 8:
+        pixels = F.avg_pool2d(pixels[..., 2:-2, 2:-2], 3)
+    pixels = (pixels - pixels[:_TRAIN].mean()) / pixels[:_TRAIN].std()
+    target = torch.cat(labels)
+    return pixels[:_TRAIN], target[:_TRAIN], pixels[_TRAIN:], target[_TRAIN:]
+
+
+def train(model: nn.Module, data: str, rate: float, *, steps: int = STEPS, seed: int = 0) -> dict[str, Any]:
+    """Adam at ``rate``, falling to 0 along a line, over ``steps`` batches: loss at the end and test accuracy."""
+    inputs, labels, test_inputs, test_labels = splits(data)
+    begun = time.process_time()
+    with seeded(seed):
+        optimiser = torch.optim.Adam(model.parameters(), lr=rate)
+        schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, total_iters=steps)
+
+        def loss(pick: Tensor) -> Tensor:
+            return F.cross_entropy(model(inputs[pick]), labels[pick])
+
+        model.train()
+        loop = Loop(model, loss, items=len(inputs), batch=_BATCH, optimiser=optimiser, schedule=schedule)
+        losses = [float(loop.step()) for _ in range(steps)]
+        model.eval()
+        with torch.no_grad():
+            accuracy = float((model(test_inputs).argmax(1) == test_labels).float().mean())
+    return {"loss": float(np.mean(losses[-10:])), "accuracy": accuracy, "seconds": time.process_time() - begun}
+
+
+def read_runs(path: str | Path) -> dict[tuple[str, float], dict[str, Any]]:
+    """Runs that a file holds, by network and rate; a line that a killed run left unfinished is passed over."""
+    found: dict[tuple[str, float], dict[str, Any]] = {}
+    file = Path(path)
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        try:
+            run = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        found[run["network"], run["rate"]] = run
+    return found
+
+
+def train_all(
+    these: Iterable[Network],
+    path: str | Path | None = None,
+    *,
+    rates: tuple[float, ...] = RATES,
+    steps: int = STEPS,
+    seconds: float = float("inf"),
+) -> dict[tuple[str, float], dict[str, Any]]:
+    """Train every network at every rate; each run is a line of ``path``, and runs that it holds are not made again.
+
+    After ``seconds`` of this process no other run is begun.
+    """
+    runs = {} if path is None else read_runs(path)
+    begun = time.process_time()
+    for network in these:
+        for rate in rates:
+            if (network.name, rate) in runs or time.process_time() - begun > seconds:
+                continue
+            model = network.build()
+            run = {"network": network.name, "rate": rate, "steps": steps}
+            run |= train(model, network.architecture.data, rate, steps=steps, seed=network.seed)
+            runs[network.name, rate] = run
+            if path is not None:
+                with Path(path).open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(run) + "\n")
+    return runs
+
+
+def train_best(model: nn.Module, network: Network, *, rates: tuple[float, ...], steps: int) -> float:
+    """Test accuracy at the best of the rates, of a model in the network's place, which is left as it is."""
+    data, seed = network.architecture.data, network.seed
+    return max(float(train(copy.deepcopy(model), data, rate, steps=steps, seed=seed)["accuracy"]) for rate in rates)

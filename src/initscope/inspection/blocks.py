@@ -1,0 +1,88 @@
+"""Rows folded by module: one line for each block of a network, or for each module up to a depth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from initscope.geometry import Row
+
+__all__ = ["block_names", "fold"]
+
+_WEIGHTS = ("weights", "recurrent", "embedding")
+_UNCHANGED = ("movement", "bookkeeping")
+"""Roles that leave the geometry as it was: their rows fold into the one before."""
+
+
+def block_names(rows: Sequence[Row], depth: int | None = None) -> list[str]:
+    """Of every row the name of the block that it belongs to.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        With ``within``, the path of their module.
+    depth : int, optional
+        Fold to paths of so many modules. None: to blocks, which are the repeated members of a list of modules that
+        hold several layers with weights each; what stands outside of them folds into its module as long as this has at
+        most two such layers.
+    """
+    if depth is not None:
+        return [_cut(row, depth) for row in rows]
+    weights = Counter(prefix for row in rows if row.role in _WEIGHTS for prefix in _prefixes(row.within))
+    blocks = _blocks(weights)
+    above = {prefix for block in blocks for prefix in _prefixes(block)} - blocks
+    return [_name(row, weights, blocks, above) for row in rows]
+
+
+def fold(rows: Sequence[Row], depth: int | None = None) -> list[tuple[str, list[int]]]:
+    """The lines: name and the places of the rows in it, in the order of their first row.
+
+    Rows that leave the geometry as it was (views, dropout that is off, copies) join the line before them.
+    """
+    lines: list[tuple[str, list[int]]] = []
+    for index, (row, name) in enumerate(zip(rows, block_names(rows, depth), strict=True)):
+        alone = name == row.layer
+        unchanged = alone and row.role in _UNCHANGED and bool(lines)
+        if unchanged or (lines and not alone and lines[-1][0] == name):
+            lines[-1][1].append(index)
+        else:
+            lines.append((name, [index]))
+    return lines
+
+
+def _prefixes(path: str) -> list[str]:
+    """``a``, ``a.b``, ``a.b.c`` of a path."""
+    parts = path.split(".") if path else []
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _cut(row: Row, depth: int) -> str:
+    parts = row.within.split(".") if row.within else []
+    return ".".join(parts[:depth]) if depth and len(parts) >= depth and row.role != "input" else row.layer
+
+
+def _blocks(weights: Mapping[str, int]) -> set[str]:
+    """Members of lists of modules, by their numbers, of which at least two hold at least two layers with weights."""
+    members: dict[str, set[str]] = {}
+    for path, count in weights.items():
+        parent, _, last = path.rpartition(".")
+        if last.isdigit() and count >= 2:
+            members.setdefault(parent, set()).add(path)
+    several = {member for group in members.values() if len(group) >= 2 for member in group}
+    return {path for path in several if not any(other.startswith(f"{path}.") for other in several)}
+
+
+def _name(row: Row, weights: Mapping[str, int], blocks: set[str], above: set[str]) -> str:
+    if row.role == "input":
+        return row.layer
+    for prefix in _prefixes(row.within):
+        if prefix in blocks:
+            return prefix
+        if prefix not in above and 0 < weights.get(prefix, 0) <= 2 and prefix != row.within:
+            return prefix
+    return row.layer if row.within in above or not row.within else _own(row, weights)
+
+
+def _own(row: Row, weights: Mapping[str, int]) -> str:
+    """The module that a step is, or the small module that calls it."""
+    return row.within if weights.get(row.within, 0) <= 2 and row.layer.startswith(row.within) else row.layer

@@ -1,0 +1,257 @@
+"""`inspect`: observe a model, predict it, judge it, try other starts; all of it in one `Report`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from initscope.errors import InputError
+from initscope.geometry import Measurement, Prediction, Row
+from initscope.initializers import Initializer, believability
+from initscope.inspection.alternatives import WhatIf, what_if
+from initscope.inspection.expansivity import layer_expansivities
+from initscope.inspection.facts import Facts, facts_of
+from initscope.inspection.parameter_audit import audit
+from initscope.inspection.report import Report
+from initscope.inspection.verdicts import Thresholds, Verdict, judge
+from initscope.layers import is_weight_layer
+from initscope.measurement import measure
+from initscope.measurement.observation import Observation, observe
+from initscope.propagate import predict
+from initscope.recording import set_mode
+from initscope.tracing import BatchArgs, Inputs
+from initscope.tracing.untouched import leaves_no_trace, runnable
+
+__all__ = ["inspect"]
+
+_Side = TypeVar("_Side", Prediction, Measurement)
+
+
+def inspect(
+    model: nn.Module,
+    data: Any,
+    *,
+    pairs: int = 256,
+    draws: int = 0,
+    seed: int = 0,
+    initializer: Initializer | None = None,
+    gradients: bool = True,
+    mode: Literal["train", "eval"] | None = None,
+    thresholds: Thresholds | None = None,
+    alternatives: bool = True,
+    prediction: bool = True,
+    batch_args: BatchArgs = None,
+    loss: Callable[[Any, Any], torch.Tensor] | None = None,
+    targets: Any = None,
+) -> Report:
+    """What ``model`` does to ``data``, why, and what to change.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Any model; left as found, also after an exception.
+    data
+        Tensor, array, `initscope.data` set, Dataset, DataLoader, tuple or dict of inputs.
+    pairs : int
+        Pairs of samples whose angles, norms and gradients are recorded.
+    draws : int
+        0 measures the weights the model has; n ≥ 1 averages the geometry over n draws of ``initializer``.
+    seed : int
+        Seed of everything random.
+    initializer : Initializer, optional
+        The law to predict (and draw). None: zero-mean Gaussian with each layer's present variance.
+    gradients : bool
+        Record weight gradients, which takes a backward pass.
+    mode : "train", "eval" or None
+        What batch norm does; None: as the model is.
+    thresholds : initscope.inspection.Thresholds, optional
+        When verdicts are given.
+    alternatives, prediction : bool
+        Also fill the what-if table; also predict.
+    batch_args : str, int or sequence of them, optional
+        Which arguments carry samples, by name or position; tensors of the others are given whole to every call.
+    loss : callable, optional
+        ``loss(output, targets)``, whose gradient is asked which parameters it reaches. Default: cross-entropy where the
+        targets are classes, else a random projection of all that the model returns.
+    targets : array, optional
+        Classes or values of the samples; default: what the data holds beside the inputs.
+
+    Examples
+    --------
+    >>> import torch, initscope
+    >>> layers = [layer for _ in range(40) for layer in (torch.nn.Linear(64, 64, bias=False), torch.nn.ReLU())]
+    >>> model = initscope.initializers.glorot_(torch.nn.Sequential(*layers))
+    >>> report = initscope.inspect(model, torch.rand(64, 64), pairs=20, alternatives=False)
+    >>> "vanishing" in {verdict.name for verdict in report.verdicts}
+    True
+    """
+    model = runnable(model)
+    limits = Thresholds() if thresholds is None else thresholds
+    with leaves_no_trace(model):  # also while weights are read, which some parametrizations compute anew
+        options: dict[str, Any] = {"mode": mode, "seed": seed, "batch_args": batch_args, "targets": targets}
+        seen = observe(model, data, pairs=pairs, gradients=gradients, opened=True, **options)
+        _check_weights(model)
+        with leaves_no_trace(model):
+            set_mode(model, mode)
+            facts = facts_of(model, seen, loss, step=gradients)
+        return _report(model, seen, facts, limits, draws, seed, initializer, mode, alternatives, prediction)
+
+
+def _report(
+    model: nn.Module,
+    seen: Observation,
+    facts: Facts,
+    limits: Thresholds,
+    draws: int,
+    seed: int,
+    initializer: Initializer | None,
+    mode: Literal["train", "eval"] | None,
+    alternatives: bool,
+    prediction: bool,
+) -> Report:
+    """What is found beside the observation, and what follows from it."""
+    told = _pairs_with_angles(seen)
+    x, y = (_picked(side, told) for side in (seen.x, seen.y))
+    with leaves_no_trace(model):
+        set_mode(model, mode)
+        expected, reason = _predicted(model, x, y, told, seen, initializer) if prediction else (None, "not asked for")
+        redrawn = None
+        if draws and told.any():
+            measured = measure(model, x, y, initializer=initializer, draws=draws, seed=seed)
+            redrawn = _aligned(_for_all_pairs(measured, told), seen)
+    verdicts, table = judge(seen, limits, facts), None
+    if alternatives:
+        present = expected if initializer is None else None
+        table = _alternatives(model, seen, verdicts, seed, mode, limits, present)
+    title = f"{type(model).__name__} on {seen.samples} samples"
+    layers = layer_expansivities(model, seen)
+    notes = _unbelievable(model) if initializer is None else {}
+    return Report(seen, expected, redrawn, verdicts, table, limits, layers, notes, title, reason, audit(model), facts)
+
+
+def _alternatives(
+    model: nn.Module,
+    seen: Observation,
+    verdicts: tuple[Verdict, ...],
+    seed: int,
+    mode: Literal["train", "eval"] | None,
+    limits: Thresholds,
+    present: Prediction | None,
+) -> WhatIf:
+    """Other starts of a network that has a fault; one without is not told to change anything."""
+    untried = ""
+    if not any(verdict.fault for verdict in verdicts):
+        untried = "nothing to change: no verdict is a fault"
+    elif not _is_tensor(seen.x):
+        untried = "other starts are tried on models of one input only"
+    if untried:
+        return WhatIf((), "as it is", untried=untried)
+    try:
+        return what_if(model, seen.x, seen.y, seed=seed, mode=mode, thresholds=limits, prediction=present)
+    except InputError as error:
+        return WhatIf((), "as it is", untried=str(error))
+
+
+def _unbelievable(model: nn.Module) -> dict[str, str]:
+    """Layers whose weights cannot be independent zero-mean draws, with the reason."""
+    found = {}
+    for name, module in model.named_modules():
+        if is_weight_layer(module):
+            judged = believability(module)
+            if not judged.believable:
+                found[name] = f"weights: {judged.verdict}"
+    return found
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "shape")
+
+
+def _check_weights(model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if not bool(torch.isfinite(parameter).all()):
+            raise InputError(f"{name} holds NaN or infinite values; draw or load these weights anew")
+
+
+def _pairs_with_angles(seen: Observation) -> npt.NDArray[np.bool_]:
+    """Whether each pair has one: a sample of zeros, a black image say, has no direction."""
+    told = np.ones(seen.pairs, dtype=bool)
+    for side in (seen.x, seen.y):
+        for tensor in side.sample_tensors() if isinstance(side, Inputs) else [side]:
+            if tensor.is_floating_point():
+                told &= (tensor.reshape(seen.pairs, -1) != 0).any(dim=1).cpu().numpy()
+    return told
+
+
+def _picked(side: Any, told: npt.NDArray[np.bool_]) -> Any:
+    """The samples of a side that are ``told``."""
+    index = torch.as_tensor(told, device=(side.tensors()[0] if isinstance(side, Inputs) else side).device)
+    return side.pick(index) if isinstance(side, Inputs) else side[index]
+
+
+def _for_all_pairs(side: _Side, told: npt.NDArray[np.bool_]) -> _Side:
+    """Prediction or measurement of the pairs that are ``told``, with NaN for the others."""
+    changed: dict[str, Any] = {}
+    for item in fields(side):
+        values = getattr(side, item.name)
+        if isinstance(values, np.ndarray) and values.ndim == 2:
+            changed[item.name] = np.full((len(values), len(told)), np.nan)
+            changed[item.name][:, told] = values
+    return replace(side, **changed)
+
+
+def _predicted(
+    model: nn.Module,
+    x: Any,
+    y: Any,
+    told: npt.NDArray[np.bool_],
+    seen: Observation,
+    initializer: Initializer | None,
+) -> tuple[Prediction | None, str]:
+    try:
+        prediction = predict(model, x, y, initializer)
+    except InputError as error:
+        return None, str(error)
+    return _aligned(_for_all_pairs(prediction, told), seen), ""
+
+
+def _aligned(side: _Side, seen: Observation) -> _Side:
+    """Prediction or draws with the rows that were observed: of modules that were opened the last row has the numbers.
+
+    The other rows inside of these hold NaN, with the status "not covered".
+    """
+    ours = [row.layer for row in side.rows]
+    if ours == [row.layer for row in seen.rows]:
+        return side
+    places, rows = np.full(len(seen.rows), -1), list[Row]()
+    names = {row.layer: index for index, row in enumerate(seen.rows)}
+    for index, row in enumerate(side.rows):
+        inside = [place for place, other in enumerate(seen.rows) if _is_inside(other, row.layer)]
+        place = names.get(row.layer, inside[-1] if inside else None)
+        if place is not None:
+            places[place] = index
+    for row, place in zip(seen.rows, places, strict=True):
+        theirs = side.rows[place]
+        rows.append(
+            replace(row, status="not covered", note="inside of a module that prediction takes as a whole")
+            if place < 0
+            else replace(row, status=theirs.status, note=theirs.note)
+        )
+    changed: dict[str, Any] = {"rows": tuple(rows)}
+    for item in fields(side):
+        values = getattr(side, item.name)
+        if isinstance(values, np.ndarray) and len(values) == len(ours):
+            moved = values[places].astype(np.float64)
+            moved[places < 0] = np.nan
+            changed[item.name] = moved
+    return replace(side, **changed)
+
+
+def _is_inside(row: Row, path: str) -> bool:
+    return row.within == path or row.within.startswith(f"{path}.")

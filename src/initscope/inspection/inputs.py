@@ -1,0 +1,103 @@
+"""What is to be said of the data before any verdict: its scale, and whether it is enough and real."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from initscope.measurement.observation import Observation
+from initscope.tracing import Inputs
+
+__all__ = ["InputFacts", "input_facts"]
+
+_FEW_SAMPLES = 16
+_NOISE = 0.05
+"""Correlation of neighbouring pixels below which images look like noise; photographs have .9."""
+_LIKELY = 4.0
+"""Standard errors within which correlations of features count as none."""
+
+
+@dataclass(frozen=True)
+class InputFacts:
+    """Root mean square of the real-valued input, how many of its channels never change, and what to say beforehand."""
+
+    size: float
+    channels: int
+    constant_channels: int
+    cautions: tuple[str, ...]
+
+
+def input_facts(seen: Observation) -> InputFacts:
+    """Facts on the pairs of an observation."""
+    tensors = _samples(seen)
+    real = [tensor for tensor in tensors if tensor.is_floating_point()]
+    whole = [tensor for tensor in tensors if not tensor.is_floating_point() and tensor.dtype != torch.bool]
+    largest = max(real, key=lambda tensor: tensor[0].numel(), default=None)
+    size = float(largest.double().square().mean().sqrt()) if largest is not None else math.nan
+    channels = constant = 0
+    if largest is not None and largest.dim() == 4:
+        flat = largest.transpose(0, 1).flatten(1)
+        channels, constant = len(flat), int((flat.amax(dim=1) == flat.amin(dim=1)).sum())
+    return InputFacts(size, channels, constant, tuple(_cautions(seen, largest, whole)))
+
+
+def _samples(seen: Observation) -> list[Tensor]:
+    """The inputs of all pairs, joined."""
+
+    def tensors(side: Any) -> list[Tensor]:
+        return side.sample_tensors() if isinstance(side, Inputs) else [side]
+
+    return [torch.cat([x, y]) for x, y in zip(tensors(seen.x), tensors(seen.y), strict=True)]
+
+
+def _cautions(seen: Observation, real: Tensor | None, whole: list[Tensor]) -> list[str]:
+    said = []
+    if seen.samples < _FEW_SAMPLES:
+        said.append(
+            f"only {seen.samples} samples: units, ranks and angles vary by chance; give at least {_FEW_SAMPLES}"
+        )
+    if real is not None and _looks_random(real):
+        said.append("the data looks like random numbers: verdicts hold for it, not for real data; give --data")
+    if real is None and whole and _looks_uniform(whole[0]):
+        said.append("the indices look drawn at random: verdicts hold for these, not for real text")
+    targets = seen.targets
+    if isinstance(targets, Tensor) and targets.numel() > 1 and bool((targets == targets.flatten()[0]).all()):
+        said.append("all samples are of one class: nothing can be said of telling classes apart")
+    return said
+
+
+def _looks_random(values: Tensor) -> bool:
+    """Whether neighbouring pixels, or features, are uncorrelated: real data is not like that."""
+    values = values.double()
+    if values.dim() >= 3 and values.shape[-1] > 3:
+        left, right = values[..., :-1].flatten(), values[..., 1:].flatten()
+    elif values.dim() == 2 and values.shape[1] > 3 and len(values) >= _FEW_SAMPLES:
+        spread = values.std(dim=0)
+        values = ((values - values.mean(dim=0)) / spread)[:, spread > 0]
+        correlation = values.T @ values / (len(values) - 1)
+        off = correlation - torch.diag(correlation.diagonal())
+        features = len(off)
+        if features < 4 or float(spread.max()) > 1.5 * float(spread.min()):
+            return False
+        mean = float(off.square().sum() / (features * (features - 1))) * len(values)
+        return abs(mean - 1) < _LIKELY * math.sqrt(2 / (features * (features - 1) / 2)) + 0.1
+    else:
+        return False
+    if not bool(left.std() > 0) or len(left) < 1000:
+        return False
+    return abs(float(torch.corrcoef(torch.stack([left, right]))[0, 1])) < _NOISE
+
+
+def _looks_uniform(indices: Tensor) -> bool:
+    """Whether all indices are about equally frequent, which those of text never are."""
+    counts = torch.bincount(indices.flatten().long().clamp_min(0)).double()
+    counts = counts[counts.nonzero()[:, 0][0] :] if len(counts) else counts
+    total, kinds = float(counts.sum()), len(counts)
+    if kinds < 8 or total < 10 * kinds:
+        return False
+    statistic = float(((counts - total / kinds).square() / (total / kinds)).sum())
+    return statistic < kinds + _LIKELY * math.sqrt(2 * kinds)

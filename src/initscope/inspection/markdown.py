@@ -1,0 +1,57 @@
+"""A `Report` as Markdown: for pull requests, issues and language-model assistants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from initscope.results import format_number, printable
+
+if TYPE_CHECKING:
+    from initscope.inspection.report import Report
+
+__all__ = ["render_markdown"]
+
+_COLUMNS = {
+    "layer": "block",
+    "kind": "kind",
+    "cosine_measured": "cosine",
+    "rms_ratio_measured": "size",
+    "gradient_ratio": "gradient",
+    "dead_fraction": "dead",
+    "saturated_fraction": "saturated",
+    "effective_rank": "rank",
+}
+
+
+def render_markdown(report: Report) -> str:
+    """Conclusion first, then cautions, faults with evidence and code, the blocks, and what to start otherwise."""
+    seen = report.observation
+    lines = [f"## initscope: {_text(report.title)}", "", f"**{_text(report.conclusion)}**", ""]
+    lines += [f"> {_text(caution)}\n" for caution in report.cautions]
+    for verdict in report.verdicts:
+        if verdict.fault:
+            lines += [f"- **{verdict.name}** in `{_text(verdict.block or verdict.layer)}`: {_text(str(verdict))}"]
+            lines += [f"  `{verdict.code}`"] if verdict.code else []
+    if not report.healthy:
+        lines.append("")
+    rows = [{title: line[name] for name, title in _COLUMNS.items()} for line in report.blocks()]
+    lines += _table(rows)
+    what_if = report.what_if
+    if what_if is not None and what_if.alternatives:
+        lines += ["", "What if: the same network started otherwise, best first", ""]
+        lines += _table(what_if.summary()[:5])
+        lines += ["", f"`{what_if.best.code}`"] if what_if.best.code else []
+    lines += ["", f"{seen.pairs} pairs of {seen.samples} samples, {seen.mode} mode."]
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: Any) -> str:
+    return printable(str(value)).replace("\n", " ").replace("|", "\\|")
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Columns without any value are left out."""
+    names = [name for name in rows[0] if any(row[name] not in (None, "") for row in rows)] if rows else []
+    lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    return lines + ["| " + " | ".join(_text(format_number(row[name], 3)) for name in names) + " |" for row in rows]

@@ -1,0 +1,168 @@
+"""Where the signal runs: which rows all of it passes, which carry it, and which only steer it.
+
+A row is on the *trunk* if every way from an input to the output leads through it: layers of a plain stack, sums of a
+residual stream, concatenations, pooling. Rows of a branch, the inside of a norm, masks and scores are not. A row
+*carries* the signal if it reaches the output other than as a weight of an attention or as a gate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from initscope.geometry import Row
+
+__all__ = ["Signal"]
+
+_SAME_VALUES = frozenset({"movement", "bookkeeping", "scaling"})
+_BOUNDED = frozenset({"sigmoid", "hardsigmoid", "softmax", "tanh", "hardtanh"})
+_PRODUCTS = frozenset({"matmul", "bmm", "einsum"})
+_SIDE_INPUT = 8
+"""An input of fewer values than the largest by this factor steers: a time step, a class, a temperature."""
+_GATED = 2
+"""A factor of fewer values than what it multiplies, by this factor at least, is a gate."""
+
+
+@dataclass(frozen=True)
+class Signal:
+    """The rows as a graph; ``output`` is the row that the model returns, ``varied`` those that samples differ in."""
+
+    rows: tuple[Row, ...]
+    output: int
+    varied: frozenset[int] = frozenset()
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Rows at which real values enter: inputs of the model, or what a table makes of indices."""
+        real = [index for index, row in enumerate(self.rows) if row.role == "input" and row.shape]
+        looked_up = [
+            index
+            for index, row in enumerate(self.rows)
+            if row.role == "embedding" and row.shape and not any(self.rows[r].shape for r in self._ancestors(index))
+        ]
+        entering = [index for index in (*real, *looked_up) if index in self.varied] or real or looked_up
+        if not entering:
+            entering = [index for index, row in enumerate(self.rows) if row.shape][:1]
+        largest = max((self.units(index) for index in entering), default=0)
+        return tuple(index for index in entering if self.units(index) * _SIDE_INPUT >= largest)
+
+    @cached_property
+    def trunk(self) -> tuple[int, ...]:
+        """Rows that all ways from one of the starts to the output lead through, in order."""
+        found: set[int] = set()
+        for start in self.starts:
+            passed: dict[int, int] = {start: 1 << start}  # the rows on all ways, as bits
+            for index in range(start + 1, self.output + 1):
+                before = [passed[parent] for parent in self.rows[index].reads if parent in passed]
+                if before:
+                    common = before[0]
+                    for other in before[1:]:
+                        common &= other
+                    passed[index] = common | 1 << index
+            bits = passed.get(self.output, 0)
+            found.update(index for index in range(self.output + 1) if bits >> index & 1)
+        found.update(self.starts)
+        return tuple(sorted(index for index in found if self.rows[index].shape))
+
+    @cached_property
+    def carrying(self) -> frozenset[int]:
+        """Rows that reach the output other than through scores of an attention or a gate."""
+        trunk, seen, waiting = set(self.trunk), set[int](), [self.output]
+        while waiting:
+            index = waiting.pop()
+            if index in seen:
+                continue
+            seen.add(index)
+            waiting += [
+                parent for parent in self.rows[index].reads if parent in trunk or not self._steers(parent, index)
+            ]
+        return frozenset(seen)
+
+    @cached_property
+    def head(self) -> int:
+        """The last weights, if all of the signal passes them; else the end."""
+        weights = [index for index in sorted(self.carrying) if self.rows[index].role == "weights"]
+        return weights[-1] if weights and weights[-1] in self.trunk else len(self.rows)
+
+    @cached_property
+    def scoring(self) -> frozenset[int]:
+        """Weights that only steer an attention or a gate: queries, keys, squeeze-and-excite."""
+        ends = {self.output, *self.dangling}
+        return frozenset(
+            index
+            for index, row in enumerate(self.rows)
+            if row.role == "weights" and index not in self.carrying and index not in ends
+        )
+
+    @cached_property
+    def attending(self) -> frozenset[int]:
+        """Rows that hold weights of an attention: calls of it, and softmaxes that a product with values reads first."""
+        found = {index for index, row in enumerate(self.rows) if row.kind == "scaled_dot_product_attention"}
+        for row in self.rows:
+            if row.role == "attention" and row.kind in _PRODUCTS and len(row.reads) > 1:
+                origin = self.origin(row.reads[0])
+                if self.rows[origin].kind.lower() == "softmax":
+                    found.add(origin)
+        return frozenset(found)
+
+    @cached_property
+    def dangling(self) -> frozenset[int]:
+        """Rows that nobody reads: what is told of the inside of a loop over time, and further outputs."""
+        read = {parent for row in self.rows for parent in row.reads}
+        return frozenset(index for index in range(len(self.rows)) if index not in read and index != self.output)
+
+    @cached_property
+    def reductions(self) -> tuple[int, ...]:
+        """Rows of the trunk at which places are averaged, or one of them is picked: pooling, the token of a class."""
+        pairs = zip(self.trunk, self.trunk[1:], strict=False)
+        kinds = ("pooling", "movement", "merge", "scaling")
+        return tuple(
+            after
+            for before, after in pairs
+            if self.rows[after].role in kinds and 2 * self.units(after) <= self.units(before)
+        )
+
+    def units(self, index: int) -> int:
+        """Number of values of a row for each sample; 0 where it has none."""
+        shape = self.rows[index].shape
+        return math.prod(shape) if shape else 0
+
+    def mask(self, indices: frozenset[int] | tuple[int, ...]) -> npt.NDArray[np.bool_]:
+        """Booleans with a place for every row."""
+        result = np.zeros(len(self.rows), dtype=bool)
+        result[list(indices)] = True
+        return result
+
+    def _ancestors(self, index: int) -> set[int]:
+        seen: set[int] = set()
+        waiting = list(self.rows[index].reads)
+        while waiting:
+            parent = waiting.pop()
+            if parent not in seen:
+                seen.add(parent)
+                waiting += self.rows[parent].reads
+        return seen
+
+    def _steers(self, parent: int, index: int) -> bool:
+        """Whether a row reads another only for weights of an attention, or as a gate."""
+        row = self.rows[index]
+        if row.kind in ("softmax", "Softmax"):
+            return True
+        if row.kind == "scaled_dot_product_attention":
+            return len(row.reads) > 2 and parent in row.reads[:2]
+        if row.role != "gate" or len(row.reads) < 2:
+            return False
+        others = [other for other in row.reads if other != parent]
+        if max(self.units(other) for other in others) >= _GATED * self.units(parent):
+            return True
+        return self.rows[self.origin(parent)].kind.lower() in _BOUNDED
+
+    def origin(self, index: int) -> int:
+        """Back through steps that leave values as they are, to the one that made them."""
+        while self.rows[index].role in _SAME_VALUES and len(self.rows[index].reads) == 1:
+            index = self.rows[index].reads[0]
+        return index

@@ -1,0 +1,240 @@
+"""Verdicts on what becomes of the signal on its way: values, angles, sizes, gradients, units, ranks, attention."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from initscope.inspection.declaration import Declaration, Finding, first_above, first_below
+from initscope.inspection.evidence import Evidence
+
+__all__ = ["SIGNAL_VERDICTS"]
+
+_FEW_DIRECTIONS = 0.05
+"""Share of the directions beyond the first, by effective rank, below which outputs count as near a line."""
+_ALONE = 0.1
+"""Share of the threshold of collapse below which outputs count as collapsed in however many directions they differ."""
+_CHANCE = 2.0
+"""Standard errors by which the share of dead units has to exceed its threshold: of few units many die by chance."""
+
+
+def _not_finite(evidence: Evidence, _: float) -> Finding | None:
+    """NaN or infinity that reaches the output; what is masked on the way, as before a softmax, does no harm."""
+    seen = evidence.seen
+    shaped = np.array([bool(row.shape) for row in seen.rows])
+    nan = shaped & np.isnan(seen.norm_ratio[:, evidence.varied]).any(axis=1)
+    known = np.isfinite(seen.mean_width[evidence.start])
+    bad = nan | (shaped & ~np.isfinite(seen.mean_width)) if known else nan
+    if not bad[evidence.signal.output]:
+        return None
+    origin = np.flatnonzero(bad & (nan | np.append(bad[1:], True)))
+    return Finding(int(origin[0]), float(bad.sum()))
+
+
+def _constant_data(evidence: Evidence, _: float) -> Finding | None:
+    start = evidence.start
+    return Finding(start, float(evidence.seen.mean_width[start])) if evidence.constant else None
+
+
+def _collapse(evidence: Evidence, threshold: float) -> Finding | None:
+    """The first row at which samples are no longer told apart, unless angles are back at twice the level at the end.
+
+    Outputs turn parallel in two ways. Either their differences go onto a line (deep ReLU stacks): the effective rank
+    falls with the angle. Or a vector is added to all of them, by biases or by pooled means: the differences stay as
+    many-sided as they were, and train well until they are lost beside it.
+    """
+    kept = evidence.kept
+    if not np.isfinite(kept).any():
+        return None
+    end = kept[np.isfinite(kept)][-1]
+    levels = np.where(evidence.directions < _FEW_DIRECTIONS, threshold, _ALONE * threshold)
+    below = np.flatnonzero((kept < levels) & (end <= 2 * levels))
+    return Finding(int(below[0]), float(np.nanmin(kept))) if len(below) else None
+
+
+def _zero_gradient(evidence: Evidence, _: float) -> Finding | None:
+    """Information as long as some layer has a gradient, which the others get from its steps."""
+    zero = np.flatnonzero(evidence.gradients == 0)
+    return Finding(int(zero[0]), float(len(zero)), not (evidence.gradients > 0).any()) if len(zero) else None
+
+
+def _gradient_imbalance(evidence: Evidence, threshold: float) -> Finding | None:
+    """Growth of the gradient from block to block, taken over the whole depth: single jumps are no trend."""
+    passed, places = evidence.gradient_by_block
+    if len(passed) < 3:
+        return None
+    steps = np.diff(np.log(passed))
+    total = float(np.exp(abs(np.median(steps)) * len(steps)))
+    if not total > threshold:
+        return None
+    return Finding(places[0] if passed[0] < passed[-1] else places[-1], total)
+
+
+def _rank_loss(evidence: Evidence, threshold: float) -> Finding | None:
+    known = (evidence.most_directions > threshold) & (evidence.directions < _FEW_DIRECTIONS)
+    return first_below(np.where(known, evidence.ranks, np.nan), threshold)
+
+
+def _dead_units(evidence: Evidence, threshold: float) -> Finding | None:
+    activations = np.array([row.role == "activation" for row in evidence.seen.rows])
+    judged = evidence.carrying & activations | evidence.trunk & evidence.hidden & ~activations
+    shares = np.where(judged, evidence.seen.dead_fraction, np.nan)
+    margin = _CHANCE * np.sqrt(threshold * (1 - min(1.0, threshold)) / evidence.channels)
+    found = np.flatnonzero(shares - margin > threshold)
+    return Finding(int(found[0]), float(np.nanmax(shares[found]))) if len(found) else None
+
+
+def _saturated(evidence: Evidence, threshold: float) -> Finding | None:
+    judged = evidence.hidden & evidence.told
+    return first_above(np.where(judged, evidence.seen.saturated_fraction, np.nan), threshold)
+
+
+def _token_collapse(evidence: Evidence, threshold: float) -> Finding | None:
+    """1 - cosine of the tokens of a sample over the same where attention begins; only of models with attention."""
+    spread = evidence.token_spread
+    if not np.isfinite(spread).any():
+        return None
+    return first_below(spread, threshold)
+
+
+def _attention_entropy(evidence: Evidence, threshold: float) -> Finding | None:
+    """Weights on one key, sums that are not 1 over the keys, tokens that do not see themselves; uniform is fine."""
+    entropy = evidence.attention_entropy
+    sums, own = evidence.attention_sums, evidence.attention_self
+    wrong = np.flatnonzero(sums > 1 + 1e-2)
+    if len(wrong):
+        row = int(wrong[0])
+        return Finding(row, float(sums[row]), words="its softmax is not over the keys: their weights do not sum to 1")
+    blind = np.flatnonzero(own == 0)
+    if len(blind):
+        return Finding(int(blind[0]), 0.0, words="no token may look at itself: the mask is inverted")
+    return first_below(entropy, threshold)
+
+
+SIGNAL_VERDICTS: tuple[Declaration, ...] = (
+    Declaration(
+        "not-finite",
+        _not_finite,
+        source="NaN and infinity pass through every layer behind, and through all gradients",
+        advice="look at what enters this layer: logarithms and roots of negative values, divisions by zero, exp or "
+        "half precision that overflows",
+        on_constant_data=True,
+    ),
+    Declaration(
+        "constant-data",
+        _constant_data,
+        source="angles, ranks and units tell nothing of samples that are all equal",
+        advice="the samples are all equal: check how the data is loaded and scaled, then inspect again",
+        on_constant_data=True,
+    ),
+    Declaration(
+        "collapse",
+        _collapse,
+        source="Nachum et al. 2022, sections 1 and 4.2: training cannot tell inputs on one line apart",
+        advice="use fewer layers, mirrored weights (initscope.initializers.looks_linear_), zero-sum filters "
+        "(zero_sum_), normalisation or skips",
+        threshold=0.1,
+        threshold_is="median angle of pairs over the input's, if the outputs also differ in less than a twentieth of "
+        "the directions that they could differ in; below a tenth of it in any case",
+        code="initscope.initializers.looks_linear_(model)",
+        needs_norms=True,
+    ),
+    Declaration(
+        "expansion",
+        lambda evidence, threshold: first_above(evidence.kept, threshold, fault=False),
+        source="Nachum et al. 2022, section 4.2: zero-sum filters and batch norm turn inputs orthogonal",
+        advice="nothing to mend; to keep more of the input's angles use ZeroSum(strength=…) below 1",
+        threshold=1.25,
+        threshold_is="median angle of pairs over the input's",
+    ),
+    Declaration(
+        "vanishing",
+        lambda evidence, threshold: first_below(np.where(evidence.hidden, evidence.sizes, np.nan), threshold),
+        source="He et al. 2015: the variance of each layer should neither shrink nor grow with depth",
+        advice="use initscope.initializers.he_ (gain √2 for ReLU), or normalisation",
+        threshold=1e-3,
+        threshold_is="size per unit over the input's, on the trunk",
+        on_constant_data=True,
+        code="initscope.initializers.he_(model)",
+        needs_norms=True,
+    ),
+    Declaration(
+        "exploding",
+        lambda evidence, threshold: first_above(evidence.sizes, threshold),
+        source="He et al. 2015: the variance of each layer should neither shrink nor grow with depth",
+        advice="use initscope.initializers.he_ with mode='fan_in', or normalisation; scale residual branches down",
+        threshold=1e3,
+        threshold_is="size per unit over the input's, on the trunk",
+        on_constant_data=True,
+        code="initscope.initializers.he_(model)",
+        needs_norms=True,
+    ),
+    Declaration(
+        "zero-gradient",
+        _zero_gradient,
+        source="a layer whose gradient is exactly zero is left where it is by the first step",
+        advice="fine where a layer behind starts at zero on purpose (heads, residual branches); else draw the "
+        "weights of that layer, or revive its dead units",
+    ),
+    Declaration(
+        "gradient-imbalance",
+        _gradient_imbalance,
+        source="Glorot and Bengio 2010, section 4: gradients that shrink or grow from layer to layer leave one end "
+        "of the network where it is",
+        advice="use He's scale in every layer, skips around every block, or normalisation before the activation",
+        threshold=1e3,
+        threshold_is="median growth of the gradient from block to block, to the power of their number",
+        code="initscope.initializers.he_(model)",
+        needs_norms=True,
+    ),
+    Declaration(
+        "dead-units",
+        _dead_units,
+        source="a unit that is zero for all samples has no gradient",
+        advice="raise the bias, draw the weights anew (initscope.initializers.he_), or use a leaky slope; in a "
+        "trained network the learning rate was too high",
+        threshold=0.5,
+        threshold_is="fraction of the units behind an activation that are zero for all samples, by two standard errors",
+        code="initscope.initializers.he_(model)",
+        needs_norms=True,
+    ),
+    Declaration(
+        "saturated",
+        _saturated,
+        source="Glorot and Bengio 2010, section 3: at the ends of its range an activation passes hardly any gradient",
+        advice="use smaller weights (initscope.initializers.glorot_ or lecun_), scale the data down, or normalise "
+        "before the activation",
+        threshold=0.5,
+        threshold_is="fraction of a bounded activation's values at an end of its range, where its slope is below 2 % "
+        "of the largest",
+        code="initscope.initializers.lecun_(model)",
+    ),
+    Declaration(
+        "rank-loss",
+        _rank_loss,
+        source="participation ratio (tr C)²/tr C² of the outputs' covariance; near 1 the samples lie on a line",
+        advice="angles have collapsed or units died before: see those verdicts first; at depths comparable to the "
+        "width, independent weights lose rank by chance and initscope.initializers.looks_linear_ keeps it",
+        threshold=1.5,
+        threshold_is="participation ratio of a layer's outputs, if less than a twentieth of the directions is left",
+        code="initscope.initializers.looks_linear_(model)",
+        needs_norms=True,
+    ),
+    Declaration(
+        "token-collapse",
+        _token_collapse,
+        source="Dong et al. 2021, Noci et al. 2022: without strong skips attention turns tokens parallel",
+        advice="put the norm before each branch, keep the skips, or scale the branches by one over the root of their "
+        "number",
+        threshold=0.02,
+        threshold_is="1 - cosine of the tokens of a sample over the same before the first attention",
+    ),
+    Declaration(
+        "attention-entropy",
+        _attention_entropy,
+        source="Zhai et al. 2023: attention of low entropy at the start makes training unstable",
+        advice="divide the scores by the root of the head's size, take the softmax over the keys, let every token see "
+        "itself, and draw queries and keys with Glorot's law",
+        threshold=0.3,
+        threshold_is="entropy of attention weights over that of uniform ones",
+    ),
+)

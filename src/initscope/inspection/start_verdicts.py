@@ -1,0 +1,172 @@
+"""Verdicts on the start itself: weights that are equal, a loss that does not reach, logits and inputs of wrong size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from initscope.inspection.declaration import Declaration, Finding
+from initscope.inspection.evidence import Evidence
+
+__all__ = ["START_VERDICTS"]
+
+_TINY_INPUT = 1e-3
+"""Root mean square below which inputs are lost beside biases."""
+_MOST = 0.5
+"""Share of the weights up to which frozen ones are taken for a mistake: fine-tuning freezes most of them."""
+_UNDERFLOW = 0.5
+"""Share of the gradients lost in half precision from which on loss scaling is worth a word."""
+
+
+def _input_scale(evidence: Evidence, threshold: float) -> Finding | None:
+    """Size of what enters the first weights: a norm or a division before them is fine."""
+    data = evidence.facts.data
+    if data is None or not np.isfinite(data.size):
+        return None
+    entering = evidence.entering_weights
+    size = data.size * evidence.sizes[entering] if np.isfinite(evidence.sizes[entering]) else data.size
+    if size > threshold or size < _TINY_INPUT:
+        return Finding(evidence.start, float(size))
+    if data.constant_channels:
+        told = f"{data.constant_channels} of {data.channels} channels never change"
+        return Finding(evidence.start, float(size), words=told)
+    return None
+
+
+def _clones(evidence: Evidence, _: float) -> Finding | None:
+    weights = evidence.facts.weights
+    if weights is None or not weights.clones:
+        return None
+    layer, original = next(iter(weights.clones.items()))
+    return Finding(evidence.row_of(layer), float(len(weights.clones)), layer=layer, words=f"equal to {original}")
+
+
+def _symmetric(evidence: Evidence, _: float) -> Finding | None:
+    weights = evidence.facts.weights
+    if weights is None or not weights.symmetric:
+        return None
+    layer = next(iter(weights.symmetric))
+    return Finding(evidence.row_of(layer), max(weights.symmetric.values()), layer=layer)
+
+
+def _odd_layer(evidence: Evidence, threshold: float) -> Finding | None:
+    weights = evidence.facts.weights
+    odd = {} if weights is None else {path: max(ratio, 1 / ratio) for path, ratio in weights.odd.items()}
+    beyond = [path for path, ratio in odd.items() if ratio > threshold]
+    if not beyond or weights is None:
+        return None
+    told = f"its weights are {weights.odd[beyond[0]]:.2g} times as large as those of its peers"
+    return Finding(evidence.row_of(beyond[0]), odd[beyond[0]], layer=beyond[0], words=told)
+
+
+def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
+    """Layers that are not reached, dropout of everything, some frozen among many, unused ones while training."""
+    step = evidence.facts.step
+    if step is None:
+        return None
+    if step.detached:
+        words, layers = "the loss does not reach it: it is detached on the way", step.detached
+    elif step.silenced:
+        words, layers = "it drops everything: nothing behind it learns of what is before it", step.silenced
+    elif 0 < step.frozen_share < _MOST:
+        words, layers = "its weights ask for no gradient while those of most layers do", step.frozen
+    elif step.unused:
+        words, layers = "the model does not run it", step.unused
+    elif step.aside:
+        words, layers = "it runs, but what the loss is of does not depend on it", step.aside
+    else:
+        return None
+    meant = layers is step.aside or (layers is step.unused and evidence.seen.mode == "eval")
+    return Finding(evidence.row_of(layers[0]), float(len(layers)), not meant, layer=layers[0], words=words)
+
+
+def _loss_at_start(evidence: Evidence, threshold: float) -> Finding | None:
+    step = evidence.facts.step
+    if step is None or step.loss is None or step.chance is None or not step.loss - step.chance > threshold:
+        return None
+    words = f"cross-entropy {step.loss:.3g} where a uniform guess has {step.chance:.3g}"
+    return Finding(min(evidence.signal.head, evidence.signal.output), step.loss - step.chance, words=words)
+
+
+def _precision(evidence: Evidence, threshold: float) -> Finding | None:
+    """Values beyond float16 on rows that carry the signal; gradients below it are information."""
+    over = evidence.overflow
+    found = np.flatnonzero(over > threshold)
+    if len(found):
+        return Finding(int(found[0]), float(np.nanmax(over)), words="values beyond 65504, the largest of float16")
+    step = evidence.facts.step
+    if step is None or step.gradients is None:
+        return None
+    under = float(step.gradients.shares()[1][0])
+    if under > _UNDERFLOW:
+        words = "of the weights' gradients vanish in float16: scale the loss, or use bfloat16"
+        return Finding(evidence.start, under, fault=False, words=words)
+    return None
+
+
+START_VERDICTS: tuple[Declaration, ...] = (
+    Declaration(
+        "input-scale",
+        _input_scale,
+        source="LeCun et al. 1998, section 4.3: inputs should have mean 0 and size about 1",
+        advice="normalise the data: divide by 255, or subtract the mean and divide by the standard deviation",
+        threshold=20.0,
+        threshold_is="root mean square of what enters the first weights",
+        on_constant_data=True,
+        code="data = (data - data.mean()) / data.std()",
+    ),
+    Declaration(
+        "clones",
+        _clones,
+        source="layers that start equal see like inputs and move alike; nn.TransformerEncoder copies one layer",
+        advice="draw every layer anew: call reset_parameters or an initializer after the layers were copied",
+        on_constant_data=True,
+        code="initscope.initializers.glorot_(model)",
+    ),
+    Declaration(
+        "symmetric",
+        _symmetric,
+        source="units that start equal get equal gradients and stay equal (Goodfellow et al. 2016, section 8.4)",
+        advice="draw the weights of this layer at random",
+        on_constant_data=True,
+        code='torch.nn.init.kaiming_normal_(model.get_submodule("{layer}").weight)',
+    ),
+    Declaration(
+        "odd-layer",
+        _odd_layer,
+        source="one layer out of many of the same shape was started otherwise",
+        advice="start it as its peers, or say in the code why it differs",
+        threshold=2.5,
+        threshold_is="deviation of a layer's weights over that of all layers of its name and shape, or the inverse",
+        on_constant_data=True,
+        code='torch.nn.init.kaiming_normal_(model.get_submodule("{layer}").weight)',
+    ),
+    Declaration(
+        "no-gradient",
+        _no_gradient,
+        source="what the loss does not reach does not learn",
+        advice="remove the detach, no_grad, requires_grad_(False) or Dropout(1) on the way, unless it is meant",
+        on_constant_data=True,
+        code='model.get_submodule("{layer}").requires_grad_(True)',
+    ),
+    Declaration(
+        "loss-at-start",
+        _loss_at_start,
+        source="a network that knows nothing has cross-entropy ln K; more means logits that are too large",
+        advice="start the last layer smaller, or at zero; check that the labels are those of the outputs",
+        threshold=8.0,
+        threshold_is="cross-entropy minus ln K, in nats",
+        on_constant_data=True,
+        code='torch.nn.init.zeros_(model.get_submodule("{layer}").weight)',
+        needs_norms=True,
+    ),
+    Declaration(
+        "precision",
+        _precision,
+        source="float16 holds sizes from 6e-8 to 65504; Micikevicius et al. 2018",
+        advice="use smaller weights or normalisation, or bfloat16, which holds what float32 does",
+        threshold=1e-6,
+        threshold_is="share of a row's values that float16 cannot hold",
+        on_constant_data=True,
+        needs_norms=True,
+    ),
+)

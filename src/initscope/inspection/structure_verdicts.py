@@ -1,0 +1,131 @@
+"""Verdicts on how steps follow each other: what is missing, doubled or turned, whatever the weights are."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from initscope.inspection.declaration import Declaration, Finding
+from initscope.inspection.evidence import Evidence
+
+__all__ = ["STRUCTURE_VERDICTS"]
+
+_BENDING = ("activation", "attention", "gate", "recurrent", "other")
+"""Roles that are not linear, or not known to be."""
+_CLIPPING = ("relu", "relu6", "hardtanh", "hardsigmoid", "sigmoid")
+_NORMED = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d")
+
+
+def _linear(evidence: Evidence, _: float) -> Finding | None:
+    """No activation at all, or two layers in line whose product is one layer of no lower rank."""
+    rows, trunk = evidence.seen.rows, evidence.signal.trunk
+    weights = [index for index in trunk if rows[index].role == "weights"]
+    carried = [rows[index] for index in evidence.signal.carrying]
+    bent = [row for row in carried if row.role in _BENDING or (row.role == "pooling" and "max" in row.kind.lower())]
+    if len(weights) > 1 and not bent:
+        return Finding(weights[1], float(len(weights)), words="there is no activation between any of its layers")
+    mixing = {} if evidence.facts.weights is None else evidence.facts.weights.mixing
+    for index in weights:
+        before = evidence.signal.origin(rows[index].reads[0]) if len(rows[index].reads) == 1 else index
+        sizes = [mixing.get(rows[place].within) for place in (before, index)]
+        if before == index or sizes[0] is None or sizes[1] is None or rows[before].role != "weights":
+            continue
+        if sizes[0][1] >= min(sizes[0][0], sizes[1][1]) and len(weights) > 3:
+            return Finding(index, 2.0, words=f"no activation between {rows[before].layer} and it: both are one layer")
+    return None
+
+
+def _bottleneck(evidence: Evidence, threshold: float) -> Finding | None:
+    """A hidden layer of the trunk that all samples leave as one number, if more came in."""
+    signal = evidence.signal
+    widths = [(index, signal.units(index)) for index in signal.trunk if index < signal.head]
+    narrow = [index for index, units in widths if units <= threshold and evidence.seen.rows[index].role == "weights"]
+    if not narrow or max(units for _, units in widths if units) <= 4 or signal.units(evidence.start) <= 4:
+        return None
+    return Finding(narrow[0], float(signal.units(narrow[0])))
+
+
+def _norm_twice(evidence: Evidence, _: float) -> Finding | None:
+    rows, origin = evidence.seen.rows, evidence.signal.origin
+    normed = [index for index, row in enumerate(rows) if row.kind in _NORMED and len(row.reads) == 1]
+    twice = [index for index in normed if rows[origin(rows[index].reads[0])].kind in _NORMED]
+    return Finding(twice[0], 2.0) if twice else None
+
+
+def _clipped_output(evidence: Evidence, _: float) -> Finding | None:
+    """An activation behind the last layer of a classifier, whose logits may have any sign."""
+    step, output = evidence.facts.step, evidence.signal.origin(evidence.signal.output)
+    row = evidence.seen.rows[output]
+    if step is None or not step.classes or row.role != "activation" or row.kind.lower() not in _CLIPPING:
+        return None
+    return Finding(output, 1.0) if output > evidence.signal.head else None
+
+
+def _double_softmax(evidence: Evidence, _: float) -> Finding | None:
+    """A softmax at the output of a model whose loss takes logits, or two in line."""
+    rows, signal, step = evidence.seen.rows, evidence.signal, evidence.facts.step
+    output = signal.origin(signal.output)
+    if rows[output].kind.lower() != "softmax":
+        return None
+    doubled = bool(rows[output].reads) and rows[signal.origin(rows[output].reads[0])].kind.lower() == "softmax"
+    return Finding(output, 2.0) if doubled or (step is not None and step.takes_logits) else None
+
+
+def _norm_axis(evidence: Evidence, _: float) -> Finding | None:
+    """A LayerNorm of turned values whose units lie where its tokens should: most norms say how many units there are."""
+    rows = evidence.seen.rows
+    norms = [index for index, row in enumerate(rows) if row.kind in ("LayerNorm", "layer_norm") and row.shape]
+    common = Counter(rows[index].shape[-1] for index in norms).most_common(1)
+    for index in norms:
+        shape, reads = rows[index].shape, rows[index].reads
+        turned = len(reads) == 1 and rows[reads[0]].kind in ("mT", "transpose", "permute", "movedim", "T", "getattr")
+        if turned and len(shape) == 2 and shape[-2] == common[0][0] != shape[-1] and common[0][1] > 1:
+            return Finding(index, float(shape[-1]))
+    return None
+
+
+STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
+    Declaration(
+        "linear",
+        _linear,
+        source="layers without an activation between them are one linear layer, whatever their number",
+        advice="put an activation between them",
+        on_constant_data=True,
+    ),
+    Declaration(
+        "bottleneck",
+        _bottleneck,
+        source="what passes through one unit lies on a line behind it",
+        advice="give this layer more units",
+        threshold=1.0,
+        threshold_is="values of a hidden layer for each sample, at most",
+        on_constant_data=True,
+    ),
+    Declaration(
+        "norm-twice",
+        _norm_twice,
+        source="the second of two batch norms in line changes nothing but doubles the parameters",
+        advice="remove one of them",
+        on_constant_data=True,
+    ),
+    Declaration(
+        "norm-axis",
+        _norm_axis,
+        source="Ba et al. 2016: layer norm is over the units of a token; over tokens it mixes them, and their order",
+        advice="do not transpose before the norm, and give it the number of units",
+        on_constant_data=True,
+    ),
+    Declaration(
+        "clipped-output",
+        _clipped_output,
+        source="logits may have any sign; what an activation cuts off has no gradient",
+        advice="remove the activation behind the last layer",
+        on_constant_data=True,
+    ),
+    Declaration(
+        "double-softmax",
+        _double_softmax,
+        source="cross-entropy takes logits; of probabilities it can never be small",
+        advice="remove the softmax at the end, or use a loss that takes probabilities",
+        on_constant_data=True,
+    ),
+)

@@ -1,0 +1,115 @@
+"""What the weights say without being run: layers that are copies, units that are equal, one layer unlike its peers."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvTransposeNd
+
+from initscope.layers import is_weight_layer
+
+__all__ = ["WeightFacts", "drawn_weights", "weight_facts"]
+
+_LEAST_VALUES, _DIFFERENT = 64, 8
+"""Weights of fewer values, or of fewer different ones (identities, constants), are equal for other reasons."""
+_FEW_UNITS = 8
+"""Units are symmetric if so many times fewer of them differ; sub-pixel layers repeat theirs up to 4 times."""
+_PEERS, _ALIKE = 3, 0.2
+"""Peers needed to call a layer odd, and the relative spread of their gains up to which they count as alike."""
+
+
+@dataclass(frozen=True)
+class WeightFacts:
+    """Paths of modules and a number: ``clones`` how many layers are equal to an earlier one, and which that is;
+    ``symmetric`` the share of units that equal another one; ``odd`` the gain over that of the layer's peers."""
+
+    clones: dict[str, str]
+    symmetric: dict[str, float]
+    odd: dict[str, float]
+    mixing: dict[str, tuple[int, int]]
+    """Inputs and outputs of the layers that see all channels: no groups, none transposed."""
+
+
+def drawn_weights(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tensor]]:
+    """Path, module, name and values of every matrix that is drawn at the start: of Linear layers, convolutions,
+    embeddings, attention and loops over time. Tied ones come once."""
+    kinds = (nn.Embedding, nn.EmbeddingBag, nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase, nn.Bilinear)
+    seen: set[int] = set()
+    for path, module in model.named_modules():
+        if is_weight_layer(module) or isinstance(module, kinds):
+            for name, parameter in module.named_parameters(recurse=False):
+                if parameter.dim() > 1 and id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    yield path, module, name, parameter.detach()
+
+
+def weight_facts(model: nn.Module) -> WeightFacts:
+    """Clones, symmetric units and odd layers of a model."""
+    frozen = {p.data_ptr() for p in model.parameters() if not p.requires_grad}
+    weights = [item for item in drawn_weights(model) if item[3].data_ptr() not in frozen]
+    mixing = {
+        path: (values[0].numel(), len(values))
+        for path, module, _, values in weights
+        if is_weight_layer(module) and getattr(module, "groups", 1) == 1 and not isinstance(module, _ConvTransposeNd)
+    }
+    return WeightFacts(_clones(weights), _symmetric(weights), _odd(weights), mixing)
+
+
+_Weights = list[tuple[str, nn.Module, str, Tensor]]
+
+
+def _clones(weights: _Weights) -> dict[str, str]:
+    """Modules with weights that are bitwise those of an earlier one; a frozen copy, as of a teacher, is no clone."""
+    alike: dict[tuple[object, ...], list[tuple[str, Tensor]]] = defaultdict(list)
+    found: dict[str, str] = {}
+    for path, _, name, values in weights:
+        first = values.flatten()[:_LEAST_VALUES].tolist()
+        if values.numel() < _LEAST_VALUES or len(set(first)) < _DIFFERENT:
+            continue
+        group = alike[(name, tuple(values.shape), *first[:_DIFFERENT])]
+        original = next((other for other, theirs in group if torch.equal(values, theirs)), None)
+        if original is None:
+            group.append((path, values))
+        else:
+            found.setdefault(path, original)
+    return found
+
+
+def _symmetric(weights: _Weights) -> dict[str, float]:
+    """Layers with hardly any different units; units of a depthwise layer see different inputs, zeros are meant."""
+    found = {}
+    for path, module, _, values in weights:
+        if not is_weight_layer(module) or getattr(module, "groups", 1) > 1 or len(values) < 2:
+            continue
+        rows = values.flatten(1).double()
+        if not bool(rows.any()):
+            continue
+        signs = torch.linspace(1, 2, rows.shape[1], dtype=torch.float64, device=rows.device)
+        different = len(torch.unique((rows * signs).sum(dim=1)))
+        if different * _FEW_UNITS <= len(rows) or different == 1:
+            found[path] = 1 - different / len(rows)
+    return found
+
+
+def _odd(weights: _Weights) -> dict[str, float]:
+    """One layer whose deviation is unlike that of all layers of its name and shape, which agree among themselves."""
+    peers: dict[tuple[object, ...], list[tuple[str, float]]] = defaultdict(list)
+    for path, module, name, values in weights:
+        if is_weight_layer(module) and values.numel() >= _LEAST_VALUES:
+            place = (re.sub(r"\d+", "*", path), name, tuple(values.shape), type(module).__name__)
+            peers[place].append((path, float(values.std())))
+    found = {}
+    for group in peers.values():
+        if len(group) <= _PEERS:
+            continue
+        ordered = sorted(group, key=lambda item: item[1])
+        for odd, rest in ((ordered[0], ordered[1:]), (ordered[-1], ordered[:-1])):
+            least, most = rest[0][1], rest[-1][1]
+            if least > 0 and most / least < 1 + _ALIKE and odd[1] > 0:
+                found[odd[0]] = odd[1] / ((least + most) / 2)
+    return found

@@ -1,0 +1,114 @@
+r"""What attention does within a sample: how far its weights are spread, and whether tokens turn parallel.
+
+Entropies are per query, :math:`-\sum_j p_j\ln p_j/\ln n` with n the keys that the mask leaves: 1 for uniform weights, 0
+for a single key. Tokens are the rows of a sample's ``[tokens, units]``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from initscope.geometry import Floats
+from initscope.recording import Tally
+from initscope.tracing import Node, Trace
+
+__all__ = ["AttentionTally", "TokenTally"]
+
+_SAMPLES = 8  # whose scores are computed again where attention is one call
+_LEAST_TOKENS = 4
+
+
+class TokenTally(Tally):
+    """Mean cosine of the tokens of a sample, at steps whose output is ``[tokens, units]`` for each sample."""
+
+    def __init__(self, traced: Trace) -> None:
+        self._steps = traced.steps
+        self._cosines: dict[Node, list[float]] = {}
+
+    def see(self, step: Node, values: Tensor) -> None:
+        """Take the mean over the pairs of tokens of every sample: of T unit vectors t it is (‖Σt‖² - T)/(T² - T)."""
+        if values.dim() == 3 and values.shape[1] >= _LEAST_TOKENS and values.shape[2] >= _LEAST_TOKENS:
+            tokens = values.shape[1]
+            units = torch.nn.functional.normalize(values.float(), dim=2)
+            squares = units.sum(dim=1).square().sum(dim=1)
+            self._cosines.setdefault(step, []).append(float((squares - tokens).mean()) / (tokens * (tokens - 1)))
+
+    def columns(self) -> dict[str, Floats]:
+        """``token_cosine``, ``[steps]``."""
+        return {"token_cosine": _column(self._steps, self._cosines)}
+
+
+class AttentionTally(Tally):
+    """Entropy of attention weights; what they sum to over the keys; the weight that a token gives to itself."""
+
+    names = ("attention_entropy", "attention_sum", "attention_self")
+
+    def __init__(self, traced: Trace) -> None:
+        self._steps, self._kinds = traced.steps, {step: traced.kind(step).lower() for step in traced.steps}
+        self._found: dict[str, dict[Node, list[float]]] = {name: {} for name in self.names}
+
+    def see(self, step: Node, values: Tensor) -> None:
+        """Weights that a softmax makes, ``[..., queries, keys]``."""
+        if self._kinds[step] == "softmax" and values.dim() >= 3:
+            self._add(step, values)
+
+    def read(self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Weights inside of one call of attention, computed again for a few samples."""
+        if self._kinds[step] == "scaled_dot_product_attention":
+            names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+            weights = _weights(**(dict(zip(names, args, strict=False)) | kwargs))
+            if weights is not None:
+                self._add(step, weights)
+
+    def _add(self, step: Node, weights: Tensor) -> None:
+        weights = weights.float()
+        allowed = (weights > 0).sum(dim=-1)
+        entropy = torch.special.entr(weights).sum(dim=-1)
+        several = allowed > 1
+        if bool(several.any()):
+            share = entropy[several] / allowed[several].float().log()
+            self._found["attention_entropy"].setdefault(step, []).append(float(share.mean()))
+        self._found["attention_sum"].setdefault(step, []).append(float((weights.sum(dim=-1) - 1).abs().max()) + 1)
+        if weights.shape[-1] == weights.shape[-2] > 2:
+            own = float(weights.diagonal(dim1=-2, dim2=-1).amax())
+            self._found["attention_self"].setdefault(step, []).append(own)
+
+    def columns(self) -> dict[str, Floats]:
+        """The three, ``[steps]`` each; sums are 1 plus the largest deviation from it."""
+        return {name: _column(self._steps, found) for name, found in self._found.items()}
+
+
+def _column(steps: tuple[Node, ...], found: dict[Node, list[float]]) -> Floats:
+    return np.array([np.mean(found[step]) if step in found else math.nan for step in steps])
+
+
+@torch.no_grad()
+def _weights(
+    query: Tensor,
+    key: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    **_: Any,
+) -> Tensor | None:
+    """softmax(q kᵀ scale + mask) of the first samples; None where the shapes are of another kind."""
+    if query.dim() < 3 or query.shape[-1] == 0:
+        return None
+    query, key = query[:_SAMPLES].float(), key[:_SAMPLES].float()
+    if query.dim() == 4 and query.shape[1] != key.shape[1] and query.shape[1] % key.shape[1] == 0:
+        key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)  # grouped queries
+    if query.shape[:-2] != key.shape[:-2]:
+        return None
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        causal = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        scores = scores.masked_fill(~causal, -math.inf)
+    if attn_mask is not None:
+        mask = attn_mask[:_SAMPLES] if attn_mask.dim() == query.dim() and len(attn_mask) > 1 else attn_mask
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    return scores.softmax(dim=-1).nan_to_num()
