@@ -139,8 +139,8 @@ def test_what_is_left_out_has_its_reason():
     assert all(set(told) == {"source", "what", "why"} for told in gallery.left_out())
 
 
-def test_the_documentation_names_every_exhibit_once():
+def test_the_documentation_shows_every_exhibit_once():
     page = (Path(__file__).parents[2] / "docs" / "reproduce.rst").read_text(encoding="utf-8")
-    table = page[page.index("Which exhibit shows what") : page.index("What is not there")]
-    assert sorted(re.findall(r"``([a-z0-9.-]+)``", table)) == list(all_exhibits())
+    beginnings = re.findall(r"\.\. exhibit-index:: (\S+)", page)
+    assert all(sum(id.startswith(beginning) for beginning in beginnings) == 1 for id in all_exhibits())
     assert len(all_exhibits()) >= 40
