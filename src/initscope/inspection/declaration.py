@@ -47,6 +47,8 @@ class Declaration:
         Whether it says anything of samples that are all equal.
     code : str
         What to type, with ``{layer}`` for the module that was found; empty where words have to do.
+    needs_norms : bool
+        Whether it is no fault while batch norms do nothing, in evaluation mode before any training.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Declaration:
     threshold_is: str = ""
     on_constant_data: bool = False
     code: str = ""
+    needs_norms: bool = False
 
     @property
     def option(self) -> str:

@@ -157,6 +157,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         threshold_is="cross-entropy minus ln K, in nats",
         on_constant_data=True,
         code='torch.nn.init.zeros_(model.get_submodule("{layer}").weight)',
+        needs_norms=True,
     ),
     Declaration(
         "precision",
@@ -166,5 +167,6 @@ START_VERDICTS: tuple[Declaration, ...] = (
         threshold=1e-6,
         threshold_is="share of a row's values that float16 cannot hold",
         on_constant_data=True,
+        needs_norms=True,
     ),
 )
