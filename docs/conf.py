@@ -1,10 +1,14 @@
 """How the documentation is built: ``./run docs``."""
 
 import re
+import sys
+from pathlib import Path
 
 from sphinx_gallery.sorting import FileNameSortKey
 
 import initscope
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "initscope"
 author = "The initscope developers"
@@ -14,11 +18,12 @@ version = release = initscope.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
+    "indexes",
+    "mathml",
 ]
-exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py"]
+exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py", "tutorials/*.ipynb", "tutorials/*.py"]
 templates_path = ["_templates"]
 # `name` in single backticks is Python's name where the documentation has one, and plain code elsewhere.
 default_role = "py:obj"
@@ -34,19 +39,27 @@ napoleon_use_rtype = False
 suppress_warnings = ["ref.citation", "config.cache", "toc.empty_glob"]
 
 sphinx_gallery_conf = {
-    "examples_dirs": "../examples",
-    "gallery_dirs": "gallery",
+    "examples_dirs": ["../examples/tutorials", "../examples/gallery"],
+    "gallery_dirs": ["tutorials", "gallery"],
     "within_subsection_order": FileNameSortKey,
     "remove_config_comments": True,
     "show_memory": False,
     "min_reported_time": 1e9,
+    "capture_repr": (),  # what is worth reading is printed
 }
 
+html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_title = f"initscope {version}"
 html_show_sourcelink = False
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": False}
+html_sidebars = {"**": ["everything.html"]}
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "show_prev_next": False,
+    "navbar_center": [],  # the pages stand in the sidebar, all of them
+}
 
 # Where |x| is no absolute value: code, roles, formulas set apart, doctests.
 _SET_APART = re.compile(
@@ -63,9 +76,15 @@ def keep_absolute_values(app, what, name, thing, options, lines):
     lines[:] = "".join([*parts, _escaped(text[place:])]).split("\n")
 
 
+def leave_out_routing(app, what, name, thing, skip, options):
+    """Leave out what scikit-learn adds to estimators whose methods have options of their own."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
 def _escaped(text):
     return re.sub(r"\|(\S[^|]*?)(?<=\S)\|", r"\\|\1\\|", text)
 
 
 def setup(app):
     app.connect("autodoc-process-docstring", keep_absolute_values)
+    app.connect("autodoc-skip-member", leave_out_routing)

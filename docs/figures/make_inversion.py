@@ -7,9 +7,8 @@ the folders of INITSCOPE_DATA; ``discriminate fashion-mnist`` (or ``cifar10``, `
 
 from __future__ import annotations
 
-import os
 import sys
-from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,32 +18,20 @@ from torch.nn import functional as F
 
 from initscope import data
 from initscope._hall.files import atomic_path
+from initscope.data.locations import find
+from initscope.initializers import he_
 from initscope.invert import discriminate, error_growth, error_rate, invert_layers, sparse_transition
+from initscope.models import load_model
 
 HERE = Path(__file__).parent
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 PHOTOGRAPHS = (130, 207, 402, 950)  # of the ImageNet sample: flamingos, a golden retriever, a guitar, oranges
 
 
-def find(name):
-    folders = [Path(folder) for folder in os.environ.get("INITSCOPE_DATA", "").split(":") if folder]
-    return np.load(next(folder / name for folder in folders if (folder / name).exists()))
-
-
 def vgg(trained):
-    weights, layers = find("vgg16_imagenet_convs.npz"), OrderedDict()
-    for index in range(1, 14):
-        kernel = torch.from_numpy(weights[f"conv{index}.weight"].astype(np.float32))
-        conv = nn.Conv2d(kernel.shape[1], kernel.shape[0], 3, padding=1)
-        nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
-        nn.init.zeros_(conv.bias)
-        if trained:
-            conv.weight.data = kernel
-            conv.bias.data = torch.from_numpy(weights[f"conv{index}.bias"].astype(np.float32))
-        layers |= {f"conv{index}": conv, f"relu{index}": nn.ReLU()}
-        if index in (2, 4, 7, 10):
-            layers[f"pool{index}"] = nn.MaxPool2d(2)
-    return nn.Sequential(layers)
+    if trained:
+        return load_model("initscope.classes:vgg16", weights=find("vgg16_imagenet_convs.npz"))
+    return he_(load_model("initscope.classes:vgg16"), generator=torch.Generator().manual_seed(0))
 
 
 class Block(nn.Module):
@@ -80,7 +67,7 @@ class ResNet20(nn.Module):
 def resnet(trained, images):
     model = ResNet20()
     if trained:
-        state = find("resnet20_cifar10.npz")
+        state = np.load(find("resnet20_cifar10.npz"))
         model.load_state_dict({name: torch.from_numpy(state[name]) for name in state.files}, strict=False)
         return model.eval()
     for part in model.modules():
@@ -97,23 +84,38 @@ def say_aside(text):
     print(text, file=sys.stderr)
 
 
-def pictures(which, kind):
+LAYERS = {
+    "vgg": ("relu2", "relu4", "relu7", "relu10", "relu13"),
+    "resnet": ("bn1", "layer1.2", "layer2.2", "layer3.2"),
+}
+
+
+ITERATIONS = {"relu13": 150}
+"""At most; 100 for the other layers."""
+
+
+def pictures(which, kind, layers=None, photographs=PHOTOGRAPHS):
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    sample = find("imagenet_sample_128.npz")["images"][list(PHOTOGRAPHS)]
-    images = sample.transpose(0, 3, 1, 2).astype(np.float32) / 255
+    sample = np.load(find("imagenet_sample_128.npz"))["images"]
+    images, all_images = (sample[list(chosen)].transpose(0, 3, 1, 2).astype(np.float32) / 255
+                          for chosen in (photographs, PHOTOGRAPHS))  # fmt: skip
     centre, spread = (np.array(value, dtype=np.float32).reshape(3, 1, 1) for value in (MEAN, STD))
     trained = kind == "trained"
-    if which == "vgg":
-        model, layers, iterations = vgg(trained), ["relu2", "relu4", "relu7", "relu10"], 40
-    else:
-        model = resnet(trained, torch.from_numpy((images - centre) / spread))
-        layers, iterations = ["bn1", "layer1.2", "layer2.2", "layer3.2"], 120
-    found = invert_layers(
-        model, images, layers, mean=MEAN, std=STD, smoothness=0.001, iterations=iterations, progress=say_aside
-    )
-    for line in found.means():
+    model = vgg(trained) if which == "vgg" else resnet(trained, torch.from_numpy((all_images - centre) / spread))
+    options = {"mean": MEAN, "std": STD, "smoothness": 0.001, "progress": say_aside}
+    found = [
+        invert_layers(model, images, [layer], iterations=ITERATIONS.get(layer, 100), **options)
+        for layer in layers or LAYERS[which]
+    ]
+    return replace(found[0], rows=tuple(row for one in found for row in one.rows))
+
+
+def show_pictures(found, which, kind):
+    for line in found.summary():
         print(which, kind, line)
+    for note in found.notes():
+        print(which, kind, note)
     save_sheet(found.sheet(), f"inversion_{which}_{kind}.jpg")
 
 
@@ -137,18 +139,28 @@ def rates():
 
 
 def cut(name):
-    limit = {} if name == "digits" else {"limit": 3000}
-    images = data.load(name, **limit)
-    epochs = 15 if name == "digits" else 4
-    found = discriminate(images.images, images.labels, reconstruct=4, epochs=epochs, name=name, progress=print)
-    print(found.full, found.mean_image_psnr, *found.table(), sep="\n")
+    """All 1,797 digits; of the others 10,000 images to train on and 2,000 to test on."""
+    torch.set_num_threads(1)
+    few = name == "digits"
+    images = data.load(name, **({} if few else {"limit": 12_000}))
+    options = {"test_share": 0.3, "epochs": 30} if few else {"test_share": 1 / 6, "epochs": 8}
+    found = discriminate(images.images, images.labels, reconstruct=12, name=name, progress=say_aside, **options)
+    print(
+        f"{found.name}: all pixels {found.full:.3f} ± {found.full_se:.3f}, CNN {found.full_cnn:.3f} ± "
+        f"{found.full_cnn_se:.3f}; mean image {found.mean_image_psnr:.1f} dB; {found.train} + {found.test}"
+    )
+    for row in found.rows:
+        print(
+            f"{row.measurement} 1:{row.ratio:g} ({row.outputs})  {row.features:.3f} ± {row.features_se:.3f}  "
+            f"{row.cnn:.3f} ± {row.cnn_se:.3f}  {row.psnr:.1f} ± {row.psnr_se:.1f}  {row.ssim:.2f}  {row.solver}"
+        )
     save(found.plot(), f"inversion_{name}.png")
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["pictures", which, kind]:
-            pictures(which, kind)
+            show_pictures(pictures(which, kind), which, kind)
         case ["discriminate", name]:
             cut(name)
         case _:

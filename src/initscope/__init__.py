@@ -22,6 +22,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "injectivity",
         "inspection",
         "invert",
+        "kernels",
         "measurement",
         "models",
         "plan",
@@ -32,6 +33,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     ],
     submod_attrs={
         "inspection": ["inspect"],
+        "kernels": ["kernel"],
         "measurement": ["mean_width", "measure"],
         "propagate": ["predict", "rule"],
     },

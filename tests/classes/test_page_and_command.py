@@ -8,7 +8,8 @@ import re
 import pytest
 import torch
 
-from initscope.classes import separations
+from initscope.classes import collapse, separations
+from initscope.classes.page import _changed
 from initscope.cli import main
 from initscope.data import load
 from initscope.models import load_model
@@ -40,7 +41,7 @@ def run(capsys):
 def test_page_holds_pictures_tests_and_pairs(found, tmp_path):
     text = found.to_html(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == text
-    assert text.count("<svg") == 6 + 3 + 1
+    assert text.count("<svg") == 2 * (6 + 1) + 3 + 1
     ids = re.findall(r'\bid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
     assert "Tests against the first network" in text
@@ -49,11 +50,27 @@ def test_page_holds_pictures_tests_and_pairs(found, tmp_path):
     assert found.to_html() == text
 
 
+def test_pairs_that_changed_are_shown_once(found):
+    pairs = _changed(found)
+    assert list(pairs) == ["Grew most", "Shrank most"]
+    assert all(pair["after"] > pair["before"] for pair in pairs["Grew most"])
+    assert all(pair["after"] < pair["before"] for pair in pairs["Shrank most"])
+    pictures = [frozenset([pair["picture"].x, pair["picture"].y]) for part in pairs.values() for pair in part]
+    assert len(pictures) == len(set(pictures)) > 3
+
+
 def test_page_of_one_network_without_boundary():
     model = load_model(CNN, input_shape=(1, 8, 8))
     text = separations({"only": model}, load("digits", limit=200), anchors=40, boundary=False).to_html()
-    assert text.count("<svg") == 2 + 1 + 1
+    assert text.count("<svg") == 2 * (2 + 1) + 1 + 1
     assert "Tests against" not in text
+
+
+def test_page_of_a_network_that_keeps_distances():
+    text = separations(
+        {"a": torch.nn.Flatten(), "b": torch.nn.Flatten()}, load("digits", limit=200), anchors=30
+    ).to_html()
+    assert "1.00 → 1.00" in text
 
 
 def test_exports_agree(found):
@@ -79,11 +96,36 @@ def test_command_prints_and_writes(run, tmp_path):
     assert (tmp_path / "page.html").exists()
     code, output, _ = run(*arguments, "--format", "json", "--layers", "relu1", "--no-rechosen")
     networks = json.loads(output)["networks"]
-    assert list(networks) == ["random weights", str(tmp_path / "1.pt")]
+    assert list(networks) == ["random weights", "1"]
     assert [row["layer"] for row in networks["random weights"]["rows"]] == ["relu1"]
     assert networks["random weights"]["rows"][0]["inter_rechosen"] is None
+    assert {test["layer"] for test in json.loads(output)["tests"]} == {"relu1"}
     code, output, _ = run(*arguments, "--format", "csv", "--no-boundary")
     assert len(list(csv.DictReader(io.StringIO(output)))) == 4
+
+
+def test_probes_stand_beside_the_ratios(run, tmp_path):
+    data = load("digits", limit=300)
+    model = load_model(CNN, input_shape=(1, 8, 8))
+    found = separations({"only": model}, data, anchors=40, boundary=False, probes=True)
+    assert found.collapses["only"] == collapse(model, data)
+    assert [row["layer"] for row in found.to_dict()["collapses"]["only"]] == ["input", "relu1", "dense1"]
+    text = found.to_html()
+    assert "What training ends in" in text
+    assert "linear probe" in text
+    code, output, _ = run("separation", CNN, "--data", "digits", "--limit", 200, "--probes", "--no-boundary")
+    assert code == 0
+    assert "probe accuracy" in output
+
+
+def test_checkpoints_of_one_name_keep_their_folders(run, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        torch.save(load_model(CNN, input_shape=(1, 8, 8)).state_dict(), tmp_path / folder / "last.pt")
+    files = [str(tmp_path / folder / "last.pt") for folder in ("a", "b")]
+    options = ("--data", "digits", "--limit", 100, "--anchors", 20, "--no-boundary", "--format", "json")
+    _, output, _ = run("separation", CNN, *options, "--weights", files[0], "--checkpoints", files[1])
+    assert list(json.loads(output)["networks"]) == ["random weights", *files]
 
 
 @pytest.mark.parametrize(

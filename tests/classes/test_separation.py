@@ -177,7 +177,23 @@ def test_labels_that_cannot_be_used(digits, labels, says):
         separation(network(), digits.images, labels)
 
 
+def test_a_dead_network_has_no_ratios(digits, tmp_path):
+    """Its rows and tests say NaN, and its page is drawn."""
+    dead = network()
+    with torch.no_grad():
+        for module in dead.modules():
+            if isinstance(module, torch.nn.Linear):
+                module.bias.fill_(-1e3)
+    found = separations({"start": network(), "dead": dead}, digits, anchors=30)
+    for test in found.tests():
+        assert np.isfinite(test.median_before)
+        assert np.isnan([test.median_after, test.superiority, test.mann_whitney_p, test.ks]).all()
+    assert "nan" in found.to_html()
+
+
 def test_other_bad_input(digits):
+    with pytest.raises(InputError, match="all the same"):
+        separation(network(), np.ones((20, 1, 8, 8), dtype=np.float32), np.arange(20) % 2, anchors=5)
     with pytest.raises(InputError, match="anchors = 0"):
         separation(network(), digits, anchors=0)
     with pytest.raises(InputError, match="without labels"):

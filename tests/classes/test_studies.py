@@ -1,9 +1,12 @@
 """Subsets and labels: what is chosen, and that the studies train on that and on nothing else."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
 
-from initscope.classes import label_study, subset, subset_study
+from initscope.classes import Setting, Study, label_study, subset, subset_study
 from initscope.classes.labelled import labelled
 from initscope.data import load
 from initscope.errors import InputError
@@ -73,6 +76,30 @@ def test_studies_train(data):
     assert np.isnan(by_labels.settings[0].standard_error)
     assert by_labels.plot().get_xscale() == "log"
     assert by_labels.table()[0]["training"] == "cross-entropy"
+
+
+def test_subsets_of_a_study_are_those_of_subset(data, monkeypatch):
+    """Orders are searched once for all sizes; what is trained on is what `subset` gives."""
+    pytest.importorskip("faiss")
+    seen = []
+
+    def notice(model, part, **options):
+        seen.append(part.images)
+        return SimpleNamespace(test_error=0.5)
+
+    monkeypatch.setattr("initscope.classes.studies.train", notice)
+    ways, sizes, seeds = ("random", "net", "boundary", "interior"), (50, 90), (0, 3)
+    subset_study(build, data.images, data.classes, test=None, sizes=sizes, ways=ways, seeds=seeds)
+    expected = [subset(data, size, way, seed=seed) for way in ways for size in sizes for seed in seeds]
+    for part, index in zip(seen, [*expected, *2 * [np.arange(len(data))]], strict=True):
+        assert torch.equal(part, data.images[torch.from_numpy(index)])
+
+
+def test_differences_are_between_runs_of_one_seed():
+    settings = [("a", 10, (0.5, 0.4)), ("b", 10, (0.4, 0.35)), ("a", 20, (0.2, 0.2)), ("b", 40, (0.1, 0.1))]
+    [found] = Study(tuple(Setting(*each) for each in settings)).against("a")
+    assert (found.name, found.size) == ("b", 10)
+    assert (found.mean, found.standard_error) == pytest.approx((-0.075, 0.025))
 
 
 def test_studies_refuse(data):

@@ -118,6 +118,13 @@ def test_stops_when_all_errors_are_reached(digits, tmp_path):
     assert done.plot().get_ylabel() == "test error"
 
 
+def test_evaluated_at_the_end_only(digits):
+    """The same run, tested once."""
+    every, once = (run(digits, epochs=2, evaluations=evaluations) for evaluations in (1, 0))
+    assert len(once.history) == 1
+    assert once.test_error == every.test_error
+
+
 def test_another_run_in_the_same_folder_is_refused(digits, tmp_path):
     run(digits, out=tmp_path, epochs=1)
     with pytest.raises(InputError, match="differs in seed"):

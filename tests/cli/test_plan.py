@@ -116,3 +116,18 @@ def test_errors_are_one_line(run, line, message):
     assert out == ""
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_filters_of_other_layers(run):
+    line = "plan filters --data photos:crop=16 --pairs 1 --limit 2 --eps 0.3"
+    code, out, _ = run(f"{line} --activation identity --quantity inner --padding zeros --format json")
+    assert code == 0
+    found = json.loads(out)
+    assert (found["activation"], found["padding"]) == ("identity", "zeros")
+    assert "lemma 2" in found["statements"]["paper"]
+    code, out, err = run(f"{line} --activation sigmoid")
+    assert code == 0
+    assert "paper" not in out
+    assert "no bound is proven" in err
+    code, _, err = run(f"{line} --activation unheard")
+    assert code == 2

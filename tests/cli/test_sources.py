@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import torch
 from cyclopts import App
 from PIL import Image
 
+from initscope.cli import main
 from initscope.cli._sources import DataSource, ModelSource, load_data, load_pairs, load_sources, parse_shape
 from initscope.errors import InputError
 
@@ -115,3 +117,23 @@ def test_import_is_light():
     code = f"import sys, initscope.cli._sources, initscope.data; print({heavy} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert ran.stdout == "set()\n"
+
+
+def test_flatness_of_a_folder_and_its_pictures_of_one_colour(tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    for number in range(6):
+        pixels = np.random.default_rng(number).integers(60, 255, (12, 12, 1), dtype=np.uint8).repeat(3, axis=2)
+        if number == 3:
+            pixels[..., 1:] = 0
+        Image.fromarray(pixels).save(tmp_path / "mine" / f"{number}.png")
+    folder = str(tmp_path / "mine")
+    main(["flatness", "--data", folder, "--outliers", "--format", "csv"])
+    captured = capsys.readouterr()
+    rows = captured.out.splitlines()
+    assert len(rows) == 2
+    assert rows[1].startswith("3,3.png,0.333")
+    assert "1 of 6 images" in captured.err
+    main(["flatness", "--data", folder, "--format", "json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["images"] == 6
+    assert found["mean_excess"] < found["largest_excess"]

@@ -112,9 +112,11 @@ def test_descriptors_of_cifar10_are_read_or_computed(monkeypatch, tmp_path):
     computed = data.load("cifar10-gist", limit=6)
     assert computed.labels.tolist() == [0, 1, 2, 3, 1, 2]
     np.testing.assert_array_equal(computed.images[:4], data.gist(data.load("cifar10")))
-    np.savez(tmp_path / "cifar10_gist384.npz", gist=np.ones((5, 384), np.float16), labels=np.arange(5))
+    labels = np.arange(5, dtype=np.uint8)  # as published
+    np.savez(tmp_path / "cifar10_gist384.npz", gist=np.ones((5, 384), np.float16), labels=labels)
     stored = data.load("cifar10-gist", limit=3)
     assert stored.images.shape == (3, 384)
+    assert stored.class_names == ("0", "1", "2")
     assert (stored.images == 1).all()
 
 

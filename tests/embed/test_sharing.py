@@ -38,7 +38,7 @@ from initscope.errors import InputError
 
 path, number, way = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 told = 0
-for step in range(15):
+for step in range(40):
     code, name = np.full((1, 8), step, dtype=np.uint8), [1000 * number + step]
     while True:
         if way == "edit":
@@ -59,7 +59,7 @@ print(told)
 
 @pytest.mark.parametrize("way", ["edit", "save"])
 def test_two_processes_lose_nothing(way, tmp_path):
-    """15 codes each: with `edit` the second waits, with load, add and save it is told, and repeats."""
+    """40 codes each: with `edit` the second waits, with load, add and save it is told, and repeats."""
     path = tmp_path / "codes.index"
     HammingIndex(64).save(path)
     command = [sys.executable, "-c", EDITING, str(path)]
@@ -69,7 +69,7 @@ def test_two_processes_lose_nothing(way, tmp_path):
     for each in writers:
         each.communicate(timeout=60)
         assert each.returncode == 0
-    assert sorted(HammingIndex.load(path).ids.tolist()) == [*range(1000, 1015), *range(2000, 2015)]
+    assert sorted(HammingIndex.load(path).ids.tolist()) == [*range(1000, 1040), *range(2000, 2040)]
     assert [each.name for each in tmp_path.iterdir()] == ["codes.index"]
 
 

@@ -272,3 +272,16 @@ def test_nan_in_new_data_is_refused_in_any_block(monkeypatch):
     X[4999, 1] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         hasher.transform(X)
+
+
+def test_hardtanh_by_name_is_sign_of_the_truncated_layer():
+    """The talk's saturating activation: bits are those of hard truncation computed by hand, distances follow angles."""
+    rows = np.random.default_rng(0).standard_normal((200, 12))
+    hasher = SignHash(512, activation="hardtanh", packed=False, random_state=1).fit(rows)
+    by_hand = np.clip(rows @ hasher.weights_.T, -1, 1) > 0
+    np.testing.assert_array_equal(hasher.transform(rows), by_hand)
+    np.testing.assert_array_equal(SignHash(512, packed=False, random_state=1).fit_transform(rows), by_hand)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    angles = np.arccos(np.clip((unit[:100] * unit[100:]).sum(axis=1), -1, 1)) / np.pi
+    deviation = (by_hand[:100] != by_hand[100:]).mean(axis=1) - angles
+    assert np.abs(deviation / np.sqrt(angles * (1 - angles) / 512)).max() < 4.5

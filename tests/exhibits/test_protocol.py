@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import initscope
-from initscope.errors import InputError
+from initscope.errors import InputError, MissingDependencyError
 from initscope.exhibits import Declared, Number, all_exhibits, get
 from initscope.exhibits.protocol import published, published_rounding
 from initscope.results import Result
@@ -17,7 +17,10 @@ from initscope.results import Result
 def test_every_exhibit_runs_small_and_keeps_the_protocol(id):
     declared = get(id)
     assert set(declared.describe()) == {"id", "source", "statement", "published"}
-    shown = declared.run(scale="small")
+    try:
+        shown = declared.run(scale="small")
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
     assert shown.status in ("agrees", "not comparable"), shown.why
     assert shown.rows
     assert {"id", "status", "ours", "published", "seconds"} <= set(shown.to_dict())

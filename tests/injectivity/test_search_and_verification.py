@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +17,7 @@ from initscope.injectivity import (
     decide,
     exact,
     find_collision,
+    least_active,
     verify,
 )
 from initscope.injectivity.layers import layer_from_file, layer_from_model
@@ -145,3 +147,17 @@ def test_a_convolution_as_a_matrix_and_its_verdict(network):
     ):
         with pytest.raises(InputError, match=message):
             layer_from_model(network, layer, shape)
+
+
+@pytest.mark.parametrize(("m", "n"), [(7, 2), (9, 3), (12, 4)])
+def test_the_fewest_active_rows_are_those_of_all_cells(m, n):
+    """Every cell of the arrangement, listed around its rays: the search finds the least count there is."""
+    for draw in range(4):
+        layer = np.random.default_rng([m, n, draw]).standard_normal((m, n))
+        fewest = m
+        for chosen in itertools.combinations(range(m), n - 1):
+            ray = np.linalg.svd(layer[list(chosen)])[2][-1]
+            positive = np.delete(layer @ ray, chosen) > 0
+            fewest = min(fewest, int(positive.sum()), int((~positive).sum()))
+        found = least_active(layer, rounds=1, seed=draw)
+        assert found.fewest_active == fewest == int((layer @ found.point > 0).sum())

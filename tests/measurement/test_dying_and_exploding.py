@@ -10,7 +10,7 @@ from initscope.initializers import He
 from initscope.measurement import observe
 from initscope.measurement.units import Spread, UnitSample
 from initscope.models import load_model
-from initscope.recording import cosine_of, pair_norms
+from initscope.recording import as_slices, cosine_of, pair_norms
 
 
 def halves(count):
@@ -22,7 +22,15 @@ def test_norms_are_right_to_the_stated_rounding(width):
     flat = torch.randn(6, width, generator=torch.Generator().manual_seed(0))
     x, y = flat.double()[:3], flat.double()[3:]
     exact = torch.stack([values.norm(dim=1) for values in (x, y, x - y)])
-    torch.testing.assert_close(pair_norms(flat, halves(6)), exact, rtol=1e-6, atol=0)
+    for sides in (halves(6), as_slices(halves(6))):  # gathered, and read where they stand
+        torch.testing.assert_close(pair_norms(flat, sides), exact, rtol=1e-6, atol=0)
+
+
+def test_only_samples_that_stand_one_after_the_other_are_slices():
+    x, y = torch.arange(2, 5), torch.arange(5)
+    assert as_slices((x, y)) == (slice(2, 5), slice(0, 5))
+    assert as_slices((x, y.flip(0)))[1].tolist() == [4, 3, 2, 1, 0]
+    assert as_slices((torch.tensor([0, 2]), x[:2]))[0].tolist() == [0, 2]
 
 
 def test_pairs_may_share_samples():
@@ -46,9 +54,10 @@ def test_pairs_may_share_samples():
 def test_dying_and_exploding_outputs_keep_their_angle_and_rank(scale, dtype):
     """Their squares do not fit; of 1e-38 many values are subnormal, with five digits left."""
     flat = torch.randn(40, 300, generator=torch.Generator().manual_seed(0)).to(dtype)
-    usual, extreme = pair_norms(flat, halves(40)).numpy(), pair_norms(scale * flat, halves(40)).numpy()
-    np.testing.assert_allclose(cosine_of(extreme), cosine_of(usual), atol=1e-6)
-    np.testing.assert_allclose(extreme / scale, usual, rtol=1e-6)
+    for sides in (halves(40), as_slices(halves(40))):
+        usual, extreme = pair_norms(flat, sides).numpy(), pair_norms(scale * flat, sides).numpy()
+        np.testing.assert_allclose(cosine_of(extreme), cosine_of(usual), atol=1e-6)
+        np.testing.assert_allclose(extreme / scale, usual, rtol=1e-6)
     ranks, widths = [], []
     for values in (flat, scale * flat):
         spread = Spread(UnitSample(300, 0, flat.device))

@@ -127,19 +127,23 @@ def test_norm_ratios_against_autograd():
     found = plan.norm_ratios(layers, head, inputs, labels)
     for sample in range(5):
         weights = [layer.clone().requires_grad_() for layer in layers]
-        hidden, pre = inputs[sample], None
+        hidden, pre = inputs[sample], []
         norms = []
         for weight in weights:
-            pre = weight @ hidden
-            hidden = pre.relu()
+            pre.append(weight @ hidden)
+            hidden = pre[-1].relu()
             norms.append(hidden.norm())
         loss = torch.nn.functional.cross_entropy((head @ hidden)[None], labels[sample : sample + 1])
-        *gradients, delta = torch.autograd.grad(loss, [*weights, pre])
+        found_gradients = torch.autograd.grad(loss, [*weights, *pre])
+        gradients, errors = found_gradients[:3], found_gradients[3:]
+        delta = errors[-1]
         scale = inputs[sample].norm()
         for layer in range(3):
             assert float(found.activations[layer, sample]) == pytest.approx(float(norms[layer].detach() / scale))
             expected = gradients[layer].norm() / (delta.norm() * scale)
             assert float(found.gradients[layer, sample]) == pytest.approx(float(expected))
+            expected = errors[layer].norm() / delta.norm()
+            assert float(found.errors[layer, sample]) == pytest.approx(float(expected))
 
 
 def test_extremes_against_a_fine_grid():

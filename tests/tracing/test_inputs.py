@@ -169,6 +169,53 @@ def test_packed_sequences_run(rng):
     assert np.isfinite(observe(model, (both, lengths.repeat(2)), pairs=4).cosine[-1]).all()
 
 
+def through_nested(self, x):
+    padded = torch.nested.to_padded_tensor(self.fc(torch.nested.as_nested_tensor(list(x))), 0.0)
+    return padded.relu()
+
+
+def through_sparse(self, x):
+    kept = self.fc(x).relu().flatten(0, 1).to_sparse()
+    return torch.sparse.mm(kept, torch.eye(4)).reshape(len(x), -1, 4)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("forward", [through_nested, through_sparse])
+def test_values_without_a_shape_have_no_numbers_and_do_no_harm(rng, forward):
+    x, y, both = sides(rng, 5, 6)
+    model = dense(forward)
+    measured = initscope.measure(model, x, y, draws=0)
+    outputs = (model(side).detach().flatten(1) for side in (x, y))
+    np.testing.assert_allclose(measured.cosine[-1], torch.cosine_similarity(*outputs).numpy(), atol=1e-5)
+    assert np.isfinite(observe(model, both, pairs=4).cosine[-1]).all()
+    assert np.isfinite(initscope.predict(model, x, y, draws=2).cosine[-1]).all()
+
+
+class Wrapped(nn.Module):
+    """Hands a named tuple from one module to the next."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (dense(lambda self, bag: Fields(self.fc(bag.x), bag.mask)) for _ in range(2))
+        self.second.fc = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.second(self.first(Fields(x, None)))
+
+
+def test_named_tuples_travel_between_modules_and_out_of_the_model(rng):
+    x, y, both = sides(rng, 6)
+    model = Wrapped()
+    outputs = (model(side).x.detach() for side in (x, y))
+    measured = initscope.measure(model, x, y, draws=0)
+    np.testing.assert_allclose(measured.cosine[-1], torch.cosine_similarity(*outputs).numpy(), atol=1e-5)
+    predicted = initscope.predict(model, x, y)
+    assert [row.layer for row in predicted.rows] == ["input", "first.fc", "second.fc"]
+    assert [row.status for row in predicted.rows] == ["closed form"] * 3
+    assert [row.layer for row in measured.rows] == [row.layer for row in predicted.rows]
+    assert np.isfinite(observe(model, both, pairs=4).cosine[-1]).all()
+
+
 class Words(nn.Module):
     def __init__(self):
         super().__init__()

@@ -130,3 +130,78 @@ def test_what_is_not_known_is_taken_to_be_first():
     assert axes == SampleAxes()
     assert axes.of(traced.steps[0]) == SampleAxis()
     assert SampleAxis().to_front(x, 5) is None
+
+
+class Residual(nn.Module):
+    """Convolutions, a skip, a parameter added, a function, and the end of a classifier."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.conv = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)), nn.Conv2d(4, 4, 1)
+        self.scale, self.norm, self.pool = nn.Parameter(torch.ones(1, 4, 1, 1)), nn.GroupNorm(2, 4), nn.MaxPool2d(2)
+        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Dropout(), nn.Linear(16, 5))
+
+    def forward(self, x):
+        h = torch.relu(self.stem(x))
+        h = h + self.scale * self.norm(self.conv(h)) / 2
+        return self.head(self.pool(h))
+
+
+class Crossed(Residual):
+    """The same up to the end, where samples are mixed, counted twice or turned."""
+
+    def __init__(self, end):
+        super().__init__()
+        self.end = end
+
+    def forward(self, x):
+        return self.end(super().forward(x))
+
+
+def without_definitions(model, x, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("initscope.tracing._samples.all_keep_samples_first", lambda *given: False)
+        return axes_of(model, x)[1:]
+
+
+def test_steps_that_keep_samples_first_by_definition_need_no_run(monkeypatch):
+    """What the definitions say is what runs of two and of three samples find."""
+    model, x = Residual(), torch.randn(4, 3, 10, 10, generator=torch.Generator().manual_seed(0))
+    axes, found = without_definitions(model, x, monkeypatch)
+    monkeypatch.setattr(type(trace(model, x)), "run", None)
+    assert axes_of(model, x)[2] == found
+    assert set(found.values()) == {SampleAxis()}
+    assert axes_of(model, x)[1].of(None) == axes.of(None) == SampleAxis()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda h: h.T,
+        lambda h: h[:, None] + h,  # [samples, samples, 5]: added as if the samples were units
+        lambda h: h.sum(0),
+        lambda h: (h, h.T),
+        lambda h: torch.flatten(h, 0),
+        lambda h: h.view(-1),
+    ],
+)
+def test_steps_that_may_move_samples_are_run(end, monkeypatch):
+    model, x = Crossed(end), torch.randn(4, 3, 10, 10, generator=torch.Generator().manual_seed(0))
+    axes, found = without_definitions(model, x, monkeypatch)
+    _, again, ours = axes_of(model, x)
+    assert ours == found
+    assert again.found[None] == axes.found[None] != {"": SampleAxis()}
+
+
+def test_hooks_and_layers_of_ones_own_are_run(monkeypatch):
+    class Turned(nn.Conv2d):
+        def forward(self, x):
+            return super().forward(x).transpose(0, 1)
+
+    x = torch.randn(4, 3, 10, 10, generator=torch.Generator().manual_seed(0))
+    hooked = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
+    hooked[0].register_forward_hook(lambda module, given, output: output.transpose(0, 1))
+    for model in (hooked, nn.Sequential(Turned(3, 4, 3), nn.ReLU())):
+        found = axes_of(model, x)[2]
+        assert found["1"] == SampleAxis(1)
+        assert found == without_definitions(model, x, monkeypatch)[1]

@@ -173,3 +173,31 @@ def test_neither_observation_nor_measurement_drops(draws):
     assert seen.cosine[-1].min() > 0.999
     assert model.training
     assert seen.mode == "train"
+
+
+class WritesLarge(nn.Module):
+    """Rescales weights that are copied to a room of their own, of several types and layouts, past the version count."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.odd = nn.Linear(2048, 2100), nn.Parameter(torch.randn(3), requires_grad=False)
+        self.whole = nn.Parameter(torch.arange(5), requires_grad=False)
+        self.turned = nn.Parameter(torch.randn(40, 30).T)
+        self.precise = nn.Parameter(torch.randn(7, dtype=torch.float64))
+
+    def forward(self, x):
+        for parameter in self.parameters():
+            parameter.data.add_(1)
+        return self.fc(x)
+
+
+def test_large_weights_written_past_the_version_count_are_put_back():
+    model = WritesLarge()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    places = {name: (value.data_ptr(), value.stride()) for name, value in model.named_parameters()}
+    with leaves_no_trace(model):
+        model(torch.randn(2, 2048))
+        assert not torch.equal(model.fc.weight, before["fc.weight"])
+    for name, value in model.named_parameters():
+        assert torch.equal(value, before[name])
+        assert (value.data_ptr(), value.stride()) == places[name]

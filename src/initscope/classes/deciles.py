@@ -75,7 +75,7 @@ def boundary_distance(train: Any, test: Any) -> NDArray[np.float64]:
 def extreme_learning(model: nn.Module, train: Any, test: Any, *, layer: str | None = None) -> NDArray[np.int64]:
     """Classes guessed for the test samples by a linear classifier on what a network, as it is, makes of them.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Training': extreme learning relies on randomisation only.
 
     With random weights this is extreme learning: only the last layer is fitted (ridge regression). ``layer`` is by
     default the last activation. Returns the numbers of the classes in their sorted order.
@@ -91,7 +91,7 @@ def extreme_learning(model: nn.Module, train: Any, test: Any, *, layer: str | No
 def accuracy_by_distance(distance: Any, correct: Mapping[str, Any], *, groups: int = 10) -> AccuracyByDistance:
     """Accuracy of classifiers by groups (deciles) of a distance.
 
-    Source: [Bronstein2016]_.
+    Source: the conclusion of [Bronstein2016]_: random weights serve average points, training the boundaries.
 
     Parameters
     ----------

@@ -18,6 +18,7 @@ from initscope.classes.boundary import BoundaryPoints, boundary_points, candidat
 from initscope.classes.labelled import Labelled
 from initscope.classes.outputs import Layer, watch_layers
 from initscope.data import random_triplets
+from initscope.errors import InputError
 
 __all__ = ["Chosen", "Followed", "Searched", "choose", "follow", "search_again", "to_anchor"]
 
@@ -69,12 +70,16 @@ def choose(data: Labelled, anchors: int, *, boundary: bool, seed: int) -> Chosen
     if boundary:
         found = boundary_points(data.images.numpy(), data.classes, points[:, 0])
         points = np.column_stack([points, found.farthest, found.nearest])
-    distance, angle, spread = np.empty((anchors, points.shape[1] - 1)), np.empty((anchors, points.shape[1] - 1)), 0.0
+    distance, angle = np.empty((anchors, points.shape[1] - 1)), np.empty((anchors, points.shape[1] - 1))
     flat = data.images.flatten(1)
     for start in range(0, anchors, 256):
         part = slice(start, start + 256)
         distance[part], angle[part] = to_anchor(flat[torch.from_numpy(points[part])])
     spread = _spread(flat[torch.from_numpy(points[:, 0])])
+    if spread == 0:
+        raise InputError(
+            f"the {anchors} images drawn as anchors are all the same, so there are no distances to compare"
+        )
     return Chosen(points, distance, angle, spread)
 
 

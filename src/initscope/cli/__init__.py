@@ -56,10 +56,16 @@ COMMANDS = {
         "mean_width:app",
         "Gaussian mean width and intrinsic dimension of data, and after each layer of a model.",
     ),
+    "flatness": (
+        "flatness:flatness",
+        "Tell how flat the patches of your images are, how far one layer can move their cosines, or which are one "
+        "colour.",
+    ),
     "separation": (
         "separation:separation",
         "Distances within and between classes, before and after training: at random points and at class boundaries.",
     ),
+    "kernel": ("kernel:kernel", "Expected kernel matrix (NNGP or NTK) of a model of infinite width on a data set."),
     "hash": ("hash:app", "Binary codes that keep similarity: fit a hash to data, encode data with it."),
     "search": ("search:app", "Nearest codes by Hamming distance: build an index, query it, evaluate retrieval."),
     "reproduce": (

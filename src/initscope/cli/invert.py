@@ -64,7 +64,9 @@ def invert(
             title=f"What layers of {model} still know",
         )
     if format == "table":
-        print_table(found.means(), title=found.title)
+        print_table(found.summary(), title=found.title)
+        for note in found.notes():
+            say(note)
     else:
         emit(found, format)
     if out is not None:

@@ -108,6 +108,8 @@ def _option_kind(kind: Any) -> Any:
     """Whole numbers are read as they are written."""
     if kind is int:
         return Whole
+    if str in get_args(kind):
+        return str
     if get_origin(kind) in (Union, types.UnionType) and int in get_args(kind):
         return Whole | None
     return kind

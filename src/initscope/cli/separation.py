@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["separation"]
 
+_ENDS = ("network", "layer", "within_between", "variability", "cosine", "cosine_spread", "class_mean_accuracy",
+         "probe_accuracy", "standard_error")  # fmt: skip
+
 
 def separation(
     model: Model,
@@ -31,6 +35,7 @@ def separation(
     layers: Annotated[str, Parameter(help="Names, joined by commas; default: activations and the last layer.")] = "",
     boundary: Annotated[bool, Parameter(help="Search the farthest of the class and the nearest of another.")] = True,
     rechosen: Annotated[bool, Parameter(help="Search them again in every layer's own space.")] = True,
+    probes: Annotated[bool, Parameter(help="Add neural collapse, linear probes and nearest class means.")] = False,
     format: Format = "table",
     out: Page = None,
 ) -> None:
@@ -47,8 +52,8 @@ def separation(
     files = [*([source.weights] if source.weights else []), *(checkpoints or [])]
     with user_code():
         networks = {"random weights": load_model(model, input_shape=data.shape, seed=source.seed)}
-        for file in files:
-            networks[file] = load_model(model, weights=file, input_shape=data.shape, seed=source.seed)
+        for name, file in zip(_names(files), files):
+            networks[name] = load_model(model, weights=file, input_shape=data.shape, seed=source.seed)
         found = separations(
             networks,
             data,
@@ -57,6 +62,7 @@ def separation(
             seed=source.seed,
             layers=[name.strip() for name in layers.split(",")] if layers else None,
             rechosen=rechosen,
+            probes=probes,
         )
     if format == "table":
         _print(found)
@@ -67,6 +73,12 @@ def separation(
         say(f"page: {out}")
 
 
+def _names(files: list[str]) -> list[str]:
+    """Names of the files without folder and suffix, where these tell them apart."""
+    short = [Path(file).stem for file in files]
+    return short if len(set(short)) == len(set(files)) else files
+
+
 def _print(found: Separations) -> None:
     from initscope.classes.page import headline
 
@@ -74,9 +86,14 @@ def _print(found: Separations) -> None:
              "inter_rechosen", "recall")  # fmt: skip
     rows = [{name.replace("_", " "): row[name] for name in names if row[name] is not None} for row in found.table()]
     print_table(rows, title="Median distance ratios, after over before, scale removed")
-    tests = found.tests()
+    tests = found.tests(found.shown_layers[0])
     if tests:
         shown = ("after", "column", "median_before", "median_after", "superiority", "mann_whitney_p", "ks", "ks_p")
         table = [{name.replace("_", " "): test.to_dict()[name] for name in shown} for test in tests]
         print_table(table, title=f"Against {tests[0].before}, after {tests[0].layer}")
+    if found.collapses:
+        rows = [{"network": name} | row.to_dict() for name, each in found.collapses.items() for row in each.rows]
+        print_table(
+            [{name.replace("_", " "): row[name] for name in _ENDS} for row in rows], title="Collapse and probes"
+        )
     print(headline(found))

@@ -10,7 +10,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "arrays": ["load_array"],
         "checks": ["check_images", "check_pairs"],
-        "folders": ["load_folder"],
+        "folders": ["file_names", "load_folder"],
         "gist_descriptor": ["gist", "mirrored_gist"],
         "image_set": ["ImageSet"],
         "named": ["load", "names"],

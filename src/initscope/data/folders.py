@@ -18,7 +18,7 @@ from initscope.errors import InputError, check_count
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["image_files", "load_folder", "read_images"]
+__all__ = ["file_names", "image_files", "load_folder", "read_images"]
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 FORMATS = ["BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP"]  # others may run programs (Ghostscript)
@@ -58,10 +58,7 @@ def load_folder(
             "put every image into the subfolder of its class, or all into one folder"
         )
     names = sorted(set(classes) - {""})
-    keep = np.arange(len(files))
-    if limit is not None:
-        limit = min(check_count("limit", limit), len(files))
-        keep = keep[np.arange(limit) * len(files) // limit]
+    keep = _chosen(len(files), limit)
     shape = _target(size)
     images = read_images([files[index] for index in keep], shape)
     labels = np.array([names.index(classes[index]) for index in keep]) if names else None
@@ -69,6 +66,18 @@ def load_folder(
     if shape is not None:
         steps.insert(0, f"centre crop, resize to {shape[0]}×{shape[1]}")
     return ImageSet(images, labels, tuple(names), name=str(path), steps=tuple(steps))
+
+
+def _chosen(count: int, limit: int | None) -> NDArray[np.int64]:
+    """Numbers of the files that a limit leaves, evenly spaced."""
+    kept = count if limit is None else min(check_count("limit", limit), count)
+    return np.arange(kept) * count // kept
+
+
+def file_names(path: str | os.PathLike[str], *, limit: int | None = None) -> list[str]:
+    """Paths, from the folder on, of the images that `load_folder` returns, in its order."""
+    files = image_files(Path(path))
+    return [str(files[index].relative_to(path)) for index in _chosen(len(files), limit)]
 
 
 def image_files(folder: Path) -> list[Path]:

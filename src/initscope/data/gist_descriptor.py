@@ -131,7 +131,7 @@ def cifar10_gist(*, limit: int | None = None) -> ImageSet:
 
 
 def _names(labels: NDArray[Any]) -> tuple[str, ...]:
-    return tuple(str(label) for label in range(int(labels.max(initial=-1)) + 1))
+    return tuple(str(label) for label in range(int(labels.max()) + 1 if labels.size else 0))
 
 
 def _checked(images: NDArray[Any]) -> NDArray[Any]:

@@ -20,6 +20,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "ksh": ["KSH"],
         "learned_hash": ["LearnedHash"],
         "metrics": ["MeanAveragePrecision", "PrecisionRecall", "mean_average_precision", "precision_recall"],
+        "network_kernel": ["NetworkKernel"],
         "persistence": ["load_hasher", "save_hasher"],
         "relu_features": ["ReLUFeatures"],
         "reranking": ["rerank"],

@@ -40,7 +40,7 @@ def panels(*draws: Callable[[Axes], Any]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.5 * len(draws), 4), layout="constrained")
-    for draw, ax in zip(draws, figure.subplots(1, len(draws))):
+    for draw, ax in zip(draws, figure.subplots(1, len(draws), squeeze=False)[0]):
         draw(ax)
     return figure
 

@@ -16,14 +16,23 @@ from initscope.plan import NormRatios, norm_ratios
 from initscope.results import Result
 from initscope.theory.norms import norm_ratio_mean_sd
 
-__all__ = ["LayerRatios", "draw_ratios", "input_rows", "layer_ratios", "make_layers", "predict_ratios"]
+__all__ = [
+    "LayerRatios",
+    "draw_ratios",
+    "input_rows",
+    "layer_ratios",
+    "make_layers",
+    "many_ratios",
+    "rows_of_ratios",
+]
 
 
 @dataclass(frozen=True)
 class LayerRatios(Result):
     """One layer of one network: mean and standard deviation over samples, measured, and over networks, predicted.
 
-    Ratios of norms: ‖h‖/‖x‖ for activations, ‖∂ℓ/∂W‖/(‖δ‖‖x‖) for gradients.
+    Ratios of norms: ‖h‖/‖x‖ for activations, ‖∂ℓ/∂W‖/(‖δ‖‖x‖) for gradients, ‖∂ℓ/∂a‖/‖δ‖ for errors, δ the error at
+    the last hidden layer.
     """
 
     network: str
@@ -37,6 +46,10 @@ class LayerRatios(Result):
     gradient_sd: float
     gradient_predicted: float
     gradient_predicted_sd: float
+    error: float
+    error_sd: float
+    error_predicted: float
+    error_predicted_sd: float
 
 
 def make_layers(sizes: Sequence[int]) -> list[torch.nn.Linear]:
@@ -69,13 +82,13 @@ def draw_ratios(
     return norm_ratios(weights[:-1], weights[-1], inputs, labels)
 
 
-def predict_ratios(
+def _predict_ratios(
     initializer: Initializer, inputs: int, widths: Sequence[int]
-) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """Mean and standard deviation, over networks, of the activation and the gradient ratio of every layer.
+) -> list[dict[str, tuple[float, float]]]:
+    """Mean and standard deviation, over networks, of the three ratios of every layer, by name.
 
-    The exact law of He fan-out, rescaled by each layer's variance; gradients under the independence assumption of
-    theorem 3.
+    The exact law of He fan-out, rescaled by each layer's variance; gradients and errors under the independence
+    assumption of theorem 3.
     """
     variances = [initializer.law(layer).variance for layer in make_layers([inputs, *widths])]
     forward = [variance * width / 2 for variance, width in zip(variances, widths)]
@@ -83,36 +96,48 @@ def predict_ratios(
     backward = [variance * width / 2 for variance, width in zip(variances[1:], widths)]
     rows = []
     for layer in range(len(widths)):
-        scales = math.prod(forward[: layer + 1]), math.prod(forward[:layer]) * math.prod(backward[layer:])
-        gradient = norm_ratio_mean_sd(widths[:-1]) if len(widths) > 1 else (1.0, 0.0)
-        activation = norm_ratio_mean_sd(widths[: layer + 1])
-        rows.append(
-            (
-                (math.sqrt(scales[0]) * activation[0], math.sqrt(scales[0]) * activation[1]),
-                (math.sqrt(scales[1]) * gradient[0], math.sqrt(scales[1]) * gradient[1]),
-            )
-        )
+        # The squared scale of each ratio, and the layers whose exact law stands behind it.
+        laws: dict[str, tuple[float, Sequence[int]]] = {
+            "activation": (math.prod(forward[: layer + 1]), widths[: layer + 1]),
+            "gradient": (math.prod(forward[:layer]) * math.prod(backward[layer:]), widths[:-1]),
+            "error": (math.prod(backward[layer:]), widths[layer:-1]),
+        }
+        row = {}
+        for name, (square, met) in laws.items():
+            mean, sd = norm_ratio_mean_sd(met) if len(met) else (1.0, 0.0)
+            row[name] = math.sqrt(square) * mean, math.sqrt(square) * sd
+        rows.append(row)
+    return rows
+
+
+def rows_of_ratios(
+    network: str, initializer: Initializer, inputs: int, widths: Sequence[int], drawn: NormRatios
+) -> list[LayerRatios]:
+    """A row per layer: mean and spread of what was drawn, along its last axis, beside what is predicted."""
+    measured = {"activation": drawn.activations, "gradient": drawn.gradients, "error": drawn.errors}
+    rows = []
+    for index, predicted in enumerate(_predict_ratios(initializer, inputs, widths)):
+        values: dict[str, Any] = {}
+        for name, (mean, sd) in predicted.items():
+            found = measured[name][index].double()
+            values |= {name: float(found.mean()), f"{name}_sd": float(found.std())}
+            values |= {f"{name}_predicted": mean, f"{name}_predicted_sd": sd}
+        rows.append(LayerRatios(network=network, width=widths[index], layer=index + 1, **values))
     return rows
 
 
 def layer_ratios(
     network: str, initializer: Initializer, inputs: torch.Tensor, widths: Sequence[int], *, classes: int, seed: int
 ) -> list[LayerRatios]:
-    """Draw, run and predict one network: a row per layer."""
+    """Draw, run and predict one network: a row per layer, spread over samples."""
     drawn = draw_ratios(initializer, make_layers([inputs.shape[1], *widths, classes]), inputs, seed=seed)
-    predicted = predict_ratios(initializer, inputs.shape[1], widths)
-    rows = []
-    for index, (width, (activation, gradient)) in enumerate(zip(widths, predicted)):
-        values: dict[str, Any] = {}
-        for name, measured, (mean, sd) in (
-            ("activation", drawn.activations[index], activation),
-            ("gradient", drawn.gradients[index], gradient),
-        ):
-            values |= {
-                name: float(measured.mean()),
-                f"{name}_sd": float(measured.std()),
-                f"{name}_predicted": mean,
-                f"{name}_predicted_sd": sd,
-            }
-        rows.append(LayerRatios(network=network, width=width, layer=index + 1, **values))
-    return rows
+    return rows_of_ratios(network, initializer, inputs.shape[1], widths, drawn)
+
+
+def many_ratios(
+    initializer: Initializer, data: torch.Tensor, widths: Sequence[int], *, classes: int, draws: int, seed: int
+) -> NormRatios:
+    """Ratios ``[layers, draws]`` of so many networks, each on another row of the data."""
+    layers = make_layers([data.shape[1], *widths, classes])
+    drawn = [draw_ratios(initializer, layers, data[[draw % len(data)]], seed=seed + draw) for draw in range(draws)]
+    return NormRatios(*(torch.cat(parts, dim=1) for parts in zip(*drawn, strict=True)))

@@ -5,32 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from initscope.exhibits._figures import Curves, Point
-from initscope.exhibits._networks import draw_ratios, input_rows, make_layers
+from initscope.exhibits._networks import input_rows, many_ratios
 from initscope.exhibits._statistics import mean_and_error
 from initscope.exhibits.protocol import Declared
-from initscope.initializers import He, Initializer
+from initscope.initializers import He
 from initscope.theory.norms import norm_ratio_mean_sd
 
 __all__ = ["EXHIBITS", "fan_modes", "run"]
-
-
-def _ratios(
-    law: Initializer, sizes: Sequence[int], data: torch.Tensor, classes: int, draws: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """‖h‖/‖x‖ and ‖∂ℓ/∂a‖/‖δ‖ of every hidden layer, ``[layers, draws]``, a fresh input and network each."""
-    layers = make_layers([*sizes, classes])
-    forward, backward = [], []
-    for draw in range(draws):
-        found = draw_ratios(law, layers, data[[draw % len(data)]], seed=seed + draws + draw)
-        # The gradient of layer l is ‖∂ℓ/∂a^l‖·‖h^(l-1)‖ (eq. 19): divided by the activations before it, the error.
-        before = torch.cat([torch.ones(1, 1), found.activations[:-1]])
-        forward.append(found.activations[:, 0].double().numpy())
-        backward.append((found.gradients / before)[:, 0].double().numpy())
-    return np.array(forward).T, np.array(backward).T
 
 
 def run(
@@ -45,11 +29,12 @@ def run(
 ) -> Curves:
     """Mean over networks of ‖∂ℓ/∂a‖/‖δ‖, δ the error at the last hidden layer, with the exact law of independent masks.
 
-    ``data`` are rows to send through; by default Gaussian ones: the statement is about any input.
+    ``data`` are rows to send through; by default Gaussian ones: the statement is about any input. [ArpitBengio2019]_
+    eq. 20.
     """
     rows = input_rows(data, draws, inputs, torch.Generator().manual_seed(seed))
-    sizes = [rows.shape[1]] + [width] * depth
-    forward, backward = _ratios(He(mode="fan_out"), sizes, rows, classes, draws, seed)
+    drawn = many_ratios(He(mode="fan_out"), rows, [width] * depth, classes=classes, draws=draws, seed=seed + draws)
+    forward, backward = drawn.activations.double().numpy(), drawn.errors.double().numpy()
     points = []
     for layer in range(depth):
         for kind, values, steps in (
@@ -71,15 +56,18 @@ def fan_modes(
     draws: int = 300,
     seed: int = 0,
 ) -> Curves:
-    """Squared norms through layers of unequal widths: fan-out keeps them forwards, fan-in backwards."""
+    """Squared norms through layers of unequal widths: fan-out keeps them forwards, fan-in backwards.
+
+    [ArpitBengio2019]_ after lemma 5.
+    """
     rows = input_rows(data, draws, inputs, torch.Generator().manual_seed(seed))
-    sizes = [rows.shape[1], *widths]
     points = []
     for mode in ("fan_out", "fan_in"):
-        forward, backward = _ratios(He(mode=mode), sizes, rows, classes, draws, seed)
+        drawn = many_ratios(He(mode=mode), rows, widths, classes=classes, draws=draws, seed=seed + draws)
+        forward, backward = drawn.activations.double().numpy(), drawn.errors.double().numpy()
         for layer, width in enumerate(widths):
             ratios = {
-                "forward": (forward, 1.0 if mode == "fan_out" else width / sizes[0]),
+                "forward": (forward, 1.0 if mode == "fan_out" else width / rows.shape[1]),
                 # Back from the last hidden layer: variance 2/n_out of each matrix meets n_in units, or the other way.
                 "backward": (backward, width / widths[-1] if mode == "fan_out" else 1.0),
             }

@@ -1,4 +1,4 @@
-"""Barron's rate tried on a function whose constant is known: C_f/K from K units, nK/T·log T from T samples.
+"""Barron's rate [Bronstein2016]_, on a function of known constant: C_f/K from K units, nK/T·log T from T samples.
 
 The function is a mean of cosines cos(ω·x + b), whose constant is the mean length of ω. The units are steps, drawn as
 in Barron's proof, so that the mean of K of them has an error of at most (2 C_f)²/K on the unit ball.

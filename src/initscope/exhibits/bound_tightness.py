@@ -78,7 +78,7 @@ def run(
 ) -> BoundTightness:
     """One hidden layer per width; published: the bound is loose and tightens as the distortion falls.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ figure 2 and section 4.2.
 
     The backward pass takes the error at the softmax through weights of variance 2/width and the layer's mask, as lemma
     5 does.

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from initscope.errors import check_count
 from initscope.exhibits._figures import Curves, Point
 from initscope.exhibits.protocol import Declared
-from initscope.theory.injectivity import ground_state_energy
+from initscope.theory.injectivity import free_entropy, ground_state_energy
 from initscope.theory.injectivity.parisi_grid import solve_grid
 from initscope.theory.injectivity.replica import one_rsb_energy, rs_energy
 
-__all__ = ["EXHIBITS", "run"]
+__all__ = ["EXHIBITS", "run", "temperatures"]
 
 
 def run(
@@ -19,7 +19,7 @@ def run(
 ) -> Curves:
     """Energy by ansatz and expansivity; where it crosses 1 a layer becomes injective. Dots: all levels free.
 
-    Every curve bounds the energy from below: the more levels, the higher.
+    Every curve bounds the energy from below: the more levels, the higher. [Maillard2022]_
     """
     rows = [Point("replica symmetric", alpha, predicted=rs_energy(alpha)) for alpha in alphas]
     rows += [Point("1-RSB", alpha, predicted=one_rsb_energy(alpha)) for alpha in alphas]
@@ -30,6 +30,34 @@ def run(
         full = ground_state_energy(alpha)
         rows.append(Point("full RSB", alpha, full.value, full.error))
     return Curves(tuple(rows), "expansivity α", "ground-state energy e(α)")
+
+
+def temperatures(
+    alpha: float = 6.0, *, betas: Sequence[float] = (1, 2, 4, 8, 16, 32, 64, 128), levels: Sequence[int] = (0, 1, 3)
+) -> Curves:
+    """Energy per input against the temperature 1/β in the ansatz of each depth, with their ground states at T = 0.
+
+    [Maillard2022]_, the finite-temperature Parisi formula and its limit.
+    """
+    names = {0: "replica symmetric"} | {count: f"{count}-RSB" for count in levels if count}
+    rows = []
+    for count in levels:
+        rows += [
+            Point(names[count], 1 / beta, predicted=free_entropy(alpha, beta, levels=count).energy) for beta in betas
+        ]
+        rows.append(Point(names[count], 0.0, predicted=ground_state_energy(alpha, levels=count).value))
+    return Curves(tuple(rows), "temperature 1/β", "energy per input")
+
+
+def _cools(found: Curves) -> bool:
+    """Energies fall with the temperature, and the last two extrapolate, linearly in T, to the ground state."""
+    for kind in found.kinds():
+        ground, cold, *warm = found.curve(kind)
+        values = [point.predicted for point in (ground, cold, *warm)]
+        line = cold.predicted - cold.x * (warm[0].predicted - cold.predicted) / (warm[0].x - cold.x)
+        if values != sorted(values) or abs(line - ground.predicted) > 0.02 * ground.predicted:
+            return False
+    return True
 
 
 def _holds(found: Curves) -> bool:
@@ -55,5 +83,14 @@ EXHIBITS = (
         },
         holds=_holds,
         small={"alphas": (5.0, 6.0, 7.0), "levels": (30, 50)},
+    ),
+    Declared(
+        id="injectivity-temperature",
+        source="Maillard et al. 2022, 'Replica symmetry breaking theory': finite-temperature Parisi formula",
+        statement="The energy of the Parisi formula at inverse temperature β tends to the ground state as β grows.",
+        produce=temperatures,
+        numbers=lambda found: {name: n for name, n in found.numbers().items() if "RSB" in name},
+        holds=_cools,
+        small={"betas": (2, 8, 32, 64), "levels": (0, 1)},
     ),
 )

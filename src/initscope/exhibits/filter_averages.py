@@ -73,9 +73,13 @@ def linear(*, filters: Sequence[int] = (4, 16, 64, 256), layers: int = 200, seed
     return Curves(tuple(rows), "filters", "distance of the cosine from that of the images (rms)", "xy")
 
 
+_MANY = 16
+"""Filters from which on the limit of many speaks: the cosine of fewer, a ratio of means, has heavier tails."""
+
+
 def _falls_like_root(found: Curves) -> bool:
-    """From the fewest to the most filters the distance falls by the root of their ratio, within a third."""
-    first, last = found.rows[0], found.rows[-1]
+    """From 16 to the most filters the distance falls by the root of their ratio, within a third."""
+    first, last = next(row for row in found.rows if row.x >= _MANY), found.rows[-1]
     fall = first.measured / last.measured / np.sqrt(last.x / first.x)
     return bool(2 / 3 < fall < 3 / 2)
 

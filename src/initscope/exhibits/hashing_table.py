@@ -119,7 +119,7 @@ def run(
 ) -> HashingTable:
     """Hash, rank and score.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Image retrieval with similarity-preserving hashing', the table.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Deeper networks are invariant to more complex transformations: shifts, rotations, scalings, deformations by depth.
+"""Deeper networks are invariant to more complex transformations [Bronstein2016]_: shifts, rotations, deformations.
 
 A random convolutional network with pooling; how far its features move when images are transformed, relative to how far
 different images are apart in the same features: 0 is invariant, 1 as far as another image.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from initscope.exhibits._figures import Rows
-from initscope.exhibits._networks import draw_ratios, make_layers
+from initscope.exhibits._networks import input_rows, many_ratios
 from initscope.exhibits.protocol import Declared, Number
 from initscope.initializers import He
 from initscope.results import Result, make_axes
@@ -67,6 +67,7 @@ class Independence(Rows):
 
 
 def run(
+    data: Any = None,
     *,
     widths: Sequence[int] = (10, 20, 50, 100, 200),
     depth: int = 5,
@@ -77,20 +78,19 @@ def run(
 ) -> Independence:
     """Draw networks with a softmax head and compare the law of a gradient's norm with the one independence gives.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ footnote 1.
 
     The error that comes back at layer l has met the weights already on the way forward, along one direction:
-    :math:`h^{l-1}`. So the assumption fails by an amount of order 1/width a layer; the rows show it.
+    :math:`h^{l-1}`. So the assumption fails by an amount of order 1/width a layer; the rows show it. ``data`` are rows
+    to send through, by default Gaussian ones.
     """
     rows = []
     low, high = (1 - eps) ** depth, (1 + eps) ** depth
     for width in widths:
-        squares = np.empty(draws)
-        layers = make_layers([width] * (depth + 1) + [classes])
-        for draw in range(draws):
-            data = torch.randn(1, width, generator=torch.Generator().manual_seed(seed + draw))
-            drawn = draw_ratios(He(mode="fan_out"), layers, data, seed=seed + draws + draw)
-            squares[draw] = float(drawn.gradients[0, 0]) ** 2
+        samples = input_rows(data, draws, width, torch.Generator().manual_seed(seed))
+        options = {"classes": classes, "draws": draws, "seed": seed + draws}
+        drawn = many_ratios(He(mode="fan_out"), samples, [width] * depth, **options)
+        squares = drawn.gradients[0].double().numpy() ** 2
         squares = squares[np.isfinite(squares)]
         failed = float(np.mean((squares < low) | (squares > high)))
         rows.append(
@@ -122,5 +122,6 @@ EXHIBITS = (
             abs(row.failure - row.predicted_failure) < 4 * row.failure_error + 3 / row.width for row in found.rows
         ),
         small={"widths": (20, 100), "depth": 3, "draws": 200},
+        data="data",
     ),
 )

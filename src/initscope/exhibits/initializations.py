@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
 from initscope.exhibits._figures import Rows
-from initscope.exhibits._networks import LayerRatios, draw_ratios, make_layers, predict_ratios
+from initscope.exhibits._networks import LayerRatios, input_rows, many_ratios, rows_of_ratios
 from initscope.exhibits.protocol import Declared, Number
 from initscope.initializers import Glorot, He, LeCun
 from initscope.results import make_axes
@@ -50,6 +50,7 @@ class Initializations(Rows):
 
 
 def run(
+    data: Any = None,
     *,
     widths: Sequence[int] = (500, 800, 400, 700, 300, 600, 500, 900, 400, 500),
     inputs: int = 500,
@@ -57,43 +58,25 @@ def run(
     draws: int = 100,
     seed: int = 0,
 ) -> Initializations:
-    """Draw ``draws`` networks per initialisation, each on a fresh input, and compare with the exact mean and spread.
+    """Draw ``draws`` networks per initialisation, each on another row, and compare with the exact mean and spread.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ sections 3.1 and 3.2; LeCun's law goes beyond it. ``data`` are the rows, by default
+    Gaussian ones.
 
     Equal widths make the two modes of He agree, and Glorot and LeCun; unequal ones tell them apart (fan-in multiplies
     ‖h‖² by n_l/n_{l-1}).
     """
-    rows = []
-    layers = make_layers([inputs, *widths, classes])
+    samples = input_rows(data, draws, inputs, torch.Generator().manual_seed(seed))
+    inputs = samples.shape[1]
+    rows: list[LayerRatios] = []
     for name, initializer in (
         ("He fan-in", He(mode="fan_in")),
         ("He fan-out", He(mode="fan_out")),
         ("Glorot", Glorot()),
         ("LeCun", LeCun()),
     ):
-        drawn = []
-        for draw in range(draws):
-            generator = torch.Generator().manual_seed(seed + draw)
-            data = torch.randn(1, inputs, generator=generator)
-            drawn.append(draw_ratios(initializer, layers, data, seed=seed + draws + draw))
-        activations, gradients = (torch.cat(parts, dim=1).double().numpy() for parts in zip(*drawn))
-        for index, (activation, gradient) in enumerate(predict_ratios(initializer, inputs, widths)):
-            rows.append(
-                LayerRatios(
-                    network=name,
-                    width=widths[index],
-                    layer=index + 1,
-                    activation=float(activations[index].mean()),
-                    activation_sd=float(activations[index].std(ddof=1)),
-                    activation_predicted=activation[0],
-                    activation_predicted_sd=activation[1],
-                    gradient=float(gradients[index].mean()),
-                    gradient_sd=float(gradients[index].std(ddof=1)),
-                    gradient_predicted=gradient[0],
-                    gradient_predicted_sd=gradient[1],
-                )
-            )
+        drawn = many_ratios(initializer, samples, widths, classes=classes, draws=draws, seed=seed + draws)
+        rows += rows_of_ratios(name, initializer, inputs, widths, drawn)
     return Initializations(draws, tuple(rows))
 
 
@@ -118,5 +101,6 @@ EXHIBITS = (
             for row in found.rows
         ),
         small={"widths": (60, 120, 40), "inputs": 50, "draws": 100},
+        data="data",
     ),
 )

@@ -18,7 +18,7 @@ def run(
     samples: int = 1000,
     seed: int = 0,
 ) -> Curves:
-    """Exact for n = 2, otherwise ``samples`` random layers, each decided exactly; m is α n, rounded."""
+    """Exact for n = 2, otherwise ``samples`` random layers, each decided exactly; m is α n, rounded. [Maillard2022]_"""
     rows = []
     for n in sizes:
         for m in sorted({round(alpha * n) for alpha in alphas}):

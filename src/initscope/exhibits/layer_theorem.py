@@ -65,7 +65,7 @@ def run(
 ) -> LayerTheorem:
     """Mean widths through one random ReLU layer of many sizes.
 
-    Source: [Giryes2016]_.
+    Source: [Bronstein2016]_, 'Low dimension in – low dimension out'; the theorem is in [Giryes2016]_.
 
     Parameters
     ----------

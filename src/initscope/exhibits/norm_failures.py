@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle, islice
+from typing import Any
 
 import numpy as np
+import torch
 
 from initscope.errors import check_count
 from initscope.exhibits._figures import Curves, Point
+from initscope.exhibits._networks import input_rows, many_ratios
 from initscope.exhibits.protocol import Declared
+from initscope.initializers import He
 from initscope.theory.norms import activation_bound, active_units, path_norm_failure
 
 __all__ = ["EXHIBITS", "active", "run"]
 
 
 def run(
-    *, depths: Sequence[int] = (1, 2, 5, 10, 20), width: int = 300, eps: float = 0.2, draws: int = 4000, seed: int = 0
+    data: Any = None,
+    *,
+    depths: Sequence[int] = (1, 2, 5, 10, 20),
+    width: int = 300,
+    eps: float = 0.2,
+    draws: int = 4000,
+    seed: int = 0,
 ) -> Curves:
     """Share of networks in which some layer's squared norm leaves [(1-ε)^l, (1+ε)^l]: bound, exact law, measured.
 
-    Each layer's ratio is that of a fresh vector (rotation invariance): (2/m) χ² with Binomial(m, ½) degrees of freedom.
+    Each network sees another row of ``data``, by default a Gaussian one: the law is the same for every input.
     """
     check_count("draws", draws, least=2)
-    rng = np.random.default_rng(seed)
-    active = rng.binomial(width, 0.5, (draws, max(depths)))
-    logs = np.cumsum(np.log(2 * rng.chisquare(np.maximum(active, 1)) / width), axis=1)
+    rows_in = input_rows(data, draws, width, torch.Generator().manual_seed(seed))
+    widths = [width] * max(depths)
+    drawn = many_ratios(He(mode="fan_out"), rows_in, widths, classes=2, draws=draws, seed=seed + draws)
+    logs = 2 * np.log(drawn.activations.double().numpy().T)
     layers = np.arange(1, max(depths) + 1)
     out = (logs > layers * np.log1p(eps)) | (logs < layers * np.log1p(-eps))
     rows = []
@@ -38,12 +50,15 @@ def run(
     return Curves(tuple(rows), "layers", "probability of leaving the band", "xy")
 
 
-def active(*, width: int = 100, inputs: int = 30, draws: int = 20_000, seed: int = 0) -> Curves:
-    """Share of layers by the number of active units, beside Binomial(width, ½)."""
+def active(data: Any = None, *, width: int = 100, inputs: int = 30, draws: int = 20_000, seed: int = 0) -> Curves:
+    """Share of layers by the number of active units, beside Binomial(width, ½); each layer sees another row."""
     rng = np.random.default_rng(seed)
-    x = rng.standard_normal(inputs)
-    counts = np.concatenate(
-        [(rng.standard_normal((500, width, inputs)) @ x > 0).sum(axis=1) for _ in range(-(-draws // 500))]
+    rows_in = input_rows(data, draws, inputs, torch.Generator().manual_seed(seed)).double().numpy()
+    counts = np.array(
+        [
+            np.count_nonzero(rng.standard_normal((width, rows_in.shape[1])) @ x > 0)
+            for x in islice(cycle(rows_in), draws)
+        ]
     )
     numbers, expected = active_units(width)
     seen = np.bincount(counts, minlength=width + 1) / len(counts)
@@ -70,7 +85,9 @@ EXHIBITS = (
         produce=run,
         numbers=lambda found: {name: n for name, n in found.numbers().items() if "drawn" in name},
         holds=_between,
-        small={"depths": (1, 3, 8), "draws": 2000},
+        small={"depths": (1, 3, 6), "width": 60, "draws": 500},
+        full={"draws": 2000},
+        data="data",
     ),
     Declared(
         id="norms-proposition-1",
@@ -80,5 +97,6 @@ EXHIBITS = (
         numbers=lambda found: {name: n for name, n in found.numbers().items() if name.endswith((" 40", " 50", " 60"))},
         holds=lambda found: found.agree(errors=4.5),
         small={"draws": 2000, "inputs": 10},
+        data="data",
     ),
 )

@@ -65,7 +65,7 @@ def run(
 ) -> NormPreservation:
     """Draw one network per width and initialisation; published: He near 1 and nearer with width, Glorot far below.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ figure 1 and section 4.1.
 
     He is ``fan_out`` (variance 2/width of the layer), which keeps norms. Glorot loses a factor 2^(-1/2) a layer.
     """

@@ -1,30 +1,17 @@
-"""Cells of deep networks built to fold, counted, beside the count of Montúfar and others and that of one layer."""
+"""Cells of deep networks built to fold, counted, beside the count of [Montufar2014]_ and that of one layer."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from initscope.errors import check_count
 from initscope.exhibits._figures import Curves, Point
 from initscope.exhibits.protocol import Declared
 from initscope.exhibits.tessellation import cells
+from initscope.theory.regions import arrangement_regions, montufar_regions
 
-__all__ = ["EXHIBITS", "folding_layers", "montufar_regions", "run"]
-
-
-def montufar_regions(inputs: int, widths: Sequence[int]) -> int:
-    r"""Cells that ReLU layers of these widths can have at least [Montufar2014]_, widths no smaller than the inputs.
-
-    .. math:: \Bigl(\prod_{l<L} \lfloor n_l/n_0 \rfloor^{n_0}\Bigr) \sum_{j=0}^{n_0} \binom{n_L}{j}
-
-    >>> montufar_regions(1, [3, 3]), montufar_regions(2, [4])
-    (12, 11)
-    """
-    folds = math.prod((check_count("width", width, least=inputs) // inputs) ** inputs for width in widths[:-1])
-    return int(folds * sum(math.comb(widths[-1], j) for j in range(inputs + 1)))
+__all__ = ["EXHIBITS", "folding_layers", "run"]
 
 
 def folding_layers(width: int, depth: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -45,7 +32,7 @@ def run(*, width: int = 3, depths: Sequence[int] = (1, 2, 3, 4, 5, 6), points: i
         line = (np.arange(points * expected) + 0.5)[:, None] / (points * expected)
         found = int(cells(folding_layers(width, depth), line).max()) + 1
         rows.append(Point("built to fold", depth, float(found), predicted=float(expected)))
-        rows.append(Point("one layer of as many units", depth, predicted=float(width * depth + 1)))
+        rows.append(Point("one layer of as many units", depth, predicted=float(arrangement_regions(1, width * depth))))
     return Curves(tuple(rows), "layers", "cells", "y")
 
 

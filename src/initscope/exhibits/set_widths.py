@@ -92,7 +92,7 @@ def run(
 ) -> SetWidths:
     """Widths of mixtures of ten Gaussians by rank, of rank 8 by number, and of k-sparse sets, in the unit ball.
 
-    Source: [Giryes2016]_.
+    Source: [Bronstein2016]_, 'Gaussian mean width': mixtures and sparse representations.
     """
     rng = np.random.default_rng(seed)
 

@@ -69,7 +69,7 @@ def run(
 ) -> ShiftInvariance:
     """Shift images (cyclically, to the right) and compare features: pixels, random filters with pooling, scattering.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Role of pooling'; scattering as in [BrunaMallat2013]_.
 
     The filters are drawn ``draws`` times, at least twice.
     """

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope.embed import HammingDistortion, SignHash
-from initscope.exhibits._figures import Rows, panels
+from initscope.embed import HammingDistortion, SignHash, hamming_distance
+from initscope.exhibits._figures import Curves, Point, Rows, panels
 from initscope.exhibits.protocol import Declared, Number
+from initscope.theory.metric_spaces import gromov_hausdorff_bounds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "SignIsometry", "run"]
+__all__ = ["EXHIBITS", "SignIsometry", "nearness", "run"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,47 @@ def run(
     )
 
 
+def nearness(
+    points: Any = None,
+    *,
+    bits: Sequence[int] = (16, 64, 256, 1024, 4096),
+    rows: int = 150,
+    dimension: int = 10,
+    seed: int = 0,
+) -> Curves:
+    """How far the codes are from the set they stand for, as metric spaces: bounds on the Gromov–Hausdorff distance.
+
+    Angles over π against Hamming distances over the bits, all pairs. Source: [Bronstein2016]_.
+    """
+    cloud = np.random.default_rng(seed).standard_normal((rows, dimension)) if points is None else np.asarray(points)
+    unit = cloud / np.linalg.norm(cloud, axis=1, keepdims=True)
+    angles = np.arccos(np.clip(unit @ unit.T, -1, 1)) / np.pi
+    np.fill_diagonal(angles, 0.0)
+    left, right = np.divmod(np.arange(len(cloud) ** 2), len(cloud))
+    found = []
+    for length in bits:
+        codes = SignHash(length, random_state=seed).fit_transform(cloud)
+        distances = hamming_distance(codes[left], codes[right]).reshape(angles.shape) / length
+        bounds = gromov_hausdorff_bounds(angles, distances)
+        found.append(Point("at most", length, bounds.upper))
+        found.append(Point("at least", length, bounds.lower))
+    return Curves(tuple(found), "bits", "Gromov–Hausdorff distance to the codes", "xy")
+
+
 EXHIBITS = (
+    Declared(
+        id="talk-gromov-hausdorff",
+        source="Bronstein 2016, 'Stable embedding': in the Gromov–Hausdorff sense",
+        statement="As metric spaces, the codes are within half the distortion of the data: ever nearer with bits.",
+        produce=nearness,
+        numbers=Curves.numbers,
+        holds=lambda found: (
+            found.curve("at most")[-1].measured < found.curve("at most")[0].measured / 4
+            and all(low.measured <= high.measured for low, high in zip(found.curve("at least"), found.curve("at most")))
+        ),
+        small={"bits": (16, 128, 1024), "rows": 50},
+        data="points",
+    ),
     Declared(
         id="talk-isometry",
         source="Bronstein 2016, 'Stable embedding': δ-isometry",

@@ -119,7 +119,7 @@ def run(
 ) -> Tessellation:
     """Count cells of random networks of about ``parameters`` parameters, of about ``units`` units, and of folding ones.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Representation power' and 'Similarity-preserving hashing': cells of deep networks.
 
     Cells are those met by the rows of ``points``, by default a grid of ``resolution``² points of the square [-1, 1]²,
     which misses cells smaller than its step. Folding networks (one input, cells on a fine line) stand beside a shallow

@@ -69,7 +69,7 @@ def run(
 ) -> WidthVariation:
     """Widths drawn from U(width - v, width + v), He fan-out; published: the larger v, the farther from 1.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ figure 3 and section 4.3.
 
     Predicted: the gradient of layer l is √(n_l/n_L) of what equal widths give, since fan-out keeps the forward pass
     only.

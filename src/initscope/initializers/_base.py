@@ -86,6 +86,8 @@ class Initializer:
 
         These are Linear and convolutions, the projections of attention, the gates of recurrent layers and the matrices
         that a module of one's own multiplies by. `initscope.initializers.not_drawn` lists what is left as it is.
+        A parameter that several layers hold is one draw; layers that are copies of each other are drawn each by
+        itself, except by the present law, under which they stay equal.
 
         Where a weight is parametrised, as by ``torch.nn.utils.parametrizations.weight_norm``, its parameters become
         those that give what was drawn; if there are none (spectral norm), `InputError` says so and nothing is written.

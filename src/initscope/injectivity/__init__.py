@@ -1,7 +1,8 @@
 """One given ReLU layer x ↦ ReLU(Wx + b): is it injective, with proof, and how stable is its inverse?
 
 `decide` answers with a witness or a certificate, `verify` checks it independently, `write_proof` and `read_proof` keep
-it in a file, `stability` bounds the inverse; `thresholds` gathers where random layers turn injective. The theory is in
+it in a file, `stability` bounds the inverse, `deep_collision` looks at several layers of two inputs, `least_active` for
+the fewest active rows; `thresholds` gathers where random layers turn injective. The theory is in
 `initscope.theory.injectivity`.
 """
 
@@ -9,13 +10,24 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["bounding", "decision", "frames", "milp", "proofs", "search", "summary", "verification"],
+    submodules=[
+        "bounding",
+        "compositions",
+        "decision",
+        "frames",
+        "milp",
+        "proofs",
+        "search",
+        "summary",
+        "verification",
+    ],
     submod_attrs={
+        "compositions": ["Sector", "deep_collision", "deep_sectors"],
         "decision": ["decide"],
         "frames": ["Stability", "stability"],
         "proofs": ["Proof", "read_proof", "write_proof"],
         "records": ["Certificate", "Decision"],
-        "search": ["Search", "find_collision"],
+        "search": ["Search", "find_collision", "least_active"],
         "summary": ["ThresholdLine", "thresholds"],
         "verification": ["collision_residual", "verify"],
     },

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations, islice
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from initscope.results import Result
 __all__ = ["Stability", "cell_minimum", "minimal_cells", "pair_ratio", "stability"]
 
 MOST_VERTICES = 300_000
+PAIR_SECONDS = 8e-6
+"""Time for a pair of opposite vertices of rows in general position, on one core of 2024."""
 ZERO = 1e-9
 
 
@@ -49,9 +51,11 @@ def stability(W: Any, bias: Any = None, *, seed: int = 0, starts: int = 24, seco
     .. math:: A = \min_{\text{cells}} \sigma_{\min}(W_{\text{active}}),\qquad A/2 \le \kappa \le A
 
     A is exact while there are at most 300,000 vertices (every cell contains the active rows of one of its vertices, so
-    that vertices suffice); beyond, points of few active rows give an upper bound on it and branch and bound a lower one
-    in ``seconds`` (`initscope.injectivity.bounding`), which is above 0 up to six inputs or so. κ is the best pair found
-    by local optimisation from ``starts`` points: an upper bound that is usually exact for few inputs.
+    that vertices suffice), and for rows in general position without bias while their vertices can be listed in
+    ``seconds``: half a minute for 54 rows of 6 inputs, ten minutes for 63 of 7. Beyond, points of few active rows give
+    an upper bound and branch and bound a lower one in ``seconds`` (`initscope.injectivity.bounding`), which is above
+    0 up to six inputs or so. κ is the best pair found by local optimisation from ``starts`` points: an upper bound that
+    is usually exact for few inputs.
 
     >>> s = stability([[1, 0], [0, 1], [-1, 0], [0, -1]])
     >>> round(s.frame, 6), round(s.kappa, 6)         # 1 and 1/√2
@@ -64,18 +68,23 @@ def stability(W: Any, bias: Any = None, *, seed: int = 0, starts: int = 24, seco
     rng = np.random.default_rng(seed)
     used = int(weight.any(axis=1).sum())
     is_exact = used >= dim - 1 and math.comb(used, dim - 1) * (1 if dim <= 2 else 2) <= MOST_VERTICES
+    seconds = check_between("seconds", seconds, -1e-9, math.inf)
     if np.linalg.matrix_rank(weight) < n:
         return Stability(0.0, 0.0, 0.0, 0.0, True, "rank of W below n")
-    if is_exact:
-        frame, point = cell_minimum(weight, bias)
-        least, method = frame, "all vertices"
+    needed = math.comb(len(weight), n - 1) * PAIR_SECONDS
+    listed = _general_minimum(weight) if bias is None and n > 1 and not is_exact and needed <= seconds else None
+    if is_exact or listed is not None:
+        frame, point = listed or cell_minimum(weight, bias)
+        least, is_exact, method = frame, True, "all vertices"
     else:
         frame, point = _sampled_minimum(weight, bias, rng)
-        bounds = bound_frame(weight, bias, upper=frame, seconds=check_between("seconds", seconds, -1e-9, math.inf))
+        bounds = bound_frame(weight, bias, upper=frame, seconds=seconds)
         if bounds.upper < frame and bounds.point is not None:
             frame, point = bounds.upper, bounds.point
         least, is_exact = bounds.lower, bounds.lower >= frame
         method = "branch and bound" if is_exact else "sampled cells above, branch and bound below"
+        if not is_exact and bias is None and seconds < needed < 3600:
+            method += f" (all vertices would take {needed:.0f} seconds)"
     if frame < 1e-12 * float(np.linalg.norm(weight, axis=1).max()):
         return Stability(0.0, 0.0, 0.0, 0.0, is_exact, "not injective: " + method)
     kappa = min([frame, *(_descend(weight, bias, start) for start in _pairs(weight, bias, point, rng, starts))])
@@ -169,26 +178,25 @@ def _general_minimum(weight: Floats) -> tuple[float, Floats] | None:
         return None
     m, n = weight.shape
     units = weight / norms[:, None]
-    chosen = np.array(list(combinations(range(m), n - 1)))
-    best, place = math.inf, np.zeros(n)
-    for start in range(0, len(chosen), 4096):
-        part = chosen[start : start + 4096]
-        _, spectrum, basis = np.linalg.svd(units[part], full_matrices=True)
-        if spectrum[:, -1].min() < ZERO:
+    outer = (weight[:, :, None] * weight[:, None, :]).reshape(m, n * n)
+    best, place, winner = math.inf, np.zeros(n), np.ones(m, dtype=bool)
+    subsets = chain.from_iterable(combinations(range(m), n - 1))
+    while len(flat := np.fromiter(islice(subsets, 4096 * (n - 1)), dtype=np.int64)):
+        part = flat.reshape(-1, n - 1)
+        frames, corner = np.linalg.qr(units[part].transpose(0, 2, 1), mode="complete")
+        if np.abs(np.diagonal(corner, axis1=1, axis2=2)).min() < ZERO:
             return None
-        rays = basis[:, -1]
+        rays = frames[:, :, -1]
         products = rays @ units.T
         np.put_along_axis(products, part, 0.0, axis=1)
         if (np.abs(products) <= ZERO).sum() > part.size:
             return None
         for sign in (1.0, -1.0):
-            active = (sign * products > 0).astype(np.float64)
-            gram = np.einsum("ki,ij,il->kjl", active, weight, weight, optimize=True)
-            least = np.linalg.eigvalsh(gram)[:, 0]
+            active = sign * products > 0
+            least = np.linalg.eigvalsh((active.astype(np.float64) @ outer).reshape(-1, n, n))[:, 0]
             at = int(least.argmin())
             if least[at] < best:
-                best, place = float(least[at]), sign * rays[at]
-                winner = active[at] > 0
+                best, place, winner = float(least[at]), sign * rays[at], active[at]
     # The square root of a Gram eigenvalue loses half the digits near 0: once more from the rows themselves.
     rows = weight[winner]
     value = float(np.linalg.svd(rows, compute_uv=False)[-1]) if len(rows) >= n else 0.0

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from initscope.errors import check_between
+from initscope.errors import check_between, check_count
 from initscope.injectivity._layer import Floats, as_layer
 from initscope.injectivity._progress import bar
 from initscope.injectivity.collision import colliding_pair
 from initscope.results import Result
 
-__all__ = ["Search", "find_collision"]
+__all__ = ["Search", "find_collision", "least_active"]
 
 Singles = npt.NDArray[np.float32]
 LEAST_SCALE = 1e-3
@@ -56,16 +56,40 @@ def find_collision(W: Any, bias: Any = None, *, seconds: float = 60, seed: int =
         return _Searcher(weight, bias, seed, start, start + seconds).run(update)
 
 
+def least_active(
+    W: Any, bias: Any = None, *, rounds: int = 2, seconds: float = 60, seed: int = 0, progress: bool = False
+) -> Search:
+    """The fewest active rows that the search finds: it goes on below n, for ``rounds`` rounds of growing length.
+
+    Per input it is an upper bound on the ground state e(α) of [Maillard2022]_, for which full replica symmetry breaking
+    predicts a value (`initscope.theory.injectivity.ground_state_energy`). ``seconds`` cut the rounds off; without that
+    the outcome is fixed by ``seed``.
+
+    >>> import numpy as np
+    >>> least_active(np.random.default_rng(0).standard_normal((120, 30)), rounds=1).fewest_active < 18      # α = 4
+    True
+    """
+    weight, bias = as_layer(W, bias)
+    rounds = check_count("rounds", rounds)
+    start = time.perf_counter()
+    deadline = start + check_between("seconds", seconds, 0.0, np.inf)
+    with bar("fewest active rows", "rounds", progress) as update:
+        return _Searcher(weight, bias, seed, start, deadline, aim=1).descend(rounds, update)
+
+
 class _Searcher:
     """One search: the scaled layer, the clock and the best point so far."""
 
-    def __init__(self, weight: Floats, bias: Floats | None, seed: int, start: float, deadline: float) -> None:
+    def __init__(
+        self, weight: Floats, bias: Floats | None, seed: int, start: float, deadline: float, aim: int | None = None
+    ) -> None:
         self.weight, self.bias = weight, bias
         self.start, self.deadline = start, deadline
         self.rng = np.random.default_rng(seed)
         lifted = weight if bias is None else np.column_stack([weight, bias])
         lifted = lifted[weight.any(axis=1)]
         self.inputs, self.dim = weight.shape[1], lifted.shape[1]
+        self.aim = self.inputs if aim is None else aim
         # Rows of norm √dim: products with a unit vector are of order 1.
         self.rows = lifted / np.linalg.norm(lifted, axis=1, keepdims=True) * np.sqrt(self.dim)
         self.single = self.rows.astype(np.float32)
@@ -86,7 +110,7 @@ class _Searcher:
             points = self._anneal(steps)
             rounds += 1
             self._keep(points)
-            if self.fewest >= self.inputs and time.perf_counter() < self.deadline:
+            if self.fewest >= self.aim and time.perf_counter() < self.deadline:
                 self._polish(points)
             update(rounds)
             point = self._point()
@@ -95,6 +119,22 @@ class _Searcher:
                 seconds = time.perf_counter() - self.start
                 return Search(found, point, self.fewest, rounds, seconds)
             steps = min(3 * steps, 30_000)
+
+    def descend(self, rounds: int, update: Any) -> Search:
+        """All rounds, whether or not there is a collision already."""
+        steps, done = 300, 0
+        for _ in range(rounds):
+            points = self._anneal(steps)
+            self._keep(points)
+            self._polish(points)
+            done += 1
+            update(done)
+            if self.fewest < self.aim or time.perf_counter() >= self.deadline:
+                break
+            steps = min(3 * steps, 30_000)
+        point = self._point()
+        found = self._promising() and colliding_pair(self.weight, self.bias, point) is not None
+        return Search(found, point, self.fewest, done, time.perf_counter() - self.start)
 
     def _point(self) -> Floats:
         return self.best if self.bias is None else np.asarray(self.best[:-1] / self.best[-1])
@@ -132,7 +172,7 @@ class _Searcher:
                 now = (products > 0).sum(axis=0)
                 better = now < counts
                 counts[better], best[:, better] = now[better], x[:, better]
-                if counts.min() < self.inputs or time.perf_counter() > self.deadline:
+                if counts.min() < self.aim or time.perf_counter() > self.deadline:
                     break
             products /= scale
             exponent = np.where(products > 0, -products, -0.5 * (products / tail) ** 2)
@@ -153,7 +193,7 @@ class _Searcher:
                 if time.perf_counter() > self.deadline:
                     return
                 x = self._sweep(x)
-                if self.fewest < self.inputs:
+                if self.fewest < self.aim:
                     return
 
     def _sweep(self, x: Floats) -> Floats:

@@ -67,7 +67,7 @@ class ThresholdLine(Result):
 def thresholds() -> ThresholdLine:
     """Cover, union, Euler, RS, 1-RSB, k-RSB and full RSB, each with its error and the statement it rests on.
 
-    Source: [Maillard2022]_.
+    Source: [Maillard2022]_, summary.
 
     As the layer grows, it is injective with probability → 0 below ``cover`` and → 1 above ``union`` (both rigorous);
     the conjectured threshold in between is ``full_rsb``. Some seconds on the first call.

@@ -30,7 +30,7 @@ BATCH = 20_000
 def verify(weight: Any, bias: Any, decision: Decision) -> bool:
     """True if the decision's proof holds for this layer; an undecided one proves nothing and gives False.
 
-    Source: [Maillard2022]_.
+    Source: the criterion of [Puthawala2022]_; the checking of proofs goes beyond the sources.
 
     >>> from initscope.injectivity import decide
     >>> W = [[1, 0], [0, 1], [-1, 0], [0, -1]]

@@ -1,7 +1,7 @@
 """Inputs of a whole network by descent: pooling, skips, trained or random, with priors.
 
-SciPy's L-BFGS-B lowers the relative squared distance of the outputs, plus penalties. Interrupted (Ctrl-C), it returns
-the best input so far.
+SciPy's L-BFGS-B lowers the relative squared distance of the outputs, plus penalties, for pictures in the variables of
+`Spectrum`. It stops when it gains little, and says whether it did; interrupted (Ctrl-C), it returns the best so far.
 """
 
 from __future__ import annotations
@@ -18,21 +18,33 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from initscope.invert.priors import Box, Prior, Subspace, TotalVariation
+from initscope.invert.spectrum import Spectrum, spectrum_of
 
 __all__ = ["Descent", "back_projection", "descend"]
 
 ROUNDS = 4
 """How often a prior that is neither a penalty nor a range is projected on, between stretches of descent."""
+WINDOW, GAIN = 20, 0.01
+"""The descent has converged when its objective fell by less than this share in so many iterations."""
+FITS = 1e-5
+"""Relative residual that counts as an exact fit."""
+_OUTSIDE = 10.0
+"""Weight of the squared excess over the range of pixels, in widths of it, where the solver cannot keep bounds."""
 
 
 @dataclass(frozen=True)
 class Descent:
-    """The best input, its relative residual, the iterations, and whether it was interrupted."""
+    """The best input, its relative residual, the iterations, whether it was interrupted, and whether it converged.
+
+    ``gain`` is the share of the objective that the last 20 iterations took away.
+    """
 
     x: Tensor
     residual: float
     iterations: int
     interrupted: bool
+    converged: bool
+    gain: float
 
 
 def descend(
@@ -49,20 +61,24 @@ def descend(
     box = next((prior for prior in priors if isinstance(prior, Box)), None)
     sets = [prior for prior in priors if not isinstance(prior, (Box, TotalVariation))]
     subspace = next((prior for prior in sets if isinstance(prior, Subspace)), None)
-    search = _Search(forward, target, start, penalties, subspace)
+    spectrum = spectrum_of(start.shape, priors, start.dtype)
+    search = _Search(forward, target, start, penalties, subspace, spectrum, box)
     rounds = ROUNDS if any(prior is not subspace for prior in sets) else 1
-    x = start
+    x, interrupted = start, False
     with _line(progress, iterations) as report:
         try:
             for _ in range(rounds):
-                x = search.run(x, box, max(1, iterations // rounds), report)
+                x = search.run(x, max(1, iterations // rounds), report)
                 for prior in sets:
                     x = prior.project(x)
         except KeyboardInterrupt:
-            return search.best(interrupted=True)
-    if rounds > 1:
+            interrupted = True
+    if rounds > 1 and not interrupted:
         search.consider(x, search.residual(x))
-    return search.best(interrupted=False)
+    if spectrum is not None and box is not None:
+        x = box.project(search.found)
+        search.consider(x, search.residual(x))
+    return search.best(interrupted=interrupted)
 
 
 class _Search:
@@ -75,24 +91,33 @@ class _Search:
         start: Tensor,
         penalties: list[TotalVariation],
         subspace: Subspace | None,
+        spectrum: Spectrum | None,
+        box: Box | None,
     ) -> None:
         self.forward, self.target, self.penalties, self.shape = forward, target, penalties, start.shape
         self.scale = max(float((target**2).sum()), 1e-300)
         self.frame = None if subspace is None else subspace.frame(start)
-        self.dtype = start.dtype
+        self.spectrum, self.box, self.dtype = spectrum, box, start.dtype
         self.iterations, self.found, self.least, self.least_residual = 0, start, math.inf, math.inf
+        self.history: list[float] = []
+        self.converged = False
 
-    def run(self, x: Tensor, box: Box | None, iterations: int, report: Callable[[int, float], None]) -> Tensor:
+    def run(self, x: Tensor, iterations: int, report: Callable[[int, float], None]) -> Tensor:
         from scipy import optimize
 
         bounds = None
-        if box is not None and self.frame is None:
-            ends = (box.end(end, x).double().reshape(-1).numpy() for end in (box.low, box.high))
+        if self.box is not None and self.frame is None and self.spectrum is None:
+            ends = (self.box.end(end, x).double().reshape(-1).numpy() for end in (self.box.low, self.box.high))
             bounds = optimize.Bounds(*ends)
+        self.history, self.converged = [], False
 
         def callback(_: Any) -> None:
             self.iterations += 1
+            self.history.append(self.least)
             report(self.iterations, self.least_residual)
+            if self.least_residual < FITS or self.gain < GAIN:
+                self.converged = True
+                raise StopIteration
 
         vector = self._to_vector(x)
         options: Any = {
@@ -106,7 +131,16 @@ class _Search:
         outcome = minimize(
             self.value, vector, jac=True, method="L-BFGS-B", bounds=bounds, callback=callback, options=options
         )
+        self.converged |= bool(outcome.success)
         return self._to_input(torch.from_numpy(outcome.x)).detach()
+
+    @property
+    def gain(self) -> float:
+        """Share of the objective that the last iterations took away; NaN while there are too few of them."""
+        if len(self.history) <= WINDOW:
+            return math.nan
+        before = self.history[-1 - WINDOW]
+        return 1 - self.history[-1] / before if before > 0 else 0.0
 
     def value(self, vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Objective and gradient for the solver."""
@@ -114,13 +148,21 @@ class _Search:
             variable = torch.from_numpy(vector.copy()).requires_grad_(True)
             x = self._to_input(variable)
             misfit = ((self.forward(x) - self.target) ** 2).sum() / self.scale
-            total = misfit + sum(prior.penalty(x) for prior in self.penalties)
+            total = misfit + sum(prior.penalty(x) for prior in self.penalties) + self.excess(x)
             (gradient,) = torch.autograd.grad(total, variable)
         value = float(total.detach())
         self.consider(x.detach(), math.sqrt(max(float(misfit.detach()), 0.0)), value)
         if not math.isfinite(value):
             return 1e30, np.zeros_like(vector)
         return value, gradient.double().numpy()
+
+    def excess(self, x: Tensor) -> Tensor:
+        """What stands in for the range of pixels in variables that are no pixels."""
+        if self.spectrum is None or self.box is None:
+            return torch.zeros((), dtype=self.dtype)
+        low, high = (self.box.end(end, x) for end in (self.box.low, self.box.high))
+        outside = torch.relu((x - high) / (high - low)) + torch.relu((low - x) / (high - low))
+        return _OUTSIDE * outside.square().mean()
 
     def residual(self, x: Tensor) -> float:
         with torch.no_grad():
@@ -131,10 +173,12 @@ class _Search:
             self.found, self.least, self.least_residual = x, value, residual
 
     def best(self, *, interrupted: bool) -> Descent:
-        return Descent(self.found, self.least_residual, self.iterations, interrupted)
+        return Descent(
+            self.found, self.least_residual, self.iterations, interrupted, self.converged and not interrupted, self.gain
+        )
 
     def _to_vector(self, x: Tensor) -> NDArray[np.float64]:
-        flat = x.detach().reshape(-1)
+        flat = (x if self.spectrum is None else self.spectrum.whiten(x)).detach().reshape(-1)
         if self.frame is not None:
             flat = self.frame[0] @ (flat - self.frame[1])
         return np.asarray(flat.double().numpy())
@@ -143,7 +187,8 @@ class _Search:
         flat = variable.to(self.dtype)
         if self.frame is not None:
             flat = self.frame[1] + self.frame[0].T @ flat
-        return flat.reshape(self.shape)
+        x = flat.reshape(self.shape)
+        return x if self.spectrum is None else self.spectrum.colour(x)
 
 
 class _line:
@@ -170,16 +215,23 @@ class _line:
             self.bar.close()
 
 
-def back_projection(forward: Callable[[Tensor], Tensor], target: Tensor, around: Tensor) -> Tensor:
+def back_projection(
+    forward: Callable[[Tensor], Tensor], target: Tensor, around: Tensor, spectrum: Spectrum | None = None
+) -> Tensor:
     """The linear estimate of a whole network: the adjoint of its derivative, applied to what the outputs lack.
 
-    :math:`x_0 + t J^T(y - f(x_0))` with the t that fits the outputs best in the linear approximation.
+    :math:`x_0 + t S^2 J^T(y - f(x_0))` with the t that fits the outputs best in the linear approximation; S is the
+    spectrum of pictures, or 1.
     """
+    if spectrum is not None:
+        around = spectrum.colour(around)
     with torch.enable_grad():
         x = around.detach().clone().requires_grad_(True)
         image = forward(x)
         lack = (target - image).detach()
         (direction,) = torch.autograd.grad(image, x, lack)
+    if spectrum is not None:
+        direction = spectrum.colour(spectrum.colour(direction))
     size = max(float(around.abs().max()), 1.0) * 1e-3 / max(float(direction.abs().max()), 1e-300)
     with torch.no_grad():
         slope = (forward(around + size * direction) - image.detach()) / size

@@ -27,7 +27,7 @@ def linear_estimate(
 ) -> Any:
     r"""Inputs of a Gaussian layer by the linear estimate, :math:`2A^TR(Ax)/(ms^2)` for ReLU, projected on the prior.
 
-    Source: [PlanVershynin2016]_.
+    Source: [PlanVershynin2016]_; 'Stable embedding' II of [Bronstein2016]_.
 
     See `initscope.theory.inversion.linear_estimate` for the formula and `linear_estimate_error` there for its error:
     of the order of the set's mean width over :math:`\sqrt m`. Weights and outputs are arrays or tensors, m×n and

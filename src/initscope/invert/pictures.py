@@ -7,6 +7,7 @@ dB (peak signal-to-noise ratio) and by structural similarity.
 from __future__ import annotations
 
 import base64
+import html
 import io
 import os
 from collections.abc import Callable, Sequence
@@ -35,16 +36,22 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class InvertedPicture(Result):
-    """One image from one layer: ``values`` outputs per pixel value, the layer's relative residual, dB and SSIM."""
+    """One image from one layer: ``values`` outputs per pixel value, the layer's relative residual, dB and SSIM.
+
+    ``exact``: the outputs determine the picture; ``converged``: the solver would find no more; ``message``: what is not
+    known, in words.
+    """
 
     image: int
     layer: str
     values: float
     relative_residual: float
     exact: bool
+    converged: bool
     psnr: float
     ssim: float
     method: str
+    message: str
     picture: Floats = field(repr=False)
 
 
@@ -67,7 +74,7 @@ class Inversions(Result):
         return {"title": self.title, "rows": self.table()}
 
     def means(self) -> list[dict[str, Any]]:
-        """One row per layer: mean over the images, with its standard error."""
+        """One row per layer: mean over the images, with its standard error from two on, and what is not known."""
         result = []
         for layer in dict.fromkeys(row.layer for row in self.rows):
             mine = [row for row in self.rows if row.layer == layer]
@@ -75,7 +82,11 @@ class Inversions(Result):
             for name in ("psnr", "ssim", "relative_residual"):
                 values = np.array([getattr(row, name) for row in mine])
                 line[name] = float(values.mean())
-                line[f"{name}_se"] = float(values.std(ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else float("nan")
+                if len(mine) > 1:
+                    line[f"{name}_se"] = float(values.std(ddof=1) / np.sqrt(len(mine)))
+            line["exact"] = sum(row.exact for row in mine)
+            line["converged"] = sum(row.converged for row in mine)
+            line["message"] = "; ".join(dict.fromkeys(row.message for row in mine if row.message))
             result.append(line)
         return result
 
@@ -92,9 +103,10 @@ class Inversions(Result):
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the sheet, with the mean dB of every layer above its column."""
         sheet = self.sheet()
-        ax = make_axes(ax, figsize=(sheet.shape[2] / 80, sheet.shape[1] / 80 + 0.4))
-        ax.imshow(np.moveaxis(sheet, 0, -1) if len(sheet) == 3 else sheet[0], cmap="gray", vmin=0, vmax=1)
         side = self.images.shape[-1]
+        inches = max(side / 80, 1.1) / side  # room for the names above small pictures
+        ax = make_axes(ax, figsize=(inches * sheet.shape[2], inches * sheet.shape[1] + 0.4))
+        ax.imshow(np.moveaxis(sheet, 0, -1) if len(sheet) == 3 else sheet[0], cmap="gray", vmin=0, vmax=1)
         names = ["input", *(f"{line['layer']}\n{line['psnr']:.1f} dB" for line in self.means())]
         ax.set_xticks([side * (column + 0.5) for column in range(len(names))], names, fontsize=7)
         ax.xaxis.tick_top()
@@ -102,12 +114,46 @@ class Inversions(Result):
         ax.set_yticks([])
         return ax
 
+    def summary(self) -> list[dict[str, str]]:
+        """One row per layer, as texts: dB, structural similarity, residual, and how much is known."""
+        rows = []
+        for line in self.means():
+            texts = {"layer": str(line["layer"])}
+            for name, title, digits in (("psnr", "dB", 1), ("ssim", "SSIM", 3), ("relative_residual", "residual", 2)):
+                shown = format_number(line[name], 2) if title == "residual" else f"{line[name]:.{digits}f}"
+                error = f" ± {format_number(line[f'{name}_se'], 2)}" if f"{name}_se" in line else ""
+                texts[title] = shown + error
+            mine = [row for row in self.rows if row.layer == line["layer"]]
+            texts["known"] = ", ".join(dict.fromkeys(_known(row) for row in mine))
+            rows.append(texts)
+        return rows
+
+    def notes(self) -> list[str]:
+        """What is not known, layer by layer, in words."""
+        told = {line["layer"]: line["message"] for line in self.means() if line["message"]}
+        return [f"{layer}: {message.removeprefix(f'{layer}: ')}." for layer, message in told.items()]
+
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """A page of its own: the pictures, layer beside layer, and the table."""
-        means = [{name: format_number(value, 3) for name, value in line.items()} for line in self.means()]
-        body = _figure(self.sheet(), [row.layer for row in self.rows if row.image == self.rows[0].image])
-        text = _PAGE.format(title=self.title or "What layers still know of a photograph", body=body,
-                            means=html_table(means), table=html_table(self.table()))  # fmt: skip
+        """A page of its own: the pictures, layer beside layer, what is not known, and the tables."""
+        title = html.escape(self.title or "What layers still know of a photograph")
+        lines = []
+        for index, image in enumerate(self.images):
+            mine = [row for row in self.rows if row.image == index]
+            figures = [_figure(image, "the input", "")]
+            figures += [
+                _figure(row.picture, row.layer, f"{row.psnr:.1f} dB, SSIM {row.ssim:.2f}, {_known(row)}")
+                for row in mine
+            ]
+            lines.append(f'<div class="row">{"".join(figures)}</div>')
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes())
+        every = [{name: cell for name, cell in row.items() if name != "message"} for row in self.table()]
+        text = _PAGE.format(
+            title=title,
+            body="".join(lines),
+            means=html_table(self.summary()),
+            notes=f"<h2>What is not known</h2><ul>{notes}</ul>" if notes else "",
+            table=html_table(every),
+        )
         if path is not None:
             write_text(path, text)
         return text
@@ -117,27 +163,42 @@ _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>{title} · initscope</title>
 <style>body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
-img {{ max-width: 100%; min-width: min(100%, 40rem); image-rendering: pixelated; }}
-table {{ border-collapse: collapse; }}
-td, th {{ padding: .15rem .6rem; text-align: right; border-bottom: 1px solid #8884; }}</style></head>
+h1 {{ font-size: 1.5rem; overflow-wrap: anywhere; }} h2 {{ font-size: 1.15rem; margin-top: 2rem; }}
+.row {{ display: flex; flex-wrap: wrap; gap: .75rem; margin-bottom: 1rem; }}
+figure {{ margin: 0; width: 10.5rem; max-width: calc(50% - .375rem); }}
+img {{ width: 100%; image-rendering: pixelated; display: block; }}
+figcaption {{ font-size: .85rem; line-height: 1.35; overflow-wrap: anywhere; }}
+.scroll {{ overflow-x: auto; }} table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+td, th {{ padding: .2rem .7rem .2rem 0; text-align: left; border-bottom: 1px solid #8884; white-space: nowrap; }}
+</style></head>
 <body><h1>{title}</h1>
-<p>Each layer's output was inverted: the picture is one that gives the same output, as nearly as could be found.
-What it lacks, the layer no longer knows, or the search did not find.</p>
+<p>Each layer's output was inverted: the picture is one that gives the same output, as nearly as could be found. What it
+lacks, the layer no longer knows, or the search did not find. <em>Exact</em>: the output determines the picture.</p>
 {body}
-<h2>Mean over the images</h2>{means}<h2>Every picture</h2>{table}</body></html>
+<h2>Mean over the images</h2><div class="scroll">{means}</div>
+{notes}
+<h2>Every picture</h2><div class="scroll">{table}</div></body></html>
 """
 
 
-def _figure(sheet: Floats, layers: Sequence[str]) -> str:
+def _known(row: InvertedPicture) -> str:
+    """How much is known of one picture, in a word or two."""
+    if row.exact:
+        return "exact"
+    if "gradient" in row.method:
+        return "converged" if row.converged else "stopped early"
+    return "partial"
+
+
+def _figure(image: Floats, name: str, told: str) -> str:
     from PIL import Image
 
-    pixels = np.round(255 * np.moveaxis(sheet, 0, -1)).astype(np.uint8)
+    pixels = np.round(255 * np.clip(np.moveaxis(image, 0, -1), 0, 1)).astype(np.uint8)
     stream = io.BytesIO()
     Image.fromarray(pixels if pixels.shape[-1] == 3 else pixels[..., 0]).save(stream, "PNG", optimize=True)
-    names = ", ".join(["the input", *layers])
-    data = base64.b64encode(stream.getvalue()).decode()
-    picture = f'<img alt="{names}" src="data:image/png;base64,{data}">'
-    return f"<figure>{picture}<figcaption>Left to right: {names}</figcaption></figure>"
+    data, name = base64.b64encode(stream.getvalue()).decode(), html.escape(name)
+    caption = f"<strong>{name}</strong><br>{html.escape(told)}" if told else f"<strong>{name}</strong>"
+    return f'<figure><img alt="{name}" src="data:image/png;base64,{data}"><figcaption>{caption}</figcaption></figure>'
 
 
 def psnr(image: Floats, picture: Floats) -> float:
@@ -179,7 +240,7 @@ def invert_layers(
 ) -> Inversions:
     """Invert the outputs of ``layers`` of a network on photographs.
 
-    Source: [Bronstein2016]_, inverting a CNN.
+    Source: [Bronstein2016]_, 'Inverting a CNN'.
 
     Parameters
     ----------
@@ -223,11 +284,17 @@ def invert_layers(
             given = torch.from_numpy((image - centre) / spread)
             with torch.no_grad():
                 target = run_to(steps, last, given[None])
+            if not bool(torch.isfinite(target).all()):
+                raise InputError(
+                    f"layer {layer!r} makes NaN or infinite outputs of image {index + 1}: look for weights that "
+                    "are not finite, or too large"
+                )
             found = recover(work, target, prior=prior, method=method, seed=seed, layer=layer, input_shape=shape,
                             iterations=iterations, progress=progress is True)  # fmt: skip
             picture = np.clip(found.inputs[0].numpy() * spread + centre, 0, 1)
             rows.append(InvertedPicture(index, layer, target.numel() / image.size, found.relative_residual, found.exact,
-                                        psnr(image, picture), ssim(image, picture), found.method, picture))  # fmt: skip
+                                        found.converged, psnr(image, picture), ssim(image, picture), found.method,
+                                        found.message, picture))  # fmt: skip
             if callable(progress):
                 progress(f"{layer}, image {index + 1}: {rows[-1].psnr:.1f} dB")
     return Inversions(pixels, tuple(rows), title)

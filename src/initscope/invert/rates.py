@@ -65,6 +65,9 @@ class ErrorRate(Result):
             label = f"dimension {dimension}: slope {slope:.3f}"
             bars = [2 * point.standard_error for point in mine]
             ax.errorbar(widths, [p.error for p in mine], bars, fmt="o", ms=4, color=line.get_color(), label=label)
+        places = sorted({point.outputs for point in self.points})
+        ax.set_xticks(places, [str(place) for place in places])
+        ax.set_xticks([], minor=True)
         ax.set(xlabel="outputs m", ylabel="relative error", title="Linear estimate: dots measured, lines √((2d+3)/m)")
         ax.title.set_fontsize(10)
         ax.legend(fontsize=8)
@@ -86,7 +89,7 @@ def error_rate(
 ) -> ErrorRate:
     """Error of the linear estimate of unit inputs of a ReLU layer, projected on a subspace, against m and d.
 
-    Source: [Bronstein2016]_, [PlanVershynin2016]_.
+    Source: [Bronstein2016]_, 'Stable embedding' II: the error is O(ω/√m), as in [PlanVershynin2016]_.
     """
     from initscope.theory.mean_width import Ball
 
@@ -155,6 +158,7 @@ class ErrorGrowth(Result):
         bars = np.array([[p.projected - p.projected_low, p.projected_high - p.projected] for p in self.points]).T
         ax.errorbar(depths, [p.projected for p in self.points], bars, fmt="o", ms=4, color="C0", label="projected")
         ax.semilogy(depths, [first * depth for depth in depths], "--", color="C0", lw=1, label="N × first layer")
+        ax.set_xticks(depths)
         ax.set(xlabel="layers N", ylabel="relative error", title=f"Width {self.width}, dimension {self.dimension}")
         ax.title.set_fontsize(10)
         ax.legend(fontsize=8)
@@ -166,7 +170,7 @@ def error_growth(
 ) -> ErrorGrowth:
     """Undo 1, 2, … layers of a random ReLU network by the linear estimate, with and without projections on the way.
 
-    Source: [Bronstein2016]_, inverting a network of N layers.
+    Source: [Bronstein2016]_: after N layers the error grows as O(Nδ³).
 
     Inputs are unit vectors of a space of ``dimension`` dimensions, so that layer l sees a cone of that dimension in its
     ``width`` dimensions; the projection on it is found by Gauss–Newton steps in the input.

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 
 from initscope.errors import InputError, check_between, check_count, check_seed
 from initscope.invert.chain import Chain, chain_of, prepared, run_to, step_named, traced
-from initscope.invert.gradient import back_projection, descend
+from initscope.invert.gradient import WINDOW, Descent, back_projection, descend
 from initscope.invert.layers import LayerRecovery, undo
 from initscope.invert.nonlinearities import preimage
 from initscope.invert.operators import Affine
 from initscope.invert.priors import Prior, as_priors
+from initscope.invert.spectrum import spectrum_of
 from initscope.results import Result
 from initscope.tracing import Node, Trace
 
@@ -53,6 +54,8 @@ class Recovery(Result):
         One per block and sample, last block first.
     method, message : str
         How it was done, and what is not known, in words.
+    converged : bool
+        False where a descent was stopped by its number of iterations, for some sample, and might have gone on.
     """
 
     inputs: Any
@@ -64,13 +67,19 @@ class Recovery(Result):
     message: str
     iterations: int
     layers: tuple[LayerRecovery, ...] = field(repr=False)
+    converged: bool = True
 
     def table(self) -> list[dict[str, Any]]:
         """One row per layer and sample; of a whole network one row."""
         if self.layers:
             return [layer.to_dict() for layer in self.layers]
         whole = self.to_dict()
-        return [{name: whole[name] for name in ("method", "relative_residual", "exact", "iterations", "message")}]
+        return [
+            {
+                name: whole[name]
+                for name in ("method", "relative_residual", "exact", "converged", "iterations", "message")
+            }
+        ]
 
 
 def recover(
@@ -164,6 +173,7 @@ def recover(
         "; ".join(dict.fromkeys(one.message for one in found if one.message)),
         sum(one.iterations for one in found),
         layers,
+        all(one.converged for one in found),
     )
 
 
@@ -180,6 +190,7 @@ class _Found:
     message: str
     iterations: int
     layers: tuple[LayerRecovery, ...] = ()
+    converged: bool = True
 
 
 @dataclass(frozen=True)
@@ -236,6 +247,7 @@ class _Problem:
             found.message,
             found.iterations + more.iterations,
             layers,
+            more.converged,
         )
 
     def _may_span(self, affine: Affine, target: Tensor) -> bool:
@@ -260,14 +272,32 @@ class _Problem:
             around = 1e-2 * torch.randn(shape, generator=generator, dtype=torch.float64).to(target.dtype)
             with torch.no_grad():
                 _same_shape(forward(around), target)
-            start = back_projection(forward, target, around)
+            start = back_projection(forward, target, around, spectrum_of(shape, self.priors, target.dtype))
         else:
             start = start.to(target.dtype)
         done = descend(forward, target, start, self.priors, iterations=self.iterations or 200, progress=self.progress)
-        message = (
-            "interrupted: the best input so far" if done.interrupted else "descent finds an input that fits, not all"
+        return _Found(
+            done.x,
+            done.residual,
+            False,
+            math.nan,
+            math.nan,
+            "gradient",
+            _told(done),
+            done.iterations,
+            (),
+            done.converged,
         )
-        return _Found(done.x, done.residual, False, math.nan, math.nan, "gradient", message, done.iterations)
+
+
+def _told(done: Descent) -> str:
+    """What a descent can say of itself: whether it would have gone on."""
+    if done.interrupted:
+        return "interrupted: the best input so far"
+    if done.converged:
+        return "descent converged: an input that fits as well as could be found, not all"
+    falling = "" if math.isnan(done.gain) else f", and the last {WINDOW} still gained {done.gain:.0%}"
+    return f"descent stopped after {done.iterations} iterations{falling}: more may find more"
 
 
 def _same_shape(made: Tensor, target: Tensor) -> None:

@@ -26,7 +26,7 @@ __all__ = ["MEASUREMENTS", "Sensing", "make_sensing"]
 
 @dataclass(frozen=True, eq=False)
 class Sensing:
-    """A map from images ``[1, H, W]`` to measurements; ``angles`` are those of uncombined tomography, in degrees."""
+    """A map from images ``[1, H, W]`` to measurements; ``angles`` are those of tomography with all its detectors."""
 
     name: str
     affine: Affine
@@ -50,9 +50,15 @@ class Sensing:
 
     def back_projected(self, measured: Tensor) -> Tensor:
         """The adjoint applied to a batch of measurements: an image of each, ``[N, 1, H, W]``."""
-        shaped = measured.reshape(len(measured), *self.affine.output_shape)
-        with torch.no_grad():
-            return torch.stack([self.affine.adjoint(one) for one in shaped])
+        found: list[Tensor] = []
+        for shaped in torch.split(measured.reshape(len(measured), *self.affine.output_shape), 1000):
+            with torch.enable_grad():
+                source = torch.zeros(len(shaped), *self.affine.input_shape, requires_grad=True)
+                image = source
+                for part in self.affine.parts:
+                    image = part(image)
+            found.extend(torch.autograd.grad(image, source, shaped))
+        return torch.cat(found)
 
     def reconstructions(self, measured: Tensor) -> dict[str, np.ndarray]:
         """One image by every solver that suits the measurement."""
@@ -118,7 +124,7 @@ def _convolution(side: int, outputs: int, arc: float, rng: torch.Generator) -> S
 
 
 def _tomography(side: int, outputs: int, arc: float, rng: torch.Generator) -> Sensing:
-    """Projections along a few angles of ``arc`` degrees; neighbouring detectors are joined if even one is too many."""
+    """Projections along angles of ``arc`` degrees, four at least; neighbouring detectors are joined to afford them."""
     try:
         from skimage.transform import radon
     except ImportError as error:
@@ -126,22 +132,21 @@ def _tomography(side: int, outputs: int, arc: float, rng: torch.Generator) -> Se
 
     forwards: Any = radon
     detectors = forwards(np.zeros((side, side)), theta=[0.0], circle=False).shape[0]
-    count = max(1, outputs // detectors)
+    count = max(outputs // detectors, min(4, -(-outputs // 4)))
     angles = np.linspace(0, arc, count, endpoint=False)
     columns = []
     for pixel in range(side * side):
         unit = np.zeros(side * side)
         unit[pixel] = 1.0
-        columns.append(forwards(unit.reshape(side, side), theta=angles, circle=False).T.ravel())
-    rows = np.array(columns).T
-    joined = len(rows) > outputs
-    if joined:
-        rows = np.array([part.sum(axis=0) for part in np.array_split(rows, outputs)])
+        columns.append(forwards(unit.reshape(side, side), theta=angles, circle=False).T)
+    bins = min(detectors, outputs // count)
+    edges = np.arange(bins) * detectors // bins
+    rows = np.add.reduceat(np.array(columns), edges, axis=2).reshape(side * side, -1).T
     linear = nn.Linear(side * side, len(rows), bias=False)
     with torch.no_grad():
-        linear.weight.copy_(torch.from_numpy(rows))
+        linear.weight.copy_(torch.from_numpy(rows.copy()))
     affine = _unit_norm([nn.Flatten(), linear], linear, side)
-    return Sensing("tomography", affine, None, () if joined else tuple(angles.tolist()))
+    return Sensing("tomography", affine, None, tuple(angles.tolist()) if bins == detectors else ())
 
 
 MEASUREMENTS: dict[str, Callable[[int, int, float, torch.Generator], Sensing]] = {

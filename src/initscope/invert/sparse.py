@@ -104,7 +104,7 @@ def sparse_transition(
 ) -> SparseTransition:
     """How sparse must an input be to come back from fewer products than unknowns? Experiment on Donoho–Tanner's curve.
 
-    Source: [DonohoTanner2009]_.
+    Source: [DonohoTanner2009]_; 'Random Gaussian weights' of [Bronstein2016]_.
 
     ``method`` is ``lasso path`` (scikit-learn's homotopy, followed to the solution of least l1 norm) or ``matching
     pursuit`` (its orthogonal one, told k). Sparsities are ``relative`` to the curve.
@@ -147,7 +147,7 @@ def _recovers(rng: np.random.Generator, m: int, n: int, k: int, method: str) -> 
 def restricted_isometry(matrix: Any, nonzeros: int, *, samples: int = 200, seed: int = 0) -> float:
     r"""Lower bound on the restricted isometry constant of a matrix with columns of about unit norm.
 
-    Source: [Bronstein2016]_, stable embedding of sparse sets.
+    Source: [Bronstein2016]_, 'Restricted isometry property (RIP)'.
 
     .. math:: \delta_k = \max_{|S|=k} \|A_S^TA_S - I\|
 

@@ -64,7 +64,7 @@ class LayerWidths(Result):
 def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 0) -> LayerWidths:
     """Mean width of ``points`` and of what every layer of ``model`` makes of them.
 
-    Source: [Giryes2016]_.
+    Source: [Bronstein2016]_, 'Low dimension in – low dimension out'; the theorem is in [Giryes2016]_.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from initscope.errors import InputError
 from initscope.geometry import Floats, start_norms
 from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_norms
-from initscope.recording import Batch, Tally, couples_samples, gap_of, pair_norms
+from initscope.recording import Batch, Sides, Tally, as_slices, couples_samples, gap_of, pair_norms
 from initscope.recording.pair_norms import row_norms
 from initscope.tracing import Node, SampleAxes, SampleAxis, Trace
 
@@ -26,11 +26,11 @@ class PairTally(Tally):
 
     def __init__(self, traced: Trace) -> None:
         self._norms: dict[Node, list[Tensor]] = {step: [] for step in traced.steps}
-        self._sides: tuple[Tensor, Tensor] | None = None
+        self._sides: Sides | None = None
 
     def begin(self, batch: Batch) -> None:
         """Make room for the pairs of a batch."""
-        self._sides = batch.sides
+        self._sides = None if batch.sides is None else as_slices(batch.sides)
         if batch.sides is not None:
             _make_room(self._norms, len(batch.sides[0]))
 

@@ -47,27 +47,25 @@ class UnitSample:
     def __init__(self, dimension: int, seed: int, device: torch.device) -> None:
         self.dimension, self.seen = dimension, min(dimension, SAMPLED_UNITS)
         self.index: Tensor | None = None
-        self.by_group: Tensor | None = None
         if self.seen < dimension:
             rng = generator(seed, "units of a layer")
             # The first choice is that of the rank; each group of directions has one of its own.
             chosen = [rng.choice(dimension, self.seen, replace=False, shuffle=False) for _ in range(1 + _CHOICES)]
-            self.index = torch.as_tensor(np.sort(chosen[0]), device=device)
-            self.by_group = torch.as_tensor(np.sort(chosen[1:], axis=1).ravel(), device=device)
+            self.index = torch.as_tensor(np.sort(chosen, axis=1).ravel(), device=device)
         directions = random_directions(self.seen, DIRECTIONS, seed)
         self.directions = torch.as_tensor(directions, dtype=torch.float64, device=device)
 
-    def view(self, flat: Tensor) -> Tensor:
-        """The chosen columns of ``[samples, units]``, in double precision: offsets must not swallow the spread."""
-        return (flat if self.index is None else flat.index_select(1, self.index)).double()
+    def look(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """Of ``[samples, units]`` the columns of the rank, and the inner products of all samples and directions.
 
-    def products(self, flat: Tensor) -> Tensor:
-        """Inner products of every sample with every direction, ``[samples, directions]``."""
-        if self.by_group is None:
-            return flat.double() @ self.directions.T
-        seen = flat.index_select(1, self.by_group).double().view(len(flat), _CHOICES, self.seen)
-        products = torch.bmm(seen.transpose(0, 1), self.directions.view(_CHOICES, -1, self.seen).mT)
-        return products.transpose(0, 1).reshape(len(flat), -1)
+        In double precision: offsets must not swallow the spread.
+        """
+        if self.index is None:
+            whole = flat.double()
+            return whole, whole @ self.directions.T
+        seen = flat.index_select(1, self.index).double().view(len(flat), 1 + _CHOICES, self.seen)
+        products = torch.bmm(seen[:, 1:].transpose(0, 1), self.directions.view(_CHOICES, -1, self.seen).mT)
+        return seen[:, 0], products.transpose(0, 1).reshape(len(flat), -1)
 
 
 class Spread:
@@ -79,7 +77,7 @@ class Spread:
 
     def add(self, flat: Tensor) -> None:
         """Take the outputs ``[samples, units]`` of one batch into account."""
-        values, products = self.sample.view(flat), self.sample.products(flat)
+        values, products = self.sample.look(flat)
         if self.count == 0:
             self.precision = torch.finfo(flat.dtype).eps
             self.scale = float(values.abs().max()) or 1.0  # squares of vanishing outputs must not underflow
@@ -118,7 +116,7 @@ class Spread:
         size, seen = self.sample.dimension, self.sample.seen
         extents = (self.highest - self.lowest).cpu().numpy()
         largest = float(extents.max()) or 1.0  # its square may vanish or overflow
-        groups = extents if self.sample.by_group is None else extents.reshape(_CHOICES, -1).mean(axis=1)
+        groups = extents if self.sample.index is None else extents.reshape(_CHOICES, -1).mean(axis=1)
         mean, error = (groups / largest).mean(), (groups / largest).std(ddof=1) / math.sqrt(len(groups))
         factor = float(gaussian_norm_mean(seen)) * math.sqrt(size / seen) * largest
         return factor * float(mean), factor * float(error)

@@ -17,7 +17,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "checking": ["Check", "check"],
         "depths": ["DepthPlan", "depth"],
         "expansivities": ["expansivity"],
-        "filter_counts": ["FiltersPlan", "filters"],
+        "filter_counts": ["FiltersPlan", "InnerProductPlan", "filters"],
         "gradient_norms": ["NormRatios", "norm_ratios"],
         "projections": ["ProjectionPlan", "projection"],
         "subspaces": ["SubspacePlan", "subspace", "subspace_extremes"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,54 @@ from torch.nn.functional import conv2d, pad
 
 from initscope.data import check_pairs
 from initscope.errors import check_count
+from initscope.theory.activations import Activation
+from initscope.theory.images._windows import Windows
 
-__all__ = ["filter_statistics", "image_pairs", "patch_ratio"]
+__all__ = ["ConvLayer", "filter_statistics", "image_pairs"]
 
 _CHUNK_VALUES = 1 << 24
 """Outputs held at once, in numbers."""
+
+
+@dataclass(frozen=True)
+class ConvLayer:
+    """A random convolutional layer as a plan draws it: filters, padding and stride, activation, variance of weights."""
+
+    windows: Windows
+    activation: Activation
+    variance: float
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The layer as `initscope.theory.images` takes it, for images that are padded already."""
+        windows = self.windows
+        return {
+            "kernel_size": windows.kernel_size,
+            "stride": windows.stride,
+            "padding": "valid",
+            "activation": self.activation,
+            "weight_variance": self.variance,
+        }
+
+    def outputs(self, images: torch.Tensor, filters: torch.Tensor) -> torch.Tensor:
+        """σ of the convolution of padded images, ``[images, filters, positions]``."""
+        rows, columns = self.windows.stride
+        sums = conv2d(images, filters, stride=(rows, columns), dilation=self.windows.dilation)
+        if self.activation.name == "relu":
+            return sums.relu_().flatten(2)
+        return torch.from_numpy(np.asarray(self.activation(sums.numpy()))).flatten(
+            2
+        )  # a user's function may be NumPy's
+
+    def padded(self, images: torch.Tensor) -> torch.Tensor:
+        """The images with their borders."""
+        widths = [amount for sides in reversed(self.windows.padding) for amount in sides]
+        mode = {"zeros": "constant"}.get(self.windows.padding_mode, self.windows.padding_mode)
+        return pad(images, widths, mode=mode) if any(widths) else images
+
+    def positions(self, size: torch.Size) -> int:
+        """Positions of the filter on images of this height and width."""
+        return math.prod(self.windows.sum(np.zeros(tuple(size))).shape)
 
 
 def image_pairs(x: Any, y: Any, kernel_size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -30,30 +75,19 @@ def image_pairs(x: Any, y: Any, kernel_size: int) -> tuple[torch.Tensor, torch.T
     return first.to(torch.float32), second.to(torch.float32)
 
 
-def _wrap(image: torch.Tensor, kernel_size: int) -> torch.Tensor:
-    return pad(image, (0, kernel_size - 1, 0, kernel_size - 1), mode="circular") if kernel_size > 1 else image
-
-
-def patch_ratio(images: torch.Tensor, kernel_size: int) -> float:
-    """Largest norm of a patch over the norm of its image: the R of corollary 1."""
-    energy = (images.double() ** 2).sum(dim=1, keepdim=True)
-    box = torch.ones(1, 1, kernel_size, kernel_size, dtype=energy.dtype)
-    patches = conv2d(_wrap(energy, kernel_size), box)
-    return float((patches.amax(dim=(1, 2, 3)) / energy.sum(dim=(1, 2, 3))).max().sqrt())
-
-
 def filter_statistics(
-    x: torch.Tensor, y: torch.Tensor, kernel_size: int, count: int, *, seed: int
+    x: torch.Tensor, y: torch.Tensor, layer: ConvLayer, count: int, *, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw ``count`` Gaussian filters: each one's output inner product and both squared norms, after ReLU."""
+    """Draw ``count`` Gaussian filters: each one's output inner product and both squared norms, after the activation."""
     generator = torch.Generator().manual_seed(seed)
-    both = _wrap(torch.stack([x, y]), kernel_size)
-    chunk = max(1, _CHUNK_VALUES // (2 * x.shape[-1] * x.shape[-2]))
+    both = layer.padded(torch.stack([x, y]))
+    chunk = max(1, _CHUNK_VALUES // (2 * layer.positions(x.shape[-2:])))
+    scale = math.sqrt(layer.variance)
     parts = []
     for start in range(0, count, chunk):
         size = min(chunk, count - start)
-        weights = torch.randn(size, x.shape[0], kernel_size, kernel_size, generator=generator)
-        one, other = conv2d(both, weights).relu_().flatten(2)
+        weights = scale * torch.randn(size, x.shape[0], *layer.windows.kernel_size, generator=generator)
+        one, other = layer.outputs(both, weights)
         parts.append(torch.stack([(one * other).sum(1), (one * one).sum(1), (other * other).sum(1)]).double())
     inner, norm_x, norm_y = torch.cat(parts, dim=1).numpy()
     return inner, norm_x, norm_y

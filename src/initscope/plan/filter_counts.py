@@ -1,24 +1,32 @@
-"""`filters`: how many filters a convolutional ReLU layer needs for given images."""
+"""`filters`: how many filters a convolutional layer needs for given images, for cosines or inner products."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from initscope.errors import InputError, check_between, check_count, check_seed
 from initscope.plan._base import Plan, check_delta
 from initscope.theory import concentration
+from initscope.theory.activations import Activation
 
-__all__ = ["FiltersPlan", "filters"]
+if TYPE_CHECKING:
+    from initscope.plan._filter_aims import FilterAim
+
+__all__ = ["FiltersPlan", "InnerProductPlan", "filters"]
 
 _SCREEN = 128
 
 
 @dataclass(frozen=True)
 class FiltersPlan(Plan):
-    """`initscope.plan.filters`: numbers of filters; `sharp_low` and `sharp_high` are the pilot's 95 % interval."""
+    """`initscope.plan.filters`: numbers of filters; `sharp_low` and `sharp_high` are the pilot's 95 % interval.
+
+    The bounds are None where nothing is proven: for activations with σ(0) ≠ 0 or without a Lipschitz constant.
+    """
 
     planner = "filters"
     unit = "filters"
@@ -28,106 +36,193 @@ class FiltersPlan(Plan):
         "no_union": "corollary 1 without the union over pixels",
         "sharp": "a pilot sample of filters: resampled, or the delta method for many filters",
     }
+    quantity: ClassVar[str] = "cosine"
 
     kernel_size: int
+    activation: str
+    padding: str | int
+    stride: int
+    weight_variance: float
     pairs: int
     pilot: int
-    cosine: float
+    expected: float
+    """Of the worst pair: its mean cosine, or inner product over the expected norms."""
     sd: float
-    paper: int
-    no_union: int
+    paper: int | None
+    no_union: int | None
     sharp: int
     sharp_low: int
     sharp_high: int
+    function: Any = field(default=None, repr=False, compare=False)
+    """The activation as it was given, for `check`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields but the function."""
+        found = super().to_dict()
+        del found["function"]
+        return found
+
+    @property
+    def answers(self) -> dict[str, int]:
+        """The numbers by name; without those that nothing proves."""
+        return {name: number for name, number in super().answers.items() if number is not None}
 
     def failures(self, size: int, trials: int, generator: np.random.Generator, images: Any = None) -> int:
-        """Layers of ``size`` filters in which the cosine of a pair strays by more than eps."""
+        """Layers of ``size`` filters in which the cosine (or inner product) of a pair strays by more than eps."""
         if images is None:
             raise InputError("a plan for filters is checked on its images; pass images=(x, y)")
         return _count(size, self, trials, generator, images)
 
 
+@dataclass(frozen=True)
+class InnerProductPlan(FiltersPlan):
+    """The same for inner products: theorem 2, and for linear layers lemma 2."""
+
+    statements: ClassVar[dict[str, str]] = {
+        "paper": "theorem 2 of the JL-for-CNNs paper (lemma 2 for linear layers), constant 26.06",
+        "no_union": "theorem 2 without the union over pixels",
+        "sharp": "a pilot sample of filters: resampled, or the normal limit for many filters",
+    }
+    quantity: ClassVar[str] = "inner"
+
+
 def filters(
-    x: Any, y: Any, *, eps: float, delta: float, kernel_size: int = 3, seed: int = 0, pilot: int = 16384
+    x: Any,
+    y: Any,
+    *,
+    eps: float,
+    delta: float,
+    kernel_size: int = 3,
+    activation: str | Activation | Callable[..., Any] = "relu",
+    padding: str | int = "circular",
+    stride: int = 1,
+    weight_variance: float | None = None,
+    quantity: Literal["cosine", "inner"] = "cosine",
+    seed: int = 0,
+    pilot: int = 16384,
 ) -> FiltersPlan:
-    r"""How many filters must a convolutional ReLU layer have, so that its output cosine is within ``eps`` of the
-    expected one?
+    r"""How many filters must a convolutional layer have, so that its output cosine (or inner product) is within ``eps``
+    of the expected one?
 
     Parameters
     ----------
     x, y
         Two images, (channels, height, width) or (height, width), or as many pairs, (pairs, channels, height, width):
-        the plan then holds for all pairs at once (union bound), the numbers are those of the worst pair.
+        the plan then holds for all pairs at once (union bound), the numbers are those of the worst pair. The largest
+        patch, the R of the theorems, is found here.
     eps
-        Distortion of a cosine, between 0 and 1.
+        Distortion, between 0 and 1: of a cosine, or of an inner product over the expected norms of the outputs.
     delta
         Probability of failure, for all pairs together.
     kernel_size
         Side of the filters.
+    activation
+        Name of an activation (relu, tanh, gelu, identity for a linear layer …); in Python also a function.
+    padding
+        circular, zeros, reflect or replicate (the size is kept at stride 1), valid, or a number of zeros.
+    stride
+        Step of the filter.
+    weight_variance
+        Variance of the weights; default: that which keeps norms, 2/r² for ReLU. It cancels for cosines of homogeneous
+        activations.
+    quantity
+        cosine (corollary 1), or inner: inner products (theorem 2, for linear layers lemma 2).
     seed
         Seed of the pilot's filters.
     pilot
         Filters drawn to measure the variance of one filter's share; the interval of ``sharp`` says what that is worth.
 
-    Cyclic convolution, stride 1, i.i.d. Gaussian filters, as in corollary 1.
+    I.i.d. Gaussian filters. The corollary is for homogeneous activations and cyclic convolution of stride 1; for other
+    layers its proof is carried through with what they see (`initscope.theory.concentration.layer_cosine_filters`).
+    [Nachum2022]_
     """
-    from initscope.plan._filter_draws import filter_statistics, image_pairs, patch_ratio
+    from initscope.plan._filter_aims import FilterAim
 
-    check_between("eps", eps, 0.0, 1.0, hint="the distortion of a cosine")
+    check_between("eps", eps, 0.0, 1.0, hint="the distortion of a cosine, or of an inner product over the norms")
     check_delta(delta)
     check_seed("seed", seed)
     check_count("pilot", pilot, least=100)
-    first, second = image_pairs(x, y, kernel_size)
-    pairs, height, breadth = first.shape[0], first.shape[-2], first.shape[-1]
-    each = delta / pairs
-
-    def draw(index: int, size: int) -> tuple[Any, Any, Any]:
-        return filter_statistics(first[index], second[index], kernel_size, size, seed=seed)
-
+    if quantity not in ("cosine", "inner"):
+        raise InputError(f"quantity = {quantity!r} must be 'cosine' or 'inner'")
+    aim = FilterAim.read(
+        (x, y),
+        kernel_size=kernel_size,
+        activation=activation,
+        padding=padding,
+        stride=stride,
+        weight_variance=weight_variance,
+        inner=quantity == "inner",
+        eps=eps,
+        delta=delta,
+        seed=seed,
+    )
+    pairs = len(aim.first)
     # A small pilot finds the pair that varies most; only that one gets the whole pilot. Outputs may vanish on another.
-    screens = [draw(index, _SCREEN) for index in range(pairs)] if pairs > 1 else []
-    spread = [concentration.filter_share_sd(*screen) for screen in screens] or [0.0]
-    worst = concentration.sharp_filters(*draw(spread.index(max(spread)), pilot), eps=eps, delta=each, seed=seed)
-    living = max((concentration.living_filters(*screen[1:], delta=each) for screen in screens), default=1)
-    worst = replace(worst, **{name: max(getattr(worst, name), living) for name in ("filters", "low", "high")})
-    ratio = max(patch_ratio(first, kernel_size), patch_ratio(second, kernel_size))
-    return FiltersPlan(
+    screens = [aim.statistics(index, _SCREEN) for index in range(pairs)] if pairs > 1 else []
+    spread = [aim.spread(index, screen) for index, screen in enumerate(screens)] or [0.0]
+    worst = aim.sharp(spread.index(max(spread)), pilot)
+    if not aim.inner:
+        living = max((concentration.living_filters(*screen[1:], delta=aim.delta) for screen in screens), default=1)
+        worst = replace(worst, **{name: max(getattr(worst, name), living) for name in ("filters", "low", "high")})
+    paper, no_union = aim.bounds()
+    return (InnerProductPlan if aim.inner else FiltersPlan)(
         eps=eps,
         delta=delta,
         kernel_size=kernel_size,
+        activation=aim.layer.activation.name,
+        padding=padding,
+        stride=stride,
+        weight_variance=aim.layer.variance,
         pairs=pairs,
         pilot=pilot,
-        cosine=worst.cosine,
+        expected=worst.centre,
         sd=worst.sd,
-        paper=concentration.cosine_filters(
-            positions=height * breadth, patch_ratio=ratio, kernel_size=kernel_size, eps=eps, delta=each
-        ),
-        no_union=concentration.cosine_filters_without_union(eps=eps, delta=each),
+        paper=paper,
+        no_union=no_union,
         sharp=worst.filters,
         sharp_low=worst.low,
         sharp_high=worst.high,
-        assumptions=(
-            "cyclic convolution with stride 1, ReLU, i.i.d. Gaussian filters",
-            "images fixed before the filters are drawn",
-            "sharp "
-            + ("counts failures of layers resampled from" if worst.resampled else "is the normal limit for")
-            + " the pilot's filters; its interval covers the pilot's sampling error",
-        ),
+        function=activation,
+        assumptions=_assumptions(aim, worst.resampled, proven=paper is not None),
     )
 
 
-def _count(size: int, plan: FiltersPlan, trials: int, generator: np.random.Generator, images: tuple[Any, Any]) -> int:
-    from initscope.plan._filter_draws import filter_statistics, image_pairs
-    from initscope.theory.concentration import layer_cosines
-    from initscope.theory.images import expected_cosine
+def _assumptions(aim: FilterAim, resampled: bool, *, proven: bool) -> tuple[str, ...]:
+    windows, sigma = aim.layer.windows, aim.layer.activation
+    padding = {"circular": "cyclic"}.get(windows.padding_mode, windows.padding_mode)
+    border = f"{padding} padding" if any(map(any, windows.padding)) else "no padding"
+    found = [
+        f"{border}, stride {windows.stride[0]}, {sigma.name}",
+        f"i.i.d. Gaussian filters of variance {aim.layer.variance:.4g}",
+        "images fixed before the filters are drawn",
+        "sharp "
+        + ("counts failures of layers resampled from" if resampled else "is the normal limit for")
+        + " the pilot's filters; its interval covers the pilot's sampling error",
+    ]
+    if not proven:
+        found.append(f"no bound is proven for {sigma.name}: the theorems need σ(0) = 0 and a Lipschitz constant")
+    return tuple(found)
 
-    first, second = image_pairs(*images, plan.kernel_size)
-    expected = expected_cosine(first.double(), second.double(), kernel_size=plan.kernel_size).tolist()
+
+def _count(size: int, plan: FiltersPlan, trials: int, generator: np.random.Generator, images: tuple[Any, Any]) -> int:
+    from initscope.plan._filter_aims import FilterAim
+
+    aim = FilterAim.read(
+        images,
+        kernel_size=plan.kernel_size,
+        activation=plan.function,
+        padding=plan.padding,
+        stride=plan.stride,
+        weight_variance=plan.weight_variance,
+        inner=plan.quantity == "inner",
+        eps=plan.eps,
+        delta=plan.delta,
+        seed=int(generator.integers(2**31)),  # one seed: all pairs see the same layers
+    )
     failed = np.zeros(trials, dtype=bool)
-    seed = int(generator.integers(2**31))
-    for x, y, cosine in zip(first, second, expected):
-        # One seed: all pairs see the same layers.
-        statistics = filter_statistics(x, y, plan.kernel_size, trials * size, seed=seed)
-        sums = (values.reshape(trials, size).sum(axis=1) for values in statistics)
-        failed |= np.abs(layer_cosines(*sums) - cosine) > plan.eps
+    for index, expected in enumerate(aim.expected):
+        first, second, third = (
+            values.reshape(trials, size).sum(axis=1) for values in aim.statistics(index, trials * size)
+        )
+        failed |= np.abs(aim.values(index, size, (first, second, third)) - expected) > plan.eps
     return int(failed.sum())

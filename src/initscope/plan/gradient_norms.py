@@ -17,6 +17,7 @@ class NormRatios(NamedTuple):
 
     activations: torch.Tensor
     gradients: torch.Tensor
+    errors: torch.Tensor
 
 
 @torch.no_grad()
@@ -37,10 +38,10 @@ def norm_ratios(
     Returns
     -------
     NormRatios
-        :math:`\|h^l\|/\|x\|`, and :math:`\|\partial\ell/\partial W^l\|_F/(\|\delta\|\|x\|)` with
-        :math:`\delta = \partial\ell/\partial a^L`. The gradient of one sample is an outer product, so its norm is
-        :math:`\|\partial\ell/\partial a^l\|\,\|h^{l-1}\|` (eq. 19 of the over-parameterisation paper): no gradient is
-        formed.
+        :math:`\|h^l\|/\|x\|`, :math:`\|\partial\ell/\partial W^l\|_F/(\|\delta\|\|x\|)` and
+        :math:`\|\partial\ell/\partial a^l\|/\|\delta\|` with :math:`\delta = \partial\ell/\partial a^L`. The
+        gradient of one sample is an outer product, so its norm is :math:`\|\partial\ell/\partial a^l\|\,\|h^{l-1}\|`
+        ([ArpitBengio2019]_ eq. 19): no gradient is formed.
 
     >>> identity = torch.eye(2)
     >>> norm_ratios([identity, identity], identity, torch.tensor([[3.0, 4.0]]), torch.tensor([0])).activations
@@ -59,10 +60,11 @@ def norm_ratios(
     error = torch.softmax(hidden @ head.T, dim=1)
     error[torch.arange(len(labels)), labels] -= 1
     error = (error @ head).mul_(masks[-1])
-    reference = error.norm(dim=1) * norms[0]
-    gradients = []
+    delta = error.norm(dim=1)
+    errors = []
     for layer in reversed(range(len(layers))):
-        gradients.append(error.norm(dim=1) * norms[layer] / reference)
+        errors.append(error.norm(dim=1) / delta)
         if layer:
             error = (error @ layers[layer]).mul_(masks[layer - 1])
-    return NormRatios(torch.stack(norms[1:]) / norms[0], torch.stack(gradients[::-1]))
+    kept, back = torch.stack(norms), torch.stack(errors[::-1])
+    return NormRatios(kept[1:] / kept[0], back * kept[:-1] / kept[0], back)

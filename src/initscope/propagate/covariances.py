@@ -23,7 +23,12 @@ from initscope.propagate.windows import Offset, at_both, base, partner
 from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation
 
-__all__ = ["Activations", "Gathered", "Stacked", "Summed", "covariances", "crosses"]
+# fmt: off
+__all__ = [
+    "Activations", "Found", "Gathered", "Stacked", "Summed", "canonical", "closure", "covariances", "crosses",
+    "nothing", "outside",
+]
+# fmt: on
 
 _OVERHEAD = 1 << 15  # what one map costs beside its entries
 _INTEGRAL, _PLANE = 256, 1024  # what an entry costs that is integrated, in one dimension and in two
@@ -47,7 +52,7 @@ def crosses(state: Maps, offsets: Sequence[Offset], budget: Budget) -> Iterator[
 
 def covariances(wanted: Iterable[Wanted], budget: Budget) -> Lookup:
     """All ``wanted`` covariances at once, to be looked up."""
-    wanted = list(_closure(wanted, deep=False))
+    wanted = list(closure(wanted, deep=False))
     if not wanted:
         return _lookup({})
     shared = _affordable(wanted, budget)
@@ -67,7 +72,7 @@ def _affordable(wanted: list[Wanted], budget: Budget) -> bool:
 
     Refuses what takes too long.
     """
-    needed = _closure(wanted)
+    needed = closure(wanted)
     entries = sum(_cost(state, offset) for state, offset in needed)
     budget.spend(entries, f"the covariances of {len(wanted)} offsets")
     return 8 * entries <= _MEMORY
@@ -77,9 +82,9 @@ def _lookup(known: Found) -> Lookup:
     def lookup(state: Maps, offset: Offset) -> Cross:
         if not any(offset):
             return aligned(state)
-        if _outside(state, offset):
-            return _nothing(state, offset)
-        plain, swapped = _canonical(offset)
+        if outside(state, offset):
+            return nothing(state, offset)
+        plain, swapped = canonical(offset)
         cross = known[state.order, plain]
         return cross[[0, 1, 3, 2]] if swapped else cross
 
@@ -88,24 +93,24 @@ def _lookup(known: Found) -> Lookup:
 
 def _evaluate(wanted: list[Wanted], known: Found) -> None:
     """The recursion over the layers; ``known`` holds what is there already, and then all that is wanted."""
-    for state, offset in sorted(_closure(wanted), key=lambda item: item[0].order):
+    for state, offset in sorted(closure(wanted), key=lambda item: item[0].order):
         assert state.origin is not None
         if (state.order, offset) not in known:
             known[state.order, offset] = state.origin.cross(offset, _lookup(known))
 
 
-def _closure(wanted: Iterable[Wanted], *, deep: bool = True) -> list[Wanted]:
+def closure(wanted: Iterable[Wanted], *, deep: bool = True, also_aligned: bool = False) -> list[Wanted]:
     """Everything that has to be computed for ``wanted``, each once, offsets in their canonical direction.
 
-    Not ``deep``: without the layers before.
+    Not ``deep``: without the layers before. Offset 0, whose covariances every state has, only if ``also_aligned``.
     """
     found: dict[tuple[int, Offset], tuple[Maps, Offset]] = {}
     stack = list(wanted)
     while stack:
         state, offset = stack.pop()
-        if not any(offset) or _outside(state, offset):
+        if not (any(offset) or also_aligned) or outside(state, offset):
             continue
-        offset, _ = _canonical(offset)
+        offset, _ = canonical(offset)
         if (state.order, offset) in found:
             continue
         if state.origin is None:
@@ -122,17 +127,19 @@ def _cost(state: Maps, offset: Offset) -> int:
     return _OVERHEAD + state.origin.work(offset) * entries
 
 
-def _canonical(offset: Offset) -> tuple[Offset, bool]:
+def canonical(offset: Offset) -> tuple[Offset, bool]:
     """One of ±offset, and whether that is the other direction."""
     swapped = next((d for d in offset if d), 0) < 0
     return (tuple(-d for d in offset), True) if swapped else (offset, False)
 
 
-def _outside(state: Maps, offset: Offset) -> bool:
+def outside(state: Maps, offset: Offset) -> bool:
+    """Whether no two positions are that far apart."""
     return any(abs(d) >= n for n, d in zip(state.positions, offset, strict=True))
 
 
-def _nothing(state: Maps, offset: Offset) -> Cross:
+def nothing(state: Maps, offset: Offset) -> Cross:
+    """The covariances of no positions."""
     sizes = [max(0, n - abs(d)) for n, d in zip(state.positions, offset)]
     return torch.zeros((4, *state.kxx.shape[:2], *sizes), dtype=torch.float64, device=state.kxx.device)
 
@@ -177,6 +184,14 @@ class Activations(Origin):
             return (moments[0] + moments[1] - moments[2]) / 2
         result: Tensor = self.sigma.dual(first, second, covariance)
         return result
+
+    def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
+        """Times E σ'(X)σ'(Y), by which gradients pass."""
+        first, second = at_both(self.before.kxx.double(), self.before.kyy.double(), offset)
+        limit = (first * second).sqrt()
+        slope = self.sigma.derivative_dual(first, second, values(self.before, offset).clamp(-limit, limit))
+        product: Tensor = slope * tangents(self.before, offset)
+        return product
 
 
 @dataclass(frozen=True, eq=False)

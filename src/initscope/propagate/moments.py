@@ -298,6 +298,13 @@ class Origin(ABC):
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """The covariances at ``offset``."""
 
+    def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
+        """How the covariances move when those of every layer of weights move by themselves (`tangents.tangent`).
+
+        Most origins are linear: what moves goes the way of what is.
+        """
+        return self.cross(offset, tangents)
+
     def work(self, offset: Offset) -> int:
         """What an entry of the result costs, against a formula."""
         return 1
@@ -334,6 +341,10 @@ class Products(Origin):
         x, y = (side.double() for side in self.given.grouped(self.axis, self.groups))
         first, second = at_both(x, y, offset)
         return (first * second).mean(dim=3)
+
+    def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
+        """Zero: no weights have touched the values."""
+        return torch.zeros_like(self.cross(offset, values))
 
 
 @dataclass(frozen=True, eq=False)

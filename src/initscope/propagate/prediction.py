@@ -28,7 +28,7 @@ from initscope.theory._fast import fused_loops
 from initscope.tracing import BatchArgs, Inputs, bind, refuse_different_lengths, trace
 from initscope.tracing.untouched import leaves_no_trace, runnable
 
-__all__ = ["predict"]
+__all__ = ["checked", "networks_of", "predict"]
 
 _REPLICATES = 4  # of everything that is sampled: their spread is its error
 _CHUNK = 1 << 20  # input values of one batch of pairs: their maps stay near the caches, whatever the number of pairs
@@ -96,26 +96,47 @@ def predict(
     whole = any(isinstance(module, nn.Embedding) for module in model.modules())
     x, y = _bound_pairs(model, x, y, keep_integers=whole, batch_args=batch_args)
     values, pairs = sum(tensor.numel() for tensor in x.sample_tensors()), x.samples
+    size = min(pairs, max(1, _CHUNK // max(1, values // pairs)))
+    training = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    if any(module.training if mode is None else mode == "train" for module in training):
+        size = pairs  # batch statistics are those of all samples together
+    networks = networks_of(model, x, initializer, mode=mode, draws=draws, seed=seed, size=size)
+    batch = networks.traced.batch
+    with leaves_no_trace(model):
+        parts = [
+            _walk(networks, _part(x, start, size, batch), _part(y, start, size, batch), start, pairs)
+            for start in range(0, pairs, size)
+        ]
+        return _assembled(networks, parts, pairs)
+
+
+def networks_of(
+    model: nn.Module,
+    inputs: Inputs,
+    initializer: Initializer | None,
+    *,
+    mode: Literal["train", "eval"] | None = None,
+    draws: int = 4,
+    seed: int = 0,
+    size: int,
+) -> Networks:
+    """What all batches of pairs of a prediction share: the traced model, its weight law, its random numbers.
+
+    ``size`` is the number of pairs of a batch.
+    """
     law = Present() if initializer is None else initializer
     # Networks are shared out among the replicates; a single one has no spread.
     replicates = max(2, min(_REPLICATES, draws))
     context = Context(law, torch.Generator().manual_seed(seed), mode=mode, replicates=replicates)
     with leaves_no_trace(model):
         refuse_undrawable(model, law)
-    size = min(pairs, max(1, _CHUNK // max(1, values // pairs)))
-    if any(isinstance(module, _BatchNorm) and context.training(module) for module in model.modules()):
-        size = pairs  # batch statistics are those of all samples together
-    traced = trace(model, x, recorded=size)
+    traced = trace(model, inputs, recorded=size)
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
-    fused_loops(*x.tensors(), entries=values * len(traced.steps))
+    values = sum(tensor.numel() for tensor in inputs.sample_tensors())
+    fused_loops(*inputs.tensors(), entries=values * len(traced.steps))
     with leaves_no_trace(model):  # even to look at a parametrised weight may change it
         same = equal_parameters(model) if isinstance(law, Present) else {}
-        networks = Networks(traced, x, replace(context, same=same, tied=tied_weights(traced)), draws, seed)
-        parts = [
-            _walk(networks, _part(x, start, size, traced.batch), _part(y, start, size, traced.batch), start, pairs)
-            for start in range(0, pairs, size)
-        ]
-        return _assembled(networks, parts, pairs)
+        return Networks(traced, inputs, replace(context, same=same, tied=tied_weights(traced)), draws, seed)
 
 
 def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
@@ -172,7 +193,7 @@ def _tensors(values: Any) -> Any:
     return real_tensor(values)
 
 
-def _checked(x: Tensor, y: Tensor, start: int) -> Given:
+def checked(x: Tensor, y: Tensor, start: int) -> Given:
     """Pairs ``start …`` as a state; their squared norms, which are needed anyway, show NaN, infinity and zeros."""
     given = Given(x, y)
     if not given.real:
@@ -197,7 +218,7 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
     """The prediction of a batch of ``all_pairs``, the first of it number ``first``."""
     traced, pairs = networks.traced, x.samples
     inputs = [
-        _checked(a, b, first) if carries else a
+        checked(a, b, first) if carries else a
         for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)
     ]
     context = replace(networks.context, budget=Budget(pairs, all_pairs), sampled=[])

@@ -18,7 +18,7 @@ from initscope.propagate.networks import Simulation, attribute
 from initscope.propagate.registry import Reads, find_operation, rule_of_call
 from initscope.propagate.rules import Context, NotCovered, find_rule
 from initscope.propagate.totals import own_call
-from initscope.tracing import MADE_ANEW, Node, Step, Trace, overwritten
+from initscope.tracing import MADE_ANEW, Node, Step, Trace, is_named_tuple, overwritten
 from initscope.tracing.untouched import NoDropoutCalls
 
 __all__ = ["Missing", "Walk"]
@@ -59,8 +59,11 @@ class Weights(Missing):
 class Walk:
     """Values of all nodes of a traced model for one batch of pairs; each is dropped after its last use."""
 
-    def __init__(self, traced: Trace, inputs: list[Any], context: Context, simulation: Simulation) -> None:
-        self._traced, self._simulation = traced, simulation
+    def __init__(
+        self, traced: Trace, inputs: list[Any], context: Context, simulation: Simulation, *, keep: bool = False
+    ) -> None:
+        """``keep``: where every value comes from stays known, whether or not a later step reads it."""
+        self._traced, self._simulation, self._keep = traced, simulation, keep
         self._contexts = [context] + [
             replace(context, replicate=index, generator=_next_generator(context.generator))
             for index in range(1, context.replicates)
@@ -84,7 +87,8 @@ class Walk:
                 continue
             value = self._value(node)
             # What no step to come reads is set free, and with it the early maps that it rests on.
-            origin, law = index < last_reader["positions"], index < max(last_reader["law"], last_reader["means"])
+            origin = self._keep or index < last_reader["positions"]
+            law = index < max(last_reader["law"], last_reader["means"])
             self._values[node] = _kept(value, origin=origin, law=law)
             if node in steps:
                 yield node, value
@@ -172,6 +176,8 @@ class Walk:
             return self._run(_method(str(target)) if node.op == "call_method" else target, args, kwargs)
         if target is getattr:
             return _attribute_of(args[0], args[1])
+        if is_named_tuple(target):
+            return tuple(args)
         if name in _SIZES and isinstance(args[0], Maps):
             return getattr(_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(args[0].kxx)
         if name in MADE_ANEW and isinstance(args[0], Maps):

@@ -6,7 +6,7 @@ model with weights drawn anew, draw by draw. Prediction and measurement both sta
 
 from initscope.recording.batch import Batch, as_pairs, distinct, pair_batches
 from initscope.recording.draws import redrawn
-from initscope.recording.pair_norms import cosine_of, gap_of, pair_norms
+from initscope.recording.pair_norms import Sides, as_slices, cosine_of, gap_of, pair_norms
 from initscope.recording.recorder import Recorder, Tally
 from initscope.recording.steps import NO_VALUES, Mode, couples_samples, output_tensor, set_mode, unit_axes
 
@@ -15,8 +15,10 @@ __all__ = [
     "Batch",
     "Mode",
     "Recorder",
+    "Sides",
     "Tally",
     "as_pairs",
+    "as_slices",
     "cosine_of",
     "couples_samples",
     "distinct",

@@ -13,39 +13,59 @@ from torch import Tensor
 
 from initscope.geometry import Floats
 
-__all__ = ["cosine_of", "gap_of", "pair_norms", "row_norms"]
+__all__ = ["Sides", "as_slices", "cosine_of", "gap_of", "pair_norms", "row_norms"]
 
 _BLOCK = 1 << 12  # values summed in single precision
-_CACHED_VALUES = 1 << 17  # of the differences held at once, which so stay in the cache
+_CACHED_VALUES = 1 << 18  # of each side looked at at once: they and their differences stay in the cache
+
+Sides = tuple[Tensor, Tensor] | tuple[slice, slice]
 
 
-def pair_norms(flat: Tensor, sides: tuple[Tensor, Tensor]) -> Tensor:
+def as_slices(sides: tuple[Tensor, Tensor]) -> Sides:
+    """The places of both sides as slices, which need no gathering, where their samples stand one after the other."""
+    if not all(len(places) and bool((places.diff() == 1).all()) for places in sides):
+        return sides
+    x, y = (slice(int(places[0]), int(places[-1]) + 1) for places in sides)
+    return x, y
+
+
+def pair_norms(flat: Tensor, sides: Sides) -> Tensor:
     """‖x‖, ‖y‖, ‖x-y‖ of every pair, ``[3, pairs]`` in float64, of ``flat [samples, values]``.
 
     The difference is taken before it is squared, so that nearly parallel outputs keep their digits.
     """
     flat = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
-    norms = row_norms(flat).cpu()
-    apart = _difference_norms(flat, sides)
     x, y = sides
-    for pair in (~_fits(apart, flat.dtype)).nonzero()[:, 0].tolist():
-        apart[pair] = row_norms(flat[x[pair]] - flat[y[pair]]).cpu()
-    return torch.stack([norms[x], norms[y], apart])
+    if isinstance(x, Tensor) and isinstance(y, Tensor):
+        norms = _gathered_norms(flat, x, y).cpu()
+    else:
+        norms = _slice_norms(flat[x], flat[y]).cpu()
+    unfit = ~_fits(norms, flat.dtype)
+    if bool(unfit[:2].any()):
+        scaled = row_norms(flat).cpu()
+        norms[0], norms[1] = scaled[x], scaled[y]
+    if bool(unfit[2].any()):
+        left, right = (torch.arange(len(flat))[side][unfit[2]] for side in sides)
+        norms[2, unfit[2]] = torch.stack([row_norms(flat[i] - flat[j]) for i, j in zip(left, right, strict=True)]).cpu()
+    return norms
 
 
-def _difference_norms(flat: Tensor, sides: tuple[Tensor, Tensor]) -> Tensor:
-    """Norms of the differences, a few pairs at a time, whose values stay in the cache."""
-    x, y = sides
+def _slice_norms(x: Tensor, y: Tensor) -> Tensor:
+    """Norms of x, y and x - y, a few pairs at a time, whose values are read from memory once."""
+    step = max(1, _CACHED_VALUES // max(1, x.shape[1]))
+    difference = torch.empty_like(x[:step], memory_format=torch.contiguous_format)
+    parts = []
+    for left, right in zip(torch.split(x, step), torch.split(y, step), strict=True):
+        apart = torch.sub(left, right, out=difference[: len(left)])
+        parts.append(torch.stack([_block_norms(left), _block_norms(right), _block_norms(apart)]))
+    return _joined(torch.cat(parts, dim=1))
+
+
+def _gathered_norms(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The same for samples that stand anywhere and may be in several pairs."""
+    own = _joined(_block_norms(flat))
     step = max(1, _CACHED_VALUES // max(1, flat.shape[1]))
-    if _is_range(x) and _is_range(y):
-        i, j = int(x[0]), int(y[0])
-        difference = torch.empty_like(flat[: min(step, len(x))], memory_format=torch.contiguous_format)
-        parts = []
-        for k in range(0, len(x), step):
-            count = min(step, len(x) - k)
-            torch.sub(flat[i + k : i + k + count], flat[j + k : j + k + count], out=difference[:count])
-            parts.append(_block_norms(difference[:count]))
-    elif step > 1:
+    if step > 1:
         parts = [_block_norms(flat[x[k : k + step]].sub_(flat[y[k : k + step]])) for k in range(0, len(x), step)]
     else:
         difference = torch.empty_like(flat[:1], memory_format=torch.contiguous_format)
@@ -53,11 +73,7 @@ def _difference_norms(flat: Tensor, sides: tuple[Tensor, Tensor]) -> Tensor:
         for i, j in zip(x.tolist(), y.tolist(), strict=True):
             torch.sub(flat[i], flat[j], out=difference[0])
             parts.append(_block_norms(difference))
-    return _joined(torch.cat(parts)).cpu()
-
-
-def _is_range(places: Tensor) -> bool:
-    return bool((places.diff() == 1).all())
+    return torch.stack([own[x], own[y], _joined(torch.cat(parts))])
 
 
 def row_norms(values: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from initscope._hall.compiled import compiled, in_threads
 from initscope.theory._boxes import box_sum, output_size
 
-__all__ = ["box_sums", "pair_maps", "relu_layer_sums", "relu_step", "totals"]
+__all__ = ["box_sums", "pair_maps", "relu_layer_sums", "relu_step", "threads", "totals", "windows"]
 
 Floats = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -98,7 +98,7 @@ def _relu_step(kxx: Floats, kyy: Floats, gap: Floats, series: Any) -> None:
 
 
 @_compile
-def _windows(line: Floats, spare: Floats, total: Floats, taps: int, spread: int) -> None:
+def windows(line: Floats, spare: Floats, total: Floats, taps: int, spread: int) -> None:
     """Sums of ``taps`` entries of ``line``, ``spread`` apart, into ``total`` by doubling (see `_boxes`)."""
     width, covered = 1, 0
     while True:
@@ -144,7 +144,7 @@ def _sum_rows(image_rows: Floats, sums: Floats, columns: Any, before: int, taps:
             for j in range(width):
                 middle[j] = pixels[j]
         reach = (stop - start) * pitch + overhang
-        _windows(line[:reach], spare[:reach], sums[start * pitch : stop * pitch], taps, spread)
+        windows(line[:reach], spare[:reach], sums[start * pitch : stop * pitch], taps, spread)
 
 
 @_compile
@@ -199,7 +199,7 @@ def _series(dtype: Any) -> tuple[Any, ...]:
     return tuple(dtype.type(value) for value in (*_PSI_SERIES, 0.25, 0.5, 1.0, 0.0))
 
 
-def _threads() -> int:
+def threads() -> int:
     """Torch's thread count where torch is in use, else the processors this process may run on."""
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -253,7 +253,7 @@ def pair_maps(x: Floats, y: Floats) -> Floats:
     def work(share: slice) -> None:
         _channel_sums(u[share], v[share], maps[0, share], maps[1, share], maps[2, share])
 
-    in_threads(work, pairs, _threads())
+    in_threads(work, pairs, threads())
     return maps.reshape(3, pairs, *size)
 
 
@@ -271,7 +271,7 @@ def relu_step(kxx: Floats, kyy: Floats, gap: Floats) -> None:
         part = slice(share.start * _LOT, share.stop * _LOT)
         _relu_step(kxx[part], kyy[part], gap[part], series)
 
-    in_threads(work, -(-gap.size // _LOT), _threads())
+    in_threads(work, -(-gap.size // _LOT), threads())
 
 
 def box_sums(maps: Floats, **layer: Any) -> Floats:
@@ -285,7 +285,7 @@ def box_sums(maps: Floats, **layer: Any) -> Floats:
         for part in _lots(share, height * width):
             boxes.into(images[part], out[part])
 
-    in_threads(work, len(images), _threads())
+    in_threads(work, len(images), threads())
     return out.reshape(*leading, *boxes.out_size)
 
 
@@ -297,7 +297,7 @@ def totals(maps: Floats) -> Floats:
     def work(share: slice) -> None:
         _totals(flat[share], sums[share])
 
-    in_threads(work, len(flat), _threads())
+    in_threads(work, len(flat), threads())
     return sums.reshape(maps.shape[:-1])
 
 
@@ -325,5 +325,5 @@ def relu_layer_sums(x: Floats, y: Floats, **layer: Any) -> Floats:
             _totals(sizes, totals)
             sums[:, part] = totals.reshape(3, -1)
 
-    in_threads(work, pairs, _threads())
+    in_threads(work, pairs, threads())
     return sums

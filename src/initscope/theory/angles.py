@@ -174,7 +174,7 @@ class FixedPoint(Result):
 def fixed_points(sigma: ActivationLike, **layer: Any) -> tuple[FixedPoint, ...]:
     """Fixed points of `cosine_map` in [-1, 1], ascending; ``layer`` as there.
 
-    Source: [Poole2016]_.
+    Source: [Poole2016]_; partial zero sums go beyond it.
 
     A slope of exactly 1 at cosine 1 (ReLU) counts as stable: the approach is algebraic, θ ≈ 3π/depth. Angles below
     1e-4 are not searched. A map that keeps every cosine (identity) has only its ends listed.
@@ -219,7 +219,7 @@ def slope_at_one(
 ) -> float:
     r"""Slope χ of `cosine_map` at ρ = 1: below 1 nearby inputs merge, above 1 they part.
 
-    Source: [Poole2016]_.
+    Source: [Poole2016]_, where it is χ₁.
 
     .. math:: \chi = \frac{\sigma_w^2\,k\,E[\sigma'(X)^2]}{\sigma_w^2(E[\sigma(X)^2] - \lambda m^2) + \sigma_b^2}
 
@@ -238,7 +238,7 @@ def slope_at_one(
 def depth_scale(sigma: ActivationLike, **layer: Any) -> float:
     """Layers in which a small gap 1 - ρ changes by a factor e: 1/|log χ|, infinite at the edge of chaos (ReLU).
 
-    Source: [Poole2016]_.
+    Source: [Schoenholz2017]_.
 
     0 where χ is 0 or infinite: one layer decides.
     """

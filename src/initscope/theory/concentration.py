@@ -8,14 +8,19 @@ docs (plan).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from initscope.errors import InputError, check_between, check_count, check_probability
-from initscope.results import Result
+from initscope.errors import check_between, check_count, check_probability
 from initscope.theory._search import log_excess, smallest
-from initscope.theory.pair_sums import filter_influence
+from initscope.theory._sharp import (
+    SharpFilters,
+    filter_share_sd,
+    layer_cosines,
+    living_filters,
+    sharp_filters,
+    sharp_inner_filters,
+)
 
 __all__ = [
     "BERNSTEIN_CONSTANT",
@@ -24,13 +29,17 @@ __all__ = [
     "cosine_filters_without_union",
     "filter_share_sd",
     "inner_product_filters",
+    "inner_product_filters_without_union",
     "johnson_lindenstrauss_width",
+    "layer_cosine_filters",
+    "layer_cosine_filters_without_union",
     "layer_cosines",
     "linear_filters",
     "living_filters",
     "projection_failure",
     "projection_width",
     "sharp_filters",
+    "sharp_inner_filters",
     "sign_bits",
     "sign_bits_hoeffding",
     "sign_bits_theorem",
@@ -123,132 +132,83 @@ def cosine_filters_without_union(
     return _above(max(k, k * k) * math.log(6 / delta))
 
 
+def inner_product_filters_without_union(
+    *, patch_products: float, variance: float, eps: float, delta: float, lipschitz: float = 1.0
+) -> int:
+    r"""Theorem 2 without the union over pixels: :math:`K = D\nu^2L^2\sum_{ij}\|[x]_{ij}\|\|[y]_{ij}\|/\varepsilon`.
+
+    With log(2/δ). The sum over positions of one filter is itself sub-exponential. Beyond the paper.
+    """
+    check_between("eps", eps, 0.0, math.inf)
+    check_probability("delta", delta)
+    for name, value in (("patch_products", patch_products), ("variance", variance), ("lipschitz", lipschitz)):
+        check_between(name, value, 0.0, math.inf)
+    k = BERNSTEIN_CONSTANT * variance * lipschitz**2 * patch_products / eps
+    return _above(max(k, k * k) * math.log(2 / delta))
+
+
+def layer_cosine_filters(
+    *,
+    positions: int,
+    patch_norms: tuple[float, float],
+    squared_norms: tuple[float, float],
+    variance: float,
+    eps: float,
+    delta: float,
+    lipschitz: float = 1.0,
+) -> int:
+    r"""Corollary 1 for any layer of [Nachum2022]_ theorem 2: other padding and strides, any Lipschitz σ with σ(0) = 0.
+
+    ``patch_norms`` bound the patches of the two images, ``squared_norms`` are the expected E‖σ(F∗x)‖² and E‖σ(F∗y)‖².
+    The proof of the corollary needs each of three inner products within ε/5 of its expectation, in units of these, each
+    failing with δ/3: the largest of three numbers of theorem 2. For homogeneous σ, cyclic, stride 1 it is
+    `cosine_filters`. Beyond the paper.
+    """
+    each = check_probability("delta", delta) / 3
+    numbers = [
+        inner_product_filters(
+            positions=positions,
+            patch_norm=math.sqrt(patch_norms[a] * patch_norms[b]),
+            variance=variance,
+            eps=check_between("eps", eps, 0.0, 1.0) / 5 * math.sqrt(squared_norms[a] * squared_norms[b]),
+            delta=each,
+            lipschitz=lipschitz,
+        )
+        for a, b in ((0, 0), (0, 1), (1, 1))
+    ]
+    return max(numbers)
+
+
+def layer_cosine_filters_without_union(
+    *,
+    patch_energies: tuple[float, float],
+    squared_norms: tuple[float, float],
+    variance: float,
+    eps: float,
+    delta: float,
+    lipschitz: float = 1.0,
+) -> int:
+    r"""`layer_cosine_filters` without the union over pixels; ``patch_energies`` are :math:`\sum_{ij}\|[x]_{ij}\|^2`.
+
+    The sum of products is at most the root of both energies (Cauchy–Schwarz). Beyond the paper.
+    """
+    each = check_probability("delta", delta) / 3
+    numbers = [
+        inner_product_filters_without_union(
+            patch_products=math.sqrt(patch_energies[a] * patch_energies[b]),
+            variance=variance,
+            eps=check_between("eps", eps, 0.0, 1.0) / 5 * math.sqrt(squared_norms[a] * squared_norms[b]),
+            delta=each,
+            lipschitz=lipschitz,
+        )
+        for a, b in ((0, 0), (0, 1), (1, 1))
+    ]
+    return max(numbers)
+
+
 def _above(bound: float) -> int:
     """Smallest whole number strictly above ``bound``."""
     return math.floor(bound) + 1
-
-
-_RAREST = 5e-4
-"""Smallest probability of failure that is counted in resampled layers: 50 events in 100,000 layers."""
-
-
-@dataclass(frozen=True)
-class SharpFilters(Result):
-    """`sharp_filters`: the number and its 95 % interval from the pilot.
-
-    ``normal`` is the number by the normal limit alone, ``resampled`` says whether the failures were counted instead;
-    ``sd`` is the standard deviation of one filter's share, ``cosine`` the pilot's.
-    """
-
-    filters: int
-    low: int
-    high: int
-    normal: int
-    resampled: bool
-    sd: float
-    cosine: float
-
-
-def sharp_filters(
-    inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray, *, eps: float, delta: float, seed: int = 0
-) -> SharpFilters:
-    r"""Return the sharp number of filters from a pilot: inner products and squared norms of each filter's two outputs.
-
-    :math:`\rho_{out} = \bar a/\sqrt{\bar b\bar c}` is a ratio of means of i.i.d. terms, so its variance is
-    :math:`s^2/N` with
-
-    .. math:: s^2 = \operatorname{Var}\Bigl[\frac{a}{\sqrt{\bar b\bar c}} - \frac{\rho}{2}\Bigl(\frac{b}{\bar b} +
-              \frac{c}{\bar c}\Bigr)\Bigr], \qquad N \approx \Bigl(\frac{z_{1-\delta/2}\,s}{\varepsilon}\Bigr)^2 .
-
-    That is the limit of many filters. Up to a thousand of them N comes instead from counting failures of layers
-    resampled from the pilot, which knows the tails (at 20 filters the limit's 5 % are nearer 7 %); below 5e-4 failures
-    are too rare to count, and the limit is multiplied by what counting changes at 5e-4. The interval is that of s².
-    Layers in which all filters vanish on an image have no angle and count as failures, also where the cosine of the
-    others never varies. Beyond [Nachum2022]_ corollary 1, whose number it replaces.
-    """
-    check_between("eps", eps, 0.0, 1.0)
-    check_probability("delta", delta)
-    pilot, rho, share = _filter_shares(inner, norm_x, norm_y)
-    squares = share**2
-    variance = float(squares.mean())
-    spread = 1.96 * float(squares.std()) / math.sqrt(share.size)
-    normal = max(1, math.ceil((_normal_quantile(delta) / eps) ** 2 * variance))
-    resampled = normal <= 1000
-    number = normal
-    if resampled:
-        counted = max(delta, _RAREST)
-        start = max((_normal_quantile(counted) / eps) ** 2 * variance, 1e-12)
-        layers = max(40_000, math.ceil(50 / counted))
-        found = smallest(
-            lambda size: log_excess(_resampled_failure(pilot, rho, size, eps, layers, seed), counted),
-            guess=math.ceil(1.3 * start),
-            scan=1,
-        )
-        number = (
-            found if counted == delta else math.ceil(found * (_normal_quantile(delta) / eps) ** 2 * variance / start)
-        )
-    living = living_filters(pilot[:, 1], pilot[:, 2], delta=delta)
-    number = max(number, living)
-    low, high = (
-        max(living, math.ceil(number * max(1 + sign * spread / variance, 0.0))) if variance > 1e-24 else number
-        for sign in (-1, 1)
-    )
-    return SharpFilters(number, low, high, normal, resampled, math.sqrt(variance), rho)
-
-
-def living_filters(norm_x: np.ndarray, norm_y: np.ndarray, *, delta: float) -> int:
-    """Fewest filters of which, but for a probability delta, one lives on each image: a black output has no angle.
-
-    From a pilot's squared norms: filters are independent, so N of them are all dead with the N-th power of the share
-    that is. Beyond the sources; [Nachum2022]_ corollary 1 takes it for granted.
-    """
-    dead = np.stack([np.asarray(norm_x) == 0, np.asarray(norm_y) == 0], axis=1)
-    first, second, both = (float(share) for share in (*dead.mean(axis=0), dead.all(axis=1).mean()))
-    return smallest(lambda size: log_excess(first**size + second**size - both**size, delta))
-
-
-def filter_share_sd(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -> float:
-    """Standard deviation s of one filter's share in the output cosine, from a pilot as in `sharp_filters`."""
-    return float(_filter_shares(inner, norm_x, norm_y)[2].std())
-
-
-def _filter_shares(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
-    """The pilot as rows (inner product, squared norms), its cosine, and each filter's centred share in it."""
-    pilot = np.stack([np.asarray(values, dtype=np.float64) for values in (inner, norm_x, norm_y)], axis=-1)
-    if pilot.ndim != 2 or len(pilot) < 2:
-        raise InputError(f"a pilot is three vectors of one length of at least 2, not of shape {pilot.shape[:-1]}")
-    if not (pilot[:, 1:].sum(axis=0) > 0).all():
-        raise InputError("every filter's output is 0 for one of the images; is it all black?")
-    rho, influence = filter_influence(pilot[:, 1], pilot[:, 2], pilot[:, 0])
-    return pilot, float(rho), len(pilot) * influence
-
-
-def _resampled_failure(pilot: np.ndarray, rho: float, size: int, eps: float, layers: int, seed: int) -> float:
-    """Share of ``layers`` layers of ``size`` filters drawn from the pilot whose cosine is off by more than eps."""
-    generator = np.random.default_rng([seed, size])
-    chunk = max(1, (1 << 21) // size)
-    # One column at a time: gathering rows is ten times slower.
-    columns = np.ascontiguousarray(pilot.T)
-    failed = 0
-    for start in range(0, layers, chunk):
-        chosen = generator.integers(len(pilot), size=(min(chunk, layers - start), size))
-        sums = (column.take(chosen).sum(axis=1) for column in columns)
-        failed += int(np.count_nonzero(np.abs(layer_cosines(*sums) - rho) > eps))
-    return failed / layers
-
-
-def layer_cosines(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -> np.ndarray:
-    """Cosines from inner products and squared norms; infinite where an output vanishes, so that no band contains it."""
-    norms = np.sqrt(norm_x * norm_y)
-    cosines: np.ndarray = np.divide(inner, norms, out=np.full(norms.shape, np.inf), where=norms > 0)
-    return cosines
-
-
-def _normal_quantile(delta: float) -> float:
-    """Two-sided normal quantile z with P(|g| > z) = delta."""
-    from scipy.special import ndtri
-
-    return float(-ndtri(delta / 2))
 
 
 def projection_failure(width: int, eps: float) -> float:
@@ -352,7 +312,7 @@ def sign_bits_hoeffding(eps: float, delta: float, *, pairs: int = 1) -> int:
 def sign_bits_theorem(eps: float, mean_width: float, *, constant: float = 1.0) -> float:
     r"""Bits of the stable-embedding theorem of the talk: :math:`\varepsilon = c\,m^{-1/6}\,\omega^{1/3}`, solved for m.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Stable embedding'.
 
     .. math:: m = c^6\,\omega^2/\varepsilon^6
 

@@ -107,7 +107,7 @@ def linear_estimate(weight: Array, outputs: Array, source: Source = "relu", *, s
 def linear_estimate_error(outputs: int, dimension: int, source: Source = "relu", *, variance: float = 1.0) -> float:
     r"""Mean squared error of `linear_estimate`, relative to :math:`\|x\|^2`, after projection on a subspace around x.
 
-    Source: [PlanVershynin2016]_.
+    Source: the estimate is that of [PlanVershynin2016]_; its exact error goes beyond the sources.
 
     .. math:: E\frac{\|\hat x-x\|^2}{\|x\|^2} = \frac1m\left(\frac{E[\sigma(X)^2(X^2/k + d - 1)]}{k\mu^2} - 1\right),
               \qquad X\sim N(0,k),\ \mu = E\sigma'(X);\qquad\text{ReLU: } \frac{2d+3}{m}

@@ -54,7 +54,7 @@ def gaussian_norm_mean(dimension: int) -> float:
 def sudakov_log_packing(width: float, eps: float) -> float:
     r"""Largest logarithm of the number of points of a set that are pairwise at least ``eps`` apart.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Training set size'; the constant is ours.
 
     .. math:: \log|K_\varepsilon| \le \frac{\pi\log 2}{2}\,\frac{\omega^2}{\varepsilon^2}
               \approx 1.089\,\frac{\omega^2}{\varepsilon^2}
@@ -105,7 +105,7 @@ def _norm(g: Array) -> Array:
 class Ball:
     r"""Ball of a given radius: :math:`h(g) = r\|g\|`, :math:`\omega = 2r\,E\|g\|`.
 
-    Source: [Bronstein2016]_.
+    Source: the width of [Bronstein2016]_ for a set that is not among its examples.
 
     >>> round(Ball(9).width() ** 2 / 4, 2)      # close to the dimension
     8.51
@@ -136,7 +136,7 @@ class Ball:
 class Subspace:
     r"""Span of the columns of ``basis``, cut by a ball: :math:`h(g) = r\|Q^Tg\|` with Q orthonormal.
 
-    Source: [Bronstein2016]_.
+    Source: the width of [Bronstein2016]_ for one part of its Gaussian mixtures.
     """
 
     basis: np.ndarray
@@ -228,7 +228,7 @@ class Ellipsoid:
 class SparseSet:
     r"""Combinations :math:`\{D\alpha : \|\alpha\|_0\le k,\ \|\alpha\|_2\le 1\}` of at most k columns of a dictionary.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Gaussian mean width': sparsely representable sets.
 
     :math:`h(g)` is the norm of the k largest entries of :math:`|D^Tg|`, exactly. The width squared grows like
     k log(n/k). For an orthonormal dictionary given as an int (the number of coordinates) and k = 1 or k = n the width
@@ -295,7 +295,7 @@ class SparseSet:
 class GaussianMixture:
     r"""Supports of L Gaussians :math:`N(\mu_l, B_lB_l^T)` of low rank, cut by a ball of the given radius.
 
-    Source: [Bronstein2016]_.
+    Source: [Bronstein2016]_, 'Gaussian mean width': mixtures; the growth with rank and number is ours.
 
     Each is an affine subspace; with :math:`Q_l` an orthonormal basis of its directions and :math:`c_l` its point
     nearest to the origin, :math:`h(g) = \max_l \langle c_l,g\rangle + \sqrt{r^2-\|c_l\|^2}\,\|Q_l^Tg\|`.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import operator
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +18,9 @@ from torch import Tensor, nn
 __all__ = ["Held"]
 
 _WHOLE_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_WORTH_MAPPING = 1 << 24  # bytes, as the next two
+_ALIGNED, _SPARE = 64, 1 << 20
+_PLAIN = {type(None), bool, int, float, str}  # most attributes, which hold nothing
 
 
 class Held:
@@ -27,6 +31,7 @@ class Held:
 
     def __init__(self, parameter_bytes: int = 0) -> None:
         self._left = parameter_bytes
+        self._room = _Room(parameter_bytes)
         self._seen: set[int] = set()
         self._kept: list[Any] = []  # so that no id is given again
         self._tensors: list[_Values] = []
@@ -37,28 +42,36 @@ class Held:
         """Remember what ``value`` holds now. Modules keep their own."""
         if id(value) in self._seen:
             return
-        if isinstance(value, Tensor):
+        items: Iterable[Any] = ()
+        if isinstance(value, (dict, list, set, deque)):
+            items = value.values() if isinstance(value, dict) else value
+            self._containers.append((value, dict(value) if isinstance(value, dict) else list(value)))
+        elif isinstance(value, tuple):
+            items = value
+        elif isinstance(value, Tensor):
             if not value.is_meta:
                 self._tensors.append(self._values(value))
-        elif isinstance(value, (dict, list, set, deque)):
-            self._containers.append((value, dict(value) if isinstance(value, dict) else list(value)))
         elif (state := _state(value)) is not None:
             self._states.append(state)
-        elif not isinstance(value, tuple):
+        else:
             return
         self._seen.add(id(value))
         self._kept.append(value)
-        if isinstance(value, (dict, list, tuple, set, deque)):
-            for item in value.values() if isinstance(value, dict) else value:
+        for item in items:
+            if type(item) not in _PLAIN:
                 self.hold(item)
 
     def _values(self, tensor: Tensor) -> _Values:
-        copied = True
-        if isinstance(tensor, nn.Parameter):
-            size = tensor.numel() * tensor.element_size()
-            copied = size <= self._left
-            self._left -= size if copied else 0
-        return _Values(tensor, copied=copied and not tensor.is_inference())  # outside of its mode nothing can write it
+        if tensor.is_inference():  # outside of its mode nothing can write it
+            return _Values(tensor, None)
+        memory = tensor.detach()
+        if not isinstance(tensor, nn.Parameter):
+            return _Values(tensor, memory.clone())
+        size = memory.numel() * memory.element_size()
+        if size > self._left:
+            return _Values(tensor, None)
+        self._left -= size
+        return _Values(tensor, self._room.copy(memory, size))
 
     def restore(self) -> list[Tensor]:
         """Put it back; nothing is written where nothing has changed. Returns what changed and could not be put back."""
@@ -77,12 +90,11 @@ class _Values:
     """A tensor as it was: where its memory is, what stands there, whether it is a leaf that asks for gradients."""
 
     tensor: Tensor
-    copied: bool
+    copy: Tensor | None
 
     def __post_init__(self) -> None:
         tensor = self.tensor
         self._memory = tensor.detach()
-        self._copy = self._memory.clone() if self.copied else None
         self._version = None if tensor.is_inference() else tensor._version
         self._needs_gradient, self._leaf = tensor.requires_grad, tensor.grad_fn is None
 
@@ -96,11 +108,43 @@ class _Values:
         if self._leaf and tensor.requires_grad != self._needs_gradient:
             with torch.inference_mode(tensor.is_inference()):
                 tensor.requires_grad_(self._needs_gradient)
-        if self._copy is None:
+        if self.copy is None:
             return self._version is None or tensor._version == self._version
-        if not _same_bits(self._memory, self._copy):
-            _write(self._memory, self._copy)
+        if not _same_bits(self._memory, self.copy):
+            _write(self._memory, self.copy)
         return True
+
+
+class _Room:
+    """Memory for copies in one piece, which the system is asked to give in large pages.
+
+    Taken from the heap it would come page by page, which takes longer than the copying, and the outputs of the model,
+    which have their place there, would be driven to fresh pages too.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._memory = _mapped(size + _SPARE) if size >= _WORTH_MAPPING else None
+        self._taken = 0
+
+    def copy(self, values: Tensor, size: int) -> Tensor:
+        """``values``, of ``size`` bytes, in the room if they are dense and fit, else in memory of their own."""
+        start = -(-self._taken // _ALIGNED) * _ALIGNED
+        if self._memory is None or start + size > len(self._memory) or not values.is_cpu or not values.is_contiguous():
+            return values.clone()
+        self._taken = start + size
+        return self._memory[start : start + size].view(values.dtype).view(values.shape).copy_(values)
+
+
+def _mapped(size: int) -> Tensor | None:
+    """Bytes that are mapped for themselves, or None where the system has no large pages to ask for."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return None
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    except OSError:  # a kernel without them, or no memory left
+        return None
+    return torch.frombuffer(memory, dtype=torch.uint8)
 
 
 def _state(value: Any) -> Callable[[], Any] | None:
@@ -127,6 +171,10 @@ def _same_bits(tensor: Tensor, values: Tensor) -> bool:
         return tensor.layout is torch.strided and torch.equal(tensor, values)
     if tensor.dim() == 0:
         tensor, values = tensor[None], values[None]  # a view as another type needs an axis
+    if (
+        type(tensor) is type(values) is Tensor and tensor.is_cpu
+    ):  # NumPy compares several numbers at a time, torch one by one
+        return np.array_equal(tensor.view(whole).numpy(), values.view(whole).numpy())
     return torch.equal(tensor.view(whole), values.view(whole))
 
 
@@ -140,6 +188,8 @@ def _write(tensor: Tensor, values: Tensor) -> None:
 
 def _same(container: Any, content: Any) -> bool:
     """Whether both hold the very same objects in the same order, so that nothing needs to be written."""
+    if not container and not content:
+        return True
     if len(container) != len(content) or not all(map(operator.is_, container, content)):
         return False
     return not isinstance(container, dict) or all(map(operator.is_, container.values(), content.values()))

@@ -1,4 +1,4 @@
-"""Which nodes of a symbolic trace hold data."""
+"""Which nodes of a symbolic trace hold data, and which only hold those that do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import operator
 import torch
 from torch import fx
 
-__all__ = ["MADE_ANEW", "carries_data"]
+__all__ = ["MADE_ANEW", "carries_data", "is_named_tuple", "is_step"]
 
 MADE_ANEW = frozenset({
     "new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "empty_like", "zeros_like", "ones_like",
@@ -39,3 +39,13 @@ def _carries_data(node: fx.Node) -> bool:
     if node.target is getattr:
         return node.args[1] in _TENSOR_ATTRIBUTES
     return node.target not in (len, torch.numel, torch.is_tensor, isinstance, operator.is_, operator.is_not)
+
+
+def is_step(node: fx.Node) -> bool:
+    """Whether the node makes new data."""
+    return carries_data(node) and not is_named_tuple(node.target)
+
+
+def is_named_tuple(target: object) -> bool:
+    """Whether a call only puts values into a named tuple, as a model's output: that is no step."""
+    return isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields")

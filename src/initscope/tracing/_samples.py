@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.tracing._inputs import Inputs, named_tensors
+from initscope.tracing._samples_first import all_keep_samples_first
 from initscope.tracing._trace import Node, Trace
 from initscope.tracing.untouched import leaves_no_trace, without_dropout
 
@@ -76,7 +77,7 @@ class SampleAxes:
 
     def tensor(self, step: Node | None, output: Any, samples: int) -> tuple[Tensor, Tensor, SampleAxis] | None:
         """The first real-valued tensor of an output that holds samples: as it is, with them in front, and its axis."""
-        for place, tensor in named_tensors(output, ""):
+        for place, tensor in _shaped(output):
             axis = self.of(step, place)
             if axis is not None and tensor.is_floating_point() and tensor.numel() > 0:
                 front = axis.to_front(tensor, samples)
@@ -86,13 +87,15 @@ class SampleAxes:
 
 
 def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
-    """Where the samples of each step are, from runs of two and of three samples.
+    """Where the samples of each step are, from runs of two and of three samples unless the steps' definitions tell.
 
     An axis whose length grows with the number of samples, in proportion, carries them. Where it is longer than that,
     two runs that differ in one sample tell which entries are its own. A tensor none or several of whose axes grow holds
     no samples, or mixes them. ``inputs`` needs one sample, better two; only these are run, without dropout and with the
     statistics that batch norm has.
     """
+    if traced.graph_module is not None and all_keep_samples_first(traced.graph_module, inputs):
+        return SampleAxes({step: {"": SampleAxis()} for step in (*traced.steps, None)})
     last = min(1, inputs.samples - 1)
     shapes: list[dict[Any, dict[str, tuple[int, ...]]]] = []
     sums: list[dict[Any, dict[str, Tensor]]] = []
@@ -106,7 +109,7 @@ def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
 
             def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
                 with torch._C.DisableTorchFunction():
-                    seen[step] = {name: note(name, tensor, step) for name, tensor in named_tensors(output, "")}
+                    seen[step] = {name: note(name, tensor, step) for name, tensor in _shaped(output)}
 
             output = traced.run(inputs.pick([min(one, last) for one in index]), watch)
             watch(None, (), {}, output)
@@ -128,6 +131,15 @@ def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
                 one, other = (run_of.get(step, {}).get(name) for run_of in sums)
                 axes[step][name] = _ordered(axis, one, other)
     return SampleAxes(axes)
+
+
+def _shaped(output: Any) -> list[tuple[str, Tensor]]:
+    """The tensors of an output that have axes to look at: nested and sparse ones have none, and no numbers here."""
+    return [
+        (name, tensor)
+        for name, tensor in named_tensors(output, "")
+        if tensor.layout == torch.strided and not tensor.is_nested
+    ]
 
 
 def _grown(many: tuple[int, ...], few: tuple[int, ...] | None) -> SampleAxis | None:

@@ -19,7 +19,7 @@ from initscope.layers.calls import OPERATORS
 from initscope.tracing._in_place import follow_writes
 from initscope.tracing._inputs import Inputs, required_parameters
 from initscope.tracing._interrupts import pass_on, uninterrupted
-from initscope.tracing._nodes import carries_data
+from initscope.tracing._nodes import is_step
 from initscope.tracing._randomness import RandomCalls
 
 __all__ = ["Watch", "run_graph", "symbolic_graph"]
@@ -138,7 +138,7 @@ class _Watched(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         with torch.no_grad() if n.meta.get("no_grad") else nullcontext():
-            if not carries_data(n):
+            if not is_step(n):
                 return super().run_node(n)
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             output = getattr(self, n.op)(n.target, args, kwargs)

@@ -15,7 +15,7 @@ from initscope.layers import Role, call_name, hides_steps, role_of, stays_whole
 from initscope.layers.calls import OPERATORS
 from initscope.tracing._inputs import Inputs, Whole, bind
 from initscope.tracing._names import Names
-from initscope.tracing._nodes import carries_data
+from initscope.tracing._nodes import is_step
 from initscope.tracing._randomness import random_layers, random_notes
 from initscope.tracing._recorded import Recording, Step
 from initscope.tracing._symbolic import Watch, run_graph, symbolic_graph
@@ -181,7 +181,7 @@ def trace(
                 ) from error
             reason = f"torch.fx cannot trace it ({reason}); its steps are those of one run"
             return _recorded(model, root, bound, whole, reason, recorded)
-    steps = tuple(node for node in graph_module.graph.nodes if carries_data(node))
+    steps = tuple(node for node in graph_module.graph.nodes if is_step(node))
     given = None if bound is None else bound.names(root)
     modules = {step: graph_module.get_submodule(str(step.target)) for step in steps if step.op == "call_module"}
     notes = random_notes(graph_module.graph.nodes, steps)

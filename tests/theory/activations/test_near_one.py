@@ -1,4 +1,4 @@
-"""Squared distances near cosine 1, unlike variances and jumps, against 60 digits of mpmath."""
+"""Squared distances near cosine 1 and -1, small and unlike variances and jumps, against 60 digits of mpmath."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from initscope.theory.activations import activation
+from initscope.theory.activations import activation, polynomial
 from initscope.theory.angles import fixed_points
 
 
@@ -37,7 +37,7 @@ def test_distances_keep_their_digits(name):
     with mp.workdps(60):
         for k in (1e-4, 1.0, 9.0):
             for unequal in (0.0, 1e-9, 1e-4):
-                for share in (1e-28, 1e-17, 1e-9, 1e-6, 1e-2):
+                for share in (1e-28, 1e-20, 1e-17, 1e-9, 1e-6, 1e-2):
                     if share < 1e-4 * unequal**2:
                         continue  # d itself cannot say it
                     kxx, kyy = mp.mpf(k), mp.mpf(k * (1 + unequal))
@@ -46,12 +46,56 @@ def test_distances_keep_their_digits(name):
                     own = precise_dual(name, kxx, kxx, kxx) + precise_dual(name, kyy, kyy, kyy)
                     expected = float(own - 2 * precise_dual(name, kxx, kyy, cross))
                     assert float(activation(name).distance(k, k * (1 + unequal), d)) == pytest.approx(
-                        expected, rel=1e-7
+                        expected, rel=1e-7, abs=0
                     )
 
 
+def precise_distance(name, kxx, kyy, d):
+    """E(σ(X)-σ(Y))² of these very floats."""
+    a, b, d = mp.mpf(kxx), mp.mpf(kyy), mp.mpf(d)
+    if name == "abs":
+        rho = (a + b - d) / (2 * mp.sqrt(a * b))
+        return d - 4 * mp.sqrt(a * b) / mp.pi * (mp.sqrt(1 - rho**2) - rho * mp.acos(rho))
+    if name == "1-x²":  # E(X²-Y²)²
+        return 2 * a**2 + 2 * b**2 - (a + b - d) ** 2 + (a - b) ** 2
+    cross = (a + b - d) / 2
+    return precise_dual(name, a, a, a) + precise_dual(name, b, b, b) - 2 * precise_dual(name, a, b, cross)
+
+
+@pytest.mark.parametrize("name", ["cos", "gaussian", "abs", "1-x²"])
+def test_even_activations_at_opposite_inputs(name):
+    """σ(-x) = σ(x): equal at cosine -1, a relative 1e-7 from 1 + cosine = 1e-13 on; the difference is noise there."""
+    sigma = polynomial(1, 0, -1) if name == "1-x²" else activation(name)
+    with mp.workdps(60):
+        for kxx in (1e-4, 1.0, 9.0):
+            assert abs(float(sigma.distance(kxx, kxx, 4 * kxx))) < 1e-30 * kxx
+            for kyy in (kxx, kxx * (1 + 1e-9), kxx * 1.5):
+                for left in (1e-13, 1e-9, 1e-6, 1e-3, 0.1):
+                    d = float(mp.mpf(kxx) + kyy + 2 * mp.sqrt(mp.mpf(kxx) * kyy) * (1 - left))
+                    expected = float(precise_distance(name, kxx, kyy, d))
+                    assert float(sigma.distance(kxx, kyy, d)) == pytest.approx(expected, rel=1e-7, abs=0)
+
+
+@pytest.mark.parametrize("name", ["cos", "gaussian", "exp"])
+def test_distances_of_small_variances_at_any_angle(name):
+    """Where σ(0) ≠ 0 and the variance is small, all cosines are near 1 and the difference has no digits: 1e-7 still."""
+    with mp.workdps(60):
+        for kxx in (1e-12, 1e-8, 1e-5, 4e-4):
+            for ratio in (1.0, 1.1, 3.0, 1e3):
+                for half_gap in (1e-6, 0.25, 0.5, 0.75, 0.99):
+                    kyy = kxx * ratio
+                    roots = mp.sqrt(mp.mpf(kxx)), mp.sqrt(mp.mpf(kyy))
+                    d = float((roots[0] - roots[1]) ** 2 + 4 * roots[0] * roots[1] * half_gap)
+                    expected = float(precise_distance(name, kxx, kyy, d))
+                    assert float(activation(name).distance(kxx, kyy, d)) == pytest.approx(expected, rel=1e-7, abs=0)
+            expected = float(precise_distance(name, kxx, 0.0, kxx))  # beside a constant
+            assert float(activation(name).distance(kxx, 0.0, kxx)) == pytest.approx(expected, rel=1e-7, abs=0)
+
+
 def test_the_sign_of_two_inputs_a_rounding_apart():
-    assert float(activation("sign").distance(1, 1, 1e-17)) == pytest.approx(4 / math.pi * math.sqrt(1e-17), rel=1e-9)
+    assert float(activation("sign").distance(1, 1, 1e-17)) == pytest.approx(
+        4 / math.pi * math.sqrt(1e-17), rel=1e-9, abs=0
+    )
 
 
 def test_dual_of_unlike_variances():
@@ -61,7 +105,7 @@ def test_dual_of_unlike_variances():
         first = mp.quad(lambda y: y * (y - mp.tanh(y)) * mp.npdf(y), [-10, -5, 0, 5, 10])
     rho, s = 0.5, 1e-4
     expected = s**3 / 3 * float(rho**3 * third + 3 * rho * first)
-    assert float(activation("tanhshrink").dual(s**2, 1, rho * s)) == pytest.approx(expected, rel=1e-6)
+    assert float(activation("tanhshrink").dual(s**2, 1, rho * s)) == pytest.approx(expected, rel=1e-6, abs=0)
     assert float(activation("relu").dual(1e34, 1, 0.3e17)) == pytest.approx(
         1e17 * float(activation("relu").dual(1, 1, 0.3))
     )

@@ -95,7 +95,7 @@ def test_other_bad_input():
 def test_chernoff_rates_of_small_distortions(eps):
     """Cumulant expansion: the variance of (2/m)χ²_B per unit is 5, so both rates are ε²/10 (1 + O(ε))."""
     for rate in norms.chernoff_rates(eps):
-        assert rate == pytest.approx(eps**2 / 10, rel=2 * eps + 1e-6)
+        assert rate == pytest.approx(eps**2 / 10, rel=2 * eps + 1e-6, abs=0)
 
 
 def test_chernoff_width_of_a_small_distortion():

@@ -55,6 +55,10 @@ class WholeBatch(Origin):
         """A dense layer has one position only."""
         raise NotCovered("a dense layer has no positions")
 
+    def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
+        """Not known."""
+        raise NotCovered("batch norm in training mixes the samples of a batch")
+
 
 @dataclass(frozen=True, eq=False)
 class Normalised(Law):

@@ -6,7 +6,8 @@ All of these are one rule: the operation itself, run on a tensor of unit numbers
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,9 +16,10 @@ from torch.nn.modules import padding
 
 from initscope.propagate.covariances import Gathered
 from initscope.propagate.laws import Rearranged, take
-from initscope.propagate.moments import Given, Maps, NotCovered, Origin, State
+from initscope.propagate.moments import Cross, Given, Lookup, Maps, NotCovered, Origin, State, Wanted
 from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.totals import own_call
+from initscope.propagate.windows import Offset
 
 __all__ = ["moves_units", "rearranged"]
 
@@ -154,8 +156,32 @@ def _flattened(state: Maps, position: Tensor, block: Tensor) -> Maps:
     flat = tuple(torch.where(keys < 0, 0, m.flatten(1)[:, keys.clamp_min(0)]) for m in (state.kxx, state.kyy, state.d))
     unit = state.unit if state.unit is None or state.unit.lasting else Rearranged(state, keys, flat=True)
     return state.after(
-        kxx=flat[0], kyy=flat[1], d=flat[2], sizes=tuple(sizes.tolist()), axis=0, unit=unit, origin=None, mixed=True
+        kxx=flat[0],
+        kyy=flat[1],
+        d=flat[2],
+        sizes=tuple(sizes.tolist()),
+        axis=0,
+        unit=unit,
+        origin=Flattened(state, keys),
+        mixed=True,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Flattened(Origin):
+    """Of positions that have become blocks of channels (``keys``, -1 for a zero): no other position is left."""
+
+    before: Maps
+    keys: Tensor
+
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
+        """Every position with itself."""
+        return ((self.before, (0,) * len(self.before.positions)),)
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Its covariances, side by side."""
+        inner = lookup(*next(iter(self.sources(offset)))).flatten(2)
+        return torch.where(self.keys < 0, 0, inner[:, :, self.keys.clamp_min(0)])
 
 
 def _at(
@@ -179,6 +205,8 @@ def _at(
 
 def _sites(state: Maps, where: Tensor, place: list[Tensor], axis: int) -> Origin | None:
     """How offsets move along, where every output axis reads along one input axis alone."""
+    if where.dim() == 0 and len(state.sizes) == 1:
+        return Flattened(state, where.reshape(1))
     if where.dim() != len(state.positions) or not bool((where >= 0).any()):
         return None
     sites = [line for a, index in enumerate(place) if (line := _along(index.select(axis, 0), a)) is not None]

@@ -57,6 +57,23 @@ class Weighted(Origin):
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """n v (⟨k⟩ - λ⟨m⟩⟨m⟩) + v_b at this offset."""
+        cross = self._averages(offset, lookup)
+        if self.means is not None:
+            mx, my = self.means
+            first, second = at_both(mx.double(), my.double(), offset)
+            cross = cross - self.scale * self.law.strength * first * second
+        return cross + self.law.bias_variance
+
+    def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
+        """What moved before goes the way of averages, and the layer's own weights and biases add the covariances."""
+        if self.law.strength > 0 or self.law.centre:
+            raise NotCovered("gradients of weights that are bound to each other have no tangent kernel here")
+        cross = self.cross(offset, values)
+        cross[:2] = 0  # of two inputs: what one has by itself is not moved
+        return self._averages(offset, tangents) + cross
+
+    def _averages(self, offset: Offset, lookup: Lookup) -> Cross:
+        """n v ⟨k⟩ at this offset."""
         gathered, windows = self._gathered, self.windows
         if gathered is None or windows is None:
             inner, taps = lookup(self.before, offset), 1
@@ -64,12 +81,7 @@ class Weighted(Origin):
             inner, taps = gathered.cross(self._inner(offset), lookup), windows.taps
         blocks = regroup(inner.flatten(0, 1), self.before.sizes, self.groups)
         sums = blocks if windows is None else windows.sum_padded(blocks)
-        cross = self.scale / taps * sums.reshape(4, -1, *sums.shape[1:])
-        if self.means is not None:
-            mx, my = self.means
-            first, second = at_both(mx.double(), my.double(), offset)
-            cross = cross - self.scale * self.law.strength * first * second
-        return cross + self.law.bias_variance
+        return self.scale / taps * sums.reshape(4, -1, *sums.shape[1:])
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from initscope.theory._quadrature import find_kinks
 from initscope.theory.activations import _closed
 from initscope.theory.activations._base import Activation
 from initscope.theory.activations._piecewise import Piecewise
+from initscope.theory.activations._polynomials import Polynomial, horner
 
 identity = _closed.TwoSlopes("identity", homogeneous=True, method="closed form", a=1.0, b=0.0, at_zero=1.0)
 relu = _closed.TwoSlopes("relu", homogeneous=True, method="closed form", kinks=(0.0,))
@@ -68,13 +69,13 @@ def polynomial(*coefficients: float) -> Activation:
     if not coefficients or not all(math.isfinite(c) for c in coefficients):
         raise InputError(f"coefficients {coefficients} must be one or more finite numbers, lowest power first")
     name = f"polynomial{coefficients}"
-    return _closed.Polynomial(name, method="closed form", coefficients=tuple(float(c) for c in coefficients))
+    return Polynomial(name, method="closed form", coefficients=tuple(float(c) for c in coefficients))
 
 
 def monomial(power: int) -> Activation:
     """x^power."""
     power = check_count("power", power, least=0, most=40)
-    return _closed.Polynomial(f"monomial({power})", method="closed form", coefficients=(*[0.0] * power, 1.0))
+    return Polynomial(f"monomial({power})", method="closed form", coefficients=(*[0.0] * power, 1.0))
 
 
 def hermite(degree: int) -> Activation:
@@ -84,7 +85,7 @@ def hermite(degree: int) -> Activation:
     """
     degree = check_count("degree", degree, least=0, most=12, hint="beyond, the polynomial's powers cancel each other")
     coefficients = np.polynomial.hermite_e.herme2poly([0.0] * degree + [1.0]) / math.sqrt(math.factorial(degree))
-    return _closed.Polynomial(f"hermite({degree})", method="closed form", coefficients=tuple(coefficients.tolist()))
+    return Polynomial(f"hermite({degree})", method="closed form", coefficients=tuple(coefficients.tolist()))
 
 
 def _piecewise(name: str, kinks: tuple[float, ...], *pieces: tuple[float, ...]) -> Piecewise:
@@ -159,7 +160,7 @@ _TANHSHRINK_SERIES = (
 def _tanhshrink(xp: Any, x: Array) -> Array:
     small = xp.abs(x) < 0.2
     t = xp.where(small, x, xp.zeros_like(x))
-    return xp.where(small, t**3 * _closed.horner(xp, _TANHSHRINK_SERIES, t * t), x - xp.tanh(x))
+    return xp.where(small, t**3 * horner(xp, _TANHSHRINK_SERIES, t * t), x - xp.tanh(x))
 
 
 tanh = Elementwise("tanh", function=lambda xp, x: xp.tanh(x))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,28 +11,36 @@ import numpy as np
 
 from initscope.theory._arccos import angle_of_half_gap, half_gap, half_gap_of_covariance, psi_of_half_gap
 from initscope.theory._arrays import Array, erf, safe_sqrt
-from initscope.theory._quadrature import expect
 from initscope.theory.activations._base import Activation
 
-__all__ = ["Erf", "Exponential", "GaussianBump", "Gelu", "Polynomial", "RandomSlopes", "Sign", "TwoSlopes", "Wave"]
-__all__ += ["horner"]
+__all__ = ["ClosedForm", "Erf", "Exponential", "GaussianBump", "Gelu", "RandomSlopes", "Sign", "TwoSlopes", "Wave"]
 
 
 _CANCELS = 1e-7
 """Squared distances below this share of the second moments are not taken from their difference."""
 
+_RADIUS = tuple(zip(*(rule.tolist() for rule in np.polynomial.legendre.leggauss(3)), strict=True))
+"""Nodes and weights on (-1, 1)."""
 
-class _Closed(Activation):
+
+class ClosedForm(Activation):
     r"""Closed forms state the dual; squared distances and second moments follow from it unless overridden.
 
-    Near cosine 1 the difference of second moments and dual cancels. There a smooth σ has, by Price's theorem along the
-    angle and to second order along the radius, with :math:`p = s_xs_y` and h the half gap,
+    Near cosine 1, and at small variances where σ(0) ≠ 0, the difference of second moments and dual cancels. There a
+    smooth σ has, by Price's theorem along the angle and by Gauss-Legendre nodes along the radius, with
+    :math:`p = s_xs_y`, h the half gap and g a standard normal variable,
 
     .. math:: E(\sigma(X)-\sigma(Y))^2 = 4p\int_0^h E[\sigma'\sigma'](p(1-2t))\,dt
-              + \Big(\frac{s_x-s_y}{s}\Big)^2 E[(Z\sigma'(Z))^2], \qquad s = \tfrac12(s_x+s_y),\ Z \sim N(0, s^2)
+              + \int_{s_x}^{s_y}\!\!\int_{s_x}^{s_y} E[g^2\sigma'(ag)\sigma'(bg)]\,da\,db
 
-    to a relative 1e-7 or better where it is used, at any angle however small.
+    to a relative 1e-7 or better, at any angle however small. Where σ is even, -Y serves as well as Y: it is taken at
+    wide angles, so that cosine -1 is as good as 1.
     """
+
+    @property
+    def even(self) -> bool:
+        """Whether σ(-x) = σ(x)."""
+        return False
 
     def _second_moment(self, xp: Any, kxx: Array) -> Array:
         return self._dual(xp, kxx, kxx, kxx)
@@ -41,30 +48,37 @@ class _Closed(Activation):
     def _distance(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
         dtype = xp.result_type(kxx, kyy, d)
         kxx, kyy, d = xp.broadcast_arrays(*(xp.astype(array, xp.float64) for array in (kxx, kyy, d)))
+        if self.even:
+            d = _acute(xp, kxx, kyy, d)
         size = self._second_moment(xp, kxx) + self._second_moment(xp, kyy)
         apart = size - 2 * self._dual(xp, kxx, kyy, (kxx + kyy - d) / 2)
-        near = (apart < _CANCELS * size) & (kxx > 0) & (kyy > 0) & (d < (kxx + kyy) / 4)
+        near = apart < _CANCELS * size
         if bool(xp.any(near)):
             apart = xp.where(near, self._near(xp, kxx, kyy, d), apart)
         return xp.astype(apart, dtype)
 
     def _near(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
-        """The squared distance at small angles and nearly equal variances."""
+        """The squared distance where it is small beside the second moments."""
         product, h = half_gap(xp, kxx, kyy, d)
         rise = xp.zeros_like(h)
         for node, weight in _graded():
             rise = rise + weight * self._derivative_dual(xp, kxx, kyy, product * (1 - 2 * node * h))
-        middle = (kxx + kyy + 2 * product) / 4  # ((s_x + s_y)/2)²
-        ratio = (kxx - kyy) / xp.where(middle > 0, 2 * middle, xp.ones_like(middle))  # (s_x - s_y)/s
-        return 4 * product * h * rise + ratio**2 * self._stretch(xp, middle)
+        total = safe_sqrt(xp, kxx) + safe_sqrt(xp, kyy)
+        between = (kxx - kyy) / xp.where(total > 0, total, xp.ones_like(total))  # s_x - s_y
+        scales = [(total + node * between) / 2 for node, _ in _RADIUS]
+        stretch = xp.zeros_like(h)
+        for a, (_, first) in zip(scales, _RADIUS, strict=True):
+            for b, (_, second) in zip(scales, _RADIUS, strict=True):
+                stretch = stretch + first * second / 4 * self._stretch(xp, a, b)
+        return 4 * product * h * rise + between**2 * stretch
 
-    def _stretch(self, xp: Any, kxx: Array) -> Array:
-        """E[(Xσ'(X))²]: how fast σ(X) moves as X is scaled."""
-        return expect(xp, lambda x: (x * self._derivative(xp, x)) ** 2, kxx, self.kinks)
+    def _stretch(self, xp: Any, a: Array, b: Array) -> Array:
+        """E[g² σ'(ag) σ'(bg)], g standard normal: how fast σ moves as its argument is scaled."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
-class TwoSlopes(_Closed):
+class TwoSlopes(ClosedForm):
     r"""Linear on each side of 0: σ(x) = a x + b|x|. Identity, ReLU, leaky ReLU and the absolute value.
 
     .. math:: \hat\sigma = (a^2+b^2)\,k_{xy} + 2b^2\sqrt{k_{xx}k_{yy}}\;\psi(\theta), \qquad
@@ -104,7 +118,14 @@ class TwoSlopes(_Closed):
     def _second_moment(self, xp: Any, kxx: Array) -> Array:
         return (self.a**2 + self.b**2) * kxx
 
+    @property
+    def even(self) -> bool:
+        """Whether both slopes are opposite: the absolute value."""
+        return self.a == 0
+
     def _distance(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
+        if self.even:
+            d = _acute(xp, kxx, kyy, d)
         product, h = half_gap(xp, kxx, kyy, d)
         return (self.a**2 + self.b**2) * d - 4 * self.b**2 * product * psi_of_half_gap(xp, h)
 
@@ -129,7 +150,7 @@ class RandomSlopes(TwoSlopes):
 
 
 @dataclass(frozen=True, eq=False)
-class Sign(_Closed):
+class Sign(ClosedForm):
     r"""σ(x) = shift + scale·sign(x), with σ(0) = ``at_zero``: sign and step.
 
     .. math:: E[\mathrm{sign} X\,\mathrm{sign} Y] = 1 - \frac{2\theta}{\pi}.
@@ -179,7 +200,7 @@ class Sign(_Closed):
 
 
 @dataclass(frozen=True, eq=False)
-class Erf(_Closed):
+class Erf(ClosedForm):
     r"""Error function: :math:`\hat\sigma = \frac2\pi\arcsin(2k_{xy}/\sqrt{(1+2k_{xx})(1+2k_{yy})})` [Williams1997]_."""
 
     def _value(self, xp: Any, x: Array) -> Array:
@@ -194,15 +215,15 @@ class Erf(_Closed):
     def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
         return 4 / math.pi / xp.sqrt((1 + 2 * kxx) * (1 + 2 * kyy) - 4 * kxy**2)
 
-    def _stretch(self, xp: Any, kxx: Array) -> Array:
-        return 4 / math.pi * kxx * (1 + 4 * kxx) ** -1.5
+    def _stretch(self, xp: Any, a: Array, b: Array) -> Array:
+        return 4 / math.pi * (1 + 2 * (a * a + b * b)) ** -1.5
 
     def _mean(self, xp: Any, kxx: Array) -> Array:
         return xp.zeros_like(kxx)
 
 
 @dataclass(frozen=True, eq=False)
-class Gelu(_Closed):
+class Gelu(ClosedForm):
     r"""Exact GELU, xΦ(x). With Δ = (1+kxx)(1+kyy) - kxy², by Gaussian integration by parts:
 
     .. math:: \hat\sigma = k_{xy}\Big(\tfrac14 + \tfrac1{2\pi}\arcsin\tfrac{k_{xy}}{\sqrt{(1+k_{xx})(1+k_{yy})}}\Big)
@@ -231,19 +252,24 @@ class Gelu(_Closed):
         tail = kxy * (1 / (1 + kxx) + 1 / (1 + kyy) + 1 / delta) / (2 * math.pi * xp.sqrt(delta))
         return self._both_positive(xp, kxx, kyy, kxy) + tail
 
-    def _stretch(self, xp: Any, kxx: Array) -> Array:
-        # E[X²Φ²] + 2 E[X³Φφ] + E[X⁴φ²], each by Gaussian integration by parts
-        bells = [kxx**m * (1 + 2 * kxx) ** (-m - 0.5) / (2 * math.pi) for m in range(3)]  # E[X^2m φ²] / (2m - 1)!!
-        first = kxx / (1 + kxx) * bells[0]  # E[XΦφ]
-        third = kxx / (1 + kxx) * (2 * first + bells[1])
-        return kxx * (self._both_positive(xp, kxx, kxx, kxx) + 2 * first) + 2 * third + 3 * bells[2]
+    def _stretch(self, xp: Any, a: Array, b: Array) -> Array:
+        # E[g²ΦΦ] + E[g³(aφΦ + bΦφ)] + ab E[g⁴φφ], each by Gaussian integration by parts
+        both = self._both_positive(xp, a * a, b * b, a * b)
+        wide = 1 + a * a + b * b
+        bells = [wide ** (-m - 0.5) / (2 * math.pi) for m in range(3)]  # E[g^2m φ(ag)φ(bg)] / (2m - 1)!!
+        total = both + 3 * a * b * bells[2]
+        for slope, bell in ((a, b), (b, a)):
+            first = slope * bells[0] / (1 + bell * bell)  # E[g Φ(slope g) φ(bell g)]
+            third = (2 * first + slope * bells[1]) / (1 + bell * bell)
+            total = total + bell * (first + third)
+        return total
 
     def _mean(self, xp: Any, kxx: Array) -> Array:
         return kxx / xp.sqrt(2 * math.pi * (1 + kxx))
 
 
 @dataclass(frozen=True, eq=False)
-class Wave(_Closed):
+class Wave(ClosedForm):
     r"""sin (``even=False``) or cos: :math:`\hat\sigma = \frac12(e^{-d/2} \mp e^{-(k_{xx}+k_{yy}+2k_{xy})/2})`."""
 
     even: bool = False
@@ -270,16 +296,17 @@ class Wave(_Closed):
     def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
         return self._combine(xp, kxx, kyy, kxy, not self.even)
 
-    def _stretch(self, xp: Any, kxx: Array) -> Array:
-        turned = kxx * (1 - 4 * kxx) * xp.exp(-2 * kxx)
-        return (kxx - turned) / 2 if self.even else (kxx + turned) / 2
+    def _stretch(self, xp: Any, a: Array, b: Array) -> Array:
+        # E[g² cos(cg)] = (1 - c²) exp(-c²/2), less 1, so that what cos takes from 1 keeps its digits
+        narrow, wide = (xp.expm1(-c * c / 2) - c * c * xp.exp(-c * c / 2) for c in (a - b, a + b))
+        return (narrow - wide) / 2 if self.even else 1 + (narrow + wide) / 2
 
     def _mean(self, xp: Any, kxx: Array) -> Array:
         return xp.exp(-kxx / 2) if self.even else xp.zeros_like(kxx)
 
 
 @dataclass(frozen=True, eq=False)
-class Exponential(_Closed):
+class Exponential(ClosedForm):
     r"""exp(x): :math:`\hat\sigma = e^{(k_{xx}+k_{yy}+2k_{xy})/2}`."""
 
     def _value(self, xp: Any, x: Array) -> Array:
@@ -294,15 +321,16 @@ class Exponential(_Closed):
     def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
         return self._dual(xp, kxx, kyy, kxy)
 
-    def _stretch(self, xp: Any, kxx: Array) -> Array:
-        return kxx * (1 + 4 * kxx) * xp.exp(2 * kxx)
+    def _stretch(self, xp: Any, a: Array, b: Array) -> Array:
+        square = (a + b) ** 2
+        return (1 + square) * xp.exp(square / 2)
 
     def _mean(self, xp: Any, kxx: Array) -> Array:
         return xp.exp(kxx / 2)
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianBump(_Closed):
+class GaussianBump(ClosedForm):
     r"""exp(-x²): :math:`\hat\sigma = ((1+2k_{xx})(1+2k_{yy}) - 4k_{xy}^2)^{-1/2}`."""
 
     def _value(self, xp: Any, x: Array) -> Array:
@@ -317,57 +345,22 @@ class GaussianBump(_Closed):
     def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
         return 4 * kxy * ((1 + 2 * kxx) * (1 + 2 * kyy) - 4 * kxy**2) ** -1.5
 
-    def _stretch(self, xp: Any, kxx: Array) -> Array:
-        return 12 * kxx**2 * (1 + 4 * kxx) ** -2.5
+    @property
+    def even(self) -> bool:
+        """It is."""
+        return True
+
+    def _stretch(self, xp: Any, a: Array, b: Array) -> Array:
+        return 12 * a * b * (1 + 2 * (a * a + b * b)) ** -2.5
 
     def _mean(self, xp: Any, kxx: Array) -> Array:
         return 1 / xp.sqrt(1 + 2 * kxx)
 
 
-@dataclass(frozen=True, eq=False)
-class Polynomial(_Closed):
-    r"""A polynomial, ``coefficients`` by rising power (monomials, Hermite polynomials), by Isserlis' theorem:
-
-    .. math:: E[X^iY^j] = \sum_t \tbinom it\tbinom jt\, t!\,(i-t-1)!!\,(j-t-1)!!\;
-              k_{xy}^t\, k_{xx}^{(i-t)/2}\, k_{yy}^{(j-t)/2}.
-    """
-
-    coefficients: tuple[float, ...] = (0.0, 1.0)
-
-    def _value(self, xp: Any, x: Array) -> Array:
-        return horner(xp, self.coefficients, x)
-
-    @property
-    def _prime(self) -> Polynomial:
-        slopes = tuple(power * c for power, c in enumerate(self.coefficients) if power) or (0.0,)
-        return Polynomial(f"{self.name}'", method="closed form", coefficients=slopes)
-
-    def _derivative(self, xp: Any, x: Array) -> Array:
-        return self._prime._value(xp, x)
-
-    def _dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        total = xp.zeros_like(kxx + kyy + kxy)
-        for i, a in enumerate(self.coefficients):
-            for j, b in enumerate(self.coefficients):
-                if a * b == 0 or (i - j) % 2:
-                    continue
-                for t in range(i % 2, min(i, j) + 1, 2):
-                    ways = math.comb(i, t) * math.comb(j, t) * math.factorial(t) * _pairings(i - t) * _pairings(j - t)
-                    total = total + a * b * ways * kxy**t * kxx ** ((i - t) // 2) * kyy ** ((j - t) // 2)
-        return total
-
-    def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        return self._prime._dual(xp, kxx, kyy, kxy)
-
-    def _stretch(self, xp: Any, kxx: Array) -> Array:
-        times = tuple(power * c for power, c in enumerate(self.coefficients))
-        return Polynomial(self.name, method="closed form", coefficients=times)._second_moment(xp, kxx)
-
-    def _mean(self, xp: Any, kxx: Array) -> Array:
-        total = xp.zeros_like(kxx)
-        for power, coefficient in enumerate(self.coefficients[::2]):
-            total = total + coefficient * _pairings(2 * power) * kxx**power
-        return total
+def _acute(xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
+    """E(X+Y)² in place of d = E(X-Y)² where it is the smaller one, with all digits that d has."""
+    opposite = (2 * kxx - d / 2) + (2 * kyy - d / 2)
+    return xp.where(opposite < d, opposite, d)
 
 
 @lru_cache(maxsize=1)
@@ -376,16 +369,3 @@ def _graded(points: int = 10) -> list[tuple[float, float]]:
     t, weight = np.polynomial.legendre.leggauss(points)
     t = (t + 1) / 2
     return list(zip((t * t).tolist(), (weight * t).tolist(), strict=True))
-
-
-def horner(xp: Any, coefficients: Sequence[float], x: Array) -> Array:
-    """The polynomial with these coefficients, by rising power, at x."""
-    result = xp.full_like(x, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        result = result * x + coefficient
-    return result
-
-
-def _pairings(count: int) -> int:
-    """(count - 1)!!: the number of ways to pair an even number of things."""
-    return math.prod(range(1, count, 2))

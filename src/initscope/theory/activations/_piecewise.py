@@ -15,7 +15,7 @@ from numpy.polynomial import polynomial as powers
 from initscope.theory._arccos import angle_of_half_gap, half_gap
 from initscope.theory._arrays import Array, erfc, safe_sqrt
 from initscope.theory.activations._base import Activation
-from initscope.theory.activations._closed import horner
+from initscope.theory.activations._polynomials import horner
 
 __all__ = ["Piecewise"]
 

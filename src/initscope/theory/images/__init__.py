@@ -21,27 +21,46 @@ from initscope.theory.images._bounds import (
 )
 from initscope.theory.images._channels import (
     ChannelStatistics,
+    MonochromaticOutliers,
     channel_statistics,
     grey_share,
+    monochromatic_outliers,
     red_green_pair,
 )
-from initscope.theory.images._layer import cosine, expected_cosine, expected_distance, expected_inner
+from initscope.theory.images._flatness import (
+    DataFlatness,
+    FlatnessBound,
+    data_flatness,
+    flatness_bound,
+    flatness_map,
+    flatness_scores,
+)
+from initscope.theory.images._layer import cosine, expected_cosine, expected_distance, expected_inner, patch_norms
 
 __all__ = [
     "BoundaryBounds",
     "ChannelStatistics",
+    "DataFlatness",
     "ExcessBound",
+    "FlatnessBound",
+    "MonochromaticOutliers",
     "boundary_bounds",
     "channel_statistics",
     "contracting_positions",
     "cosine",
+    "data_flatness",
     "excess_bound",
     "expected_cosine",
     "expected_distance",
     "expected_inner",
     "extremal_pair",
+    "flatness_bound",
+    "flatness_map",
+    "flatness_scores",
     "gaussian_cosine",
     "grey_share",
+    "monochromatic_outliers",
+    "patch_norms",
     "rectangle_boundary",
     "red_green_pair",
     "relu_cosine_bounds",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import array_api_compat
 import numpy as np
 import numpy.typing as npt
 
-from initscope.errors import InputError, check_count
+from initscope.errors import InputError, check_between, check_count
 from initscope.results import Result
 from initscope.theory._arrays import Array, namespace
 from initscope.theory._fast import as_numpy
@@ -19,9 +20,13 @@ from initscope.theory.images._windows import check_pairs
 
 __all__ = [
     "ChannelStatistics",
+    "MonochromaticImage",
+    "MonochromaticOutliers",
     "channel_statistics",
     "grey_share",
+    "monochromatic_outliers",
     "red_green_pair",
+    "standard_error",
 ]
 
 
@@ -98,13 +103,13 @@ def channel_statistics(images: Array) -> ChannelStatistics:
         "mean deviation / mean": np.abs(norms - mean[:, None]).mean(axis=1) / mean,
     }
     values = {name: float(reading.mean()) for name, reading in readings.items()}
-    errors = {name: _standard_error(reading) for name, reading in readings.items()}
+    errors = {name: standard_error(reading) for name, reading in readings.items()}
     values["of mean norms"], errors["of mean norms"] = _jackknife(norms, first, second)
     return ChannelStatistics(
         images=int(usable.sum()),
         skipped=int((~usable).sum()),
         angle=float(angles.mean()),
-        angle_standard_error=_standard_error(angles),
+        angle_standard_error=standard_error(angles),
         grey_share=float((gram.sum(axis=(1, 2)) / (gram.shape[1] * squares[usable].sum(axis=1))).mean()),
         norm_difference=values,
         norm_difference_standard_error=errors,
@@ -129,6 +134,74 @@ def grey_share(images: Array) -> Array:
     return xp.sum(xp.sum(images, axis=1) ** 2, axis=axes[:-1]) / (images.shape[1] * energy)
 
 
+@dataclass(frozen=True)
+class MonochromaticImage(Result):
+    """One image of nearly one colour: where it stands, its `grey_share`, and how its energy divides among channels."""
+
+    index: int
+    name: str
+    grey_share: float
+    energy: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class MonochromaticOutliers(Result):
+    """Images of nearly one colour, the purest first (see `monochromatic_outliers`)."""
+
+    images: int
+    below: float
+    skipped: int
+    """Images that are black: they have no colour."""
+    outliers: tuple[MonochromaticImage, ...]
+
+    @property
+    def share(self) -> float:
+        """Their share of the images that have a colour."""
+        return len(self.outliers) / max(self.images - self.skipped, 1)
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per outlier."""
+        return [
+            {"index": found.index, "name": found.name, "grey_share": found.grey_share}
+            | {f"energy_{channel}": share for channel, share in enumerate(found.energy)}
+            for found in self.outliers
+        ]
+
+
+def monochromatic_outliers(
+    images: Array, *, below: float | None = None, names: Sequence[str] = ()
+) -> MonochromaticOutliers:
+    """The images ``[n, channels, …]`` that are predominantly of one colour: those with a `grey_share` under ``below``.
+
+    Among pairs of them a layer acts like a dense one; [Nachum2022]_ section 4.1 treats them as outliers of small
+    measure, and here is the list. ``below`` is by default halfway between one channel alone and grey, (1 + 1/d)/2: 2/3
+    for three channels, what pure yellow has. ``names`` (of the files, say) stand in the list beside the numbers.
+
+    >>> import numpy as np
+    >>> red, grey = np.eye(3)[0].reshape(1, 3, 1, 1), np.ones((1, 3, 1, 1))
+    >>> [found.index for found in monochromatic_outliers(np.concatenate([grey, red])).outliers]
+    [1]
+    """
+    xp, images, _ = check_pairs(images, images)
+    count, channels = images.shape[:2]
+    if channels < 2:
+        raise InputError(f"images of {channels} channel have no colour; give colour images")
+    if len(names) not in (0, count):
+        raise InputError(f"{len(names)} names for {count} images; give one for each, or none")
+    limit = (
+        (1 + 1 / channels) / 2 if below is None else check_between("below", below, 0.0, 1.0, hint="a share of energy")
+    )
+    energy = as_numpy(xp.sum(xp.reshape(images, (count, channels, -1)) ** 2, axis=2)).astype(np.float64)
+    coloured = np.flatnonzero(energy.sum(axis=1) > 0)
+    share = {int(k): float(grey_share(images[int(k)][None])[0]) for k in coloured}
+    found = tuple(
+        MonochromaticImage(k, names[k] if names else "", share[k], tuple((energy[k] / energy[k].sum()).tolist()))
+        for k in sorted(share, key=share.__getitem__)
+        if share[k] < limit
+    )
+    return MonochromaticOutliers(count, limit, count - len(coloured), found)
+
+
 def red_green_pair(size: int = 8) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """A red and a green image ``[1, 3, size, size]`` of unit norm.
 
@@ -141,7 +214,8 @@ def red_green_pair(size: int = 8) -> tuple[npt.NDArray[np.float64], npt.NDArray[
     return red, green
 
 
-def _standard_error(values: npt.NDArray[np.float64]) -> float:
+def standard_error(values: npt.NDArray[np.float64]) -> float:
+    """Standard error of the mean; NaN for a single value."""
     return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 

@@ -13,7 +13,7 @@ from initscope.theory._fast import as_numpy, fused_loops
 from initscope.theory.activations import Activation
 from initscope.theory.images._windows import Padding, Windows, check_pairs
 
-__all__ = ["ActivationLike", "cosine", "expected_cosine", "expected_distance", "expected_inner", "norms"]
+__all__ = ["ActivationLike", "cosine", "expected_cosine", "expected_distance", "expected_inner", "norms", "patch_norms"]
 
 ActivationLike = str | Activation | Callable[[Array], Array]
 _UNLIKE = 2.0**20  # ratio of squared norms from which on inner products are not taken from distances
@@ -193,6 +193,30 @@ def cosine(x: Array, y: Array) -> Array:
     x, y = _alike(xp, x, y)
     _, norm_x, norm_y = norms(x, y)
     return xp.sum(x * y, axis=tuple(range(1, x.ndim))) / (norm_x * norm_y)
+
+
+def patch_norms(
+    images: Array,
+    *,
+    kernel_size: int | Sequence[int],
+    padding: Padding = "circular",
+    padding_mode: str = "zeros",
+    stride: int | Sequence[int] = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Array:
+    r"""Norm ‖[x]_ij‖ of what the filter sees at every position, ``[n, …]``; the rest as in `expected_inner`.
+
+    Its largest value is the R of [Nachum2022]_ theorem 2 and lemma 2, over the image's norm that of corollary 1.
+
+    >>> import numpy as np
+    >>> float(patch_norms(np.ones((1, 1, 4, 4)), kernel_size=3).max())
+    3.0
+    """
+    xp, images, _ = check_pairs(images, images)
+    windows = Windows.read(
+        images.shape[2:], kernel_size, padding=padding, padding_mode=padding_mode, stride=stride, dilation=dilation
+    )
+    return xp.sqrt(windows.sum(xp.sum(images**2, axis=1)))
 
 
 def norms(x: Array, y: Array) -> tuple[Any, Array, Array]:

@@ -52,7 +52,7 @@ def cells(m: int, n: int) -> int:
 def cover_threshold() -> Estimate:
     r"""Below α = 3 a random layer is almost surely not injective once n is large.
 
-    Source: [Maillard2022]_.
+    Source: [Cover1965]_, in 'First bounds' of [Maillard2022]_.
 
     A ray v orthogonal to n - 1 rows and its opposite -v share the other m - n + 1 rows: if these are fewer than 2n, one
     of the two has fewer than n active rows. In general position the statement is not asymptotic: m < 3n - 1 is never
@@ -64,7 +64,7 @@ def cover_threshold() -> Estimate:
 def cover_probability_bound(m: int, n: int) -> float:
     r"""Upper bound on p(m, n): one ray pair through n - 1 rows alone.
 
-    Source: [Maillard2022]_.
+    Source: beyond the sources; its limit is that of [Cover1965]_ in [Maillard2022]_.
 
     The remaining m - n + 1 rows see a fixed vertex v of the arrangement with independent fair signs; injectivity
     needs at least n positive ones for v and for -v:
@@ -86,7 +86,7 @@ def cover_probability_bound(m: int, n: int) -> float:
 def union_failure_bound(m: int, n: int) -> float:
     r"""Upper bound on 1 - p(m, n), rigorous at every size: a union over orthants.
 
-    Source: [Maillard2022]_.
+    Source: 'First bounds' of [Maillard2022]_ and [Paleka2021]_, at every size.
 
     A layer that is not injective has a point with at most n - 1 positive products, so that its range meets one of the
     orthants with n - 1 positive signs; each is met with probability c(m, n)/2^m:

@@ -47,7 +47,7 @@ def euler_characteristic(m: int, n: int) -> Fraction:
 def face_count(m: int, n: int) -> Fraction:
     r"""The same number as an alternating count of faces; cancels badly in floating point, so integers throughout.
 
-    Source: [Maillard2022]_.
+    Source: another form of the sum in [Maillard2022]_, 'Approach from integral geometry'.
 
     .. math:: q_{m,n} = \sum_{k<n} (-1)^{n-1-k} \binom{m}{k}\, c(m-k, n-k)\, 2^{-(m-k)} \sum_{j<n}\binom{m-k}{j}
 
@@ -67,7 +67,7 @@ def face_count(m: int, n: int) -> Fraction:
 def talk_sum(m: int, n: int) -> Fraction:
     r"""The formula on the slide (Maillard et al. 2022), for n - 1 where the slide writes n.
 
-    Source: [Maillard2022]_.
+    Source: [Maillard2022]_, 'Approach from integral geometry'.
 
     .. math:: q_{m,n+1} = \frac{(-1)^n}{2^{m-n-1}} \sum_{i=0}^{\lfloor n/2\rfloor}\sum_{l=0}^{n}
        \binom{m}{n-2i}\left(-\tfrac12\right)^l\binom{n-2i}{l-2i}\sum_{j=0}^{l}\binom{m-n+l}{j}
@@ -122,7 +122,7 @@ def euler_crossing(n: int, level: float = 0.5) -> float:
 def euler_threshold() -> Estimate:
     r"""Expansivity where q(αn, n) passes from growing to vanishing, by large deviations.
 
-    Source: [Maillard2022]_.
+    Source: [Maillard2022]_, 'Approach from integral geometry', gives the number; the equation is ours.
 
     .. math:: \alpha H(1/\alpha) - \alpha\log 2 + (\alpha-1)\log(1+z) + \log(1-z) - \log z = 0,\qquad
        z = \frac{(\alpha-2) - \sqrt{\alpha^2-8\alpha+8}}{2(\alpha-1)}

@@ -25,7 +25,7 @@ CERTAIN = 1e-6
 def probability(m: int, n: int, *, samples: int | None = None, seed: int = 0) -> Estimate:
     r"""Probability that x ↦ ReLU(Wx), W Gaussian m×n, is injective.
 
-    Source: [Maillard2022]_.
+    Source: the theorem p = P[V ∩ C = {0}] of [Maillard2022]_; values at finite size go beyond it.
 
     - 0 for m < 3n - 1, for :math:`n = 1` :math:`1 - 2^{1-m}`, for :math:`n = 2` :math:`1 - m(m-2)/2^{m-1}` (exact);
     - 1 where the rigorous union bound on the failure is below 1e-6 (the error is the bound);
@@ -88,7 +88,7 @@ def asymptotic(m: int, n: int) -> Estimate:
 def meets_cone(basis: npt.NDArray[np.float64]) -> bool:
     """Does the column span of ``basis`` (m×n) contain a nonzero vector with fewer than n positive entries?
 
-    Source: [Maillard2022]_.
+    Source: the cone of 'Injectivity and random geometry' in [Maillard2022]_.
 
     One linear programme per choice of the n - 1 entries that may be positive; for small m and n. An independent way to
     injectivity: W is injective exactly when its range meets the cone at 0 only.

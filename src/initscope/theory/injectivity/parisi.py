@@ -164,7 +164,7 @@ def _limit(values: list[float]) -> float | None:
 def k_rsb_threshold(levels: int) -> Estimate:
     """Expansivity with k-RSB energy 1; decreases with k towards `full_rsb_threshold`.
 
-    Source: [Maillard2022]_.
+    Source: [Maillard2022]_, 'Physics point of view': thresholds in the k-RSB approximation.
 
     >>> k_rsb_threshold(2).value < k_rsb_threshold(1).value
     True
@@ -178,9 +178,7 @@ def k_rsb_threshold(levels: int) -> Estimate:
 def full_rsb_threshold() -> Estimate:
     """The conjectured injectivity threshold: full-RSB energy 1, from 1 … 8 levels extrapolated.
 
-    Source: [Maillard2022]_.
-
-    Maillard et al. 2022 quote 6.698.
+    Source: [Maillard2022]_, 'Replica symmetry breaking theory' at zero temperature.
     """
     value, error = extrapolate([point.unit_energy_alpha for point in _sequence(None, DEEPEST)])
     return Estimate(value, error + NUMERICAL, f"full RSB, 1 … {DEEPEST} levels extrapolated; conjectured threshold")
@@ -189,7 +187,7 @@ def full_rsb_threshold() -> Estimate:
 def ground_state_energy(alpha: float, levels: int | None = None) -> Estimate:
     """Ground-state energy e(α) of #{μ : (Wx)_μ > 0} per input: RS (0), 1-RSB (1), k-RSB or full RSB (None).
 
-    Source: [Maillard2022]_.
+    Source: [Maillard2022]_, 'Physics point of view'.
 
     0 for α ≤ 2, where some x leaves every row inactive. The layer is injective when e(α) > 1.
 

@@ -72,7 +72,7 @@ def grid_energy(alpha: float, levels: int = 200, largest: float = 15.0) -> Estim
 def grid_threshold(levels: int = 100, largest: float = 15.0) -> Estimate:
     """Full-RSB threshold by the grid method: the expansivity of energy 1, by Newton steps along the known slope.
 
-    Source: [Maillard2022]_.
+    Source: [Maillard2022]_, 'Algorithmic solution to F-RSB equations at T = 0'.
     """
     alpha, slope = 6.7, 0.3
     for _ in range(2):

@@ -51,7 +51,7 @@ def rs_energy(alpha: float) -> float:
 def rs_threshold() -> Estimate:
     r"""Expansivity with replica-symmetric energy 1.
 
-    Source: [Maillard2022]_.
+    Source: the replica-symmetric value of [Maillard2022]_; the closed equation is ours.
 
     .. math:: 2\Phi(s) - s\varphi(s) = \tfrac32,\qquad \alpha = \frac1{1 - \Phi(s)}
 
@@ -67,7 +67,7 @@ def rs_threshold() -> Estimate:
 def rs_free_entropy(alpha: float, beta: float) -> float:
     r"""Replica-symmetric free entropy per input at inverse temperature β.
 
-    Source: [Maillard2022]_.
+    Source: the free entropy of [Maillard2022]_ for constant q(x).
 
     .. math:: \Phi(\beta) = \inf_q\; \tfrac12\log(1-q) + \frac{q}{2(1-q)}
        + \alpha\int Dz\,\log\!\Big[e^{-\beta} + (1-e^{-\beta})\,\Phi\Big(-\sqrt{\tfrac{q}{1-q}}\,z\Big)\Big]
@@ -163,7 +163,7 @@ def one_rsb_energy(alpha: float) -> float:
 def one_rsb_threshold() -> Estimate:
     """Expansivity with 1-RSB energy 1, by Newton's method with the slope at the optimum (envelope theorem).
 
-    Source: [Maillard2022]_.
+    Source: the 1-RSB value of [Maillard2022]_, 'Physics point of view'.
 
     >>> round(one_rsb_threshold().value, 4)
     6.7157

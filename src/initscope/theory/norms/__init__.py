@@ -2,6 +2,7 @@
 
 `bounds`: the lemmas and theorems as printed, and the best Chernoff. `law`: one layer, exactly. `deep`: many layers,
 exactly. `paths`: all layers at once. `uniform`: subspaces and point clouds. `fluctuation`: the cosine at finite width.
+`gradients`: how a weight gradient factorises.
 He fan-out throughout (variance 2/width), which keeps squared norms in the mean.
 """
 
@@ -27,6 +28,12 @@ from initscope.theory.norms.deep import (
     norm_ratio_mean_sd,
 )
 from initscope.theory.norms.fluctuation import relu_cosine_sd
+from initscope.theory.norms.gradients import (
+    backward_error,
+    gradient_norm_equality,
+    weight_gradient,
+    weight_gradient_norm,
+)
 from initscope.theory.norms.law import (
     active_units,
     norm_ratio_cdf,
@@ -51,6 +58,7 @@ __all__ = [
     "Probability",
     "activation_bound",
     "active_units",
+    "backward_error",
     "backward_norm_failure",
     "chernoff_bound",
     "chernoff_rates",
@@ -62,6 +70,7 @@ __all__ = [
     "gordon_deep_band",
     "gordon_width",
     "gradient_bound",
+    "gradient_norm_equality",
     "gradient_norm_failure",
     "inner_product_bound",
     "lemma3_width",
@@ -81,4 +90,6 @@ __all__ = [
     "relu_norm_width",
     "squared_norm_mean",
     "theorem2_width",
+    "weight_gradient",
+    "weight_gradient_norm",
 ]

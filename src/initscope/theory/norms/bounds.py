@@ -64,7 +64,7 @@ def relu_norm_bound(width: int, eps: float, *, samples: int = 1) -> float:
 def relu_norm_width(eps: float, delta: float, *, depth: int = 1, samples: int = 1) -> int:
     r"""Smallest equal width for which lemma 2 (depth 1) or theorem 1 promises failure at most ``delta``, as printed.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ eqs. 7 and 8.
 
     >>> relu_norm_width(0.1, 0.05)
     4152
@@ -96,7 +96,7 @@ def relu_norm_bound_eps(width: int, delta: float) -> float:
 def activation_bound(widths: Sequence[int], eps: float, *, samples: int = 1) -> float:
     r"""Theorem 1: bound on the failure of a deep ReLU network, He fan-out, on ``samples`` fixed inputs.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ eq. 8.
 
     .. math:: P\Bigl(\exists x, l:\ \|h^l\|^2 \notin [(1-\varepsilon)^l, (1+\varepsilon)^l]\,\|x\|^2\Bigr)
               \le 2N \sum_l e^{-n_l c(\varepsilon)}
@@ -109,7 +109,7 @@ def activation_bound(widths: Sequence[int], eps: float, *, samples: int = 1) -> 
 def gradient_bound(width: int, depth: int, eps: float, *, samples: int = 1) -> float:
     r"""Theorem 3: bound on the failure of the gradient norm equality in a network of equal width.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ eqs. 22 and 23.
 
     .. math:: P\Bigl(\exists x, l:\ \|\partial\ell/\partial W^l\|_F^2 \notin [(1-\varepsilon)^L, (1+\varepsilon)^L]\,
               \|\delta\|^2\|x\|^2\Bigr) \le 4NL\,e^{-n c(\varepsilon)}
@@ -124,7 +124,7 @@ def gradient_bound(width: int, depth: int, eps: float, *, samples: int = 1) -> f
 def inner_product_bound(width: int, eps: float) -> float:
     r"""Lemma 6: failure of the inner product under a linear layer with N(0, 1/m) entries.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ lemma 6.
 
     .. math:: P(|\langle Wu, Wv\rangle - \langle u, v\rangle| > \varepsilon)
               \le 4 e^{-m(\varepsilon^2 - \varepsilon^3)/4}, \qquad \|u\|, \|v\| \le 1,\ \varepsilon < \tfrac12
@@ -138,7 +138,7 @@ def masked_inner_product_bound(width: int, eps: float) -> float:
     r"""Lemma 7: failure of the inner product under one *shared* random mask, N(0, 2/m) entries,
     :math:`\|u\|, \|v\| \le 1`.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ lemma 7.
 
     .. math:: P(|\langle z\odot Wu, z\odot Wv\rangle - \langle u, v\rangle| > \varepsilon) \le 4 e^{-m c(\varepsilon)}
 

@@ -33,7 +33,7 @@ _DEVIATIONS = 40.0
 def active_units(width: int, *, keep: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
     r"""Proposition 1: numbers of active units and their probabilities, Binomial(width, keep).
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ proposition 1 (one half); any share as in its lemma 4.
 
     Built from the ratio of neighbouring terms and normalised, which keeps 13 digits at any width (log-gamma would lose
     them).

@@ -118,7 +118,7 @@ def gordon_deep_band(width: int, one_sided_width: float, depth: int, delta: floa
 def lemma3_width(dim: int, eps: float, delta: float, *, squared: bool = True) -> int:
     r"""Lemma 3: width at which one ReLU layer preserves the norms of a whole ``dim``-dimensional subspace.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ eqs. 9 and 10.
 
     .. math:: m \ge \frac{d\log(2/\Delta) + \log(4/\delta)}{c(\varepsilon/3)},
               \qquad \Delta = \min\Bigl\{\frac{\varepsilon}{3\sqrt d}, \frac{\sqrt\varepsilon}{\sqrt3\,d}\Bigr\}
@@ -137,7 +137,7 @@ def theorem2_width(
 ) -> int:
     r"""Theorem 2: equal width at which ``depth`` ReLU layers preserve the norms of a subspace, within (1 ± eps)^l.
 
-    Source: [ArpitBengio2019]_.
+    Source: [ArpitBengio2019]_ eqs. 11 and 12.
 
     Lemma 3 with log(4L/δ). Its proof claims that a layer maps the subspace into a subspace of the same dimension; the
     image is a union of up to :math:`2\sum_{i<d}\binom{m-1}{i}` cones instead (`cone_count_log`), so as printed it is

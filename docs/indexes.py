@@ -1,0 +1,150 @@
+"""Directives that write tables from data: ``theorem-index`` from ``theorems/*.toml``, ``exhibit-index`` of exhibits.
+
+A row of the first shows a statement with its example, the functions, the tests and the exhibits; one of the second an
+exhibit with what came out at full scale (``full_scale.json``). On a narrow screen the cells of a row stand below each
+other (``_static/index.css``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
+from sphinx.util.nodes import nested_parse_with_titles
+
+from initscope.exhibits import all_exhibits
+
+HERE = Path(__file__).parent
+MOST_NUMBERS = 4
+"""Numbers of an exhibit that its row shows; the gallery has all."""
+
+
+class Table(Directive):
+    """A table with a class of its own, made of nodes."""
+
+    columns: tuple[tuple[str, int], ...]
+    css = ""
+
+    def table(self, rows):
+        """Return the table from the cells of each row, lists of nodes."""
+        table = nodes.table(classes=[self.css])
+        group = nodes.tgroup(cols=len(self.columns))
+        table += group
+        group += [nodes.colspec(colwidth=width) for _, width in self.columns]
+        head, body = nodes.thead(), nodes.tbody()
+        group += [head, body]
+        head += self.row([[nodes.paragraph(text=name)] for name, _ in self.columns])
+        body += [self.row(cells) for cells in rows]
+        return table
+
+    def parsed(self, *paragraphs):
+        """Return the nodes of reStructuredText."""
+        holder, lines = nodes.Element(), "\n\n".join(paragraphs).splitlines()
+        nested_parse_with_titles(self.state, StringList(lines, source=self.css), holder)
+        return holder.children
+
+    @staticmethod
+    def row(cells):
+        """Return a row of the table from the nodes of each cell."""
+        row = nodes.row()
+        for children in cells:
+            entry = nodes.entry()
+            entry += children
+            row += entry
+        return row
+
+
+class TheoremIndex(Table):
+    """One section of the index, by the name of its file."""
+
+    required_arguments = 1
+    columns = (("statement", 40), ("function", 30), ("test", 15), ("exhibit", 15))
+    css = "theorem-index"
+
+    def run(self):
+        path = HERE / "theorems" / f"{self.arguments[0]}.toml"
+        self.state.document.settings.env.note_dependency(str(path))
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return [*self.parsed(data["introduction"]), self.table(self.cells(row) for row in data["row"])]
+
+    def cells(self, row):
+        """Return what stands in the four columns."""
+        beyond = " (*beyond*)" if row.get("beyond") else ""
+        names = [f"`{name}`" for name in (*row["functions"], *row.get("see", []))]
+        tests = [f"``{path.removeprefix('tests/')}``" for path in row["tests"]]
+        exhibits = [f":ref:`{id} <exhibit-{id}>`" for id in row["exhibits"]]
+        statement = self.parsed(f"{row['statement']}{beyond}", row.get("note", ""))
+        return [[*statement, *self.example(row)], *(self.parsed(*lines or "–") for lines in (names, tests, exhibits))]
+
+    def example(self, row):
+        """Return the example behind a line that opens it, with the imports that it needs."""
+        imports = [_import(name) for name in row["functions"]]
+        used = {"initscope.": "import initscope", "np.": "import numpy as np", "torch.": "import torch"}
+        needed = [line for sign, line in used.items() if re.search(rf"(?<![\w.]){re.escape(sign)}", row["example"])]
+        code = "\n".join([*needed, *dict.fromkeys(imports), "", row["example"].strip()])
+        block = nodes.literal_block(code, code, language="python")
+        told = f"<details><summary>example</summary><p>Checked against {row['against']}.</p>"
+        return [nodes.raw("", told, format="html"), block, nodes.raw("", "</details>", format="html")]
+
+
+def _import(name):
+    """Return the line that imports a public name, of a method its class."""
+    parts = name.split(".")
+    if parts[-2][0].isupper():
+        parts.pop()
+    return f"from {'.'.join(parts[:-1])} import {parts[-1]}"
+
+
+class ExhibitIndex(Table):
+    """All exhibits whose id begins with the argument, with their statement and what came out at full scale."""
+
+    required_arguments = 1
+    columns = (("exhibit", 44), ("ours", 26), ("published", 12), ("", 18))
+    css = "exhibit-index"
+
+    def run(self):
+        path = HERE / "full_scale.json"
+        self.state.document.settings.env.note_dependency(str(path))
+        results = {result["id"]: result for result in json.loads(path.read_text(encoding="utf-8"))}
+        chosen = [found for id, found in all_exhibits().items() if id.startswith(self.arguments[0])]
+        return [self.table(self.cells(declared, results.get(declared.id)) for declared in chosen)]
+
+    def cells(self, declared, result):
+        """Return what stands in the four columns."""
+        told = [f".. _exhibit-{declared.id}:", f"``{declared.id}``", _escaped(declared.statement)]
+        first = self.parsed(*told, f"*{_escaped(declared.source)}*")
+        if result is None:
+            return [first, self.parsed("–"), self.parsed("–"), self.parsed("not run at full scale")]
+        published = result["published"] or {}
+        names = [*published, *(name for name in result["ours"] if name not in published)]
+        lines = [f"{_escaped(name)}: {_number(result['ours'].get(name))}" for name in names[:MOST_NUMBERS]]
+        if len(names) > MOST_NUMBERS:
+            lines.append(f"and {len(names) - MOST_NUMBERS} more")
+        values = [f"{published[name]:g}" for name in names[:MOST_NUMBERS] if name in published]
+        reason = [_escaped(result["why"])] if result["status"] != "agrees" else []
+        last = [f"**{result['status']}**", *reason, f"{result['seconds']:.0f} s"]
+        return [first, self.parsed(*lines), self.parsed(*values or "–"), self.parsed(*last)]
+
+
+def _escaped(text):
+    """Return a text without what reStructuredText would take for markup."""
+    return re.sub(r"([*`|_\\])", r"\\\1", text)
+
+
+def _number(number):
+    if number is None:
+        return "–"
+    error = "" if number["error"] is None else f" ± {number['error']:.2g}"
+    return f"{number['value']:.4g}{error}"
+
+
+def setup(app):
+    app.add_directive("theorem-index", TheoremIndex)
+    app.add_directive("exhibit-index", ExhibitIndex)
+    app.add_css_file("index.css")
+    return {"parallel_read_safe": True}

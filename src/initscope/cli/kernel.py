@@ -1,0 +1,70 @@
+"""``initscope kernel``: the expected kernel matrix of a model on a data set, written to a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from initscope.cli._comparison import check_suffix
+from initscope.cli._output import json_text, print_table, say, user_code
+from initscope.cli._sources import ModelSource, load_data
+from initscope.cli.predict_measure import Model
+from initscope.errors import InputError
+
+__all__ = ["kernel"]
+
+_MOST = 20_000
+
+
+def kernel(
+    model: Model,
+    /,
+    *,
+    out: Annotated[Path, Parameter(help="File for the matrix, .npy.")],
+    source: ModelSource | None = None,
+    kind: Annotated[Literal["nngp", "ntk"], Parameter(help="Covariances, or inner products of gradients.")] = "nngp",
+    cosines: Annotated[bool, Parameter(help="Divide by the diagonal; otherwise inner products per unit.")] = True,
+    format: Annotated[Literal["table", "json"], Parameter(help="How to print what was found.")] = "table",
+) -> None:
+    """Expected kernel matrix (NNGP or NTK) of a model of infinite width on a data set.
+
+    Where the data has labels, the accuracy of a Gaussian process with this kernel is printed too, each image told from
+    all others.
+    """
+    import numpy as np
+
+    import initscope
+    from initscope._hall.files import atomic_path
+    from initscope.embed.network_kernel import left_out_accuracy
+    from initscope.models import load_model
+
+    check_suffix(out, "--out", (".npy",))
+    source = source or ModelSource()
+    data = load_data(source)
+    if len(data) > _MOST:
+        raise InputError(f"{len(data)} images make {len(data) ** 2:.1e} pairs; give --limit, at most {_MOST}")
+    with user_code():
+        built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed).eval()
+        found, error = initscope.kernel(
+            built, data.images, kind=kind, normalize=cosines, seed=source.seed, return_error=True
+        )
+    with atomic_path(out) as path, path.open("wb") as file:
+        np.save(file, found)
+    off = found[np.triu_indices(len(found), 1)]
+    summary = {
+        "images": len(found),
+        "kind": kind,
+        "least": float(off.min()) if len(off) else None,
+        "mean": float(off.mean()) if len(off) else None,
+        "largest": float(off.max()) if len(off) else None,
+        "largest error": float(error.max()),
+    }
+    if data.labels is not None and len(set(data.labels.tolist())) > 1:
+        summary["accuracy"], summary["noise"] = left_out_accuracy(found, data.labels)
+    if format == "json":
+        print(json_text(summary))
+    else:
+        print_table([summary], title=f"Kernel of pairs, {data.name}")
+    say(f"matrix: {out}")

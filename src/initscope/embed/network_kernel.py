@@ -1,0 +1,221 @@
+"""`NetworkKernel`: learning with an infinitely wide version of one's own network, without training it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg, stats
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.svm import SVC
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from initscope.errors import InputError
+from initscope.initializers import Initializer
+from initscope.kernels import diagonal, kernel
+
+__all__ = ["NetworkKernel", "left_out_accuracy"]
+
+Floats = npt.NDArray[np.float64]
+_NOISES = 10.0 ** np.arange(-8, 1.5, 0.5)
+_NODES = 64
+
+
+class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Classification or regression by the kernel of a network, as if it had infinitely many units.
+
+    With ``method="gp"`` the exact Gaussian process (which is kernel ridge regression with an uncertainty)
+
+    .. math:: \mu(x) = k(x)^T(K+s^2I)^{-1}Y, \qquad v(x) = k(x,x) - k(x)^T(K+s^2I)^{-1}k(x)
+
+    on targets Y, of classes the indicators less their means [Lee2018]_; K is scaled to mean diagonal 1. With
+    ``method="svm"`` scikit-learn's support vector machine. As a transformer it gives the rows :math:`k(x)^T`, for any
+    estimator that takes ``kernel="precomputed"``.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Any model that `initscope.kernel` covers, as far as its last hidden layer or with its head.
+    kind : {"nngp", "ntk"}
+        Only the last layer trained, or all of them: which kernel.
+    method : {"gp", "svm"}
+        Gaussian process, or support vectors (classes only).
+    noise : float or "auto"
+        :math:`s^2`, for support vectors 1/C. "auto": the value with the least exact leave-one-out error on a grid.
+    initializer : Initializer, optional
+        The law of the weights. None: the variances that the model's weights have now.
+    seed : int
+        For models of which some steps are sampled.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The classes; absent after regression.
+    noise_ : float
+        The noise that is used.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 64), torch.nn.ReLU())
+    >>> corners = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [-1.0, -1.0]])
+    >>> NetworkKernel(model, noise=1e-3).fit(corners, [0, 0, 1, 1]).predict([[0.1, 1.0], [0.9, 0.9]])
+    array([0, 1])
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        kind: Literal["nngp", "ntk"] = "nngp",
+        method: Literal["gp", "svm"] = "gp",
+        noise: float | Literal["auto"] = "auto",
+        initializer: Initializer | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.model = model
+        self.kind = kind
+        self.method = method
+        self.noise = noise
+        self.initializer = initializer
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Compute the kernel of the training data, and solve for ``y`` if it is given."""
+        self._check_options()
+        K = self._kernel(X)
+        self.X_, self.scale_ = X, float(np.mean(np.diag(K)))
+        self.K_ = K / self.scale_
+        if y is not None:
+            targets = self._targets(np.asarray(y))
+            if self.method == "svm":
+                self.noise_ = 1.0 if self.noise == "auto" else float(self.noise)
+                self.svm_ = SVC(C=1 / self.noise_, kernel="precomputed").fit(self.K_, y)
+            else:
+                self.noise_ = _left_out(self.K_, targets)[0] if self.noise == "auto" else float(self.noise)
+                self.factor_ = linalg.cho_factor(self.K_ + self.noise_ * np.eye(len(K)), lower=True)
+                self.dual_ = linalg.cho_solve(self.factor_, targets)
+        return self
+
+    def transform(self, X: Any) -> Floats:
+        """The kernel of ``X`` with the training data, ``[len(X), n]``."""
+        check_is_fitted(self, "K_")
+        result: Floats = self._kernel(X, self.X_) / self.scale_
+        return result
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Classes or values; with ``return_std`` also the deviation of the process there."""
+        if return_std:
+            mean, deviation = self._posterior(X)
+            return self._decided(mean), deviation
+        if self.method == "svm" and self._solved():
+            return self.svm_.predict(self.transform(X))
+        return self._decided(self._mean(self.transform(X)))
+
+    def decision_function(self, X: Any) -> Floats:
+        """The process's means of all classes, ``[len(X), classes]``; of support vectors what scikit-learn gives."""
+        rows = self.transform(X)
+        if self.method == "svm" and self._solved():
+            return np.asarray(self.svm_.decision_function(rows))
+        return self._mean(rows)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probability that each class's process is the largest, ``[len(X), classes]``; processes are independent."""
+        mean, deviation = self._posterior(X)
+        if not hasattr(self, "classes_"):
+            raise InputError(
+                "probabilities are of classes; this was fitted to numbers, use predict(X, return_std=True)"
+            )
+        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        deviation = np.maximum(deviation, 1e-12)[:, None, None]
+        # P(class c is the largest) = E over its own value of the product of all others' probabilities to lie below
+        below = stats.norm.logcdf((mean[:, :, None] - mean[:, None, :])[..., None] / deviation[..., None] + nodes)
+        below[:, np.arange(mean.shape[1]), np.arange(mean.shape[1])] = 0
+        chance = np.exp(below.sum(axis=2)) @ (weights / weights.sum())
+        return np.asarray(chance / chance.sum(axis=1, keepdims=True))
+
+    def score(self, X: Any, y: Any) -> float:
+        """Accuracy for classes, R² for numbers."""
+        from sklearn.metrics import accuracy_score, r2_score
+
+        measure = accuracy_score if hasattr(self, "classes_") else r2_score
+        return float(measure(y, self.predict(X)))
+
+    def _check_options(self) -> None:
+        if self.method not in ("gp", "svm"):
+            raise InputError(f"method = {self.method!r} must be 'gp' or 'svm'")
+        if self.noise != "auto" and not 0 < float(self.noise) < np.inf:
+            raise InputError(f"noise = {self.noise!r} must be positive, or 'auto'")
+
+    def _kernel(self, X: Any, others: Any = None) -> Floats:
+        found: Floats = kernel(
+            self.model, X, others, initializer=self.initializer, kind=self.kind, normalize=False, seed=self.seed
+        )
+        return found
+
+    def _targets(self, y: npt.NDArray[Any]) -> Floats:
+        """Columns to solve for; of classes the indicators, all less their means."""
+        if len(y) != len(self.K_):
+            raise InputError(f"X has {len(self.K_)} samples and y {len(y)}; give one target a sample")
+        if type_of_target(y).startswith("continuous"):
+            if self.method == "svm":
+                raise InputError("method='svm' takes classes, and y holds numbers; use method='gp'")
+            self.__dict__.pop("classes_", None)
+            columns = y.astype(np.float64).reshape(len(y), -1)
+        else:
+            self.classes_ = np.unique(y)
+            if len(self.classes_) < 2:
+                raise InputError(f"y holds one class, {self.classes_[0]!r}; give at least two")
+            columns = (y[:, None] == self.classes_).astype(np.float64)
+        self.mean_ = columns.mean(axis=0)
+        return np.asarray(columns - self.mean_)
+
+    def _solved(self) -> bool:
+        check_is_fitted(self, "noise_")
+        return True
+
+    def _mean(self, rows: Floats) -> Floats:
+        check_is_fitted(self, "dual_")
+        return np.asarray(rows @ self.dual_ + self.mean_)
+
+    def _posterior(self, X: Any) -> tuple[Floats, Floats]:
+        """Means ``[n, columns]`` and deviations ``[n]`` of the process without noise."""
+        if self.method == "svm":
+            raise InputError("support vectors have no uncertainty; use method='gp'")
+        rows = self.transform(X)
+        mean = self._mean(rows)
+        own = diagonal(self.model, X, initializer=self.initializer, kind=self.kind, seed=self.seed) / self.scale_
+        solved = linalg.solve_triangular(self.factor_[0], rows.T, lower=True)
+        return mean, np.sqrt(np.maximum(own - np.square(solved).sum(axis=0), 0))
+
+    def _decided(self, mean: Floats) -> npt.NDArray[Any]:
+        if hasattr(self, "classes_"):
+            return np.asarray(self.classes_[mean.argmax(axis=1)])
+        return mean[:, 0] if mean.shape[1] == 1 else mean
+
+
+def left_out_accuracy(K: Floats, labels: npt.NDArray[Any]) -> tuple[float, float]:
+    """Accuracy of the Gaussian process when each sample is told from all others, and the noise that it takes."""
+    indicators = (labels[:, None] == np.unique(labels)).astype(np.float64)
+    mean = indicators.mean(axis=0)
+    noise, errors = _left_out(K / np.mean(np.diag(K)), indicators - mean)
+    told = indicators - errors
+    return float((told.argmax(axis=1) == indicators.argmax(axis=1)).mean()), noise
+
+
+def _left_out(K: Floats, targets: Floats) -> tuple[float, Floats]:
+    """The noise with the least squared error of each sample predicted from all others, and these exact errors."""
+    values, vectors = linalg.eigh(K)
+    along = vectors.T @ targets
+    best: tuple[float, float, Floats] | None = None
+    for noise in _NOISES:
+        inverse = 1 / (np.maximum(values, 0) + noise)
+        errors = (vectors @ (inverse[:, None] * along)) / (np.square(vectors) @ inverse)[:, None]
+        size = float(np.square(errors).mean())
+        if best is None or size < best[0]:
+            best = (size, float(noise), errors)
+    assert best is not None
+    return best[1:]

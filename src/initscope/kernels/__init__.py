@@ -1,0 +1,8 @@
+"""The kernel of a network: expected inner products of all pairs of a data set, behind infinitely many units.
+
+`kernel` gives the matrix: by compiled loops for plain stacks, by the rules of `predict` for everything else.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"matrix": ["diagonal", "kernel"]})

@@ -1,0 +1,140 @@
+r"""Compiled loops for kernel matrices of ReLU stacks (numba, optional): one image against a block of others at once.
+
+Maps are ``[positions, others]``, the others innermost, so that every loop runs over neighbours in memory, and a block
+small enough for its maps never to leave the caches. With :math:`t = (1-|\rho|)/2` the ReLU of two units is
+
+.. math:: E\,R(X)R(Y) = \tfrac12\sqrt{k_{xx}k_{yy}}\,(\max(\rho, 0) + t^{3/2}Q(t)), \qquad
+   E\,R'(X)R'(Y) = \tfrac12 - \arccos(\rho)/2\pi,\quad \arccos|\rho| = 2\sqrt t\,A(t),
+
+Q and A by polynomials on [0, ½], whose error is below that of float32.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from initscope._hall.compiled import compiled
+from initscope.theory._fused import windows
+
+__all__ = ["Scratch", "box_sums", "coefficients", "products", "rectify", "rectify_tangent"]
+
+Floats = npt.NDArray[np.float32]
+_DEGREE = 7
+
+
+def _compile(function: Any) -> Any:
+    return compiled(function, error_model="numpy", fastmath={"reassoc", "contract"})
+
+
+@cache
+def coefficients() -> tuple[Any, ...]:
+    """Of Q, then of A, lowest power first, in float32."""
+    nodes = 0.25 * (1 + np.cos(np.pi * (np.arange(64) + 0.5) / 64))  # Chebyshev's of [0, ½]
+    root = np.sqrt(nodes)
+    angle = 2 * np.arcsin(root)
+    psi = (np.sin(angle) - angle * np.cos(angle)) / np.pi
+    result: list[Any] = []
+    for values in (psi / root**3, angle / (2 * root)):
+        fit = np.polynomial.Chebyshev.fit(nodes, values, _DEGREE, domain=[0, 0.5])
+        result += [np.float32(c) for c in fit.convert(kind=np.polynomial.Polynomial).coef]
+    return tuple(result)
+
+
+@_compile
+def products(image: Floats, others: Floats, out: Floats) -> None:
+    """Σ_c of ``image`` [channels, positions] times ``others`` [channels, positions, n] into ``out`` [positions, n]."""
+    for channel in range(image.shape[0]):
+        for p in range(image.shape[1]):
+            value, row, target = image[channel, p], others[channel, p], out[p]
+            if channel == 0:
+                for j in range(row.shape[0]):
+                    target[j] = value * row[j]
+            else:
+                for j in range(row.shape[0]):
+                    target[j] += value * row[j]
+
+
+@_compile
+def rectify(k: Floats, own: Floats, others: Floats, inverse: Floats, coefficients: Any) -> None:
+    """The ReLU's dual, in place on covariances ``k`` [positions, n].
+
+    ``own`` [2, positions] and ``others``, ``inverse`` [positions, n]: deviations of the units and their inverses.
+    """
+    q0, q1, q2, q3, q4, q5, q6, q7 = coefficients[:8]
+    half, one, nothing = np.float32(0.5), np.float32(1), np.float32(0)
+    for p in range(k.shape[0]):
+        sd, inv, row, sds, invs = own[0, p], own[1, p], k[p], others[p], inverse[p]
+        for j in range(row.shape[0]):
+            rho = min(max(row[j] * (inv * invs[j]), -one), one)
+            t = half - half * abs(rho)
+            q = (((((((q7 * t + q6) * t + q5) * t + q4) * t + q3) * t + q2) * t + q1) * t + q0) * t * math.sqrt(t)
+            row[j] = half * (sd * sds[j]) * (max(rho, nothing) + q)
+
+
+@_compile
+def rectify_tangent(k: Floats, tangent: Floats, own: Floats, inverse: Floats, coefficients: Any) -> None:
+    """``tangent`` times E R'(X)R'(Y), in place; ``k`` are the covariances before the ReLU."""
+    a0, a1, a2, a3, a4, a5, a6, a7 = coefficients[8:]
+    half, one, turn = np.float32(0.5), np.float32(1), np.float32(1 / math.pi)
+    for p in range(k.shape[0]):
+        inv, row, target, invs = own[1, p], k[p], tangent[p], inverse[p]
+        for j in range(row.shape[0]):
+            rho = min(max(row[j] * (inv * invs[j]), -one), one)
+            t = half - half * abs(rho)
+            a = turn * math.sqrt(t) * (((((((a7 * t + a6) * t + a5) * t + a4) * t + a3) * t + a2) * t + a1) * t + a0)
+            target[j] *= half - a if rho > 0 else a
+
+
+class Scratch:
+    """Three lines of memory for box sums, kept from call to call by one thread."""
+
+    def __init__(self, size: int) -> None:
+        self.lines = [np.zeros(size, np.float32) for _ in range(3)]
+
+
+@_compile
+def _pad(maps: Floats, rows: Any, columns: Any, width: int, line: Floats) -> None:
+    """``maps`` [height · width, n] with zeros and copies around, as ``rows`` and ``columns`` say (-1: zero)."""
+    n = maps.shape[1]
+    for i in range(rows.shape[0]):
+        for j in range(columns.shape[0]):
+            start = (i * columns.shape[0] + j) * n
+            target = line[start : start + n]
+            if rows[i] < 0 or columns[j] < 0:
+                for c in range(n):
+                    target[c] = 0
+            else:
+                source = maps[rows[i] * width + columns[j]]
+                for c in range(n):
+                    target[c] = source[c]
+
+
+@_compile
+def _pick(line: Floats, out: Floats, size: Any, stride: Any, pitch: int, gain: Any, bias: Any) -> None:
+    """Every stride-th window sum, times ``gain`` plus ``bias``, into ``out`` [positions, n]."""
+    n = out.shape[1]
+    for i in range(size[0]):
+        for j in range(size[1]):
+            start = (i * stride[0] * pitch + j * stride[1]) * n
+            source, target = line[start : start + n], out[i * size[1] + j]
+            for c in range(n):
+                target[c] = gain * source[c] + bias
+
+
+def box_sums(maps: Floats, out: Floats, boxes: Any, gain: float, bias: float, scratch: Scratch) -> None:
+    """gain · (sums over the windows of ``boxes``) + bias, of maps ``[positions, n]`` into ``out``, by doubling."""
+    n, pitch = maps.shape[1], len(boxes.columns)
+    first, second, third = scratch.lines
+    whole = len(boxes.rows) * pitch * n
+    _pad(maps, boxes.rows, boxes.columns, boxes.width, first)
+    taps, spread = boxes.taps, boxes.spread
+    across = whole - n * spread[1] * (taps[1] - 1)
+    windows(first[:whole], second[:whole], third[:across], taps[1], n * spread[1])
+    down = across - n * pitch * spread[0] * (taps[0] - 1)
+    windows(third[:across], second[:across], first[:down], taps[0], n * pitch * spread[0])
+    _pick(first[:down], out, boxes.out_size, boxes.stride, pitch, np.float32(gain), np.float32(bias))

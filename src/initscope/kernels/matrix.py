@@ -1,0 +1,188 @@
+"""`kernel`: the expected kernel of a model on a data set."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from initscope._hall.compiled import loops
+from initscope.errors import InputError
+from initscope.initializers import Initializer
+from initscope.kernels.chain import chain_of
+from initscope.kernels.pairs import pair_kernel
+from initscope.propagate.networks import Networks
+from initscope.propagate.prediction import networks_of
+from initscope.propagate.spread import standard_error
+from initscope.recording.batch import real_tensor
+from initscope.tracing import Inputs, bind
+from initscope.tracing.untouched import leaves_no_trace, runnable
+
+__all__ = ["diagonal", "kernel"]
+
+Floats = npt.NDArray[np.float64]
+Parts = tuple[Floats, Floats, Floats]
+_WORTH_COMPILING = 1 << 23  # pairs × input values; below, the rules take less time than loading the loops
+
+
+def kernel(
+    model: nn.Module,
+    images: Any,
+    others: Any = None,
+    *,
+    initializer: Initializer | None = None,
+    kind: Literal["nngp", "ntk"] = "nngp",
+    normalize: bool = True,
+    draws: int = 4,
+    seed: int = 0,
+    return_error: bool = False,
+) -> Any:
+    r"""Expected kernel of ``model`` with random weights on all pairs of inputs, as its width grows.
+
+    ``"nngp"``: the covariance of an output unit for two inputs, :math:`K_{ij} = E[f(x_i)f(x_j)]` [Daniely2016]_; the
+    wide network is a Gaussian process with it [Lee2018]_. ``"ntk"``: the inner product of the gradients of an output
+    unit with respect to all weights [Jacot2018]_, each weight written as its deviation times a standard normal number.
+    Plain stacks of weights and ReLUs go through compiled loops in float32, all others through the rules of `predict`.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Any model that `predict` covers; its last step is the output. Left as it is.
+    images, others : array or tensor, ``[N, ...]`` and ``[M, ...]``
+        Inputs. Without ``others`` the kernel is that of ``images`` with themselves, symmetric.
+    initializer : Initializer, optional
+        The law of the weights. None: zero-mean Gaussian with the variance that each layer's weights have now.
+    kind : {"nngp", "ntk"}
+        Which kernel.
+    normalize : bool
+        Cosines, :math:`K_{ij}/\sqrt{K_{ii}K_{jj}}`; if False inner products per unit of the output.
+    draws : int
+        Networks to draw for steps without a rule.
+    seed : int
+        Of all sampling.
+    return_error : bool
+        Whether to return standard errors too.
+
+    Returns
+    -------
+    ndarray, ``[N, N]`` or ``[N, M]``
+        In float64. With ``return_error`` a tuple of it and its standard errors, which are 0 unless steps of the model
+        had to be sampled; pairs are then sampled in batches, and such a kernel may have small negative eigenvalues.
+
+    Examples
+    --------
+    >>> import torch, initscope
+    >>> layer = torch.nn.Sequential(torch.nn.Linear(2, 100, bias=False), torch.nn.ReLU())
+    >>> initscope.kernel(layer, [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]).round(4)
+    array([[1.    , 0.3183, 0.7554],
+           [0.3183, 1.    , 0.7554],
+           [0.7554, 0.7554, 1.    ]])
+    """
+    model = _checked_model(model, kind)
+    left = _bound(model, images, "images")
+    right = left if others is None else _bound(model, others, "others")
+    if [t.shape[1:] for t in left.sample_tensors()] != [t.shape[1:] for t in right.sample_tensors()]:
+        shapes = (tuple(side.sample_tensors()[0].shape[1:]) for side in (left, right))
+        raise InputError("images have shape {} and others {}; both must be inputs of one model".format(*shapes))
+    networks = networks_of(model, left, initializer, draws=draws, seed=seed, size=min(left.samples, 16))
+    with leaves_no_trace(model):
+        each, xx, yy = _all_pairs(networks, left, None if others is None else right, tangents=kind == "ntk")
+    if normalize:
+        each = each / np.sqrt(xx[:, :, None] * yy[:, None, :])
+        if others is None:
+            each[:, np.arange(left.samples), np.arange(left.samples)] = 1.0
+    k = each.mean(axis=0)
+    if not return_error:
+        return k
+    return k, np.zeros_like(k) if len(each) == 1 else standard_error(each)
+
+
+def diagonal(
+    model: nn.Module,
+    images: Any,
+    *,
+    initializer: Initializer | None = None,
+    kind: Literal["nngp", "ntk"] = "nngp",
+    draws: int = 4,
+    seed: int = 0,
+) -> Floats:
+    """The kernel of every input with itself, not normalised: ``[N]``, at the cost of N pairs. Arguments as `kernel`'s.
+
+    Examples
+    --------
+    >>> import torch
+    >>> diagonal(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.ReLU()), [[3.0, -4.0]])   # no weights: (9 + 0)/2
+    array([4.5])
+    """
+    model = _checked_model(model, kind)
+    inputs = _bound(model, images, "images")
+    networks = networks_of(model, inputs, initializer, draws=draws, seed=seed, size=min(inputs.samples, 16))
+    each = torch.arange(inputs.samples)
+    with leaves_no_trace(model):
+        return np.asarray(pair_kernel(networks, inputs, inputs, (each, each), tangents=kind == "ntk").mean(axis=0))
+
+
+def _checked_model(model: nn.Module, kind: str) -> nn.Module:
+    if kind not in ("nngp", "ntk"):
+        raise InputError(f"kind = {kind!r} must be 'nngp' or 'ntk'")
+    model = runnable(model, values=False)
+    if any(isinstance(module, _BatchNorm) and module.training for module in model.modules()):
+        raise InputError("batch norm in training mode mixes the samples of a batch; call model.eval() first")
+    return model
+
+
+def _bound(model: nn.Module, images: Any, name: str) -> Inputs:
+    """The inputs, checked."""
+    tensor = images if isinstance(images, Tensor) and not images.is_floating_point() else real_tensor(images)
+    if tensor.dim() < 2 or len(tensor) == 0:
+        raise InputError(f"{name} has shape {tuple(tensor.shape)}; give at least one input, shaped [N, ...]")
+    if tensor.is_floating_point():
+        squares = tensor.double().flatten(1).square().sum(dim=1)
+        bad = ~torch.isfinite(squares) | (squares == 0)
+        if bool(bad.any()):
+            first = int(bad.nonzero()[0])
+            what = "is zero" if float(squares[first]) == 0 else "holds NaN or infinity"
+            raise InputError(f"{name}[{first}] {what}: its cosines are not defined; leave it out")
+    return bind(model, tensor)
+
+
+def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:
+    """The kernel and the diagonals of both sides, of every replicate: ``[1, N, M]``, ``[1, N]`` … where none differ."""
+    (images,), others = left.tensors(), None if right is None else right.tensors()[0]
+    chain = chain_of(networks.traced, networks.context, tuple(images.shape[1:]))
+    entries = len(images) * (len(images) if others is None else len(others)) * images[0].numel()
+    if chain is None or not _compiled(images, entries):
+        return _by_rules(networks, left, right, tangents=tangents)
+    from initscope.kernels.stacks import stack_kernel
+
+    k, xx, yy = stack_kernel(chain, images, others, tangent=tangents)
+    return k.astype(np.float64)[None], xx[None], yy[None]
+
+
+def _compiled(images: Tensor, entries: int) -> bool:
+    """Whether the compiled loops take this: on the CPU, where loading them pays or is done."""
+    on_cpu = images.device.type == "cpu"
+    return on_cpu and loops("initscope.kernels._fused", pays=entries >= _WORTH_COMPILING) is not None
+
+
+def _by_rules(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:
+    """Through the rules of prediction: every pair once, and every input with itself."""
+    n, m = left.samples, left.samples if right is None else right.samples
+    every = torch.arange(n), torch.arange(m)
+    rows, columns = torch.triu_indices(n, n) if right is None else torch.cartesian_prod(*every).T
+    xy = pair_kernel(networks, left, left if right is None else right, (rows, columns), tangents=tangents)
+    k = np.zeros((len(xy), n, m))
+    k[:, rows, columns] = xy
+    if right is None:
+        k[:, columns, rows] = xy
+        own = k.diagonal(axis1=1, axis2=2).copy()
+        return k, own, own
+    own, others = (
+        pair_kernel(networks, side, side, (each, each), tangents=tangents)
+        for side, each in zip((left, right), every, strict=True)
+    )
+    return k, own, others

@@ -1,0 +1,126 @@
+"""What a plan for filters is about: pairs of images, a random convolutional layer, and what of them is to be kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from initscope.errors import InputError, check_between
+from initscope.plan._filter_draws import ConvLayer, filter_statistics, image_pairs
+from initscope.theory import concentration
+from initscope.theory.activations import activation as named_activation
+from initscope.theory.images import expected_cosine, expected_inner
+from initscope.theory.images._windows import Windows
+
+__all__ = ["FilterAim"]
+
+
+@dataclass(frozen=True)
+class FilterAim:
+    """Cosines, or inner products over the expected norms (``inner``), within eps but for delta of each pair."""
+
+    first: torch.Tensor
+    second: torch.Tensor
+    layer: ConvLayer
+    inner: bool
+    eps: float
+    delta: float
+    seed: int
+    squared_norms: np.ndarray
+    """E‖σ(F∗x)‖² and E‖σ(F∗y)‖² of every pair, ``[2, pairs]``."""
+
+    @classmethod
+    def read(
+        cls,
+        images: tuple[Any, Any],
+        *,
+        kernel_size: int,
+        activation: Any,
+        padding: str | int,
+        stride: int,
+        weight_variance: float | None,
+        inner: bool,
+        eps: float,
+        delta: float,
+        seed: int,
+    ) -> FilterAim:
+        """Check the images, fill in the variance of the weights, compute the expected norms."""
+        first, second = image_pairs(*images, kernel_size)
+        sigma = named_activation(activation)
+        windows = Windows.read(tuple(first.shape[-2:]), kernel_size, padding=padding, stride=stride)
+        variance = sigma.gain**2 / windows.taps if weight_variance is None else weight_variance
+        layer = ConvLayer(windows, sigma, check_between("weight_variance", variance, 0.0, math.inf))
+        padded = [layer.padded(side.double()).numpy() for side in (first, second)]
+        squares = np.stack([expected_inner(side, side, **layer.options) for side in padded])
+        if not (squares > 0).all():
+            raise InputError(f"pair {int(np.argmin(squares.min(axis=0)))} has an image whose outputs are all zero")
+        return cls(first, second, layer, inner, eps, delta / len(first), seed, squares)
+
+    @property
+    def scales(self) -> np.ndarray:
+        """√(E‖σ(F∗x)‖² E‖σ(F∗y)‖²) of every pair."""
+        return np.asarray(np.sqrt(self.squared_norms[0] * self.squared_norms[1]))
+
+    @property
+    def expected(self) -> np.ndarray:
+        """The expectation of what is to be kept, of every pair."""
+        padded = [self.layer.padded(side.double()).numpy() for side in (self.first, self.second)]
+        law = expected_inner if self.inner else expected_cosine
+        found = np.asarray(law(*padded, **self.layer.options))
+        return found / self.scales if self.inner else found
+
+    def statistics(self, index: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Inner products and squared norms of so many filters on one pair."""
+        return filter_statistics(self.first[index], self.second[index], self.layer, count, seed=self.seed)
+
+    def values(self, index: int, size: int, sums: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
+        """What is to be kept, of layers of ``size`` filters with these sums."""
+        return sums[0] / (size * self.scales[index]) if self.inner else concentration.layer_cosines(*sums)
+
+    def spread(self, index: int, screen: tuple[np.ndarray, np.ndarray, np.ndarray]) -> float:
+        """Standard deviation of one filter's share."""
+        return float(screen[0].std() / self.scales[index]) if self.inner else concentration.filter_share_sd(*screen)
+
+    def sharp(self, index: int, pilot: int) -> concentration.SharpFilters:
+        """The sharp number for one pair."""
+        drawn = self.statistics(index, pilot)
+        if self.inner:
+            values = drawn[0] / self.scales[index]
+            return concentration.sharp_inner_filters(values, eps=self.eps, delta=self.delta, seed=self.seed)
+        return concentration.sharp_filters(*drawn, eps=self.eps, delta=self.delta, seed=self.seed)
+
+    def bounds(self) -> tuple[int | None, int | None]:
+        """What is proven, with and without the union over positions, of the worst pair; None where nothing is."""
+        sigma = self.layer.activation
+        if float(sigma(0.0)) != 0 or not math.isfinite(sigma.lipschitz):
+            return None, None
+        windows = self.layer.windows
+        patches = np.stack(
+            [windows.sum((side.double() ** 2).sum(dim=1)).flatten(1) for side in (self.first, self.second)]
+        )
+        found = [self._bounds_of_pair(index, patches[:, index]) for index in range(len(self.first))]
+        return max(pair[0] for pair in found), max(pair[1] for pair in found)
+
+    def _bounds_of_pair(self, index: int, patches: np.ndarray) -> tuple[int, int]:
+        """``patches``: squared norms of what the filter sees of both images, ``[2, positions]``."""
+        sigma, scale = self.layer.activation, float(self.scales[index])
+        common: dict[str, Any] = {"variance": self.layer.variance, "delta": self.delta, "lipschitz": sigma.lipschitz}
+        largest, energy = (np.sqrt(patches.max(axis=1)).tolist(), patches.sum(axis=1).tolist())
+        positions = patches.shape[1]
+        if self.inner:
+            common |= {"eps": self.eps * scale}
+            products = float(np.sqrt(patches[0] * patches[1]).sum())
+            norm = math.sqrt(largest[0] * largest[1])
+            return (
+                concentration.inner_product_filters(positions=positions, patch_norm=norm, **common),
+                concentration.inner_product_filters_without_union(patch_products=products, **common),
+            )
+        common |= {"eps": self.eps, "squared_norms": tuple(self.squared_norms[:, index].tolist())}
+        return (
+            concentration.layer_cosine_filters(positions=positions, patch_norms=tuple(largest), **common),
+            concentration.layer_cosine_filters_without_union(patch_energies=tuple(energy), **common),
+        )

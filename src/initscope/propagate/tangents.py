@@ -1,0 +1,42 @@
+r"""The neural tangent kernel of a state, along the same recursion as covariances between positions.
+
+In the parametrisation of [Jacot2018]_ (weights are their deviation times standard normal numbers, which are trained)
+the inner product of two inputs' gradients is the derivative of their covariance, when the covariance behind every layer
+of weights is multiplied by :math:`1+\varepsilon` and nothing else moves: each layer adds its own covariance, averages
+carry it on, activations multiply it by :math:`E\,\sigma'(X)\sigma'(Y)`.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from initscope.propagate.budget import Budget
+from initscope.propagate.covariances import Found, canonical, closure, covariances, nothing, outside
+from initscope.propagate.moments import Cross, Lookup, Maps
+from initscope.propagate.windows import Offset
+
+__all__ = ["tangent"]
+
+
+def tangent(state: Maps, budget: Budget) -> Tensor:
+    """The tangent kernel of a unit of ``state`` at every position: ``[pairs, blocks, *positions]``, in float64."""
+    start = (state, (0,) * len(state.positions))
+    needed = closure([start], also_aligned=True)
+    values = covariances([one for one in needed if any(one[1])], budget)
+    known: Found = {}
+    lookup = _lookup(known)
+    for each, offset in sorted(needed, key=lambda one: one[0].order):
+        assert each.origin is not None
+        known[each.order, offset] = each.origin.tangent(offset, values, lookup)
+    return lookup(*start)[2]
+
+
+def _lookup(known: Found) -> Lookup:
+    def lookup(state: Maps, offset: Offset) -> Cross:
+        if outside(state, offset):
+            return nothing(state, offset)
+        plain, swapped = canonical(offset)
+        cross = known[state.order, plain]
+        return cross[[0, 1, 3, 2]] if swapped else cross
+
+    return lookup

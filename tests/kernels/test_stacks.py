@@ -1,0 +1,144 @@
+"""Kernels of plain stacks: the compiled loops and the rules against recursions written out in float64."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from kernels_by_hand import by_hand, relu_duals, windows
+from torch import nn
+
+from initscope.initializers import He
+from initscope.kernels import _fused, chain, diagonal, kernel, matrix
+
+
+@pytest.fixture(params=["loops", "rules"])
+def way(request, monkeypatch):
+    """Both ways to the kernel of a stack."""
+    monkeypatch.setattr(matrix, "_WORTH_COMPILING", 0)
+    if request.param == "rules":
+        monkeypatch.setattr(matrix, "chain_of", lambda *arguments: None)
+    else:
+        pytest.importorskip("numba")
+    return request.param
+
+
+@pytest.fixture
+def images():
+    return torch.randn(5, 3, 6, 6, generator=torch.Generator().manual_seed(1)).double()
+
+
+LAW = He(bias_variance=0.1)
+
+
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+def test_convolutions_then_dense_layers(way, images, kind):
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 4, (3, 3), stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16, 5),
+        nn.ReLU(),
+        nn.Linear(5, 2),
+    )
+    k, tangent = by_hand(
+        images.flatten(2).numpy(),
+        [
+            (2 / (3 * 9), 0.1, windows(6, 3, padding=1), True),
+            (8 * 2 / (8 * 9), 0.1, windows(6, 3, stride=2), True),
+            (2 / 4, 0.1, np.eye(4)[None], True),  # 16 features: 4 positions, one weight each
+            (2, 0.1, np.ones((1, 1, 1)), False),
+        ],
+    )
+    expected = (k if kind == "nngp" else tangent)[:, :, 0, 0]
+    found = kernel(model, images, initializer=LAW, kind=kind, normalize=False)
+    # float32 in the loops; the tangent kernel has a kink at cosine 1, which these images are far from
+    assert np.abs(found - expected).max() < (3e-6 if way == "loops" else 1e-12) * expected.max()
+    own = diagonal(model, images, initializer=LAW, kind=kind)
+    assert np.abs(own - expected.diagonal()).max() < 1e-12 * expected.max()
+    cosines = kernel(model, images[:2], images, initializer=LAW, kind=kind)
+    scale = np.sqrt(np.outer(expected.diagonal()[:2], expected.diagonal()))
+    off = ~np.eye(2, 5, dtype=bool)
+    assert np.abs(cosines - expected[:2] / scale)[off].max() < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+def test_dense_stacks(way, kind):
+    x = torch.randn(7, 20, generator=torch.Generator().manual_seed(2)).double()
+    model = nn.Sequential(nn.Linear(20, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 8), nn.ReLU())
+    k = x.numpy() @ x.numpy().T
+    tangent = np.zeros_like(k)
+    for gain in (2 / 20, 2):
+        k = gain * k + 0.1
+        tangent = gain * tangent + k
+        own = k.diagonal()
+        k, slope = relu_duals(own[:, None], own[None], k)
+        tangent = tangent * slope
+    expected = k if kind == "nngp" else tangent
+    found = kernel(model, x, initializer=LAW, kind=kind, normalize=False)
+    assert np.abs(found - expected).max() < (3e-6 if way == "loops" else 1e-12) * expected.max()
+
+
+@pytest.mark.parametrize("padding_mode", ["zeros", "circular", "reflect"])
+def test_filters_of_every_geometry_go_both_ways(images, monkeypatch, padding_mode):
+    pytest.importorskip("numba")
+    monkeypatch.setattr(matrix, "_WORTH_COMPILING", 0)
+    options = {"padding": (2, 1), "padding_mode": padding_mode, "dilation": (1, 2), "stride": (2, 1)}
+    model = nn.Sequential(nn.Conv2d(3, 8, (4, 3), **options), nn.ReLU(), nn.Conv2d(8, 8, 2), nn.ReLU())
+    loops = kernel(model, images, kind="ntk")
+    monkeypatch.setattr(matrix, "chain_of", lambda *arguments: None)
+    assert np.abs(loops - kernel(model, images, kind="ntk")).max() < 3e-6
+
+
+def test_blocks_do_not_change_the_matrix(monkeypatch):
+    """Fewer and more images than a block has lanes, on both sides, on two threads."""
+    pytest.importorskip("numba")
+    from initscope.kernels import stacks
+
+    monkeypatch.setattr(matrix, "_WORTH_COMPILING", 0)
+    monkeypatch.setattr(stacks, "_BLOCK", 1)
+    monkeypatch.setattr(stacks, "threads", lambda: 2)
+    x = torch.randn(37, 1, 4, 4, generator=torch.Generator().manual_seed(3))
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 2), nn.ReLU())
+    whole = kernel(model, x)
+    assert np.array_equal(whole, whole.T)
+    assert np.abs(kernel(model, x[:3], x) - whole[:3])[:, 3:].max() < 1e-6
+    monkeypatch.setattr(matrix, "chain_of", lambda *arguments: None)
+    assert np.abs(whole - kernel(model, x)).max() < 3e-6
+
+
+def test_polynomials_of_the_loops():
+    """Both duals of the loops on a fine grid of cosines: within float32's rounding of the formulas."""
+    pytest.importorskip("numba")
+    rho = np.linspace(-1, 1, 20_001)
+    expected = relu_duals(1.0, 1.0, rho)
+    ones, own = np.ones((1, len(rho)), np.float32), np.ones((2, 1), np.float32)
+    k, slope = rho.astype(np.float32)[None].copy(), ones.copy()
+    _fused.rectify_tangent(k, slope, own, ones, _fused.coefficients())
+    _fused.rectify(k, own, ones, ones, _fused.coefficients())
+    assert np.abs(k[0] - expected[0]).max() < 2e-7
+    # arccos has an infinite slope at ±1: there float32's cosines, 6e-8 apart, leave √6e-8/2π of it
+    assert np.abs(slope[0] - expected[1]).max() < math.sqrt(2 * 6e-8) / (2 * math.pi)
+    inside = np.abs(rho) < 0.99
+    assert np.abs(slope[0] - expected[1])[inside].max() < 5e-7
+
+
+def test_what_is_a_stack():
+    """Branches, other activations, groups and zero-sum filters are none."""
+    from initscope.initializers import ZeroSum
+    from initscope.propagate.prediction import networks_of
+    from initscope.tracing import bind
+
+    def found(model, shape, law=None):
+        networks = networks_of(model, bind(model, torch.ones(2, *shape)), law, size=2)
+        return chain.chain_of(networks.traced, networks.context, shape)
+
+    image = (4, 6, 6)
+    assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU()), image) is not None
+    assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU()), image, ZeroSum()) is None
+    assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.Tanh()), image) is None
+    assert found(nn.Sequential(nn.Conv2d(4, 4, 3, groups=2), nn.ReLU()), image) is None
+    assert found(nn.Sequential(nn.ReLU(), nn.Conv2d(4, 4, 3)), image) is None
+    assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16, 2)), image) is None
