@@ -181,7 +181,8 @@ def _same_bits(tensor: Tensor, values: Tensor) -> bool:
 def _bytes(tensor: Tensor) -> Any:
     """The memory of a contiguous tensor. ``Tensor.numpy`` would forbid for good that the tensor is ever resized."""
     size = tensor.numel() * tensor.element_size()
-    return np.frombuffer((ctypes.c_byte * size).from_address(tensor.data_ptr()), np.uint8) if size else np.empty(0)
+    memory = memoryview((ctypes.c_byte * size).from_address(tensor.data_ptr())) if size else b""
+    return np.frombuffer(memory, np.uint8)
 
 
 def _write(tensor: Tensor, values: Tensor) -> None:
