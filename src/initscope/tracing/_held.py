@@ -182,7 +182,7 @@ def _bytes(tensor: Tensor) -> Any:
     """The memory of a contiguous tensor. ``Tensor.numpy`` would forbid for good that the tensor is ever resized."""
     size = tensor.numel() * tensor.element_size()
     memory = memoryview((ctypes.c_byte * size).from_address(tensor.data_ptr())) if size else b""
-    return np.frombuffer(memory, np.uint8)
+    return np.frombuffer(memory, np.uint8 if size % 8 else np.uint64)  # few large words compare faster
 
 
 def _write(tensor: Tensor, values: Tensor) -> None:
