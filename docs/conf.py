@@ -45,6 +45,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "min_reported_time": 1e9,
+    "capture_repr": (),  # what is worth reading is printed
 }
 
 html_math_renderer = "mathml"
@@ -75,9 +76,15 @@ def keep_absolute_values(app, what, name, thing, options, lines):
     lines[:] = "".join([*parts, _escaped(text[place:])]).split("\n")
 
 
+def leave_out_routing(app, what, name, thing, skip, options):
+    """Leave out what scikit-learn adds to estimators whose methods have options of their own."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
 def _escaped(text):
     return re.sub(r"\|(\S[^|]*?)(?<=\S)\|", r"\\|\1\\|", text)
 
 
 def setup(app):
     app.connect("autodoc-process-docstring", keep_absolute_values)
+    app.connect("autodoc-skip-member", leave_out_routing)

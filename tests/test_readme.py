@@ -1,9 +1,12 @@
 """What the README and the first page of the documentation say to type really runs."""
 
+import importlib.util
+import json
 import re
 import shlex
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -77,3 +80,19 @@ def test_the_pytest_recipe_runs_and_can_fail(tmp_path):
         done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, cwd=folder)
         assert outcome in done.stdout
     assert "Unhealthy" in done.stdout
+
+
+def test_numbers_and_picture_come_from_the_gallery():
+    """The table is what the run at full scale left, the demo's sentence and picture are those of its exhibit."""
+    path = ROOT / "docs" / "figures" / "make_full_scale.py"
+    spec = importlib.util.spec_from_file_location("make_full_scale", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    results = json.loads((ROOT / "docs" / "full_scale.json").read_text(encoding="utf-8"))
+    assert script.MARKS.search(README).group() == script.table(results)
+    demo = next(result for result in results if result["id"] == "photographs")
+    first, predicted, measured = (f"{number['value']:.1f}" for number in demo["ours"].values())
+    assert f"close from {first}° to {measured}° on average" in README
+    assert f"{predicted}° predicted" in README
+    assert "docs/_static/demo.svg" in README
+    assert zlib.crc32((ROOT / "docs" / "_static" / "demo.svg").read_bytes()) == demo["picture"]

@@ -1,13 +1,22 @@
-"""Gather what a run at full scale left into ``docs/full_scale.json``: ``python make_full_scale.py GALLERY``.
+"""Bring what a run at full scale left into the documentation: ``python docs/figures/make_full_scale.py GALLERY``.
 
-``initscope reproduce --all --scale full --out GALLERY`` makes the folder.
+``initscope reproduce --all --scale full --out GALLERY`` makes the folder. Written are ``docs/full_scale.json``, the
+picture ``docs/_static/demo.svg`` and the table of the README between its two marks.
 """
 
+from __future__ import annotations
+
 import json
+import re
 import sys
+import zlib
 from pathlib import Path
 
+DOCS = Path(__file__).parents[1]
 KEPT = ("id", "status", "why", "ours", "published", "seconds")
+MOST_NUMBERS = 3
+"""Published numbers of one exhibit that the README shows."""
+MARKS = re.compile(r"(?<=<!-- gallery -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def gather(folder: Path) -> list[dict]:
@@ -16,6 +25,39 @@ def gather(folder: Path) -> list[dict]:
     return [{name: shown[name] for name in KEPT} for shown in found if isinstance(shown, dict)]
 
 
+def counted(results: list[dict]) -> str:
+    """How many exhibits came out how, and in what time."""
+    counts: dict[str, int] = {}
+    for result in results:
+        counts[result["status"]] = counts.get(result["status"], 0) + 1
+    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    minutes = sum(result["seconds"] for result in results) / 60
+    return f"{len(results)} exhibits at full scale: {told}; {minutes:.0f} minutes on one busy core."
+
+
+def table(results: list[dict]) -> str:
+    """Published numbers beside ours, as the README shows them."""
+    lines = [counted(results), "", "| exhibit | number | published | ours |", "|---|---|---|---|"]
+    for result in results:
+        for name, value in list((result["published"] or {}).items())[:MOST_NUMBERS]:
+            number = result["ours"].get(name)
+            error = "" if number is None or number["error"] is None else f" ± {number['error']:.2g}"
+            ours = "–" if number is None else f"{number['value']:.4g}{error}"
+            lines.append(f"| `{result['id']}` | {name} | {value:g} | {ours} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(folder: Path) -> None:
+    """Write all three."""
+    results = gather(folder)
+    picture = (folder / "photographs.svg").read_bytes()
+    next(result for result in results if result["id"] == "photographs")["picture"] = zlib.crc32(picture)
+    (DOCS / "full_scale.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (DOCS / "_static" / "demo.svg").write_bytes(picture)
+    readme = DOCS.parent / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(MARKS.sub(lambda _: table(results), text), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    target = Path(__file__).parents[1] / "full_scale.json"
-    target.write_text(json.dumps(gather(Path(sys.argv[1])), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    main(Path(sys.argv[1]))

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from initscope.classes import collapse, separations
+from initscope.classes.page import _changed
 from initscope.cli import main
 from initscope.data import load
 from initscope.models import load_model
@@ -47,6 +48,15 @@ def test_page_holds_pictures_tests_and_pairs(found, tmp_path):
     assert 6 <= text.count('alt="the anchor"') <= 12
     assert not re.search(r"(src|href)=\"(http|//)", text)
     assert found.to_html() == text
+
+
+def test_pairs_that_changed_are_shown_once(found):
+    pairs = _changed(found)
+    assert list(pairs) == ["Grew most", "Shrank most"]
+    assert all(pair["after"] > pair["before"] for pair in pairs["Grew most"])
+    assert all(pair["after"] < pair["before"] for pair in pairs["Shrank most"])
+    pictures = [frozenset([pair["picture"].x, pair["picture"].y]) for part in pairs.values() for pair in part]
+    assert len(pictures) == len(set(pictures)) > 3
 
 
 def test_page_of_one_network_without_boundary():

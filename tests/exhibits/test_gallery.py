@@ -139,8 +139,9 @@ def test_what_is_left_out_has_its_reason():
     assert all(set(told) == {"source", "what", "why"} for told in gallery.left_out())
 
 
-def test_the_documentation_names_every_exhibit_once():
+def test_the_documentation_shows_every_exhibit_once():
+    """Its tables are made of all exhibits whose name begins with a word: each begins with exactly one of them."""
     page = (Path(__file__).parents[2] / "docs" / "reproduce.rst").read_text(encoding="utf-8")
-    table = page[page.index("Which exhibit shows what") : page.index("What is not there")]
-    assert sorted(re.findall(r"``([a-z0-9.-]+)``", table)) == list(all_exhibits())
+    words = re.findall(r"^\.\. exhibit-index:: (\S+)$", page, flags=re.M)
+    assert all(sum(id.startswith(word) for word in words) == 1 for id in all_exhibits())
     assert len(all_exhibits()) >= 40

@@ -62,10 +62,10 @@ def rows_of(accuracy, decibels):
 
 
 def test_the_regime_is_where_one_decides_and_does_not_reconstruct():
-    """All pixels give .9 and guessing .1, so that .82 keeps nine tenths; the mean image has 10 dB."""
-    assert rows_of(0.83, 10.9).regime()
-    assert not rows_of(0.81, 10.9).regime()
-    assert not rows_of(0.83, 11.1).regime()
+    """All pixels give .9 and guessing .1, so that .82 keeps nine tenths; the mean image has 10 dB, errors are .1 dB."""
+    assert rows_of(0.83, 11.1).regime()
+    assert not rows_of(0.81, 11.1).regime()
+    assert not rows_of(0.83, 11.3).regime()
 
 
 def test_a_picture_of_the_user_comes_back_with_the_quality_that_is_told():

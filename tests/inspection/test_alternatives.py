@@ -290,7 +290,7 @@ def test_the_budget_decides_before_it_spends_and_says_what_it_left_out(monkeypat
     assert names.isdisjoint(left_out)
 
 
-def test_progress_sees_every_start():
+def test_progress_sees_every_other_start():
     seen = []
 
     def progress(starts):
@@ -300,4 +300,5 @@ def test_progress_sees_every_start():
 
     table = what_if(mlp(2, He(), width=32), samples()[:6], samples()[6:12], progress=progress)
     again = sum(item.draws - 1 for item in table.alternatives)
-    assert len(seen) == len(table.alternatives) + len(table.skipped) + again
+    others = len(table.alternatives) - 1  # the model as it is comes before
+    assert len(seen) == others + len(table.skipped) + again

@@ -4,8 +4,6 @@ import pytest
 from zoo import HEALTHY
 from zoo.hospital import FAULTS, FEW
 
-from initscope.inspection import Report
-
 
 def test_the_hospital_is_large_and_every_fault_has_a_healthy_member():
     assert len(FAULTS) >= 30
@@ -22,7 +20,6 @@ def test_a_wrong_name_or_a_wrong_place_does_not_count():
     assert not fault.found_in(elsewhere)
 
 
-@pytest.mark.skipif(not hasattr(Report, "healthy"), reason="needs verdicts that know what a block is")
 @pytest.mark.parametrize("name", FEW)
 def test_a_fault_is_found_by_name_and_place(name):
     report = FAULTS[name].inspect(0)

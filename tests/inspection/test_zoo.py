@@ -6,8 +6,6 @@ import pytest
 import torch
 from zoo import HEALTHY, SMALL
 
-from initscope.inspection import Report
-
 
 def run(member, count=8):
     model = member.make(0)
@@ -39,7 +37,6 @@ def test_a_start_follows_the_seed_and_leaves_the_generator_alone():
     assert torch.equal(state, torch.get_rng_state())
 
 
-@pytest.mark.skipif(not hasattr(Report, "healthy"), reason="needs verdicts that know what a block is")
 @pytest.mark.parametrize("name", SMALL)
 def test_the_healthy_are_called_healthy(name):
     report = HEALTHY[name].inspect(0)

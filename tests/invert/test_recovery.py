@@ -142,6 +142,24 @@ def test_noise_is_amplified_as_predicted():
     assert abs(np.mean(ratios) - 1) < 0.01
 
 
+@pytest.mark.parametrize("side", [6, 12])
+def test_noise_of_a_convolution_is_amplified_as_its_matrix_says(side):
+    """√Σ 1/σ² of the active rows, by the full matrix: exact for 72 inputs, to 10 % by quadrature for 288."""
+    torch.manual_seed(side)
+    conv = nn.Conv2d(2, 16, 3, padding=1).double()
+    x = torch.randn(1, 2, side, side, dtype=torch.float64)
+    with torch.no_grad():
+        outputs = conv(x)
+        units = torch.eye(2 * side**2, dtype=torch.float64).reshape(-1, 2, side, side)
+        matrix = (conv(units) - conv.bias[:, None, None]).reshape(len(units), -1).T.numpy()
+    sizes = np.linalg.svd(matrix[outputs.flatten().numpy() > 0], compute_uv=False)
+    found = recover(nn.Sequential(conv, nn.ReLU()), torch.relu(outputs))
+    assert found.exact
+    exact = float(np.sqrt((1 / sizes**2).sum()))
+    assert found.noise_amplification == pytest.approx(exact, rel=1e-6 if side == 6 else 0.1)
+    assert np.sqrt(len(units)) / sizes[-1] > 1.5 * exact
+
+
 def test_a_bare_positive_test_would_fail_with_noise():
     """Told of the noise, inactive units stay inactive; not told, their noise counts as equations."""
     torch.manual_seed(6)

@@ -9,6 +9,7 @@ from torch import nn
 
 import initscope
 from initscope.initializers import He, Orthogonal, Present, ZeroSum
+from initscope.theory.activations import random_leaky_relu
 
 
 def pairs(count, size, seed=0):
@@ -45,6 +46,13 @@ def test_random_slopes_against_measured_networks():
     assert [row.status for row in predicted.rows] == ["closed form"] * 4
     assert (np.abs(predicted.cosine - measured.cosine)[1:] < 4 * measured.cosine_se[1:]).all()
     assert predicted.cosine[2].mean() < initscope.predict(model.eval(), x, y, initializer=He()).cosine[2].mean() - 0.02
+
+
+def test_moments_of_random_slopes():
+    """Slopes uniform in [l, u] have mean square (l² + lu + u²)/3; equal inputs come apart by twice their variance."""
+    sigma = random_leaky_relu(0.1, 0.9)
+    assert float(sigma.second_moment(2.0)) == pytest.approx(1 + (0.01 + 0.09 + 0.81) / 3)
+    assert float(sigma.distance(2.0, 2.0, 0.0)) == pytest.approx(2 * 0.8**2 / 12)
 
 
 def test_zero_sum_of_zero_sum():

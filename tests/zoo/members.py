@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any
 
 from torch import Tensor, nn
@@ -48,7 +47,5 @@ class Member:
 def inspect_with(model: nn.Module, member: Member, *, count: int = 48, **options: Any) -> initscope.inspection.Report:
     """The report on ``model``, which is the member or what became of it, with the member's data and loss."""
     inputs, targets = member.data(count)
-    if "loss" in signature(initscope.inspect).parameters:
-        options = {"loss": member.loss, "targets": targets} | options
-    options = {"alternatives": False, "prediction": False} | options
+    options = {"loss": member.loss, "targets": targets, "alternatives": False, "prediction": False} | options
     return initscope.inspect(model, inputs, pairs=count // 2, **options)

@@ -242,19 +242,27 @@ def _collapse_rows(found: Separations) -> list[dict[str, str]]:
     ]
 
 
-def _changed(found: Separations) -> list[dict[str, Any]]:
-    """Anchors and their nearest of another class whose ratio grew most, then those whose ratio shrank most."""
+def _changed(found: Separations) -> dict[str, list[dict[str, Any]]]:
+    """Pairs of an anchor and its nearest of another class: those whose ratio grew most, and those where it shrank."""
     first, *_, last = [*found.networks.values()] * 2
     if len(found.networks) < 2 or "inter_boundary" not in first.ratios:
-        return []
+        return {}
     place = found.layers.index(found.shown_layers[0])
     before, after = (each.ratios["inter_boundary"][place] for each in (first, last))
     with np.errstate(divide="ignore", invalid="ignore"):
         change = np.log(after / before)
-    order = np.argsort(change, kind="stable")
-    order = order[np.isfinite(change[order])]
-    chosen = dict.fromkeys([*order[::-1][:_PAIRS].tolist(), *order[:_PAIRS].tolist()])
-    return [_pair(found, anchor, float(before[anchor]), float(after[anchor])) for anchor in chosen]
+    # Anchors are drawn with repetition, and two images may each be the other's nearest: every pair once.
+    known = np.flatnonzero(np.isfinite(change)).tolist()
+    anchors = {frozenset(first.points[anchor][[0, 4]].tolist()): int(anchor) for anchor in known}
+    order = sorted(anchors.values(), key=lambda anchor: change[anchor])
+    chosen = {
+        "Grew most": [anchor for anchor in order[::-1][:_PAIRS] if change[anchor] > 0],
+        "Shrank most": [anchor for anchor in order[:_PAIRS] if change[anchor] < 0],
+    }
+    return {
+        title: [_pair(found, anchor, float(before[anchor]), float(after[anchor])) for anchor in some]
+        for title, some in chosen.items()
+    }
 
 
 def _pair(found: Separations, anchor: int, before: float, after: float) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def label_study(
         ``build(seed)`` gives a fresh network.
     images, labels
         The training set; all but ``per_class`` labels of each class are hidden.
-    test : ImageSet or (images, labels)
+    test : ImageSet, or a pair of images and labels
     per_class : sequence of int
         Labels kept of each class.
     objectives, seeds

@@ -139,7 +139,7 @@ def train(
         killed goes on: at most the time since the last evaluation is lost.
     seed : int
         Of the order of the samples, augmentation and dropout.
-    test : ImageSet or (images, labels), optional
+    test : ImageSet, or a pair of images and labels, optional
         What the test error is measured on; by default a tenth of the samples, drawn by ``seed`` and not trained on.
     epochs, batch, weight_decay, label_smoothing : training
     optimiser : "sgd" (Nesterov momentum) or "adam" (AdamW)

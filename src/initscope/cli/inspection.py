@@ -16,7 +16,7 @@ from initscope.cli._sources import ModelSource, load_data
 from initscope.cli.predict_measure import Law, Model, Page
 from initscope.errors import InputError
 from initscope.initializers import named
-from initscope.results import printable
+from initscope.results import counted, printable
 
 if TYPE_CHECKING:
     from torch import nn
@@ -138,7 +138,8 @@ def _print_alternatives(report: Report) -> None:
     """What may be changed, of a network with a fault."""
     open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
     if lossy := len(report.expansivity) - len(open_question):
-        print(f"{lossy} ReLU layers have fewer than two outputs per input: their input cannot be recovered from them")
+        layers = counted(lossy, "ReLU layer")
+        print(f"fewer than two outputs per input in {layers}: what enters there cannot be recovered")
     if open_question:
         print_table(open_question, title="Can the input of these ReLU layers be recovered?")
     if report.what_if is not None and report.what_if.untried:

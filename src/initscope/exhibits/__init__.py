@@ -27,6 +27,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "euler_surrogate",
         "extremal_images",
         "filter_averages",
+        "flat_patches",
         "ground_states",
         "hashing_table",
         "image_invariances",

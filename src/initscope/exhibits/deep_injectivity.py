@@ -14,7 +14,6 @@ import numpy as np
 from initscope import injectivity
 from initscope.errors import check_count
 from initscope.exhibits._figures import Curves, Point
-from initscope.exhibits._statistics import mean_and_error
 from initscope.exhibits.protocol import Declared, Number
 from initscope.theory.injectivity import deep_expansivity, probability, union_threshold
 
@@ -44,7 +43,8 @@ def run(
                 is None
                 for _ in range(draws)
             ]
-            share, error = map(float, mean_and_error(kept))
+            share, smoothed = sum(kept) / draws, (sum(kept) + 1) / (draws + 2)  # an error of none is never zero
+            error = math.sqrt(smoothed * (1 - smoothed) / draws)
             expected = probability(m, 2).value if depth == 1 else math.nan
             rows.append(Point(f"{depth} layers" if depth > 1 else "1 layer", m / 2, share, error, expected))
     marks = {f"2 L log L, L = {depth}": 2 * depth * math.log(depth) for depth in depths if depth > 1}

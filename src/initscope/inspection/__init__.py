@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "history": ["BeforeAfter", "EpochLog", "before_after"],
         "examination": ["inspect"],
         "report": ["Deviation", "Report", "Unhealthy"],
+        "parameter_audit": ["Audit", "ParameterAudit", "audit"],
         "verdicts": ["Thresholds", "Verdict", "judge"],
         "alternatives": ["Alternative", "WhatIf", "what_if"],
     },

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.flop_counter import FlopCounterMode
 
 from initscope.errors import InputError, check_count
-from initscope.geometry import Floats, Prediction, median_over_pairs
+from initscope.geometry import Floats, Prediction, Row, median_over_pairs
 from initscope.initializers import Initializer, Present
 from initscope.inspection.facts import facts_of
 from initscope.inspection.spending import Spending
@@ -164,7 +164,8 @@ def what_if(
     draws = check_count("draws", draws)
     trials = _Trials(model, x, y, pairs, seed, mode, thresholds, prediction)
     as_it_is = Variant("as it is", None, "", is_drawn=False)
-    for variant in progress([as_it_is, *laws(model), *rewritten(model), *sizes()]):
+    trials.begin(as_it_is)
+    for variant in progress([*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]):
         trials.begin(variant)
     if not trials.seen:
         raise InputError("no alternative could be run on this model; look at its rows for the reason")
@@ -211,6 +212,7 @@ class _Trials:
         self.seen: dict[Variant, list[_Draw]] = {}
         self.predicted: dict[Variant, tuple[float | None, str]] = {}
         self.skipped: dict[str, str] = {}
+        self.rows: tuple[Row, ...] = ()  # of the model as it is
         self.quick = True  # as long as predictions are closed forms of vectors; the ranking does without them
         self._refilled: nn.Module | None = None  # one copy for all laws, which each overwrite what the others drew
 
@@ -232,6 +234,7 @@ class _Trials:
             # A change that this architecture does not take (batch norm on tokens, say) is no alternative for it.
             self.skipped[variant.name] = str(error).strip().splitlines()[0] if str(error).strip() else "it fails"
             return
+        self.rows = self.rows or seen.rows
         self.seen[variant] = [self._numbers(seen, changed)]
         self.predicted[variant] = self._prediction(variant, changed)
 

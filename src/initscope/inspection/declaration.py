@@ -17,7 +17,8 @@ __all__ = ["Declaration", "Finding", "first_above", "first_below"]
 class Finding(NamedTuple):
     """What a test found: the first row where it holds, and the worst value of all rows.
 
-    ``layer`` names what has no row: a module that is not called, or a parameter. ``words`` add what was seen.
+    ``layer`` names what has no row: a module that is not called, or a parameter. ``words`` add what was seen, ``code``
+    is what to type where the declaration's own does not fit.
     """
 
     row: int
@@ -25,6 +26,7 @@ class Finding(NamedTuple):
     fault: bool = True
     layer: str = ""
     words: str = ""
+    code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Declaration:
         Whether it says anything of samples that are all equal.
     code : str
         What to type, with ``{layer}`` for the module that was found; empty where words have to do.
+    needs_norms : bool
+        Whether it is no fault while batch norms do nothing, in evaluation mode before any training.
     """
 
     name: str
@@ -57,6 +61,7 @@ class Declaration:
     threshold_is: str = ""
     on_constant_data: bool = False
     code: str = ""
+    needs_norms: bool = False
 
     @property
     def option(self) -> str:

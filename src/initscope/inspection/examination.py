@@ -15,9 +15,9 @@ from initscope.errors import InputError
 from initscope.geometry import Measurement, Prediction, Row
 from initscope.initializers import Initializer, believability
 from initscope.inspection.alternatives import WhatIf, what_if
-from initscope.inspection.audit import audit
 from initscope.inspection.expansivity import layer_expansivities
 from initscope.inspection.facts import Facts, facts_of
+from initscope.inspection.parameter_audit import audit
 from initscope.inspection.report import Report
 from initscope.inspection.verdicts import Thresholds, Verdict, judge
 from initscope.layers import is_weight_layer

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.inspection.inputs import InputFacts, input_facts
-from initscope.inspection.probe import Probe, probe
+from initscope.inspection.one_step import Probe, probe
 from initscope.inspection.weights import WeightFacts, weight_facts
 from initscope.measurement.observation import Observation
 
@@ -22,8 +23,29 @@ class Facts:
     weights: WeightFacts | None = None
     step: Probe | None = None
     data: InputFacts | None = None
+    idle_norms: bool = False
+    """Whether batch norms run with statistics that no data has made: they do nothing yet."""
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What is to be known before any verdict."""
+        said = () if self.data is None else self.data.cautions
+        return (*said, _IDLE) if self.idle_norms else said
+
+
+_IDLE = (
+    "batch norm is in evaluation mode and has seen no data, so that it does nothing: sizes, angles and gradients are "
+    "not those of training and are no faults here; inspect in train mode (mode='train', --mode train)"
+)
 
 
 def facts_of(model: nn.Module, seen: Observation, loss: Any = None, *, step: bool = True) -> Facts:
     """Look at a model and what was observed of it; ``step`` runs a few samples forwards and backwards."""
-    return Facts(weight_facts(model), probe(model, seen, loss) if step else None, input_facts(seen))
+    found = probe(model, seen, loss) if step else None
+    return Facts(weight_facts(model), found, input_facts(seen), seen.mode != "train" and _has_idle_norms(model))
+
+
+def _has_idle_norms(model: nn.Module) -> bool:
+    norms = [m for m in model.modules() if isinstance(m, _BatchNorm) and not m.training and m.running_mean is not None]
+    untouched = [not bool(m.running_mean.any()) and bool((m.running_var == 1).all()) for m in norms]  # type: ignore[union-attr]
+    return bool(norms) and all(untouched)

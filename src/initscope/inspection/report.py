@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,11 @@ from initscope.geometry import (
     median_over_pairs,
 )
 from initscope.inspection.alternatives import WhatIf
-from initscope.inspection.audit import Audit
 from initscope.inspection.blocks import fold
 from initscope.inspection.expansivity import LayerExpansivity
 from initscope.inspection.facts import Facts
-from initscope.inspection.probe import FormatShares, format_shares
+from initscope.inspection.one_step import FormatShares, format_shares
+from initscope.inspection.parameter_audit import Audit
 from initscope.inspection.verdicts import Thresholds, Verdict, verdict_names
 from initscope.measurement.number_formats import FormatCount
 from initscope.measurement.observation import Observation
@@ -81,7 +82,7 @@ class Report(Result):
     @property
     def cautions(self) -> tuple[str, ...]:
         """What is to be known of the data before any verdict: too few samples, random numbers, one class."""
-        return () if self.facts.data is None else self.facts.data.cautions
+        return self.facts.cautions
 
     @property
     def conclusion(self) -> str:
@@ -201,6 +202,15 @@ class Report(Result):
             "samples": self.observation.samples,
             "fallback": self.observation.fallback,
         }
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """`to_dict` as JSON text; written to ``path`` too when one is given."""
+        from initscope._hall.files import write_text
+
+        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+        if path is not None:
+            write_text(path, text)
+        return text
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """The one-file page; written to ``path`` too when one is given."""

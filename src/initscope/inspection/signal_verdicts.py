@@ -9,9 +9,9 @@ from initscope.inspection.evidence import Evidence
 
 __all__ = ["SIGNAL_VERDICTS"]
 
-_FEW_DIRECTIONS = 0.1
+_FEW_DIRECTIONS = 0.05
 """Share of the directions beyond the first, by effective rank, below which outputs count as near a line."""
-_ALONE = 0.04
+_ALONE = 0.1
 """Share of the threshold of collapse below which outputs count as collapsed in however many directions they differ."""
 _CHANCE = 2.0
 """Standard errors by which the share of dead units has to exceed its threshold: of few units many die by chance."""
@@ -70,7 +70,7 @@ def _gradient_imbalance(evidence: Evidence, threshold: float) -> Finding | None:
 
 
 def _rank_loss(evidence: Evidence, threshold: float) -> Finding | None:
-    known = (evidence.most_directions > threshold) & (evidence.directions < 2 * _FEW_DIRECTIONS)
+    known = (evidence.most_directions > threshold) & (evidence.directions < _FEW_DIRECTIONS)
     return first_below(np.where(known, evidence.ranks, np.nan), threshold)
 
 
@@ -132,10 +132,11 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         source="Nachum et al. 2022, sections 1 and 4.2: training cannot tell inputs on one line apart",
         advice="use fewer layers, mirrored weights (initscope.initializers.looks_linear_), zero-sum filters "
         "(zero_sum_), normalisation or skips",
-        threshold=0.25,
-        threshold_is="median angle of pairs over the input's, if the outputs also differ in less than a tenth of the "
-        "directions that they could differ in; below a twenty-fifth of it in any case",
+        threshold=0.1,
+        threshold_is="median angle of pairs over the input's, if the outputs also differ in less than a twentieth of "
+        "the directions that they could differ in; below a tenth of it in any case",
         code="initscope.initializers.looks_linear_(model)",
+        needs_norms=True,
     ),
     Declaration(
         "expansion",
@@ -154,6 +155,7 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         threshold_is="size per unit over the input's, on the trunk",
         on_constant_data=True,
         code="initscope.initializers.he_(model)",
+        needs_norms=True,
     ),
     Declaration(
         "exploding",
@@ -164,6 +166,7 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         threshold_is="size per unit over the input's, on the trunk",
         on_constant_data=True,
         code="initscope.initializers.he_(model)",
+        needs_norms=True,
     ),
     Declaration(
         "zero-gradient",
@@ -181,6 +184,7 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         threshold=1e3,
         threshold_is="median growth of the gradient from block to block, to the power of their number",
         code="initscope.initializers.he_(model)",
+        needs_norms=True,
     ),
     Declaration(
         "dead-units",
@@ -191,6 +195,7 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         threshold=0.5,
         threshold_is="fraction of the units behind an activation that are zero for all samples, by two standard errors",
         code="initscope.initializers.he_(model)",
+        needs_norms=True,
     ),
     Declaration(
         "saturated",
@@ -206,12 +211,13 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
     Declaration(
         "rank-loss",
         _rank_loss,
-        source="participation ratio (tr C)²/tr C² of the outputs' covariance; below 2 the samples lie near a line",
+        source="participation ratio (tr C)²/tr C² of the outputs' covariance; near 1 the samples lie on a line",
         advice="angles have collapsed or units died before: see those verdicts first; at depths comparable to the "
         "width, independent weights lose rank by chance and initscope.initializers.looks_linear_ keeps it",
-        threshold=2.0,
-        threshold_is="participation ratio of a layer's outputs, if that is also below a fifth of what it could be",
+        threshold=1.5,
+        threshold_is="participation ratio of a layer's outputs, if less than a twentieth of the directions is left",
         code="initscope.initializers.looks_linear_(model)",
+        needs_norms=True,
     ),
     Declaration(
         "token-collapse",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,13 +10,17 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from initscope.geometry import Row
 from initscope.initializers import Glorot, He, Initializer, LeCun, LooksLinear, Orthogonal, ZeroSum
 from initscope.inspection.sizes import halve_depth, scale_widths
-from initscope.layers import is_weight_layer
+from initscope.layers import call_name, is_weight_layer
 
 __all__ = ["Variant", "laws", "rewritten", "sizes"]
 
 _PREFIX = "initscope.initializers."
+_KINKED = frozenset({"relu", "relu6", "leaky_relu", "leakyrelu", "prelu", "rrelu"})
+_AT_THE_END = frozenset({"softmax", "log_softmax", "logsoftmax", "softmin"})
+""""Attention" by role, but also the last step of a classifier."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +45,24 @@ class Variant:
         return float(sum(2 * rows * columns * min(rows, columns) for rows, columns in shapes))
 
 
-def laws(model: nn.Module) -> list[Variant]:
-    """Other weights in the same architecture."""
+def laws(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
+    """Other weights in the same architecture, as far as they make sense for its steps.
+
+    Zero sums and mirrored halves are made for stacks of ReLUs: they are left out where attention or a loop over time
+    reads the weights, and where there is no ReLU. Fan-out is for convolutions.
+    """
     root = 2**0.5
     found = [
         Variant("He", He(), f"{_PREFIX}he_(model)"),
-        Variant("He, fan-out", He(mode="fan_out"), f'{_PREFIX}he_(model, mode="fan_out")'),
         Variant("Glorot", Glorot(), f"{_PREFIX}glorot_(model)"),
         Variant("LeCun", LeCun(), f"{_PREFIX}lecun_(model)"),
         Variant("orthogonal", Orthogonal(gain=root), f"{_PREFIX}orthogonal_(model, gain=2**0.5)"),
     ]
+    if _steers(rows):
+        return found
+    found.insert(1, Variant("He, fan-out", He(mode="fan_out"), f'{_PREFIX}he_(model, mode="fan_out")'))
+    if rows and not any(call_name(row.kind.lower()) in _KINKED for row in rows if row.role == "activation"):
+        return found
     for strength in (1.0, 0.5):
         code = f"{_PREFIX}zero_sum_(model, strength={strength:g}, compensate=True)"
         law = ZeroSum(strength=strength, compensate=True)
@@ -66,10 +78,17 @@ def laws(model: nn.Module) -> list[Variant]:
     return found
 
 
-def rewritten(model: nn.Module) -> list[Variant]:
+def _steers(rows: Sequence[Row]) -> bool:
+    """Whether some weights make scores of an attention, or run in a loop over time."""
+    return any(row.role in ("attention", "recurrent") and row.kind.lower() not in _AT_THE_END for row in rows)
+
+
+def rewritten(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
     """A leaky slope instead of ReLU, and batch norm, where the model has a place for them."""
     modules = list(model.modules())
-    found = []
+    found: list[Variant] = []
+    if _steers(rows):
+        return found
     if any(isinstance(module, nn.ReLU) for module in modules):
         depth = sum(is_weight_layer(module) for module in modules)
         # Nearer to linear the deeper it is, so that angles change by a bounded amount over the whole depth.

@@ -42,9 +42,9 @@ class Verdict(Result):
     words: str = ""
 
     def __str__(self) -> str:
-        limit = f" (threshold {self.threshold:g})" if self.threshold else ""
-        said = f"; {self.words}" if self.words else ""
-        return f"{self.name} from {self.layer} on, at worst {self.value:.3g}{limit}{said}. {self.advice}"
+        worst = f", at worst {self.value:.3g} (threshold {self.threshold:g})" if self.threshold else ""
+        said = f": {self.words}" if self.words else ""
+        return f"{self.name} from {self.layer} on{worst}{said}. {self.advice[:1].upper()}{self.advice[1:]}"
 
 
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Verdict, ...]:
@@ -64,7 +64,11 @@ def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts 
 def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence: Evidence) -> Verdict:
     row = evidence.seen.rows[finding.row]
     layer, block = finding.layer or row.layer, evidence.blocks[finding.row]
-    code = declared.code.format(layer=finding.layer or row.within) if finding.fault else ""
+    if finding.layer and row.within != finding.layer:  # it has no row
+        block = finding.layer
+    fault = finding.fault and not (declared.needs_norms and evidence.facts.idle_norms)
+    template = declared.code if finding.code is None else finding.code
+    code = template.format(layer=finding.layer or row.within) if fault else ""
     return Verdict(
         declared.name,
         layer,
@@ -72,7 +76,7 @@ def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence
         threshold,
         declared.source,
         declared.advice,
-        finding.fault,
+        fault,
         block,
         code,
         finding.words,
@@ -91,8 +95,8 @@ def verdict_names() -> tuple[str, ...]:
 class Thresholds(Result):
     """When a verdict is given: the defaults of `DECLARATIONS`, or others by name; printed with every report.
 
-    >>> Thresholds(collapse=0.1).collapse, Thresholds().rank_loss
-    (0.1, 2.0)
+    >>> Thresholds(collapse=0.2).collapse, Thresholds().rank_loss
+    (0.2, 1.5)
     """
 
     def __init__(self, **limits: float) -> None:

@@ -67,7 +67,7 @@ class ErrorRate(Result):
             ax.errorbar(widths, [p.error for p in mine], bars, fmt="o", ms=4, color=line.get_color(), label=label)
         places = sorted({point.outputs for point in self.points})
         ax.set_xticks(places, [str(place) for place in places])
-        ax.minorticks_off()
+        ax.set_xticks([], minor=True)
         ax.set(xlabel="outputs m", ylabel="relative error", title="Linear estimate: dots measured, lines √((2d+3)/m)")
         ax.title.set_fontsize(10)
         ax.legend(fontsize=8)

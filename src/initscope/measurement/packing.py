@@ -82,10 +82,24 @@ def farthest_first(
     The first k are pairwise as far apart as the k-th is from those before, and balls of that radius around them cover
     all rows: at once a packing and an ε-net.
     """
+    squares = np.einsum("ij,ij->i", rows, rows)
     nearest = np.full(len(rows), np.inf)
     order, radii, chosen = np.empty(count, dtype=np.int64), np.empty(count), start
     for k in range(count):
-        order[k], radii[k] = chosen, nearest[chosen]
-        nearest = np.minimum(nearest, np.linalg.norm(rows - rows[chosen], axis=1))
+        order[k], radii[k] = chosen, math.sqrt(nearest[chosen])
+        nearest = np.minimum(nearest, _squared_distances(rows, squares, chosen))
         chosen = int(np.argmax(nearest))
-    return order, radii, float(nearest.max())
+    return order, radii, math.sqrt(nearest.max())
+
+
+_NEAR = 1e-6
+"""Share of the squared norms below which a squared distance is formed from differences, not to lose its digits."""
+
+
+def _squared_distances(rows: NDArray[Any], squares: NDArray[Any], chosen: int) -> NDArray[Any]:
+    """Of all rows from one of them: one product with the matrix, and differences for those that are close."""
+    total = squares + squares[chosen]
+    found: NDArray[Any] = total - 2 * (rows @ rows[chosen])
+    close = np.flatnonzero(found < _NEAR * total)
+    found[close] = ((rows[close] - rows[chosen]) ** 2).sum(axis=1)
+    return found

@@ -37,7 +37,7 @@ def test_distances_keep_their_digits(name):
     with mp.workdps(60):
         for k in (1e-4, 1.0, 9.0):
             for unequal in (0.0, 1e-9, 1e-4):
-                for share in (1e-28, 1e-17, 1e-9, 1e-6, 1e-2):
+                for share in (1e-28, 1e-20, 1e-17, 1e-9, 1e-6, 1e-2):
                     if share < 1e-4 * unequal**2:
                         continue  # d itself cannot say it
                     kxx, kyy = mp.mpf(k), mp.mpf(k * (1 + unequal))

@@ -51,6 +51,18 @@ def test_the_bound_is_the_sum_over_patches():
     np.testing.assert_allclose(flatness_bound(x, y, kernel_size=3).inner, by_hand, rtol=1e-12)
 
 
+def test_images_without_negative_values_have_no_obtuse_angles():
+    """Lone bright pixels, 70.5° from flat in a 3×3 patch: two of them are at a right angle at most, ψ = 1/π."""
+    x, y = np.zeros((2, 2, 1, 8, 8))
+    x[:, :, 2, 2] = y[:, :, 3, 3] = 1
+    x[1, 0, 7, 7] = -1e-9  # a negative value anywhere, and the angles may add up
+    seen = 4 / 9  # of nine patches four hold both pixels
+    doubled = 2 * math.acos(1 / 3)
+    expected = [seen / math.pi, seen * (math.sin(doubled) - doubled * math.cos(doubled)) / math.pi]
+    np.testing.assert_allclose(flatness_bound(x, y, kernel_size=3).inner, expected, rtol=1e-8)
+    np.testing.assert_allclose(expected_cosine(x, y, kernel_size=3)[0], seen / math.pi, rtol=1e-12)  # attained
+
+
 @pytest.mark.parametrize("kernel", [1, 2, 3, 5])
 @pytest.mark.parametrize("positive", [True, False])
 def test_truth_bound_scores_are_in_this_order(kernel, positive):

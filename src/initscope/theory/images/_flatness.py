@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from initscope.errors import InputError
 from initscope.results import Result, rows_of_columns
-from initscope.theory._arrays import Array
+from initscope.theory._arrays import Array, namespace
 from initscope.theory._fast import as_numpy
 from initscope.theory.angles import psi
 from initscope.theory.images._channels import standard_error
@@ -84,7 +84,8 @@ def flatness_bound(x: Array, y: Array, *, kernel_size: int | Sequence[int]) -> F
               \le \frac1{r^2}\sum_{ij}\|[x]_{ij}\|\|[y]_{ij}\|\,\psi\bigl(\min(\varphi^x_{ij}+\varphi^y_{ij}, \pi)\bigr)
 
     with the angles φ of `flatness_map`, an r×r filter of variance 2/r², cyclic, stride 1. Two patches are at an angle
-    of at most φ_x + φ_y, through the constant patch, and ψ increases. It is the extension to grey images that
+    of at most φ_x + φ_y, through the constant patch, and ψ increases; without negative values no angle exceeds π/2,
+    which then stands in place of π. It is the extension to grey images that
     [Nachum2022]_ section 4.1 asks for, in the words that the paper explains its figure 1 with. On photographs it is
     within a factor of about 2 of the truth, where `excess_bound` says little: ψ(θ) ≈ θ³/(3π) for small angles, so that
     nearly flat patches cost next to nothing.
@@ -98,9 +99,11 @@ def flatness_bound(x: Array, y: Array, *, kernel_size: int | Sequence[int]) -> F
     xp, norm_x, norm_y = norms(x, y)
     size_x, angle_x, taps = _patches(x, kernel_size)
     size_y, angle_y, _ = _patches(y, kernel_size)
-    between = angle_x + angle_y
-    limit = xp.full_like(between, math.pi)
-    shares = size_x * size_y * psi(xp.minimum(between, limit)) / taps
+    x, y = (xp.reshape(side, (side.shape[0], -1)) for side in namespace(x, y)[1:])
+    signed = xp.any((x < 0) | (y < 0), axis=1)
+    limit = xp.where(signed, xp.full_like(norm_x, math.pi), xp.full_like(norm_x, math.pi / 2))
+    limit = xp.astype(xp.reshape(limit, (-1,) + (1,) * (angle_x.ndim - 1)), angle_x.dtype)
+    shares = size_x * size_y * psi(xp.minimum(angle_x + angle_y, limit)) / taps
     inner = xp.sum(shares, axis=tuple(range(1, shares.ndim)))
     return FlatnessBound(inner, inner / (norm_x * norm_y))
 

@@ -253,7 +253,8 @@ def _is_default(
         expected = math.sqrt(2 / sum(values.shape))
     elif isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
         expected = math.sqrt(1 / (3 * module.hidden_size))
-    elif is_weight_layer(module) and fan_in:
+    elif is_weight_layer(module) and fan_in:  # torch counts the fan of transposed ones by the other side
+        fan_in = nn.init._calculate_fan_in_and_fan_out(module.weight)[0]
         expected = math.sqrt(1 / (3 * fan_in))
     else:
         return False

@@ -1,0 +1,113 @@
+"""What a report looks like: one line, Markdown, JSON with its schema, blocks on the page and in the terminal."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import initscope
+from initscope.cli import main
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(32, 32), nn.Linear(32, 32)
+
+    def forward(self, x):
+        return x + self.two(torch.relu(self.one(x)))
+
+
+def network(depth=4, scale=1.0):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), *(Residual() for _ in range(depth)), nn.Linear(32, 10))
+    with torch.no_grad():
+        for block in model[2:-1]:
+            block.two.weight.mul_(scale)
+    return model
+
+
+@pytest.fixture(scope="module")
+def reports():
+    data = initscope.data.load("digits").take(64)
+    return [initscope.inspect(network(scale=scale), data, pairs=16) for scale in (1.0, 300.0)]
+
+
+def test_the_healthy_are_told_in_one_line(reports):
+    healthy, sick = reports
+    assert healthy.healthy
+    assert healthy.conclusion == "healthy: nothing to change"
+    assert healthy.what_if.alternatives == ()
+    assert healthy.what_if.best.code == ""
+    assert not sick.healthy
+    assert sick.conclusion.startswith("not healthy: ")
+    first = next(verdict for verdict in sick.verdicts if verdict.fault)
+    for name in ("name", "layer", "block", "value", "threshold", "fault", "advice", "code"):
+        assert hasattr(first, name)
+    assert "exploding" in {verdict.name for verdict in sick.verdicts if verdict.fault}
+    assert {verdict.block for verdict in sick.verdicts if verdict.name == "exploding"} <= {"2", "3", "4", "5"}
+
+
+def test_markdown_is_a_table_of_blocks_with_the_faults_above(reports):
+    healthy, sick = (report.to_markdown() for report in reports)
+    assert "**healthy: nothing to change**" in healthy
+    assert "What if" not in healthy
+    assert "- **exploding** in `" in sick
+    assert sick.count("\n| ") >= 8
+    assert all(line.count("|") == next(iter(re.findall(r"\n(\|.*block.*\|)\n", sick))).count("|")
+               for line in sick.split("What if")[0].splitlines() if line.startswith("|"))  # fmt: skip
+
+
+def test_json_has_the_keys_that_the_documentation_describes(reports):
+    text = (DOCS / "inspection.rst").read_text(encoding="utf-8")
+    described = text[text.index("==================  ") :].split("Numbers that do not apply")[0]
+    keys = re.findall(r"^``(\w+)``", described, re.MULTILINE)
+    for report in reports:
+        json.dumps(report.to_dict(), allow_nan=False)
+        found = json.loads(report.to_json())
+        assert list(found) == keys or set(found) == set(keys)
+        assert found["schema"] == 1
+        for verdict in found["verdicts"]:
+            assert all(f"``{name}``" in described for name in verdict)
+        for name in ("audit", "precision", "what_if"):
+            assert all(f"``{key}``" in described for row in found[name] for key in row)
+
+
+def test_the_page_opens_blocks_by_a_click(reports):
+    page = reports[0].to_html()
+    assert page.count("<details>") >= 4 + 2
+    assert "<summary>2: 4 steps</summary>" in page
+    assert "2.one" in page
+    assert "<script" not in page
+
+
+def test_depth_and_markdown_on_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom torch import nn\n\n"
+        "def make():\n    torch.manual_seed(0)\n"
+        "    pair = lambda: nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU())\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), pair(), pair(), nn.Linear(32, 10))\n"
+    )
+    outputs = {}
+    for options in ((), ("--depth", "0"), ("--format", "md")):
+        main(["inspect", "net.py:make", "--data", "digits", "--pairs", "16", *options])
+        outputs[options] = capsys.readouterr().out
+    assert "healthy: nothing to change" in outputs[()]
+    assert len(outputs["--depth", "0"].splitlines()) > len(outputs[()].splitlines()) + 4
+    names = {
+        options: [line.split()[0] for line in text.splitlines() if line.strip()] for options, text in outputs.items()
+    }
+    assert "3.2" in names["--depth", "0"]
+    assert "3.2" not in names[()]
+    assert outputs["--format", "md"].startswith("## initscope: Sequential on")
+
+
+def test_the_page_of_ten_bugs_holds_ten_that_are_mended():
+    text = (DOCS / "ten_bugs.rst").read_text(encoding="utf-8")
+    assert text.count("not healthy: ") == text.count("    healthy: nothing to change") == 10

@@ -1,0 +1,255 @@
+"""Verdicts on the start itself: each on a network that has the fault and not on the same one without it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import initscope
+from initscope.inspection.inputs import input_facts
+from initscope.inspection.weights import weight_facts
+from initscope.measurement import observe
+from initscope.measurement.number_formats import FORMATS, FormatCount
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def digits(count=64):
+    data = initscope.data.load("digits")
+    images = torch.as_tensor(data.images[:count]).flatten(1)
+    return (images - images.mean()) / images.std(), torch.as_tensor(data.labels[:count]).long()
+
+
+def stack(depth=3, width=32, outputs=10, seed=0):
+    torch.manual_seed(seed)
+    sizes = [64, *[width] * depth]
+    layers = [part for i in range(depth) for part in (nn.Linear(sizes[i], sizes[i + 1]), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear(width, outputs))
+
+
+def inspect(model, data=None, **options):
+    inputs, labels = digits()
+    options = {"pairs": 16, "alternatives": False, "prediction": False, "targets": labels} | options
+    return initscope.inspect(model, inputs if data is None else data, **options)
+
+
+def faults(report):
+    return {verdict.name: verdict for verdict in report.verdicts if verdict.fault}
+
+
+def test_nothing_is_said_of_a_healthy_network():
+    report = inspect(stack())
+    assert report.healthy
+    assert not faults(report)
+    assert report.cautions == ()
+    assert report.conclusion.startswith("healthy: nothing to change")
+
+
+def test_the_clones_of_torchs_encoder_are_named_and_cured_by_the_code():
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 3)
+    model = nn.Sequential(nn.Unflatten(1, (4, 16)), encoder, nn.Flatten(), nn.Linear(64, 10))
+    found = faults(inspect(model))["clones"]
+    assert (found.layer, found.block, found.value) == ("1.layers.1.self_attn", "1.layers.1", 8)
+    assert "equal to 1.layers.0.self_attn" in str(found)
+    exec(found.code, {"model": model, "initscope": initscope})
+    assert "clones" not in faults(inspect(model))
+
+
+def test_tied_frozen_and_constant_weights_are_no_clones():
+    tied, teacher, ones = stack(), stack(), stack()
+    tied[4].weight = tied[2].weight
+    teacher.add_module("teacher", stack().requires_grad_(False))
+    for layer in ones[::2]:
+        nn.init.ones_(layer.weight)
+    for model in (tied, teacher, ones):
+        assert weight_facts(model).clones == {}
+
+
+def test_equal_units_are_symmetric_and_zero_ones_are_not():
+    model = stack()
+    nn.init.constant_(model[2].weight, 0.1)
+    found = faults(inspect(model))["symmetric"]
+    assert found.layer == "2"
+    assert found.value == pytest.approx(31 / 32)
+    exec(found.code, {"model": model, "torch": torch})
+    assert "symmetric" not in faults(inspect(model))
+    nn.init.zeros_(model[6].weight)
+    assert weight_facts(model).symmetric == {}
+
+
+def test_one_layer_unlike_its_peers():
+    model = stack(6)
+    with torch.no_grad():
+        model[6].weight.mul_(4)
+    found = faults(inspect(model))["odd-layer"]
+    assert (found.layer, found.value) == ("6", pytest.approx(4, rel=0.1))
+    assert "odd-layer" not in faults(inspect(stack(6)))
+
+
+class Cut(nn.Module):
+    def __init__(self, detached=False, skipped=False):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(64, 32), nn.Linear(32, 32), nn.Linear(32, 10)
+        self.detached, self.skipped = detached, skipped
+
+    def forward(self, x):
+        h = F.relu(self.first(x))
+        h = h.detach() if self.detached else h
+        return self.last(h if self.skipped else F.relu(self.second(h)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "layer"), [("detached", "first"), ("skipped", "second"), ("frozen", "second"), ("dropped", "1")]
+)
+def test_what_the_loss_does_not_reach(kind, layer):
+    torch.manual_seed(0)
+    model = Cut(detached=kind == "detached", skipped=kind == "skipped")
+    if kind == "frozen":
+        model.second.requires_grad_(False)
+    if kind == "dropped":
+        model = nn.Sequential(nn.Linear(64, 32), nn.Dropout(1.0), nn.ReLU(), nn.Linear(32, 10))
+    assert faults(inspect(model))["no-gradient"].layer == layer
+    torch.manual_seed(0)
+    assert "no-gradient" not in faults(inspect(Cut()))
+    if kind == "skipped":  # heads that only training has are not run in evaluation
+        assert "no-gradient" not in faults(inspect(model.eval()))
+
+
+def test_an_output_that_the_loss_is_not_of_is_no_fault():
+    class TwoHeads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.one, self.other = nn.Linear(64, 32), nn.Linear(32, 10), nn.Linear(32, 5)
+
+        def forward(self, x):
+            h = F.relu(self.body(x))
+            return self.one(h), self.other(h)
+
+    torch.manual_seed(0)
+    report = inspect(TwoHeads(), loss=lambda outputs, labels: F.cross_entropy(outputs[0], labels))
+    assert report.healthy
+    assert [verdict.layer for verdict in report.verdicts if verdict.name == "no-gradient"] == ["other"]
+
+
+def test_the_loss_at_the_start_is_that_of_torch():
+    """Against the cross-entropy of the same 16 samples, by hand."""
+    inputs, labels = digits()
+    model = stack()
+    with torch.no_grad():
+        model[6].weight.mul_(100)
+    report = inspect(model)
+    found = faults(report)["loss-at-start"]
+    x, _ = report.observation.x, report.observation.y
+    places = [int(((inputs - sample).abs().sum(dim=1)).argmin()) for sample in x]
+    by_hand = float(F.cross_entropy(model(inputs[places]).detach(), labels[places])) - math.log(10)
+    assert found.value == pytest.approx(by_hand, rel=1e-4)
+    assert found.layer == "6"
+    exec(found.code, {"model": model, "torch": torch})
+    assert inspect(model).facts.step.loss == pytest.approx(math.log(10), abs=0.2)
+
+
+def test_the_words_of_a_language_model_are_its_labels():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.norm = nn.Embedding(200, 64), nn.LayerNorm(64)
+
+        def forward(self, words):
+            return F.linear(self.norm(self.words(words)), self.words.weight)
+
+    torch.manual_seed(0)
+    words = torch.randint(0, 200, (40, 12), generator=torch.Generator().manual_seed(0))
+    assert "loss-at-start" in faults(inspect(Tied(), words, targets=None))
+    small = Tied()
+    nn.init.normal_(small.words.weight, std=0.02)
+    assert "loss-at-start" not in faults(inspect(small, words, targets=None))
+
+
+def test_inputs_of_bytes_and_constant_channels():
+    images = 127 + 60 * normal(48, 3, 8, 8)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4))
+    assert faults(inspect(model, images, targets=None))["input-scale"].value == pytest.approx(140, rel=0.05)
+    normed = nn.Sequential(nn.BatchNorm2d(3), *model)
+    assert "input-scale" not in faults(inspect(normed, images, targets=None))
+    images[:, 1] = 5.0
+    assert "1 of 3 channels never change" in str(faults(inspect(model, images / 100, targets=None))["input-scale"])
+
+
+def test_shares_of_formats_are_those_of_a_cast():
+    """Against torch's own casts: infinite (the largest in e4m3, which has no infinity) or zero."""
+    values = 10 ** (14 * torch.rand(20000, generator=torch.Generator().manual_seed(0)) - 8)
+    over, under = FormatCount().add_all([values]).shares()
+    kinds = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
+    for index, (form, kind) in enumerate(zip(FORMATS, kinds, strict=True)):
+        cast = values.to(kind).float()
+        lost = (~torch.isfinite(cast) | ((values > 1) & (values > 1.2 * cast))).double().mean()
+        # Values within half a unit of the largest are rounded to it, which counts as no loss here.
+        assert over[index] == pytest.approx(float(lost), abs=0.01), form
+        assert under[index] == pytest.approx(float((cast == 0).double().mean()), abs=1e-3), form
+
+
+def test_values_beyond_half_precision_are_named_where_they_begin():
+    model = stack()
+    with torch.no_grad():
+        model[2].weight.mul_(1e6)
+    assert faults(inspect(model))["precision"].layer == "2"
+    assert {row.format for row in inspect(model).precision} == {form.name for form in FORMATS}
+
+
+@pytest.mark.parametrize("shape", [(200, 20), (40, 3, 8, 8)])
+def test_random_data_is_told_before_any_verdict(shape):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape[1:]), 16), nn.ReLU(), nn.Linear(16, 3))
+    for data in (normal(*shape), torch.rand(shape, generator=torch.Generator().manual_seed(1))):
+        assert any("random" in said for said in input_facts(observe(model, data, pairs=shape[0] // 2)).cautions)
+    smooth = normal(*shape).cumsum(dim=-1)
+    assert input_facts(observe(model, smooth, pairs=shape[0] // 2)).cautions == ()
+
+
+def test_few_samples_and_one_class_are_told():
+    inputs, labels = digits(8)
+    cautions = inspect(stack(), inputs, targets=torch.zeros_like(labels), pairs=4).cautions
+    assert ["8 samples" in cautions[0], "one class" in cautions[1]] == [True, True]
+
+
+def test_token_cosines_and_entropies_by_hand():
+    """Against all pairs of tokens, and against the definition of the entropy, one query at a time."""
+    torch.manual_seed(0)
+    model = nn.MultiheadAttention(8, 2, batch_first=True)
+    x = normal(10, 6, 8) + 1
+    seen = observe(_Called(model), x, pairs=5, opened=True)
+    tokens = F.normalize(x, dim=-1)
+    cosines = [float(s[i] @ s[j]) for s in tokens for i in range(6) for j in range(6) if i != j]
+    assert seen.token_cosine[0] == pytest.approx(np.mean(cosines), abs=1e-5)
+    weights = model(x, x, x, average_attn_weights=False)[1].detach()
+    entropy = -(weights * weights.log()).sum(-1).mean() / math.log(6)
+    row = [row.kind for row in seen.rows].index("softmax")
+    assert seen.attention_entropy[row] == pytest.approx(float(entropy), abs=1e-5)
+    fused = observe(_Called(model, need_weights=False), x, pairs=5, opened=True)
+    row = [row.kind for row in fused.rows].index("scaled_dot_product_attention")
+    assert fused.attention_entropy[row] == pytest.approx(float(entropy), abs=0.02)  # of 8 of the 10 samples
+
+
+class _Called(nn.Module):
+    def __init__(self, inner, **options):
+        super().__init__()
+        self.inner, self.options = inner, options
+
+    def forward(self, x):
+        return self.inner(x, x, x, **self.options)[0]
+
+
+def test_batch_norm_that_has_seen_nothing_is_told_and_blames_nobody():
+    torch.manual_seed(0)
+    blocks = [part for _ in range(30) for part in (nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU())]
+    model = nn.Sequential(*blocks, nn.Linear(64, 10)).eval()
+    report = inspect(model)
+    assert "has seen no data" in report.cautions[0]
+    assert {"vanishing", "collapse"} & {verdict.name for verdict in report.verdicts}
+    assert not {"vanishing", "collapse"} & set(faults(report))
+    assert inspect(model, mode="train").cautions == ()

@@ -1,0 +1,96 @@
+"""Verdicts on how steps follow each other, each with what looks like the fault and is none."""
+
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import initscope
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).cumsum(dim=-1) / shape[-1] ** 0.5
+
+
+LABELS = torch.arange(48) % 5
+
+
+def faults(model, data=None, **options):
+    torch.manual_seed(0)
+    data = normal(48, 16) if data is None else data
+    options = {"targets": LABELS} | options
+    report = initscope.inspect(model, data, pairs=16, alternatives=False, prediction=False, **options)
+    return {verdict.name: verdict for verdict in report.verdicts if verdict.fault}
+
+
+def chain(*sizes, between=nn.ReLU):
+    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), between())]
+    return nn.Sequential(*layers[:-1])
+
+
+def test_one_missing_activation_and_none_at_all():
+    model = chain(16, 32, 32, 32, 5)
+    assert "linear" not in faults(model)
+    model[3] = nn.Identity()
+    found = faults(model)["linear"]
+    assert found.layer == "4"
+    assert "between 2 and it" in found.words
+    assert faults(chain(16, 32, 32, 5, between=nn.Identity))["linear"].value == 3
+
+
+def test_factors_of_low_rank_and_depthwise_layers_need_no_activation():
+    low = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 6), nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 5))
+    assert "linear" not in faults(low)
+    separable = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1, groups=16), nn.Conv2d(16, 16, 1),
+        nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5),
+    )  # fmt: skip
+    assert "linear" not in faults(separable, normal(48, 3, 8, 8))
+    assert "linear" not in faults(nn.Linear(16, 5))
+
+
+def test_a_bottleneck_of_one_and_a_single_output():
+    assert faults(chain(16, 32, 1, 32, 5))["bottleneck"].layer == "2"
+    assert "bottleneck" not in faults(chain(16, 32, 1), targets=None)
+    assert "bottleneck" not in faults(chain(16, 32, 2, 32, 5))
+
+
+def test_batch_norm_twice():
+    assert (
+        faults(nn.Sequential(nn.Linear(16, 8), nn.BatchNorm1d(8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 5)))[
+            "norm-twice"
+        ].layer
+        == "2"
+    )
+    assert "norm-twice" not in faults(nn.Sequential(nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 5)))
+
+
+def test_what_ends_a_classifier():
+    body = chain(16, 32, 5)
+    assert faults(nn.Sequential(body, nn.ReLU()))["clipped-output"].layer == "1"
+    assert "clipped-output" not in faults(nn.Sequential(body, nn.ReLU()), targets=normal(48, 5))
+    ended = nn.Sequential(body, nn.Softmax(dim=1))
+    assert faults(ended, loss=F.cross_entropy)["double-softmax"].layer == "1"
+    assert "double-softmax" not in faults(ended, loss=lambda p, labels: F.nll_loss(p.log(), labels))
+    assert "double-softmax" not in faults(ended)
+    assert "double-softmax" in faults(nn.Sequential(ended, nn.Softmax(dim=1)))
+
+
+class Tokens(nn.Module):
+    def __init__(self, turned):
+        super().__init__()
+        self.first, self.norms = nn.Linear(4, 8), nn.ModuleList(nn.LayerNorm(8) for _ in range(3))
+        self.turned, self.head = nn.LayerNorm(6) if turned else None, nn.Linear(48, 5)
+
+    def forward(self, x):
+        x = self.first(x)
+        for norm in self.norms:
+            x = x + F.gelu(norm(x))
+        x = x if self.turned is None else self.turned(x.transpose(1, 2)).transpose(1, 2)
+        return self.head(x.flatten(1))
+
+
+def test_a_norm_over_the_tokens():
+    assert faults(Tokens(True), normal(48, 6, 4))["norm-axis"].layer == "turned"
+    assert "norm-axis" not in faults(Tokens(False), normal(48, 6, 4))
