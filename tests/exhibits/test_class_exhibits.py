@@ -83,7 +83,7 @@ def test_boundaries_without_training_do_not_hold(boundaries):
 
 
 def test_role_of_training_by_groups_makes_the_whole(networks):
-    found = training_role.run(spec="digits", layer=None, tested=597, groups=5)
+    found = training_role.run(spec="digits", fitted=1200, tested=597, groups=5)
     test = split_sets("digits")[1]
     sizes = [len(part) for part in np.array_split(np.arange(len(test)), 5)]
     for name, model in list(networks.items())[1:]:

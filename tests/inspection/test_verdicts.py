@@ -90,12 +90,13 @@ def test_no_fault_is_found_in_torchs_own_start(kind):
 
 
 @pytest.mark.parametrize("law", ["he_", "glorot_"])
-def test_forty_layers_collapse_in_draw_after_draw(law):
+def test_a_hundred_layers_collapse_in_draw_after_draw(law):
+    """Either the angles close, or what is left of them lies on a line."""
     for seed in range(2):
         data = normal(96, 32, seed=seed)
-        model = getattr(initscope.initializers, law)(stack(40), generator=torch.Generator().manual_seed(seed))
-        assert "collapse" in verdicts(model, data, gradients=False)
-        assert "collapse" in verdicts(model, data.abs(), gradients=False)
+        model = getattr(initscope.initializers, law)(stack(100), generator=torch.Generator().manual_seed(seed))
+        assert {"collapse", "rank-loss"} & verdicts(model, data, gradients=False).keys()
+        assert {"collapse", "rank-loss"} & verdicts(model, data.abs(), gradients=False).keys()
 
 
 def test_biases_collapse_angles_when_they_drown_the_differences():

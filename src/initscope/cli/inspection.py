@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -15,7 +16,7 @@ from initscope.cli._sources import ModelSource, load_data
 from initscope.cli.predict_measure import Law, Model, Page
 from initscope.errors import InputError
 from initscope.initializers import named
-from initscope.results import printable
+from initscope.results import counted, printable
 
 if TYPE_CHECKING:
     from torch import nn
@@ -88,6 +89,7 @@ def inspect(
             initializer=None if initializer == "present" else named(initializer),
             gradients=gradients,
             mode=mode,
+            progress=_bar,
         )
     if format == "table":
         _print(report, depth)
@@ -136,7 +138,8 @@ def _print_alternatives(report: Report) -> None:
     """What may be changed, of a network with a fault."""
     open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
     if lossy := len(report.expansivity) - len(open_question):
-        print(f"{lossy} ReLU layers have fewer than two outputs per input: their input cannot be recovered from them")
+        layers = counted(lossy, "ReLU layer")
+        print(f"fewer than two outputs per input in {layers}: what enters there cannot be recovered")
     if open_question:
         print_table(open_question, title="Can the input of these ReLU layers be recovered?")
     if report.what_if is not None and report.what_if.untried:
@@ -148,6 +151,16 @@ def _print_alternatives(report: Report) -> None:
             _line(f"not tried: {name} ({reason})")
         if report.what_if.best.code:
             _line(f"best: {report.what_if.best.code}")
+
+
+def _bar(starts: list[Any]) -> Iterable[Any]:
+    """The starts that are tried one by one, with the time left on stderr, if a person is looking at it."""
+    if not sys.stderr.isatty() or not starts:
+        return starts
+    from tqdm import tqdm
+
+    bar: Iterable[Any] = tqdm(starts, desc="trying other starts", unit="start", file=sys.stderr, leave=False)
+    return bar
 
 
 def _line(text: str) -> None:

@@ -1,6 +1,6 @@
 """Random weights classify average points, training helps at boundaries: test accuracy by distance to the boundary.
 
-Extreme learning (random weights, a linear classifier on what enters the last layer) beside the trained networks.
+Extreme learning (random weights, a linear classifier on the last activation) beside the trained networks.
 """
 
 from __future__ import annotations
@@ -9,26 +9,32 @@ from initscope.classes import AccuracyByDistance, accuracy_by_distance, boundary
 from initscope.exhibits.protocol import Declared, Number
 from initscope.exhibits.trained_networks import CHECKPOINTS, guessed_classes, networks_at_errors, split_sets
 
-__all__ = ["EXHIBITS", "run"]
+__all__ = ["EXHIBITS", "gains", "run"]
+
+_NEIGHBOURS = 20_000
+"""Training images that the distance to the boundary is measured among."""
 
 
 def run(
     *,
     spec: str = "cifar10",
     checkpoints: str = CHECKPOINTS,
-    layer: str | None = "flatten1",
+    fitted: int = 4000,
     tested: int = 5000,
     groups: int = 10,
 ) -> AccuracyByDistance:
-    """Accuracy on ``tested`` test images by groups of their distance to the boundary, among all training images."""
+    """Accuracy on ``tested`` test images by groups of their distance to the boundary, among 20,000 training images.
+
+    The linear classifier on random weights has ``fitted`` labelled images.
+    """
     networks = networks_at_errors(spec, checkpoints)
     train_set, test_set = split_sets(spec)
     test_set = test_set.spread(tested)
     random = networks.pop("random weights")
-    guesses = {"random weights": extreme_learning(random, train_set, test_set, layer=layer)}
+    guesses = {"random weights": extreme_learning(random, train_set.spread(fitted), test_set)}
     guesses |= {name: guessed_classes(model, test_set) for name, model in networks.items()}
     correct = {name: guess == test_set.labels for name, guess in guesses.items()}
-    return accuracy_by_distance(boundary_distance(train_set, test_set), correct, groups=groups)
+    return accuracy_by_distance(boundary_distance(train_set.spread(_NEIGHBOURS), test_set), correct, groups=groups)
 
 
 def gains(found: AccuracyByDistance) -> tuple[float, float]:
@@ -55,6 +61,6 @@ EXHIBITS = (
         produce=run,
         numbers=_numbers,
         holds=lambda found: gains(found)[0] > max(gains(found)[1], 0.0),
-        small={"spec": "digits", "layer": None, "tested": 597, "groups": 5},
+        small={"spec": "digits", "fitted": 1200, "tested": 597, "groups": 5},
     ),
 )

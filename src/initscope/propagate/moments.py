@@ -23,6 +23,7 @@ from initscope.geometry import Status
 from initscope.propagate import loops
 from initscope.propagate.totals import NotCovered, Totals, own_call, total
 from initscope.propagate.windows import Offset, Sites, at_both
+from initscope.recording.pair_norms import row_norms
 from initscope.theory._fast import as_numpy
 
 # fmt: off
@@ -81,8 +82,8 @@ class Given:
 
     @cached_property
     def _unlike(self) -> bool:
-        """Whether the norms of some pair are far apart."""
-        x, y = self._norms
+        """Whether the norms of some pair are far apart, for which norms to 1e-6 do."""
+        x, y = (row_norms(side.flatten(1)) for side in (self.x, self.y))
         return bool(((x > _UNLIKE * y) | (y > _UNLIKE * x)).any())
 
     @cached_property
@@ -111,13 +112,12 @@ class Given:
 
     def totals(self) -> Totals:
         """Sums over units."""
-        norms = self._norms
         xx, yy, distance = total(self._squares, kept=2) * self.shape[0]
         units = math.prod(self.shape)
         if not self._unlike:
             return Totals.of(xx, yy, distance, units)
         # as vectors of length 1, which no ratio of the norms troubles
-        x, y = (v.flatten(1).double() / n[:, None] for v, n in zip((self.x, self.y), norms, strict=True))
+        x, y = (v.flatten(1).double() / n[:, None] for v, n in zip((self.x, self.y), self._norms, strict=True))
         return Totals(xx, yy, (x - y).square().sum(dim=1) / 2, units)
 
 

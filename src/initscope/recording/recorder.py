@@ -11,7 +11,7 @@ from torch import Tensor
 from initscope.geometry import Row
 from initscope.recording.batch import Batch
 from initscope.recording.steps import NO_VALUES
-from initscope.tracing import Node, SampleAxes, SampleAxis, Trace, sample_axes
+from initscope.tracing import LARGE, Node, SampleAxes, SampleAxis, Trace, all_threads, multiplications, sample_axes
 
 __all__ = ["Recorder", "Tally"]
 
@@ -74,6 +74,7 @@ class Recorder:
         self.shapes: dict[Node, tuple[int, ...]] = {}
         self.samples = 0
         self._batch = 0  # samples of the batch that runs
+        self._work = 0.0  # multiplications so far: those of a large run take all threads
         self._followers: tuple[Tally, ...] = ()
 
     def run(self, batch: Batch) -> None:
@@ -113,6 +114,9 @@ class Recorder:
             tensor, front, axis = found
             values = front.detach()
             self.shapes[step] = tuple(values.shape[1:])
+            self._work += multiplications(self.traced.module(step), values)
+            if self._work > LARGE:
+                all_threads()
             for tally in self.tallies:
                 tally.see(step, values)
                 tally.read(step, args, kwargs)

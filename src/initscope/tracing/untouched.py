@@ -22,6 +22,7 @@ from initscope.errors import InputError
 from initscope.tracing._held import Held
 from initscope.tracing._interrupts import give_back, hear, pass_on, uninterrupted
 from initscope.tracing._randomness import random_layers
+from initscope.tracing._threads import one_thread
 
 __all__ = ["NoDropoutCalls", "at_leaving", "copy_of", "leaves_no_trace", "runnable", "snapshot", "without_dropout"]
 
@@ -74,7 +75,8 @@ def leaves_no_trace(model: nn.Module) -> AbstractContextManager[None]:
     generators, lists, dicts and sets that are attributes, ``requires_grad`` and ``grad``. Parameters beyond 2 GiB are
     not copied: a ``forward`` that writes them is told of. What attributes of other kinds hold is not kept.
 
-    Kept of the process: the random states of torch, NumPy and Python, gradient mode, modes of torch functions.
+    Kept of the process: the random states of torch, NumPy and Python, gradient mode, modes of torch functions, the
+    number of torch threads, which is one inside (see `initscope.tracing._threads`).
     Inference mode and autocast are off inside: the model runs in the precision that it has. One thread at a time is
     inside, and the model refuses to be called from others. Ctrl-C ends what runs, and waits for the restoring.
     """
@@ -117,6 +119,7 @@ class _Guard(AbstractContextManager[None]):
         try:
             if hear():
                 self._undo.append(give_back)
+            self._undo.append(one_thread())
             self._undo.append(_process_state())
             self._undo.append(_random_states(self._model))
             if id(self._model) in _guarded:
