@@ -17,7 +17,7 @@ from initscope.initializers import He, LooksLinear
 
 
 def accuracy(law: object, depth: int, rate: float, seed: int, steps: int = 300) -> float:
-    """Accuracy on a fifth of the digits after training on the others; chance if training diverged."""
+    """Accuracy on a fifth of the digits after training on the others; NaN if training diverged."""
     digits = data.load("digits")
     images = torch.tensor(digits.images).flatten(1)
     labels = torch.tensor(digits.labels)

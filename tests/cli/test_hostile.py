@@ -137,7 +137,7 @@ def test_json_spells_out_what_a_terminal_obeys_and_means_the_same():
 
 def test_a_full_disk_is_told(tmp_path):
     """Files may have at most 100 bytes: --apply is refused as any target that cannot be written."""
-    arguments = ["inspect", "dense6-relu*2", *SMALL, "--apply", "w.pt"]
+    arguments = ["inspect", "dense6-sigmoid*12", *SMALL, "--apply", "w.pt"]
     script = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
     script += f"from initscope.cli import main\nmain({arguments!r})"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -269,3 +269,36 @@ def test_quadrature_is_not_repeated_for_every_alternative(monkeypatch):
     kept = [next(row for row in table.alternatives if row.name == "as it is") for table in (first, again)]
     assert kept[0].angle_predicted == kept[1].angle_predicted
     assert kept[0].angle_predicted is not None
+
+
+def test_the_budget_decides_before_it_spends_and_says_what_it_left_out(monkeypatch):
+    """Every start is either observed or named with its cost; what is observed stays within the limit."""
+    module, calls = sys.modules["initscope.inspection.alternatives"], []
+    observe = module.observe
+    monkeypatch.setattr(module, "observe", lambda *given, **named: calls.append(1) or observe(*given, **named))
+    model, x, y = mlp(2, He(), width=32), samples()[:6], samples()[6:12]
+    free = what_if(model, x, y)
+    assert not any("for all trials" in reason for reason in free.skipped.values())
+    monkeypatch.setattr(sys.modules["initscope.inspection.spending"], "LEAST", 0.0)
+    calls.clear()
+    table = what_if(model, x, y)
+    left_out = {name for name, reason in table.skipped.items() if "for all trials" in reason}
+    names = {item.name for item in table.alternatives}
+    assert left_out
+    assert sum(item.draws for item in table.alternatives) == len(calls)
+    assert names | set(table.skipped) >= {item.name for item in free.alternatives}
+    assert names.isdisjoint(left_out)
+
+
+def test_progress_sees_every_other_start():
+    seen = []
+
+    def progress(starts):
+        for start in starts:
+            seen.append(start)
+            yield start
+
+    table = what_if(mlp(2, He(), width=32), samples()[:6], samples()[6:12], progress=progress)
+    again = sum(item.draws - 1 for item in table.alternatives)
+    others = len(table.alternatives) - 1  # the model as it is comes before
+    assert len(seen) == others + len(table.skipped) + again

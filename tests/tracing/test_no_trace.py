@@ -38,6 +38,18 @@ def test_every_call_leaves_every_model_as_it_was(name, call):
     assert changed(before, state(model)) == []
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("call", CALLS)
+def test_tensors_can_be_resized_as_before(call):
+    """A look at a tensor through NumPy would forbid it for good."""
+    torch.manual_seed(0)
+    model, x = MODELS["odd buffers"](), inputs_of("odd buffers")
+    held = [*model.parameters(), *model.buffers()]
+    assert all(tensor.untyped_storage().resizable() for tensor in held)
+    CALLS[call](model, x)
+    assert all(tensor.untyped_storage().resizable() for tensor in held)
+
+
 def test_a_running_statistic_can_be_copied_and_trained_after_an_inspection():
     model, x = MODELS["running mean"](), inputs_of("running mean")
     report = initscope.inspect(model, x, pairs=4, alternatives=False)

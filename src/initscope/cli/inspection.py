@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -88,6 +89,7 @@ def inspect(
             initializer=None if initializer == "present" else named(initializer),
             gradients=gradients,
             mode=mode,
+            progress=_bar,
         )
     if format == "table":
         _print(report, depth)
@@ -149,6 +151,16 @@ def _print_alternatives(report: Report) -> None:
             _line(f"not tried: {name} ({reason})")
         if report.what_if.best.code:
             _line(f"best: {report.what_if.best.code}")
+
+
+def _bar(starts: list[Any]) -> Iterable[Any]:
+    """The starts that are tried one by one, with the time left on stderr, if a person is looking at it."""
+    if not sys.stderr.isatty() or not starts:
+        return starts
+    from tqdm import tqdm
+
+    bar: Iterable[Any] = tqdm(starts, desc="trying other starts", unit="start", file=sys.stderr, leave=False)
+    return bar
 
 
 def _line(text: str) -> None:

@@ -221,8 +221,15 @@ def _run(declared: Declared, scale: Scale) -> Shown:
         return Shown(**failed.to_dict(), rows=[], **shown)
 
 
+_PANEL = 5.0
+"""Inches of a picture of one panel: on a phone it then fits the page, with text of about 10 pixels."""
+
+
 def _drawn(figure: Figure, id: str) -> str:
-    """SVG that stands on light and dark: a legend's frame has no white ground."""
+    """SVG that stands on light and dark, a legend's frame without white ground; one panel as wide as a phone."""
+    width, height = figure.get_size_inches()
+    if len(figure.axes) == 1 and width > _PANEL:
+        figure.set_size_inches(_PANEL, height * _PANEL / width)
     for ax in figure.axes:
         legend = ax.get_legend()
         if legend is not None:

@@ -150,7 +150,7 @@ def equal_parameters(model: nn.Module) -> dict[int, int]:
         if id(parameter) not in drawn or parameter.is_meta or parameter.dim() < 2 or parameter.numel() < 2:
             continue
         values = parameter.detach()
-        alike = groups.setdefault((values.shape, float(values.double().sum())), [])
+        alike = groups.setdefault((values.shape, float(values.sum(dtype=torch.float32))), [])
         first = next((one for one in alike if torch.equal(one, values)), None)
         if first is not None and not bool((values == values.flatten()[0]).all()):
             found[id(parameter)] = id(first)

@@ -84,7 +84,7 @@ def believability(module: WeightLayer) -> Believability:
             False, "other", math.nan, math.nan, math.nan, math.nan, math.nan, "too few or constant weights"
         )
     mean_z = mean / math.sqrt(variance / count)
-    kurtosis = float(((weight - mean) / math.sqrt(variance)).pow(4).mean()) - 3
+    kurtosis = float(((weight - mean) / math.sqrt(variance)).square().square().mean()) - 3
     error = math.sqrt(24 / count)
     distribution = "other"
     if abs(kurtosis) < _LIMIT * error:

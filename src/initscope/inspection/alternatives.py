@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, median_over_pairs
 from initscope.initializers import Initializer, Present
 from initscope.inspection.facts import facts_of
+from initscope.inspection.spending import Spending
 from initscope.inspection.variants import Variant, laws, rewritten, sizes
 from initscope.inspection.verdicts import Thresholds, judge
 from initscope.measurement.observation import Observation, observe
@@ -36,6 +38,7 @@ SCORE = (
 _WORK = 1e8  # multiplications of a forward pass of one sample, beyond which less is tried: some seconds a trial
 _DRAWING = 2e10  # multiplications of one draw of the weights: orthogonal ones take a decomposition of every layer
 _LEAST_PAIRS = 4
+_AGAIN = 3  # starts that are drawn more than once
 
 
 @dataclass(frozen=True)
@@ -147,27 +150,27 @@ def what_if(
     mode: Literal["train", "eval"] | None = None,
     thresholds: Thresholds | None = None,
     prediction: Prediction | None = None,
+    progress: Callable[[list[Any]], Iterable[Any]] = iter,
 ) -> WhatIf:
     """Try other starts of ``model`` on a few of the pairs; the model itself is left alone.
 
     Each alternative is measured on a draw of its weights in a copy, and predicted where theory covers it. At finite
-    width draws differ, so those that cross the fewest thresholds are drawn ``draws`` times. Models of more than 10⁸
-    multiplications a sample are tried on one draw of fewer pairs (at least 4), and not wider than that. ``prediction``
-    is that of the model as it is on these pairs, where there is one already.
+    width draws differ, so the best of those that cross the fewest thresholds are drawn ``draws`` times. Models of more
+    than 10⁸ multiplications a sample are tried on one draw of fewer pairs (at least 4), and not wider than that. What
+    all trials may cost is known before (see `Spending`), and what is left out for it is told in ``skipped``.
+    ``prediction`` is that of the model as it is on these pairs, where there is one already; ``progress`` passes a list
+    on item by item, as ``tqdm`` does.
     """
     draws = check_count("draws", draws)
-    trials = _Trials(model, x[:pairs], y[:pairs], seed, mode, thresholds, prediction)
+    trials = _Trials(model, x, y, pairs, seed, mode, thresholds, prediction)
     as_it_is = Variant("as it is", None, "", is_drawn=False)
     trials.begin(as_it_is)
-    for variant in [*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]:
+    for variant in progress([*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]):
         trials.begin(variant)
     if not trials.seen:
         raise InputError("no alternative could be run on this model; look at its rows for the reason")
-    if trials.work <= _WORK:
-        fewest = min(len(first.faults) for first, *_ in trials.seen.values())
-        for variant, (first, *_) in trials.seen.items():
-            if len(first.faults) == fewest and variant.is_drawn:
-                trials.draw_again(variant, draws - 1)
+    for variant, draw in progress([(variant, draw) for variant in trials.hopeful() for draw in range(1, draws)]):
+        trials.draw_again(variant, draw)
     ranked = sorted(
         (trials.alternative(variant) for variant in trials.seen),
         key=lambda item: (sum(item.crossed.values()) / item.draws, -item.score),
@@ -193,6 +196,7 @@ class _Trials:
         model: nn.Module,
         x: torch.Tensor,
         y: torch.Tensor,
+        pairs: int,
         seed: int,
         mode: Literal["train", "eval"] | None,
         thresholds: Thresholds | None,
@@ -202,7 +206,8 @@ class _Trials:
         self.as_it_is = prediction
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
         self.work = _multiplications(self._copied(), x[:2])
-        fewer = max(_LEAST_PAIRS, int(len(x) * _WORK / max(_WORK, self.work)))
+        self.spending = Spending.on(self.work, len(x))
+        fewer = max(_LEAST_PAIRS, int(min(pairs, len(x)) * _WORK / max(_WORK, self.work)))
         self.x, self.y = x[:fewer], y[:fewer]
         self.seen: dict[Variant, list[_Draw]] = {}
         self.predicted: dict[Variant, tuple[float | None, str]] = {}
@@ -219,6 +224,9 @@ class _Trials:
         if (drawing := variant.drawing(self.model)) > _DRAWING:
             self.skipped[variant.name] = f"drawing it takes {drawing:.0e} multiplications, above {_DRAWING:.0e}"
             return
+        if reason := self.spending.refuses(variant, self.model, len(self.x)):
+            self.skipped[variant.name] = reason
+            return
         try:
             changed = self.drawn(variant, self.seed)
             seen = self._observed(changed)
@@ -230,11 +238,22 @@ class _Trials:
         self.seen[variant] = [self._numbers(seen, changed)]
         self.predicted[variant] = self._prediction(variant, changed)
 
-    def draw_again(self, variant: Variant, times: int) -> None:
-        """More draws of a variant that has begun."""
-        for draw in range(1, times + 1):
-            changed = self.drawn(variant, self.seed + draw)
-            self.seen[variant].append(self._numbers(self._observed(changed), changed))
+    def hopeful(self) -> list[Variant]:
+        """The best of the starts whose first draw crossed the fewest thresholds, if more draws of them are cheap."""
+        if self.work > _WORK:
+            self.skipped["more draws"] = f"{self.work:.0e} multiplications a sample, above {_WORK:.0e}"
+            return []
+        fewest = min(len(first.faults) for first, *_ in self.seen.values())
+        drawn = [v for v, (first, *_) in self.seen.items() if len(first.faults) == fewest and v.is_drawn]
+        return sorted(drawn, key=lambda variant: -self.alternative(variant).score)[:_AGAIN]
+
+    def draw_again(self, variant: Variant, draw: int) -> None:
+        """Another draw of a variant that has begun."""
+        if reason := self.spending.refuses(variant, self.model, len(self.x)):
+            self.skipped[f"more draws of {variant.name}"] = reason
+            return
+        changed = self.drawn(variant, self.seed + draw)
+        self.seen[variant].append(self._numbers(self._observed(changed), changed))
 
     def drawn(self, variant: Variant, seed: int) -> nn.Module:
         """A copy of the model, changed and filled; the next law is filled into the same copy."""

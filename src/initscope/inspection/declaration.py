@@ -17,7 +17,8 @@ __all__ = ["Declaration", "Finding", "first_above", "first_below"]
 class Finding(NamedTuple):
     """What a test found: the first row where it holds, and the worst value of all rows.
 
-    ``layer`` names what has no row: a module that is not called, or a parameter. ``words`` add what was seen.
+    ``layer`` names what has no row: a module that is not called, or a parameter. ``words`` add what was seen, ``code``
+    is what to type where the declaration's own does not fit.
     """
 
     row: int
@@ -25,6 +26,7 @@ class Finding(NamedTuple):
     fault: bool = True
     layer: str = ""
     words: str = ""
+    code: str | None = None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from typing import Any, Literal, TypeVar
 
@@ -49,6 +49,7 @@ def inspect(
     batch_args: BatchArgs = None,
     loss: Callable[[Any, Any], torch.Tensor] | None = None,
     targets: Any = None,
+    progress: Callable[[list[Any]], Iterable[Any]] = iter,
 ) -> Report:
     """What ``model`` does to ``data``, why, and what to change.
 
@@ -81,6 +82,8 @@ def inspect(
         targets are classes, else a random projection of all that the model returns.
     targets : array, optional
         Classes or values of the samples; default: what the data holds beside the inputs.
+    progress : callable
+        Passes the list of starts that are tried on item by item, as ``tqdm`` does.
 
     Examples
     --------
@@ -100,7 +103,8 @@ def inspect(
         with leaves_no_trace(model):
             set_mode(model, mode)
             facts = facts_of(model, seen, loss, step=gradients)
-        return _report(model, seen, facts, limits, draws, seed, initializer, mode, alternatives, prediction)
+        tried = progress if alternatives else None
+        return _report(model, seen, facts, limits, draws, seed, initializer, mode, tried, prediction)
 
 
 def _report(
@@ -112,7 +116,7 @@ def _report(
     seed: int,
     initializer: Initializer | None,
     mode: Literal["train", "eval"] | None,
-    alternatives: bool,
+    alternatives: Callable[[list[Any]], Iterable[Any]] | None,
     prediction: bool,
 ) -> Report:
     """What is found beside the observation, and what follows from it."""
@@ -126,9 +130,9 @@ def _report(
             measured = measure(model, x, y, initializer=initializer, draws=draws, seed=seed)
             redrawn = _aligned(_for_all_pairs(measured, told), seen)
     verdicts, table = judge(seen, limits, facts), None
-    if alternatives:
+    if alternatives is not None:
         present = expected if initializer is None else None
-        table = _alternatives(model, seen, verdicts, seed, mode, limits, present)
+        table = _alternatives(model, seen, verdicts, seed, mode, limits, present, alternatives)
     title = f"{type(model).__name__} on {seen.samples} samples"
     layers = layer_expansivities(model, seen)
     notes = _unbelievable(model) if initializer is None else {}
@@ -143,6 +147,7 @@ def _alternatives(
     mode: Literal["train", "eval"] | None,
     limits: Thresholds,
     present: Prediction | None,
+    progress: Callable[[list[Any]], Iterable[Any]],
 ) -> WhatIf:
     """Other starts of a network that has a fault; one without is not told to change anything."""
     untried = ""
@@ -153,7 +158,8 @@ def _alternatives(
     if untried:
         return WhatIf((), "as it is", untried=untried)
     try:
-        return what_if(model, seen.x, seen.y, seed=seed, mode=mode, thresholds=limits, prediction=present)
+        options: dict[str, Any] = {"thresholds": limits, "prediction": present, "progress": progress}
+        return what_if(model, seen.x, seen.y, seed=seed, mode=mode, **options)
     except InputError as error:
         return WhatIf((), "as it is", untried=str(error))
 

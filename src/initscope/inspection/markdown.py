@@ -42,6 +42,7 @@ def render_markdown(report: Report) -> str:
         lines += ["", "What if: the same network started otherwise, best first", ""]
         lines += _table(what_if.summary()[:5])
         lines += ["", f"`{what_if.best.code}`"] if what_if.best.code else []
+        lines += ["", *(f"- not tried: {_text(name)} ({_text(why)})" for name, why in what_if.skipped.items())]
     lines += ["", f"{seen.pairs} pairs of {seen.samples} samples, {seen.mode} mode."]
     return "\n".join(lines) + "\n"
 

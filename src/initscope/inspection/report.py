@@ -192,6 +192,7 @@ class Report(Result):
             "rows": plain(self.table()),
             "verdicts": [verdict.to_dict() for verdict in self.verdicts],
             "what_if": [] if self.what_if is None else self.what_if.table(),
+            "left_out": {} if self.what_if is None else self.what_if.skipped,
             "expansivity": [layer.to_dict() for layer in self.expansivity],
             "audit": plain(self.audit.table()),
             "precision": plain(self.precision),

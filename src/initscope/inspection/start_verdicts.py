@@ -28,7 +28,7 @@ def _input_scale(evidence: Evidence, threshold: float) -> Finding | None:
         return Finding(evidence.start, float(size))
     if data.constant_channels:
         told = f"{data.constant_channels} of {data.channels} channels never change"
-        return Finding(evidence.start, float(size), words=told)
+        return Finding(evidence.start, float(size), words=told, code="")
     return None
 
 
@@ -63,12 +63,15 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
     step = evidence.facts.step
     if step is None:
         return None
+    code: str | None = ""
     if step.detached:
         words, layers = "the loss does not reach it: it is detached on the way", step.detached
     elif step.silenced:
         words, layers = "it drops everything: nothing behind it learns of what is before it", step.silenced
+        code = 'model.get_submodule("{layer}").p = 0.1'
     elif 0 < step.frozen_share < _MOST:
         words, layers = "its weights ask for no gradient while those of most layers do", step.frozen
+        code = None
     elif step.unused:
         words, layers = "the model does not run it", step.unused
     elif step.aside:
@@ -76,7 +79,7 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
     else:
         return None
     meant = layers is step.aside or (layers is step.unused and evidence.seen.mode == "eval")
-    return Finding(evidence.row_of(layers[0]), float(len(layers)), not meant, layer=layers[0], words=words)
+    return Finding(evidence.row_of(layers[0]), float(len(layers)), not meant, layers[0], words, code)
 
 
 def _loss_at_start(evidence: Evidence, threshold: float) -> Finding | None:

@@ -64,8 +64,11 @@ def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts 
 def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence: Evidence) -> Verdict:
     row = evidence.seen.rows[finding.row]
     layer, block = finding.layer or row.layer, evidence.blocks[finding.row]
+    if finding.layer and row.within != finding.layer:  # it has no row
+        block = finding.layer
     fault = finding.fault and not (declared.needs_norms and evidence.facts.idle_norms)
-    code = declared.code.format(layer=finding.layer or row.within) if fault else ""
+    template = declared.code if finding.code is None else finding.code
+    code = template.format(layer=finding.layer or row.within) if fault else ""
     return Verdict(
         declared.name,
         layer,

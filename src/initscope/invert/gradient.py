@@ -1,7 +1,8 @@
 """Inputs of a whole network by descent: pooling, skips, trained or random, with priors.
 
-SciPy's L-BFGS-B lowers the relative squared distance of the outputs, plus penalties, for pictures in the variables of
-`Spectrum`. It stops when it gains little, and says whether it did; interrupted (Ctrl-C), it returns the best so far.
+SciPy's L-BFGS-B lowers the relative squared distance of the outputs, plus penalties; for pictures half of the time in
+the variables of `Spectrum`, which find their shapes, then in pixels, which fit exactly what can be fitted. It stops
+when it gains little, and says whether it did; interrupted (Ctrl-C), it returns the best so far.
 """
 
 from __future__ import annotations
@@ -62,21 +63,22 @@ def descend(
     sets = [prior for prior in priors if not isinstance(prior, (Box, TotalVariation))]
     subspace = next((prior for prior in sets if isinstance(prior, Subspace)), None)
     spectrum = spectrum_of(start.shape, priors, start.dtype)
-    search = _Search(forward, target, start, penalties, subspace, spectrum, box)
+    search = _Search(forward, target, start, penalties, subspace, box)
     rounds = ROUNDS if any(prior is not subspace for prior in sets) else 1
     x, interrupted = start, False
     with _line(progress, iterations) as report:
         try:
+            if spectrum is not None:
+                x = search.run(x, max(1, iterations // 2), report, spectrum)
+                iterations -= search.iterations
             for _ in range(rounds):
                 x = search.run(x, max(1, iterations // rounds), report)
                 for prior in sets:
                     x = prior.project(x)
         except KeyboardInterrupt:
             interrupted = True
-    if rounds > 1 and not interrupted:
-        search.consider(x, search.residual(x))
-    if spectrum is not None and box is not None:
-        x = box.project(search.found)
+            x = search.found if box is None else box.project(search.found)
+    if rounds > 1 or interrupted:
         search.consider(x, search.residual(x))
     return search.best(interrupted=interrupted)
 
@@ -91,21 +93,26 @@ class _Search:
         start: Tensor,
         penalties: list[TotalVariation],
         subspace: Subspace | None,
-        spectrum: Spectrum | None,
         box: Box | None,
     ) -> None:
         self.forward, self.target, self.penalties, self.shape = forward, target, penalties, start.shape
         self.scale = max(float((target**2).sum()), 1e-300)
         self.frame = None if subspace is None else subspace.frame(start)
-        self.spectrum, self.box, self.dtype = spectrum, box, start.dtype
+        self.spectrum: Spectrum | None = None
+        self.box, self.dtype = box, start.dtype
         self.iterations, self.found, self.least, self.least_residual = 0, start, math.inf, math.inf
         self.history: list[float] = []
         self.converged = False
 
-    def run(self, x: Tensor, iterations: int, report: Callable[[int, float], None]) -> Tensor:
+    def run(
+        self, x: Tensor, iterations: int, report: Callable[[int, float], None], spectrum: Spectrum | None = None
+    ) -> Tensor:
+        """A stretch of descent from ``x``; where it ends, within the range of pixels."""
         from scipy import optimize
 
-        bounds = None
+        if self.spectrum is not None:
+            self.least = math.inf  # it held what stands in for the range of pixels
+        self.spectrum, bounds = spectrum, None
         if self.box is not None and self.frame is None and self.spectrum is None:
             ends = (self.box.end(end, x).double().reshape(-1).numpy() for end in (self.box.low, self.box.high))
             bounds = optimize.Bounds(*ends)
@@ -132,7 +139,8 @@ class _Search:
             self.value, vector, jac=True, method="L-BFGS-B", bounds=bounds, callback=callback, options=options
         )
         self.converged |= bool(outcome.success)
-        return self._to_input(torch.from_numpy(outcome.x)).detach()
+        x = self._to_input(torch.from_numpy(outcome.x)).detach()
+        return x if self.box is None or spectrum is None else self.box.project(x)
 
     @property
     def gain(self) -> float:

@@ -104,7 +104,8 @@ def _within_range(*values: Tensor) -> tuple[list[Tensor], float]:
     """Values whose products fit into single precision, and by what their products are to be multiplied."""
     scaled, scale = [], 1.0
     for tensor in values:
-        largest = float(torch.linalg.vector_norm(tensor, ord=math.inf)) if tensor.numel() else 1.0
+        # Not the maximum norm, which torch takes value by value.
+        largest = max(abs(float(end)) for end in torch.aminmax(tensor)) if tensor.numel() else 1.0
         extreme = 0 < largest < math.inf and not _MODERATE[0] < largest < _MODERATE[1]
         scaled.append(tensor / largest if extreme else tensor)
         scale *= largest if extreme else 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -53,16 +54,21 @@ class FormatCount:
     def add(self, values: Tensor) -> None:
         """Take the values of a tensor into account."""
         sizes = values.detach().abs().flatten().float()
-        sizes = sizes[(sizes > 0) & torch.isfinite(sizes)]
-        self.values += len(sizes)
-        if not len(sizes):
+        if len(sizes) and not math.isfinite(float(sizes.max())):
+            sizes = sizes[torch.isfinite(sizes)]
+        zeros = int((sizes == 0).sum())
+        self.values += len(sizes) - zeros
+        if len(sizes) == zeros:
             return
-        low, high = float(sizes.min()), float(sizes.max())
-        for index, form in enumerate(FORMATS):
+        high = float(sizes.max())
+        below = 1
+        for index in np.argsort([-form.smallest for form in FORMATS]):
+            form = FORMATS[index]
             if high > form.largest:
                 self.over[index] += int((sizes > form.largest).sum())
-            if low < form.smallest:
-                self.under[index] += int((sizes < form.smallest).sum())
+            if below:  # what is not below a limit is not below a smaller one
+                below = int((sizes < form.smallest).sum()) - zeros
+                self.under[index] += below
 
     def add_all(self, tensors: Iterable[Tensor]) -> FormatCount:
         """Several tensors; returns itself."""

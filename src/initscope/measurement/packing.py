@@ -99,7 +99,7 @@ _NEAR = 1e-6
 def _squared_distances(rows: NDArray[Any], squares: NDArray[Any], chosen: int) -> NDArray[Any]:
     """Of all rows from one of them: one product with the matrix, and differences for those that are close."""
     total = squares + squares[chosen]
-    found = total - 2 * (rows @ rows[chosen])
+    found: NDArray[Any] = total - 2 * (rows @ rows[chosen])
     close = np.flatnonzero(found < _NEAR * total)
     found[close] = ((rows[close] - rows[chosen]) ** 2).sum(axis=1)
     return found

@@ -68,11 +68,12 @@ class Given:
     @cached_property
     def _squares(self) -> Tensor:
         """Means of x², y², (x-y)² over the first axis: ``[3, pairs, *positions]``."""
-        x, y = self._sides
-        fused = loops.large_loops(x, y)
-        if fused is not None:
-            return torch.from_numpy(fused.pair_maps(as_numpy(x), as_numpy(y))).div_(self.shape[0])
-        return torch.stack([v.square().mean(dim=1) for v in (x, y, x - y)])
+        return _mean_squares(*self._sides) if self._unlike else self._as_they_are
+
+    @cached_property
+    def _as_they_are(self) -> Tensor:
+        """The same in the values' own precision."""
+        return _mean_squares(self.x, self.y)
 
     @cached_property
     def _sides(self) -> tuple[Tensor, Tensor]:
@@ -82,8 +83,8 @@ class Given:
     @cached_property
     def _unlike(self) -> bool:
         """Whether the norms of some pair are far apart."""
-        x, y = self._norms
-        return bool(((x > _UNLIKE * y) | (y > _UNLIKE * x)).any())
+        xx, yy = (square.flatten(1).sum(dim=1, dtype=torch.float64) for square in self._as_they_are[:2, :, None])
+        return bool(((xx > _UNLIKE**2 * yy) | (yy > _UNLIKE**2 * xx)).any())
 
     @cached_property
     def _norms(self) -> tuple[Tensor, Tensor]:
@@ -111,14 +112,26 @@ class Given:
 
     def totals(self) -> Totals:
         """Sums over units."""
-        norms = self._norms
         xx, yy, distance = total(self._squares, kept=2) * self.shape[0]
         units = math.prod(self.shape)
         if not self._unlike:
             return Totals.of(xx, yy, distance, units)
         # as vectors of length 1, which no ratio of the norms troubles
-        x, y = (v.flatten(1).double() / n[:, None] for v, n in zip((self.x, self.y), norms, strict=True))
+        x, y = (v.flatten(1).double() / n[:, None] for v, n in zip((self.x, self.y), self._norms, strict=True))
         return Totals(xx, yy, (x - y).square().sum(dim=1) / 2, units)
+
+
+def _mean_squares(x: Tensor, y: Tensor) -> Tensor:
+    """Means of x², y², (x-y)² over the first axis of a sample."""
+    fused = loops.large_loops(x, y)
+    if fused is not None:
+        return torch.from_numpy(fused.pair_maps(as_numpy(x), as_numpy(y))).div_(x.shape[1])
+    room = torch.square(x)
+    return torch.stack([
+        room.mean(dim=1),
+        torch.square(y, out=room).mean(dim=1),
+        torch.sub(x, y, out=room).square_().mean(dim=1),
+    ])  # fmt: skip
 
 
 _ORDER = itertools.count()

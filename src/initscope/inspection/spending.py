@@ -1,0 +1,50 @@
+"""What trying other starts may cost: counted in multiplications and decided before anything is spent.
+
+All trials together may take as much as `PASSES` forward and backward passes of the model over the pairs that it was
+observed on, or `LEAST` multiplications where that is less. The counts are of the model and the data, not of the clock,
+so that the same call tries the same starts on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from initscope.inspection.variants import Variant
+
+__all__ = ["LEAST", "PASSES", "Spending"]
+
+PASSES = 30
+"""Forward and backward passes over the observed pairs that all trials may cost."""
+LEAST = 3e10
+"""Multiplications that may be spent in any case: a few seconds."""
+_BACKWARD = 3.0  # a forward and a backward pass over a forward pass
+_OBSERVED = 4.0  # the same with the gradients of single samples, geometry and units
+_DRAW = 30.0  # multiplications that take as long as one random number
+
+
+@dataclass
+class Spending:
+    """Multiplications: ``work`` of a forward pass of one sample, ``limit`` for all trials, ``spent`` so far."""
+
+    work: float
+    limit: float
+    spent: float = 0.0
+
+    @classmethod
+    def on(cls, work: float, pairs: int) -> Spending:
+        """For a model that was observed on so many pairs."""
+        return cls(work, max(LEAST, PASSES * _BACKWARD * work * 2 * pairs))
+
+    def refuses(self, variant: Variant, model: nn.Module, pairs: int) -> str:
+        """Why a trial of ``variant`` on so many pairs is left out, or nothing, and then its cost counts as spent."""
+        weights = sum(parameter.numel() for parameter in model.parameters())
+        cost = _OBSERVED * variant.work * self.work * 2 * pairs + _DRAW * weights + variant.drawing(model)
+        if self.spent + cost > self.limit:
+            left = max(0.0, self.limit - self.spent)
+            return (
+                f"it takes {cost:.0e} multiplications, and {left:.0e} of the {self.limit:.0e} for all trials are left"
+            )
+        self.spent += cost
+        return ""
