@@ -90,7 +90,7 @@ LAYERS = {
 }
 
 
-ITERATIONS = {"relu10": 150, "relu13": 150}
+ITERATIONS = {"relu13": 150}
 """At most; 100 for the other layers."""
 
 
