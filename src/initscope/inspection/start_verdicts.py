@@ -22,8 +22,7 @@ def _input_scale(evidence: Evidence, threshold: float) -> Finding | None:
     data = evidence.facts.data
     if data is None or not np.isfinite(data.size):
         return None
-    entering = evidence.entering_weights
-    size = data.size * evidence.sizes[entering] if np.isfinite(evidence.sizes[entering]) else data.size
+    size = data.size * evidence.entering_size
     if size > threshold or size < _TINY_INPUT:
         return Finding(evidence.start, float(size))
     if data.constant_channels:
@@ -69,7 +68,7 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
     elif step.silenced:
         words, layers = "it drops everything: nothing behind it learns of what is before it", step.silenced
         code = 'model.get_submodule("{layer}").p = 0.1'
-    elif 0 < step.frozen_share < _MOST:
+    elif step.frozen and step.frozen_share < _MOST:
         words, layers = "its weights ask for no gradient while those of most layers do", step.frozen
         code = None
     elif step.unused:
