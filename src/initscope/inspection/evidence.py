@@ -109,6 +109,15 @@ class Evidence:
     def _from_input(self) -> Floats:
         return np.where(self.trunk, median_over_pairs(self.seen.rms_ratio[:, self.varied]), np.nan)
 
+    @property
+    def head_gain(self) -> float:
+        """Size of what the last weights make over that of what they read; NaN where not all of the signal passes."""
+        head = self.signal.head
+        before = [index for index in self.signal.trunk if index < head]
+        if head >= len(self.seen.rows) or not before:
+            return float("nan")
+        return float(self.sizes[head] / self.sizes[before[-1]]) if self.sizes[before[-1]] > 0 else float("nan")
+
     @cached_property
     def gradients(self) -> Floats:
         """Median weight gradient of the layers that have one, all of them."""
