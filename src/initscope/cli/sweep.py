@@ -25,7 +25,11 @@ def sweep(
     retry_failed: Annotated[bool, Parameter(negative=(), help="Run failed runs again.")] = False,
     format: Format = "table",
 ) -> None:
-    """Run the grid that FILE (TOML) declares; killed and started again, it goes on where it was."""
+    """Run a grid of architectures, starts, data and seeds; stopped, it goes on where it was.
+
+    FILE is TOML: [grid] holds lists for architecture, width, depth, initializer, activation, data, seed and quantity
+    (predict, measure, mean-width, inspect, train), [run] what all runs share (pairs, draws, …).
+    """
     from initscope.sweep import run_sweep
     from initscope.sweep.summary import PAGE
 
