@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from initscope.data import ImageSet
 from initscope.errors import InputError
 from initscope.geometry import Measurement, Prediction, Row
 from initscope.initializers import Initializer, believability
@@ -81,7 +82,8 @@ def inspect(
         ``loss(output, targets)``, whose gradient is asked which parameters it reaches. Default: cross-entropy where the
         targets are classes, else a random projection of all that the model returns.
     targets : array, optional
-        Classes or values of the samples; default: what the data holds beside the inputs.
+        Classes or values of the samples; default: what the data holds beside the inputs. Labels of an `initscope.data`
+        set count as those of the outputs if there are as many outputs as classes.
     progress : callable
         Passes the list of starts that are tried on item by item, as ``tqdm`` does.
 
@@ -95,14 +97,16 @@ def inspect(
     True
     """
     model = runnable(model)
-    limits = Thresholds() if thresholds is None else thresholds
+    limits, classes = Thresholds() if thresholds is None else thresholds, 0
+    if targets is None and loss is None and isinstance(data, ImageSet) and data.labels is not None:
+        targets, classes = data.labels, len(data.class_names)
     with leaves_no_trace(model):  # also while weights are read, which some parametrizations compute anew
         options: dict[str, Any] = {"mode": mode, "seed": seed, "batch_args": batch_args, "targets": targets}
         seen = observe(model, data, pairs=pairs, gradients=gradients, opened=True, **options)
         _check_weights(model)
         with leaves_no_trace(model):
             set_mode(model, mode)
-            facts = facts_of(model, seen, loss, step=gradients)
+            facts = facts_of(model, seen, loss, step=gradients, classes=classes)
         tried = progress if alternatives else None
         return _report(model, seen, facts, limits, draws, seed, initializer, mode, tried, prediction)
 
