@@ -35,7 +35,7 @@ def test_there_are_three_hundred_networks_and_others_that_are_held_out():
 
 
 def test_the_kept_runs_are_whole_and_the_page_counts_their_failures():
-    """Failures counted here from the file alone: below half of the gain over chance of the architecture's best start."""
+    """Failures counted from the file alone: below half of the gain over chance of the architecture's best start."""
     runs = read_runs(ROOT / "benchmarks" / "verdict_study.jsonl")
     gain = {n: max(runs[n.name, rate]["accuracy"] for rate in RATES) - 0.1 for n in networks()}
     best = {n.architecture: max(gain[m] for m in gain if m.architecture == n.architecture) for n in gain}
