@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
+        "blocks",
         "classes",
         "data",
         "embed",

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from cyclopts import App
 
 from initscope._hall.tensors import StoredArray
 from initscope.cli._output import Format, emit, say
-from initscope.cli._vectors import Codes, array_in_file, read_codes
+from initscope.cli._sources import BlockOptions
+from initscope.cli._vectors import Codes, array_in_file, read_codes, stored_codes
 from initscope.embed.index import Kind
 from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    from initscope.embed import Neighbours
 
 __all__ = ["app"]
 
@@ -43,13 +48,15 @@ def build(codes: Path, out: Path, *, kind: Kind = "flat", ids: Path | None = Non
 
 
 @app.command
-def query(index: Path, codes: Path, *, k: int = 10, format: Format = "table") -> None:
+def query(
+    index: Path, codes: Path, *, k: int = 10, blocks: BlockOptions | None = None, format: Format = "table"
+) -> None:
     """Find the nearest codes of each query.
 
     Parameters
     ----------
     index
-        File from search build.
+        File from search build; with --rows or --dask codes from hash encode, searched part by part, exactly.
     codes
         Codes of the queries.
     k
@@ -59,8 +66,11 @@ def query(index: Path, codes: Path, *, k: int = 10, format: Format = "table") ->
     """
     from initscope.embed import HammingIndex, Neighbours
 
-    found = HammingIndex.load(index)
     queries = read_codes(codes)
+    if blocks is not None and blocks.asked:
+        emit(_in_blocks(index, queries, k, blocks), format, title=f"{codes} in {index}")
+        return
+    found = HammingIndex.load(index)
     _same_length(queries, found.bits, index)
     emit(Neighbours(*found.search(queries.codes, k)), format, title=f"{codes} in {index}")
 
@@ -93,6 +103,16 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
     else:
         scores = evaluate_retrieval(asked.codes, asked.labels, ranked.codes, ranked.labels)
     emit(scores, format, title=f"{queries} against {codes}")
+
+
+def _in_blocks(path: Path, queries: Codes, k: int, options: BlockOptions) -> Neighbours:
+    from initscope.blocks import nearest_in_blocks
+    from initscope.embed import Neighbours
+
+    codes, bits = stored_codes(path)
+    _same_length(queries, bits, path)
+    more = {} if options.rows is None else {"rows": options.rows}
+    return Neighbours(*nearest_in_blocks(codes, bits, queries.codes, k, dask=options.dask, **more))
 
 
 def _same_length(queries: Codes, bits: int, where: Path) -> None:
