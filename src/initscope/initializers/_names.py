@@ -12,7 +12,7 @@ from initscope.initializers._present import Present
 from initscope.initializers._scaled import Glorot, He, LeCun
 from initscope.initializers._zero_sum import ZeroSum
 
-__all__ = ["LAWS", "named"]
+__all__ = ["LAWS", "AnyLaw", "as_law", "named"]
 
 LAWS: dict[str, Callable[[], Initializer]] = {
     "he": He,
@@ -36,3 +36,21 @@ def named(name: str) -> Initializer:
     if name not in LAWS:
         raise InputError(f"no weight law is called {name!r}; known: {', '.join(LAWS)}")
     return LAWS[name]()
+
+
+AnyLaw = Initializer | type[Initializer] | str
+"""How a weight law may be given: ready, as a class whose defaults are taken, or by its name on the command line."""
+
+
+def as_law(law: AnyLaw | None) -> Initializer | None:
+    """The weight law that is meant; None stays None.
+
+    >>> as_law("he") == as_law(He) == He()
+    True
+    """
+    if isinstance(law, str):
+        return named(law)
+    made = law() if isinstance(law, type) else law
+    if made is not None and not isinstance(made, Initializer):
+        raise InputError(f"{law!r} is no weight law; give initscope.initializers.He(), or a name: {', '.join(LAWS)}")
+    return made

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.flop_counter import FlopCounterMode
 
+from initscope._hall.progress import interrupted, kept_if_interrupted, steps
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, median_over_pairs
 from initscope.initializers import Initializer, Present
@@ -150,7 +151,7 @@ def what_if(
     mode: Literal["train", "eval"] | None = None,
     thresholds: Thresholds | None = None,
     prediction: Prediction | None = None,
-    progress: Callable[[list[Any]], Iterable[Any]] = iter,
+    progress: Callable[[list[Any]], Iterable[Any]] | None = None,
 ) -> WhatIf:
     """Try other starts of ``model`` on a few of the pairs; the model itself is left alone.
 
@@ -165,12 +166,16 @@ def what_if(
     trials = _Trials(model, x, y, pairs, seed, mode, thresholds, prediction)
     as_it_is = Variant("as it is", None, "", is_drawn=False)
     trials.begin(as_it_is)
-    for variant in progress([*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]):
-        trials.begin(variant)
-    if not trials.seen:
-        raise InputError("no alternative could be run on this model; look at its rows for the reason")
-    for variant, draw in progress([(variant, draw) for variant in trials.hopeful() for draw in range(1, draws)]):
-        trials.draw_again(variant, draw)
+    each = [*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]
+    with kept_if_interrupted():
+        for variant in steps(each, "trying other starts") if progress is None else progress(each):
+            trials.begin(variant)
+        if not trials.seen:
+            raise InputError("no alternative could be run on this model; look at its rows for the reason")
+        again = [(variant, draw) for variant in trials.hopeful() for draw in range(1, draws)]
+        for variant, draw in steps(again, "drawing the best again") if progress is None else progress(again):
+            trials.draw_again(variant, draw)
+    trials.note_rest(each)
     ranked = sorted(
         (trials.alternative(variant) for variant in trials.seen),
         key=lambda item: (sum(item.crossed.values()) / item.draws, -item.score),
@@ -246,6 +251,12 @@ class _Trials:
         fewest = min(len(first.faults) for first, *_ in self.seen.values())
         drawn = [v for v, (first, *_) in self.seen.items() if len(first.faults) == fewest and v.is_drawn]
         return sorted(drawn, key=lambda variant: -self.alternative(variant).score)[:_AGAIN]
+
+    def note_rest(self, variants: list[Variant]) -> None:
+        """Say what an interrupt has left out."""
+        if interrupted():
+            missing = [v for v in variants if v not in self.seen and v.name not in self.skipped]
+            self.skipped |= {variant.name: "interrupted" for variant in missing}
 
     def draw_again(self, variant: Variant, draw: int) -> None:
         """Another draw of a variant that has begun."""

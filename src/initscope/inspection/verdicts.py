@@ -6,10 +6,11 @@ To add one, add a declaration; `judge`, the report, the page and the command lin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from initscope.errors import InputError
+from initscope.errors import InputError, did_you_mean
 from initscope.inspection.declaration import Declaration, Finding
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.facts import Facts
@@ -19,7 +20,8 @@ from initscope.inspection.structure_verdicts import STRUCTURE_VERDICTS
 from initscope.measurement.observation import Observation
 from initscope.results import Result
 
-__all__ = ["DECLARATIONS", "Declaration", "Finding", "Thresholds", "Verdict", "judge", "verdict_names"]
+__all__ = ["DECLARATIONS", "Declaration", "Finding", "Thresholds", "Verdict", "check_fail_on", "failing",
+           "judge", "verdict_names"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,26 @@ DECLARATIONS: tuple[Declaration, ...] = (*START_VERDICTS, *STRUCTURE_VERDICTS, *
 def verdict_names() -> tuple[str, ...]:
     """Names of all verdicts, in the order in which they are given."""
     return tuple(declared.name for declared in DECLARATIONS)
+
+
+def check_fail_on(wanted: str) -> None:
+    """Refuse a list of names, joined by commas, that holds one nobody knows; ``any`` and ``faults`` are lists too."""
+    for name in filter(None, (name.strip() for name in wanted.split(","))):
+        known = ("any", "faults", *verdict_names())
+        if name not in known:
+            meant = did_you_mean(name, known)
+            raise InputError(f"fail-on {name}: no verdict is called so{meant or ';'} known: {', '.join(known)}")
+
+
+def failing(verdicts: Iterable[Verdict], wanted: str) -> list[Verdict]:
+    """The verdicts that ``wanted`` asks for: ``any`` of them, ``faults``, or names joined by commas.
+
+    >>> failing([], "faults")
+    []
+    """
+    check_fail_on(wanted)
+    names = {name.strip() for name in wanted.split(",")}
+    return [v for v in verdicts if "any" in names or v.name in names or ("faults" in names and v.fault)]
 
 
 class Thresholds(Result):
