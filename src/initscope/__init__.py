@@ -28,6 +28,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "plan",
         "pages",
         "results",
+        "sweep",
         "testing",
         "theory",
     ],

@@ -60,6 +60,23 @@ class Row(Result):
     within: str = field(default="", compare=False)
     reads: tuple[int, ...] = field(default=(), compare=False)
 
+    @property
+    def title(self) -> str:
+        """The layer for people: its name and, unless the name tells it, its kind.
+
+        >>> Row("11", "Linear", "closed form").title, Row("conv3", "Conv2d", "closed form").title
+        ('layer 11 (Linear)', 'conv3')
+        """
+        numbered = self.layer.rpartition(".")[2].isdigit()
+        name = f"layer {self.layer}" if numbered else self.layer
+        return name if self.role == "input" or tells_kind(self.layer, self.kind) else f"{name} ({self.kind})"
+
+
+def tells_kind(layer: str, kind: str) -> bool:
+    """Whether a name such as conv3 says what the layer is; the numbers of a `torch.nn.Sequential` do not."""
+    name = layer.rpartition(".")[2].rstrip("0123456789_").lower()
+    return bool(name) and name in kind.lower()
+
 
 def mean_over_pairs(values: Floats) -> Floats:
     """Mean of each row over the pairs that have a value, NaN where none has: a sample of zeros has no angle."""

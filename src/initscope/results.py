@@ -112,12 +112,14 @@ def rows_of_columns(result: Result) -> list[dict[str, Any]]:
 
 
 def make_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> Axes:
-    """The given axes, or those of a new figure, which no global state of pyplot knows."""
+    """The given axes, or those of a new figure, which no global state of pyplot knows and a notebook shows."""
     if ax is not None:
         return ax
     from matplotlib.figure import Figure
 
-    return Figure(figsize=figsize, layout="constrained").add_subplot()
+    from initscope._hall.axes import ShownAxes
+
+    return Figure(figsize=figsize, layout="constrained").add_subplot(axes_class=ShownAxes)
 
 
 _DRAWN_BY: list[str] = []

@@ -45,12 +45,14 @@ def glorot():
 def test_forty_glorot_layers_vanish(glorot):
     assert "vanishing" in names(glorot)
     vanishing = next(verdict for verdict in glorot.verdicts if verdict.name == "vanishing")
-    assert vanishing.value < vanishing.threshold == 1e-3
+    assert vanishing.value < vanishing.threshold == 1e-6
+    assert vanishing.fault
     assert vanishing.source
     assert vanishing.advice
-    # Equal widths halve the squared size at each layer: 1e-3 is crossed after 20 of them.
+    # Equal widths halve the squared size at each layer, 1e-6 is crossed after 40 of them; the squared size changes by
+    # √(5/96) of itself by chance at each, over 40 by as much as two layers do.
     before = [row.kind for row in glorot.rows][: [row.layer for row in glorot.rows].index(vanishing.layer) + 1]
-    assert abs(before.count("Linear") - 20) <= 3
+    assert abs(before.count("Linear") - 40) <= 6
 
 
 def test_the_recommended_start_cures(glorot):
@@ -99,7 +101,8 @@ def test_exports(glorot, tmp_path):
     assert len(text) < 1_000_000
     assert "vanishing" in text
     assert "zero_sum_" in text
-    assert "http" not in text.replace("http://www.w3.org", "")
+    assert "http:" not in text
+    assert "https:" not in text
     assert glorot.plot().get_ylabel()
     assert glorot.what_if.plot().get_xlabel()
 

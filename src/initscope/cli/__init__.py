@@ -71,6 +71,10 @@ COMMANDS = {
         "Distances within and between classes, before and after training: at random points and at class boundaries.",
     ),
     "kernel": ("kernel:kernel", "Expected kernel matrix (NNGP or NTK) of a model of infinite width on a data set."),
+    "sweep": (
+        "sweep:sweep",
+        "Run a grid of architectures, starts, data and seeds; stopped, it goes on where it was.",
+    ),
     "hash": ("hash:app", "Binary codes that keep similarity: fit a hash to data, encode data with it."),
     "search": ("search:app", "Nearest codes by Hamming distance: build an index, query it, evaluate retrieval."),
     "reproduce": (

@@ -94,7 +94,7 @@ def parse_shape(text: str, *, option: str = "--input-shape", example: str = "3x6
 
 def load_data(source: DataSource) -> ImageSet:
     """The images that the options name; what they are is said on stderr."""
-    from initscope.data import load_any
+    from initscope.data.sources import load_any, seeded
 
     size: int | tuple[int, int] | None = None
     if source.size is not None:
@@ -107,12 +107,9 @@ def load_data(source: DataSource) -> ImageSet:
     spec, limit = DEFAULT_DATA if source.data is None else source.data, source.limit
     if source.data is None and source.input_shape is not None:
         spec = f"gaussian:rho=0,shape={'x'.join(map(str, parse_shape(source.input_shape)))}"
-    name, _, options = spec.partition(":")
-    if name == "gaussian" and limit is None:
+    if spec.partition(":")[0] == "gaussian" and limit is None:
         limit = 2 * source.pairs
-    if name in ("gaussian", "shapes") and "seed=" not in options:
-        spec = f"{name}:{options},seed={source.seed}"
-    data = load_any(spec, size=size, normalize=source.normalize, limit=limit)
+    data = load_any(seeded(spec, source.seed), size=size, normalize=source.normalize, limit=limit)
     if source.input_shape is not None and data.shape != parse_shape(source.input_shape):
         raise InputError(
             f"--input-shape {source.input_shape} but {data.name} has inputs of {'x'.join(map(str, data.shape))}; "
@@ -127,17 +124,13 @@ def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:
     """The pairs that the options ask for, as tensors ``[pairs, …]``: float32, none zero or NaN, or int64 indices."""
     import torch
 
-    from initscope.data import check_images, random_pairs, within_class_pairs
+    from initscope.data.sources import pairs_of
 
     data = load_data(source)
-    check_images(data.images, name=data.name, zeros=data.images.dtype.kind == "i")
-    in_twos = data.name == "gaussian"
-    different = len(data) // 2 if in_twos else len(data) * (len(data) - 1) // 2
-    if 0 < different < source.pairs:
-        found = counted(different, "different pair")
+    x, y, _ = pairs_of(data, source.pairs, source.seed)
+    if len(x) < source.pairs:
+        found = counted(len(x), "different pair")
         say(f"{len(data)} images make {found}, not {source.pairs}: each of them is used once")
-    draw = within_class_pairs if in_twos else random_pairs
-    x, y, _ = draw(data, min(source.pairs, max(different, 1)), source.seed)
     return torch.from_numpy(x), torch.from_numpy(y)
 
 

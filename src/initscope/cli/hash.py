@@ -21,7 +21,6 @@ app = App(
 )
 
 
-@app.command(help_epilogue=examples("hash fit"))
 def fit(
     out: Path,
     source: VectorSource | None = None,

@@ -1,4 +1,7 @@
-"""`load_any`: one word for data, as on the command line: a name, a folder of images, or an array file."""
+"""`load_any`: one word for data, as on the command line: a name, a folder of images, or an array file.
+
+`seeded` gives data that is drawn a seed, `pairs_of` draws pairs as the commands do.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,15 @@ from typing import Any
 
 from initscope._hall.tensors import TENSOR_SUFFIXES
 from initscope.data.arrays import load_array
+from initscope.data.checks import check_images
 from initscope.data.folders import load_folder
 from initscope.data.image_set import ImageSet
 from initscope.data.named import load, names
 from initscope.data.normalization import normalize as normalized
+from initscope.data.pairs import Pairs, random_pairs, within_class_pairs
 from initscope.errors import InputError, did_you_mean
 
-__all__ = ["load_any"]
+__all__ = ["load_any", "pairs_of", "seeded"]
 
 
 def load_any(
@@ -97,3 +102,21 @@ def _options(spec: str, text: str) -> dict[str, Any]:
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # what `literal_eval` may raise
             options[key.strip()] = value
     return options
+
+
+def seeded(spec: str, seed: int) -> str:
+    """``spec`` with a seed if it names data that is drawn and says none.
+
+    >>> seeded("shapes:size=32", 3), seeded("digits", 3)
+    ('shapes:size=32,seed=3', 'digits')
+    """
+    name, _, options = spec.partition(":")
+    return f"{name}:{options},seed={seed}" if name in ("gaussian", "shapes") and "seed=" not in options else spec
+
+
+def pairs_of(data: ImageSet, count: int, seed: int) -> Pairs:
+    """``count`` different pairs, or all if there are fewer; of Gaussian data those that were drawn in twos."""
+    check_images(data.images, name=data.name, zeros=data.images.dtype.kind == "i")
+    in_twos = data.name == "gaussian"
+    different = len(data) // 2 if in_twos else len(data) * (len(data) - 1) // 2
+    return (within_class_pairs if in_twos else random_pairs)(data, min(count, max(different, 1)), seed)

@@ -10,6 +10,7 @@ import inspect
 import json
 import os
 import re
+import textwrap
 import time
 import tomllib
 import zlib
@@ -224,6 +225,9 @@ def _run(declared: Declared, scale: Scale) -> Shown:
 _PANEL = 5.0
 """Inches of a picture of one panel: on a phone it then fits the page, with text of about 10 pixels."""
 
+_LABEL = 36
+"""Characters of a line beside an axis: as many as it is high."""
+
 
 def _drawn(figure: Figure, id: str) -> str:
     """SVG that stands on light and dark, a legend's frame without white ground; one panel as wide as a phone."""
@@ -231,6 +235,8 @@ def _drawn(figure: Figure, id: str) -> str:
     if len(figure.axes) == 1 and width > _PANEL:
         figure.set_size_inches(_PANEL, height * _PANEL / width)
     for ax in figure.axes:
+        if "$" not in ax.get_ylabel():
+            ax.set_ylabel(textwrap.fill(ax.get_ylabel(), _LABEL))
         legend = ax.get_legend()
         if legend is not None:
             legend.get_frame().set(facecolor="none", edgecolor="none")

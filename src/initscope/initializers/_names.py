@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import fields, replace
 
-from initscope.errors import InputError
+from initscope.errors import InputError, did_you_mean
 from initscope.initializers._base import Initializer
 from initscope.initializers._looks_linear import LooksLinear
 from initscope.initializers._orthogonal import DeltaOrthogonal, Orthogonal
@@ -28,14 +30,31 @@ LAWS: dict[str, Callable[[], Initializer]] = {
 
 
 def named(name: str) -> Initializer:
-    """The weight law of that name.
+    """The weight law of that name, with options behind a colon if wanted, as in ``he:gain=1.5,bias_variance=0.05``.
 
     >>> named("he-fan-out").mode
     'fan_out'
+    >>> named("lecun:gain=1.2").gain
+    1.2
     """
-    if name not in LAWS:
-        raise InputError(f"no weight law is called {name!r}; known: {', '.join(LAWS)}")
-    return LAWS[name]()
+    law, _, options = name.partition(":")
+    if law not in LAWS:
+        raise InputError(f"no weight law is called {law!r}{did_you_mean(law, LAWS)}; known: {', '.join(LAWS)}")
+    found = LAWS[law]()
+    known = [field.name for field in fields(found) if isinstance(getattr(found, field.name), float)]
+    values = {}
+    for part in filter(None, options.split(",")):
+        key, _, text = part.partition("=")
+        try:
+            values[key] = float(text)
+        except ValueError:
+            values[key] = math.nan
+        if key not in known or not math.isfinite(values[key]):
+            raise InputError(
+                f"weight law {name!r}: {part!r} is no option; {law} takes numbers for {', '.join(known)}, "
+                f"as in {law}:{known[0]}=0.1"
+            )
+    return replace(found, **values) if values else found
 
 
 AnyLaw = Initializer | type[Initializer] | str

@@ -44,7 +44,7 @@ class Probe:
         Cross-entropy at the start, and that of a uniform guess, ln K; None where the outputs are not known for logits.
     detached, aside, frozen, unused, silenced : tuple of str
         Modules with weights that run but that the loss does not reach, though the output depends on them, and others;
-        whose weights ask for no gradient; that are not run; and dropout that drops everything.
+        whose weights ask for no gradient, tables aside; that are not run; and dropout that drops everything.
     classes : int
         How many the targets are of; 0 if they are none.
     takes_logits : bool
@@ -84,7 +84,9 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None) -> Prob
     frozen = tuple(path for path in owners if not any(p.requires_grad for p in owners[path].parameters(recurse=False)))
     shares = {path: sum(p.numel() for p in owners[path].parameters(recurse=False)) for path in owners}
     share = sum(shares[path] for path in frozen) / max(1, sum(shares.values()))
-    found: dict[str, Any] = {"silenced": silenced, "frozen": frozen, "frozen_share": share}
+    tables = {path for path in frozen if isinstance(owners[path], (nn.Embedding, nn.EmbeddingBag))}
+    mistaken = tuple(path for path in frozen if path not in tables)  # positions and learned words are meant to stay
+    found: dict[str, Any] = {"silenced": silenced, "frozen": mistaken, "frozen_share": share}
     inputs, targets = _few(seen)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     try:

@@ -94,6 +94,13 @@ class Report(Result):
         return f"healthy: nothing to change{f' (worth knowing: {told})' if told else ''}"
 
     @property
+    def diagnosis(self) -> str:
+        """One sentence: how many layers, what becomes of the signal, where and how much; the title of the page."""
+        from initscope.inspection.diagnosis import diagnose
+
+        return diagnose(self)
+
+    @property
     def precision(self) -> tuple[FormatShares, ...]:
         """Shares of values and of the weights' gradients that smaller number formats cannot hold."""
         counts = self.observation.formats or ()
@@ -228,10 +235,12 @@ class Report(Result):
         return render_report(self, fragment=True)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Median angle after each layer, measured and predicted, with the collapse threshold."""
-        from initscope.pages.figures import new_axes
+        """What the page draws against depth: sizes, gradients, angles, rank, dead units, with healthy bands.
 
-        ax = new_axes() if ax is None else ax
+        On given axes only the median angle, measured and predicted, with the threshold of collapse.
+        """
+        if ax is None:
+            return self._panels()
         measured = median_over_pairs(self.observation.angle)
         ax.plot(measured, "o", label="measured")
         if self.prediction is not None:
@@ -243,6 +252,14 @@ class Report(Result):
         ax.set_ylim(bottom=0)
         ax.legend()
         return ax
+
+    def _panels(self) -> Axes:
+        from initscope.inspection.layer_quantities import layer_quantities
+        from initscope.inspection.page import as_comparison
+        from initscope.pages.figures import panels_figure
+
+        found = layer_quantities(self, as_comparison(self))
+        return panels_figure(found.panels, [row.title for row in self.rows], found.marked)
 
     def assert_healthy(self, *, ignore: tuple[str, ...] = ()) -> None:
         """Raise `Unhealthy` if a verdict that is a fault was given; ``ignore`` names those that do not count."""

@@ -11,8 +11,12 @@ __all__ = ["SIGNAL_VERDICTS"]
 
 _FEW_DIRECTIONS = 0.05
 """Share of the directions beyond the first, by effective rank, below which outputs count as near a line."""
-_ALONE = 0.1
+_ALONE = 0.01
 """Share of the threshold of collapse below which outputs count as collapsed in however many directions they differ."""
+_NEAR = 0.1
+"""The same below which it is worth knowing."""
+_SMALL = 1e-3
+"""Size per unit over the input's below which it is worth knowing: training is slower, and seldom fails for it."""
 _CHANCE = 2.0
 """Standard errors by which the share of dead units has to exceed its threshold: of few units many die by chance."""
 
@@ -46,9 +50,18 @@ def _collapse(evidence: Evidence, threshold: float) -> Finding | None:
     if not np.isfinite(kept).any():
         return None
     end = kept[np.isfinite(kept)][-1]
-    levels = np.where(evidence.directions < _FEW_DIRECTIONS, threshold, _ALONE * threshold)
-    below = np.flatnonzero((kept < levels) & (end <= 2 * levels))
-    return Finding(int(below[0]), float(np.nanmin(kept))) if len(below) else None
+    for alone, fault in ((_ALONE, True), (_NEAR, False)):
+        levels = np.where(evidence.directions < _FEW_DIRECTIONS, threshold, alone * threshold)
+        below = np.flatnonzero((kept < levels) & (end <= 2 * levels))
+        if len(below):
+            return Finding(int(below[0]), float(np.nanmin(kept)), fault)
+    return None
+
+
+def _vanishing(evidence: Evidence, threshold: float) -> Finding | None:
+    """Sizes before the head; between the threshold and a thousandth of the input's they are information."""
+    sizes = np.where(evidence.hidden, evidence.sizes, np.nan)
+    return first_below(sizes, threshold) or first_below(sizes, _SMALL, fault=False)
 
 
 def _zero_gradient(evidence: Evidence, _: float) -> Finding | None:
@@ -134,7 +147,7 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         "(zero_sum_), normalisation or skips",
         threshold=0.1,
         threshold_is="median angle of pairs over the input's, if the outputs also differ in less than a twentieth of "
-        "the directions that they could differ in; below a tenth of it in any case",
+        "the directions that they could differ in; below a hundredth of it in any case; below a tenth it is told",
         code="initscope.initializers.looks_linear_(model)",
         needs_norms=True,
     ),
@@ -148,11 +161,11 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
     ),
     Declaration(
         "vanishing",
-        lambda evidence, threshold: first_below(np.where(evidence.hidden, evidence.sizes, np.nan), threshold),
+        _vanishing,
         source="He et al. 2015: the variance of each layer should neither shrink nor grow with depth",
         advice="use initscope.initializers.he_ (gain √2 for ReLU), or normalisation",
-        threshold=1e-3,
-        threshold_is="size per unit over the input's, on the trunk",
+        threshold=1e-6,
+        threshold_is="size per unit over the input's, on the trunk; from there to 1e-3 it is told and no fault",
         on_constant_data=True,
         code="initscope.initializers.he_(model)",
         needs_norms=True,
@@ -181,7 +194,7 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         source="Glorot and Bengio 2010, section 4: gradients that shrink or grow from layer to layer leave one end "
         "of the network where it is",
         advice="use He's scale in every layer, skips around every block, or normalisation before the activation",
-        threshold=1e3,
+        threshold=2e3,
         threshold_is="median growth of the gradient from block to block, to the power of their number",
         code="initscope.initializers.he_(model)",
         needs_norms=True,
@@ -203,7 +216,7 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         source="Glorot and Bengio 2010, section 3: at the ends of its range an activation passes hardly any gradient",
         advice="use smaller weights (initscope.initializers.glorot_ or lecun_), scale the data down, or normalise "
         "before the activation",
-        threshold=0.5,
+        threshold=0.75,
         threshold_is="fraction of a bounded activation's values at an end of its range, where its slope is below 2 % "
         "of the largest",
         code="initscope.initializers.lecun_(model)",
@@ -225,7 +238,7 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         source="Dong et al. 2021, Noci et al. 2022: without strong skips attention turns tokens parallel",
         advice="put the norm before each branch, keep the skips, or scale the branches by one over the root of their "
         "number",
-        threshold=0.02,
+        threshold=0.004,
         threshold_is="1 - cosine of the tokens of a sample over the same before the first attention",
     ),
     Declaration(

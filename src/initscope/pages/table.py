@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from initscope.geometry import tells_kind
+from initscope.pages.quantities import angles, sizes
 from initscope.results import format_number, printable
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ Texts = list[dict[str, str]]
 _Reduction = Callable[[Texts, list[str]], tuple[Texts, list[str]]]
 _DETAILS = ("kind", "status", "±")
 """What goes before any text is folded."""
-_QUANTITIES = {"cosine": ("cosine", 4), "angle": ("angle °", 1), "norm_ratio": ("norm ratio", 3)}
+_QUANTITIES = {"cosine": ("cosine", 4), "angle": ("angle °", 1), "rms_ratio": ("size", 3)}
 _ERROR = re.compile(r" ±\S+")
 _NUMBER = re.compile(rf"–|-?(\d[\d.,]*(e[-+]?\d+)?|inf|nan)%?({_ERROR.pattern})?")
 
@@ -44,12 +47,14 @@ def side_by_side(comparison: Comparison) -> list[dict[str, str]]:
     Columns of a side that is missing, and an empty note column, are left out.
     """
     measured = comparison.measurement
-    angle_errors = None if measured is None else measured.mean_angle_se
+    drawn = measured is not None and measured.draws > 0
+    errors = {} if not drawn else {"angle": angles(comparison), "rms_ratio": sizes(comparison)}
     sides = [side for side in ("predicted", "measured") if getattr(comparison, _ATTRIBUTE[side]) is not None]
     rows = []
     for index, row in enumerate(comparison.table()):
-        if angle_errors is not None:
-            row["angle_se"] = float(angle_errors[index]) if angle_errors[index] == angle_errors[index] else None
+        for name, quantity in errors.items():
+            error = math.nan if quantity.error is None else float(quantity.error[index])
+            row[f"{name}_se"] = error if math.isfinite(error) else None
         rows.append(_texts(row, sides, given=index == 0))
     if not any(row["note"] for row in rows):
         for row in rows:
@@ -74,7 +79,7 @@ def terminal_table(comparison: Comparison, *, title: str = "", width: int | None
     rows = side_by_side(comparison)
     below = [f"{', '.join(layers)}: {note}" for note, layers in _layers_by(rows, "note").items() if note]
     dropped = {"note"}
-    if all(_tells_kind(row["layer"], row["kind"]) for row in rows):
+    if all(tells_kind(row["layer"], row["kind"]) for row in rows):
         dropped.add("kind")
     rows = [{name: text for name, text in row.items() if name not in dropped} for row in rows]
     return rich_table(rows, title=title, below=below, width=width)
@@ -233,9 +238,3 @@ def _layers_by(rows: Texts, name: str) -> dict[str, list[str]]:
     for row in rows:
         found.setdefault(row.get(name, ""), []).append(row.get("layer", ""))
     return found
-
-
-def _tells_kind(layer: str, kind: str) -> bool:
-    """Whether a name such as conv3 says what the layer is; the numbers of a `torch.nn.Sequential` do not."""
-    name = layer.rstrip("0123456789").lower()
-    return bool(name) and name in kind.lower()
