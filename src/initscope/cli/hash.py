@@ -21,6 +21,7 @@ app = App(
 )
 
 
+@app.command(help_epilogue=examples("hash fit"))
 def fit(
     out: Path,
     source: VectorSource | None = None,

@@ -27,6 +27,7 @@ app = App(
 )
 
 
+@app.command(help_epilogue=examples("injectivity thresholds"))
 def thresholds(*, format: Format = "table") -> None:
     """Expansivity thresholds of a random ReLU layer by every method, with error bars.
 

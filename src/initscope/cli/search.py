@@ -23,6 +23,7 @@ app = App(
 )
 
 
+@app.command(help_epilogue=examples("search build"))
 def build(codes: Path, out: Path, *, kind: Kind = "flat", ids: Path | None = None) -> None:
     """Build an index of CODES and write it to OUT.
 
