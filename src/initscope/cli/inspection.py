@@ -157,17 +157,19 @@ def _print(report: Report, depth: int | None) -> None:
     for caution in report.cautions:
         _line(f"caution: {caution}")
     rows = [{_SHORT[name]: text for name, text in row.items() if name in _SHORT} for row in table_texts(report, depth)]
-    print_table(_with_verdicts(rows, report), title=report.title, keep=("verdict",))
+    print_table(_with_verdicts(rows, report), title=report.diagnosis, keep=("verdict",))
     for note in dict.fromkeys(row.note for row in report.rows if row.note):
         _line(f"{_few([row.layer for row in report.rows if row.note == note])}: {note}")
+    tried = report.what_if is not None and report.what_if.best.name != report.what_if.current
     for verdict in report.verdicts:
         if verdict.fault:
-            _line(f"verdict: {verdict}\n  source: {verdict.source}")
-            if verdict.code:
-                _line(f"  code: {verdict.code}")
+            # Where other starts were tried, the best of them is what to do: advice beside it would contradict it.
+            _line(f"verdict: {verdict.finding if tried else verdict}\n  source: {verdict.source}")
+            if verdict.code and not tried:
+                _line(f"  type: {verdict.code}")
     if not report.healthy:
         _print_alternatives(report)
-    _line(report.conclusion)
+    _line(f"{report.title}: {report.conclusion}")
 
 
 def _with_verdicts(rows: list[dict[str, str]], report: Report) -> list[dict[str, str]]:
@@ -207,8 +209,9 @@ def _print_alternatives(report: Report) -> None:
         print(report.what_if.score_is)
         for name, reason in report.what_if.skipped.items():
             _line(f"not tried: {name} ({reason})")
-        if report.what_if.best.code:
-            _line(f"best: {report.what_if.best.code}")
+        best = report.what_if.best
+        if best.code or best.advice:
+            _line(f"best, {best.name}: {f'type {best.code}' if best.code else best.advice}")
 
 
 def _line(text: str) -> None:

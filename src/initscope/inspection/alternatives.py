@@ -67,7 +67,10 @@ class Alternative(Result):
     sick: int
     draws: int
     status: str
-    code: str
+    code: str | None
+    """What to type; None where the architecture is to be changed by hand, or nothing is to be done."""
+    advice: str = ""
+    """What to do, where typing is not all."""
     law: Initializer | None = field(default=None, repr=False, compare=False)
     """The weight law, where the architecture stays as it is."""
 
@@ -84,7 +87,7 @@ class Alternative(Result):
 
 
 _UNKNOWN = float("nan")
-_AS_IT_IS = Alternative("as it is", _UNKNOWN, _UNKNOWN, None, _UNKNOWN, _UNKNOWN, {}, 0, 0, "not tried", "")
+_AS_IT_IS = Alternative("as it is", _UNKNOWN, _UNKNOWN, None, _UNKNOWN, _UNKNOWN, {}, 0, 0, "not tried", None)
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ def what_if(
     """
     draws = check_count("draws", draws)
     trials = _Trials(model, x, y, pairs, seed, mode, thresholds, prediction)
-    as_it_is = Variant("as it is", None, "", is_drawn=False)
+    as_it_is = Variant("as it is", None, None, is_drawn=False)
     trials.begin(as_it_is)
     each = [*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]
     with kept_if_interrupted():
@@ -291,7 +294,7 @@ class _Trials:
         law = variant.law if variant.change is None else None
         score, sick = start_score(angle, size, spread), sum(bool(draw.faults) for draw in draws)
         numbers = (score, angle, predicted, size, spread, dict(crossed), sick, len(draws))
-        return Alternative(variant.name, *numbers, status, variant.code, law)
+        return Alternative(variant.name, *numbers, status, variant.code, variant.advice, law)
 
     def _copied(self) -> nn.Module:
         copied = copy_of(self.model)

@@ -6,6 +6,7 @@ To add one, add a declaration; `judge`, the report, the page and the command lin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,8 @@ class Verdict(Result):
     """One finding: the first layer where it holds, the worst value, the threshold, why it matters and what to do.
 
     ``fault`` is False for what is worth knowing but not wrong (expansion, and gradients that start at zero). ``block``
-    is the block of the layer, ``code`` what to type, ``words`` what was seen beside the value.
+    is the block of the layer, ``advice`` what to do in words, ``code`` what to type (None: nothing to type), ``words``
+    what was seen beside the value, and `value_is` says of what the value is.
     """
 
     name: str
@@ -40,13 +42,24 @@ class Verdict(Result):
     advice: str
     fault: bool = True
     block: str = ""
-    code: str = ""
+    code: str | None = None
     words: str = ""
 
+    @property
+    def value_is(self) -> str:
+        """What the value and the threshold are, such as “median angle of pairs over the input's”; empty if none is."""
+        told = next((declared.threshold_is for declared in DECLARATIONS if declared.name == self.name), "")
+        return re.split(r"[,;]", told)[0]
+
+    @property
+    def finding(self) -> str:
+        """What was found, where, and how much of what; without the advice."""
+        worst = f" at worst {self.value:.3g} (threshold {self.threshold:g})" if self.threshold else ""
+        told = "; ".join(filter(None, [f"{self.value_is}{worst}".strip(), self.words]))
+        return f"{self.name} from {self.layer} on{f': {told}' if told else ''}"
+
     def __str__(self) -> str:
-        worst = f", at worst {self.value:.3g} (threshold {self.threshold:g})" if self.threshold else ""
-        said = f": {self.words}" if self.words else ""
-        return f"{self.name} from {self.layer} on{worst}{said}. {self.advice[:1].upper()}{self.advice[1:]}"
+        return f"{self.finding}. {self.advice[:1].upper()}{self.advice[1:]}"
 
 
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Verdict, ...]:
@@ -70,7 +83,7 @@ def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence
         block = finding.layer
     fault = finding.fault and not (declared.needs_norms and evidence.facts.idle_norms)
     template = declared.code if finding.code is None else finding.code
-    code = template.format(layer=finding.layer or row.within) if fault else ""
+    code = template.format(layer=finding.layer or row.within) or None if fault else None
     return Verdict(
         declared.name,
         layer,
