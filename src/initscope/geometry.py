@@ -6,7 +6,6 @@ holds NaN there and says why in its row.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from initscope._hall.files import write_text
 from initscope.errors import InputError
 from initscope.results import Result, drawing_room, plain
 from initscope.theory.pair_sums import angle_from_gap
@@ -136,9 +134,9 @@ class _Geometry(Result):
         """Angles in degrees, ``[rows, pairs]``."""
         return angle_degrees(self.cosine, getattr(self, "gap", None))
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The one-file page of `Comparison.to_html`, with this side only."""
-        return self._alone().to_html(path)
+    def _html(self) -> str:
+        """The one-file page of `Comparison`, with this side only."""
+        return self._alone()._html()
 
     def _repr_html_(self) -> str:
         return self._alone()._repr_html_()
@@ -307,11 +305,9 @@ class Comparison(Result):
         axes: Axes = drawing_room().angle_figure(self, ax)
         return axes
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """One self-contained HTML page: what happened, the table, the pictures; written to ``path`` too if given."""
+    def _html(self) -> str:
+        """One self-contained page: what happened, the table, the pictures."""
         text: str = drawing_room().render_page(self)
-        if path is not None:
-            write_text(path, text)
         return text
 
     def _repr_html_(self) -> str:

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from initscope._hall.files import reading
 from initscope._hall.tensors import StoredArray, stored_arrays
+from initscope.cli._help import DATA
 from initscope.cli._sources import DATA_HELP, DataSource, load_data
 from initscope.embed.codes import check_codes
 from initscope.errors import InputError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Codes", "VectorSource", "array_in_file", "load_vectors", "read_codes", "stored_codes", "write_codes"]
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=DATA)
 @dataclass(frozen=True, kw_only=True)
 class VectorSource:
     """Options that say which rows to hash."""

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
-from initscope.cli._output import json_text, print_table, say, user_code
-from initscope.cli._sources import BlockOptions, ModelSource, load_blocks, load_data
+from initscope.cli._output import json_text, print_table, provenance, say, user_code
+from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
 from initscope.cli.predict_measure import Model
 from initscope.errors import InputError
 
@@ -40,7 +40,6 @@ def kernel(
     import initscope
     from initscope._hall.files import atomic_path
     from initscope.embed.network_kernel import left_out_accuracy
-    from initscope.models import load_model
 
     check_suffix(out, "--out", (".npy",))
     source = source or ModelSource()
@@ -53,7 +52,7 @@ def kernel(
             f"{len(data)} images make {len(data) ** 2:.1e} pairs; give --limit, at most {_MOST}, or --rows"
         )
     with user_code():
-        built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed).eval()
+        built = build_model(model, source, data.shape).eval()
         found, error = initscope.kernel(
             built, data.images, kind=kind, normalize=cosines, seed=source.seed, return_error=True
         )
@@ -71,7 +70,7 @@ def kernel(
     if data.labels is not None and len(set(data.labels.tolist())) > 1:
         summary["accuracy"], summary["noise"] = left_out_accuracy(found, data.labels)
     if format == "json":
-        print(json_text(summary))
+        print(json_text(provenance() | summary), end="")
     else:
         print_table([summary], title=f"Kernel of pairs, {data.name}")
     say(f"matrix: {out}")

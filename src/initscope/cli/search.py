@@ -9,6 +9,7 @@ import numpy as np
 from cyclopts import App
 
 from initscope._hall.tensors import StoredArray
+from initscope.cli._help import examples
 from initscope.cli._output import Format, emit, say
 from initscope.cli._sources import BlockOptions
 from initscope.cli._vectors import Codes, array_in_file, read_codes, stored_codes
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="search", help="Nearest codes by Hamming distance: build an index, query it, evaluate retrieval.")
+app = App(
+    name="search",
+    help="Nearest codes by Hamming distance: build an index, query it, evaluate retrieval.",
+    help_epilogue=examples("search"),
+)
 
 
-@app.command
+@app.command(help_epilogue=examples("search build"))
 def build(codes: Path, out: Path, *, kind: Kind = "flat", ids: Path | None = None) -> None:
     """Build an index of CODES and write it to OUT.
 
@@ -47,7 +52,7 @@ def build(codes: Path, out: Path, *, kind: Kind = "flat", ids: Path | None = Non
     say(f"{out}: {index}")
 
 
-@app.command
+@app.command(help_epilogue=examples("search query"))
 def query(
     index: Path, codes: Path, *, k: int = 10, blocks: BlockOptions | None = None, format: Format = "table"
 ) -> None:
@@ -75,7 +80,7 @@ def query(
     emit(Neighbours(*found.search(queries.codes, k)), format, title=f"{codes} in {index}")
 
 
-@app.command
+@app.command(help_epilogue=examples("search evaluate"))
 def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: Format = "table") -> None:
     """Score how well codes of one class find each other: every code of CODES is ranked for each of QUERIES.
 
