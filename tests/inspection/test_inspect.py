@@ -96,7 +96,7 @@ def test_data_frame(glorot):
 
 def test_exports(glorot, tmp_path):
     assert json.loads(json.dumps(glorot.to_dict()))["verdicts"][0]["name"] in names(glorot)
-    text = glorot.to_html(tmp_path / "report.html")
+    text = glorot.to_html(tmp_path / "report.html").read_text(encoding="utf-8")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == text
     assert len(text) < 1_000_000
     assert "vanishing" in text

@@ -43,7 +43,7 @@ def test_the_healthy_are_told_in_one_line(reports):
     assert healthy.healthy
     assert healthy.conclusion == "healthy: nothing to change"
     assert healthy.what_if.alternatives == ()
-    assert healthy.what_if.best.code == ""
+    assert healthy.what_if.best.code is None
     assert not sick.healthy
     assert sick.conclusion.startswith("not healthy: ")
     first = next(verdict for verdict in sick.verdicts if verdict.fault)

@@ -139,6 +139,6 @@ def test_partly_covered(partly_covered):
 
 def test_written_files(comparison, tmp_path):
     write_page(tmp_path / "deep" / "page.html", comparison)
-    text = comparison.to_html(tmp_path / "other.html")
+    text = comparison.to_html(tmp_path / "other.html").read_text(encoding="utf-8")
     assert (tmp_path / "other.html").read_text(encoding="utf-8") == text
     assert (tmp_path / "deep" / "page.html").read_text(encoding="utf-8") == text

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from initscope._hall.files import reading
 from initscope._hall.tensors import StoredArray, stored_arrays
+from initscope.cli._help import DATA
 from initscope.cli._sources import DATA_HELP, DataSource, load_data
 from initscope.embed.codes import check_codes
 from initscope.errors import InputError
@@ -20,10 +21,10 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     from initscope.data import ImageSet
 
-__all__ = ["Codes", "VectorSource", "array_in_file", "load_vectors", "read_codes", "write_codes"]
+__all__ = ["Codes", "VectorSource", "array_in_file", "load_vectors", "read_codes", "stored_codes", "write_codes"]
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=DATA)
 @dataclass(frozen=True, kw_only=True)
 class VectorSource:
     """Options that say which rows to hash."""
@@ -89,6 +90,17 @@ def read_codes(path: str | os.PathLike[str]) -> Codes:
         codes, bits = found["codes"].read(), int(found["bits"].read())
         labels = found["labels"].read() if "labels" in found else None
         return _checked(path, Codes(codes, bits, labels), hint)
+
+
+def stored_codes(path: str | os.PathLike[str]) -> tuple[StoredArray, int]:
+    """Codes in a file that is not read yet, and their length in bits."""
+    hint = "make them with: initscope hash encode"
+    found = array_in_file(path, "codes", hint)
+    with reading(path, "a file of codes", hint):
+        codes = found if isinstance(found, StoredArray) else found["codes"]
+        if codes.dtype != np.uint8 or len(codes.shape) != 2 or 0 in codes.shape:
+            raise InputError(f"{path} holds {codes.dtype} of shape {codes.shape}, no packed codes; {hint}")
+        return codes, 8 * codes.shape[1] if isinstance(found, StoredArray) else int(found["bits"].read())
 
 
 def _checked(path: str | os.PathLike[str], rows: Codes, hint: str) -> Codes:

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from cyclopts import App
 
 from initscope._hall.tensors import StoredArray
+from initscope.cli._help import examples
 from initscope.cli._output import Format, emit, say
-from initscope.cli._vectors import Codes, array_in_file, read_codes
+from initscope.cli._sources import BlockOptions
+from initscope.cli._vectors import Codes, array_in_file, read_codes, stored_codes
 from initscope.embed.index import Kind
 from initscope.errors import InputError
 
+if TYPE_CHECKING:
+    from initscope.embed import Neighbours
+
 __all__ = ["app"]
 
-app = App(name="search", help="Nearest codes by Hamming distance: build an index, query it, evaluate retrieval.")
+app = App(
+    name="search",
+    help="Nearest codes by Hamming distance: build an index, query it, evaluate retrieval.",
+    help_epilogue=examples("search"),
+)
 
 
-@app.command
+@app.command(help_epilogue=examples("search build"))
 def build(codes: Path, out: Path, *, kind: Kind = "flat", ids: Path | None = None) -> None:
     """Build an index of CODES and write it to OUT.
 
@@ -42,14 +52,16 @@ def build(codes: Path, out: Path, *, kind: Kind = "flat", ids: Path | None = Non
     say(f"{out}: {index}")
 
 
-@app.command
-def query(index: Path, codes: Path, *, k: int = 10, format: Format = "table") -> None:
+@app.command(help_epilogue=examples("search query"))
+def query(
+    index: Path, codes: Path, *, k: int = 10, blocks: BlockOptions | None = None, format: Format = "table"
+) -> None:
     """Find the nearest codes of each query.
 
     Parameters
     ----------
     index
-        File from search build.
+        File from search build; with --rows or --dask codes from hash encode, searched part by part, exactly.
     codes
         Codes of the queries.
     k
@@ -59,13 +71,16 @@ def query(index: Path, codes: Path, *, k: int = 10, format: Format = "table") ->
     """
     from initscope.embed import HammingIndex, Neighbours
 
-    found = HammingIndex.load(index)
     queries = read_codes(codes)
+    if blocks is not None and blocks.asked:
+        emit(_in_blocks(index, queries, k, blocks), format, title=f"{codes} in {index}")
+        return
+    found = HammingIndex.load(index)
     _same_length(queries, found.bits, index)
     emit(Neighbours(*found.search(queries.codes, k)), format, title=f"{codes} in {index}")
 
 
-@app.command
+@app.command(help_epilogue=examples("search evaluate"))
 def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: Format = "table") -> None:
     """Score how well codes of one class find each other: every code of CODES is ranked for each of QUERIES.
 
@@ -93,6 +108,16 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
     else:
         scores = evaluate_retrieval(asked.codes, asked.labels, ranked.codes, ranked.labels)
     emit(scores, format, title=f"{queries} against {codes}")
+
+
+def _in_blocks(path: Path, queries: Codes, k: int, options: BlockOptions) -> Neighbours:
+    from initscope.blocks import nearest_in_blocks
+    from initscope.embed import Neighbours
+
+    codes, bits = stored_codes(path)
+    _same_length(queries, bits, path)
+    more = {} if options.rows is None else {"rows": options.rows}
+    return Neighbours(*nearest_in_blocks(codes, bits, queries.codes, k, dask=options.dask, **more))
 
 
 def _same_length(queries: Codes, bits: int, where: Path) -> None:

@@ -17,7 +17,7 @@ from initscope.data.image_set import ImageSet
 from initscope.data.named import load, names
 from initscope.data.normalization import normalize as normalized
 from initscope.data.pairs import Pairs, random_pairs, within_class_pairs
-from initscope.errors import InputError
+from initscope.errors import InputError, did_you_mean
 
 __all__ = ["load_any", "pairs_of", "seeded"]
 
@@ -61,11 +61,20 @@ def load_any(
         data = load_array(path, limit=limit)
     else:
         raise InputError(
-            f"data {spec!r} is neither a name ({', '.join(names())}) nor a folder or file; check the spelling"
+            f"data {spec!r} is neither a name ({', '.join(names())}) nor a folder or file"
+            + (did_you_mean(name, [*names(), *_beside(path)]) or "; check the spelling")
         )
     if size is not None and (name in names() or not path.is_dir()):
         raise InputError(f"size = {size}: only folders of images are resized; {spec} has its own size {data.shape}")
     return data if normalize is None else normalized(data, normalize)
+
+
+def _beside(path: Path) -> list[str]:
+    """Paths in the folder of one that is not there."""
+    try:
+        return [str(other) for other in path.parent.iterdir()]
+    except (OSError, ValueError):  # there is no such folder, or nothing that a path may hold
+        return []
 
 
 def _with_limit(spec: str, options: dict[str, Any], limit: int | None) -> dict[str, Any]:

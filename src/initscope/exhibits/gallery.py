@@ -126,12 +126,12 @@ class Gallery(Result):
             rows.append(row | {"numbers": len(shown.ours), "seconds": round(shown.seconds, 1)})
         return rows
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+    def _html(self) -> str:
         """The page: contents, every exhibit with its picture, and what cannot be reproduced."""
         counts: dict[str, int] = {}
         for shown in self.exhibits:
             counts[shown.status] = counts.get(shown.status, 0) + 1
-        text = render_part(
+        return render_part(
             "gallery.html",
             exhibits=self.exhibits,
             most_rows=_MOST_ROWS,
@@ -141,9 +141,6 @@ class Gallery(Result):
             versions=versions(),
             seconds=sum(shown.seconds for shown in self.exhibits),
         )
-        if path is not None:
-            write_text(path, text)
-        return text
 
 
 def reproduce(

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.flop_counter import FlopCounterMode
 
+from initscope._hall.progress import interrupted, kept_if_interrupted, steps
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, median_over_pairs
 from initscope.initializers import Initializer, Present
@@ -66,7 +67,10 @@ class Alternative(Result):
     sick: int
     draws: int
     status: str
-    code: str
+    code: str | None
+    """What to type; None where the architecture is to be changed by hand, or nothing is to be done."""
+    advice: str = ""
+    """What to do, where typing is not all."""
     law: Initializer | None = field(default=None, repr=False, compare=False)
     """The weight law, where the architecture stays as it is."""
 
@@ -83,7 +87,7 @@ class Alternative(Result):
 
 
 _UNKNOWN = float("nan")
-_AS_IT_IS = Alternative("as it is", _UNKNOWN, _UNKNOWN, None, _UNKNOWN, _UNKNOWN, {}, 0, 0, "not tried", "")
+_AS_IT_IS = Alternative("as it is", _UNKNOWN, _UNKNOWN, None, _UNKNOWN, _UNKNOWN, {}, 0, 0, "not tried", None)
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ def what_if(
     mode: Literal["train", "eval"] | None = None,
     thresholds: Thresholds | None = None,
     prediction: Prediction | None = None,
-    progress: Callable[[list[Any]], Iterable[Any]] = iter,
+    progress: Callable[[list[Any]], Iterable[Any]] | None = None,
 ) -> WhatIf:
     """Try other starts of ``model`` on a few of the pairs; the model itself is left alone.
 
@@ -168,14 +172,18 @@ def what_if(
     """
     draws = check_count("draws", draws)
     trials = _Trials(model, x, y, pairs, seed, mode, thresholds, prediction)
-    as_it_is = Variant("as it is", None, "", is_drawn=False)
+    as_it_is = Variant("as it is", None, None, is_drawn=False)
     trials.begin(as_it_is)
-    for variant in progress([*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]):
-        trials.begin(variant)
-    if not trials.seen:
-        raise InputError("no alternative could be run on this model; look at its rows for the reason")
-    for variant, draw in progress([(variant, draw) for variant in trials.hopeful() for draw in range(1, draws)]):
-        trials.draw_again(variant, draw)
+    each = [*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]
+    with kept_if_interrupted():
+        for variant in steps(each, "trying other starts") if progress is None else progress(each):
+            trials.begin(variant)
+        if not trials.seen:
+            raise InputError("no alternative could be run on this model; look at its rows for the reason")
+        again = [(variant, draw) for variant in trials.hopeful() for draw in range(1, draws)]
+        for variant, draw in steps(again, "drawing the best again") if progress is None else progress(again):
+            trials.draw_again(variant, draw)
+    trials.note_rest(each)
     ranked = sorted(
         (trials.alternative(variant) for variant in trials.seen),
         key=lambda item: (item.sick / item.draws, -item.score),
@@ -252,6 +260,12 @@ class _Trials:
         well = [variant for variant in drawn if not self.seen[variant][0].faults]
         return sorted(well or drawn, key=lambda variant: -self.alternative(variant).score)[:_AGAIN]
 
+    def note_rest(self, variants: list[Variant]) -> None:
+        """Say what an interrupt has left out."""
+        if interrupted():
+            missing = [v for v in variants if v not in self.seen and v.name not in self.skipped]
+            self.skipped |= {variant.name: "interrupted" for variant in missing}
+
     def draw_again(self, variant: Variant, draw: int) -> None:
         """Another draw of a variant that has begun."""
         if reason := self.spending.refuses(variant, self.model, len(self.x)):
@@ -280,7 +294,7 @@ class _Trials:
         law = variant.law if variant.change is None else None
         score, sick = start_score(angle, size, spread), sum(bool(draw.faults) for draw in draws)
         numbers = (score, angle, predicted, size, spread, dict(crossed), sick, len(draws))
-        return Alternative(variant.name, *numbers, status, variant.code, law)
+        return Alternative(variant.name, *numbers, status, variant.code, variant.advice, law)
 
     def _copied(self) -> nn.Module:
         copied = copy_of(self.model)

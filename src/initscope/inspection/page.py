@@ -111,9 +111,12 @@ def _code(report: Report) -> tuple[str, str]:
     if report.healthy:
         return "", ""
     table = report.what_if
-    code, name = (table.best.code, table.best.name) if table is not None and _is_better(report) else ("", "")
+    best = table.best if table is not None and _is_better(report) else None
+    code, name = (best.code or best.advice, best.name) if best is not None else ("", "")
     if not code:
-        code, name = next(((v.code, f"against {v.name}") for v in report.verdicts if v.fault and v.code), ("", ""))
+        code, name = next(
+            ((v.code or "", f"against {v.name}") for v in report.verdicts if v.fault and v.code), ("", "")
+        )
     return (f"import initscope\n{code}" if code.startswith("initscope.") else code), name
 
 

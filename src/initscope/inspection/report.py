@@ -219,15 +219,11 @@ class Report(Result):
             write_text(path, text)
         return text
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The one-file page; written to ``path`` too when one is given."""
-        from initscope._hall.files import write_text
+    def _html(self) -> str:
+        """The one-file page."""
         from initscope.inspection.page import render_report
 
-        text = render_report(self)
-        if path is not None:
-            write_text(path, text)
-        return text
+        return render_report(self)
 
     def _repr_html_(self) -> str:
         from initscope.inspection.page import render_report

@@ -25,16 +25,21 @@ _AT_THE_END = frozenset({"softmax", "log_softmax", "logsoftmax", "softmin"})
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to start: ``change`` rewrites a copy of the model (and may say how), then ``law`` fills its weights."""
+    """A way to start: ``change`` rewrites a copy of the model, then ``law`` fills its weights.
+
+    ``code`` is what to type where that is all; else it is None, and ``advice`` says what to do.
+    """
 
     name: str
     law: Initializer | None
-    code: str
+    code: str | None
     change: Callable[[nn.Module, torch.Tensor, torch.Generator], nn.Module] | None = None
     is_drawn: bool = True
     """Whether a draw differs from the next."""
     work: float = 1.0
     """Multiplications of a forward pass over those of the model as it is."""
+    advice: str = ""
+    """What to do, where typing is not all."""
 
     def drawing(self, model: nn.Module) -> float:
         """Multiplications of one draw of the weights, where it decomposes the matrices of all layers; else 0."""
@@ -94,11 +99,12 @@ def rewritten(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
         # Nearer to linear the deeper it is, so that angles change by a bounded amount over the whole depth.
         slope = round(max(0.2, 1 - 2 / max(1, depth) ** 0.5), 2)
         gain = (2 / (1 + slope**2)) ** 0.5
-        code = f"replace nn.ReLU() by nn.LeakyReLU({slope:g}), then {_PREFIX}orthogonal_(model, gain={gain:.4f})"
-        found.append(Variant(f"leaky slope {slope:g}, orthogonal", Orthogonal(gain=gain), code, _with_slope(slope)))
+        advice = f"replace nn.ReLU() by nn.LeakyReLU({slope:g}), then {_PREFIX}orthogonal_(model, gain={gain:.4f})"
+        name = f"leaky slope {slope:g}, orthogonal"
+        found.append(Variant(name, Orthogonal(gain=gain), None, _with_slope(slope), advice=advice))
     if not any(isinstance(module, _BatchNorm) for module in modules):
-        code = f"put nn.BatchNorm behind every Linear and convolution, then {_PREFIX}he_(model)"
-        found.append(Variant("batch norm", He(), code, _normalised))
+        advice = f"put nn.BatchNorm behind every Linear and convolution, then {_PREFIX}he_(model)"
+        found.append(Variant("batch norm", He(), None, _normalised, advice=advice))
     return found
 
 
@@ -106,9 +112,21 @@ def sizes() -> list[Variant]:
     """Hidden widths doubled and halved, depth halved."""
     kept = "weights drawn with each layer's present variance × fan-in"
     return [
-        Variant("hidden widths × 2", None, f"double the hidden widths ({kept})", _with_widths(2.0), work=4.0),
-        Variant("hidden widths × ½", None, f"halve the hidden widths ({kept})", _with_widths(0.5), work=0.25),
-        Variant("depth × ½", None, "leave out half of the repeated blocks", _shallower, is_drawn=False, work=0.5),
+        Variant(
+            "hidden widths × 2", None, None, _with_widths(2.0), work=4.0, advice=f"double the hidden widths ({kept})"
+        ),
+        Variant(
+            "hidden widths × ½", None, None, _with_widths(0.5), work=0.25, advice=f"halve the hidden widths ({kept})"
+        ),
+        Variant(
+            "depth × ½",
+            None,
+            None,
+            _shallower,
+            is_drawn=False,
+            work=0.5,
+            advice="leave out half of the repeated blocks",
+        ),
     ]
 
 

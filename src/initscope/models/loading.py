@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from initscope._hall.tensors import read_tensors
-from initscope.errors import InputError, check_seed
+from initscope.errors import InputError, check_seed, did_you_mean
 
 if TYPE_CHECKING:
     import torch
@@ -98,7 +98,8 @@ def _import_module(name: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise InputError(f"{path} is not a file; give path/to/file.py:factory")
+        near = did_you_mean(str(path), map(str, path.parent.glob("*.py")))
+        raise InputError(f"{path} is not a file{near or '; give path/to/file.py:factory'}")
     # A name of its own, so that no module of the same name is replaced by it.
     name = f"_initscope_model_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -136,7 +137,7 @@ def _from_module(spec: str, module: ModuleType, attribute: str) -> torch.nn.Modu
         callables = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
         own = [name for name in callables if getattr(vars(module)[name], "__module__", "") == module.__name__]
         found = ", ".join((own or callables)[:8]) or "nothing that can be called"
-        what = f"no factory {attribute!r}" if attribute else "no factory named"
+        what = f"no factory {attribute!r}{did_you_mean(attribute, callables)}" if attribute else "no factory named"
         raise InputError(f"{spec}: {what}; it defines {found}. Give {module.__file__ or module.__name__}:NAME")
     if isinstance(factory, torch.nn.Module):
         return factory
