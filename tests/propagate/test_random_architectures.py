@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @hypothesis.settings(
-    max_examples=8, phases=[hypothesis.Phase.generate], suppress_health_check=list(hypothesis.HealthCheck)
+    max_examples=4, phases=[hypothesis.Phase.generate], suppress_health_check=list(hypothesis.HealthCheck)
 )
 @hypothesis.given(st.data())
 def test_predictions_agree_with_simulations(data):
