@@ -159,13 +159,8 @@ def load_blocks(source: DataSource, options: BlockOptions, *, rows: int | None =
         what = "no --data" if source.data is None else "--limit"
         raise InputError(f"{what} with --rows or --dask: data are read in blocks from a file or a folder, all of it")
     shape = None if source.input_shape is None else parse_shape(source.input_shape)
-    found = open_blocks(
-        source.data,
-        rows=rows if options.rows is None else options.rows,
-        size=_size(source.size),
-        shape=shape,
-        normalize=source.normalize,
-    )
+    rows = rows if options.rows is None else options.rows
+    found = open_blocks(source.data, rows=rows, size=_size(source.size), shape=shape, normalize=source.normalize)
     say(f"data: {found.summary}")
     return found
 
