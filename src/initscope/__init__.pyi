@@ -1,5 +1,8 @@
 # Names of the package for type checkers and editors; lazy_loader reads them from here too.
 from . import (
+    blocks as blocks,
+)
+from . import (
     classes as classes,
 )
 from . import (

@@ -20,7 +20,7 @@ from initscope.theory.pair_sums import angle_from_gap
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["STATUSES", "Comparison", "Measurement", "Prediction", "Row", "Status", "weakest"]
+__all__ = ["STATUSES", "Comparison", "Measurement", "Prediction", "Row", "Status", "Tokens", "weakest"]
 
 Floats = npt.NDArray[np.float64]
 Status = Literal[
@@ -118,6 +118,21 @@ def angle_degrees(cosine: Floats, gap: Floats | None = None) -> Floats:
 
 
 @dataclass(frozen=True)
+class Tokens(Result):
+    r"""What attention does within a sample, ``[rows]`` each; NaN where a row has no tokens, or holds no weights.
+
+    ``cosine`` is the mean over the pairs of tokens of a sample; ``entropy`` of attention's weights is
+    :math:`-\sum_j p_j\ln p_j/\ln n`, with n the keys that the mask leaves: 1 for uniform weights, 0 for a single key.
+    ``cosine_se`` and ``entropy_se`` are standard errors over what was drawn.
+    """
+
+    cosine: Floats
+    entropy: Floats
+    cosine_se: Floats
+    entropy_se: Floats
+
+
+@dataclass(frozen=True)
 class _Geometry(Result):
     rows: tuple[Row, ...]
     cosine: Floats
@@ -176,6 +191,8 @@ class Prediction(_Geometry):
     cosine_se: Floats | None = None
     gap: Floats | None = None
     """1 - cosine with all its digits, from which angles come."""
+    tokens: Tokens | None = None
+    """Of models with attention: whether the tokens of one sample are still apart, and how far attention is spread."""
 
     def _alone(self) -> Comparison:
         return Comparison(prediction=self)
@@ -201,6 +218,8 @@ class Measurement(_Geometry):
     cosine_draws: npt.NDArray[np.int64] | None = None
     gap: Floats | None = None
     """1 - cosine with all its digits, from which angles come."""
+    tokens: Tokens | None = None
+    """Of models with attention: whether the tokens of one sample are still apart, and how far attention is spread."""
 
     @property
     def mean_angle_se(self) -> Floats:
@@ -260,6 +279,20 @@ class Comparison(Result):
                 columns["cosine_sd_predicted"] = nothing if spread is None else plain(mean_over_pairs(spread))
             if name in ("cosine", "norm_ratio"):
                 columns[f"{name}_se"] = nothing if measured is None else plain(getattr(measured, f"mean_{name}_se"))
+        columns.update(self._token_columns())
+        return columns
+
+    def _token_columns(self) -> dict[str, list[float | None]]:
+        """Those of models with attention: nothing for others."""
+        sides = {"predicted": self.prediction, "measured": self.measurement}
+        if all(side is None or side.tokens is None for side in sides.values()):
+            return {}
+        nothing: list[float | None] = [None] * len(self.rows)
+        columns: dict[str, list[float | None]] = {}
+        for column, name in (("token_cosine", "cosine"), ("attention_entropy", "entropy")):
+            for suffix, side in sides.items():
+                tokens = None if side is None else side.tokens
+                columns[f"{column}_{suffix}"] = nothing if tokens is None else plain(getattr(tokens, name))
         return columns
 
     def pairs_table(self) -> list[dict[str, Any]]:

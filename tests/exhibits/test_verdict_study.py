@@ -1,6 +1,7 @@
 """The study of verdicts: its networks are reproducible, its runs go on where they stopped, its scores are counts."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from initscope.exhibits._study_networks import (
     held_out_architectures,
     networks,
 )
-from initscope.exhibits._study_training import read_runs, splits, train_all, train_best
+from initscope.exhibits._study_training import RATES, read_runs, splits, train_all, train_best
 from initscope.exhibits.verdict_study import Judged
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_there_are_three_hundred_networks_and_others_that_are_held_out():
@@ -29,6 +32,17 @@ def test_there_are_three_hundred_networks_and_others_that_are_held_out():
         assert {architecture.kind for architecture in part} == {"dense", "convolutional", "residual", "transformer"}
         assert {architecture.data for architecture in part} == {"digits", "fashion-mnist"}
     assert [verdict_study._chosen_on(network.architecture) for network in networks()] == [True] * 320 + [False] * 200
+
+
+def test_the_kept_runs_are_whole_and_the_page_counts_their_failures():
+    """Failures counted from the file alone: below half of the gain over chance of the architecture's best start."""
+    runs = read_runs(ROOT / "benchmarks" / "verdict_study.jsonl")
+    gain = {n: max(runs[n.name, rate]["accuracy"] for rate in RATES) - 0.1 for n in networks()}
+    best = {n.architecture: max(gain[m] for m in gain if m.architecture == n.architecture) for n in gain}
+    failed = [2 * gain[n] < best[n.architecture] for n in networks()]
+    page = (ROOT / "docs" / "verdicts.rst").read_text(encoding="utf-8")
+    assert f"{sum(failed[320:])} of the 200 fail" in page
+    assert sum(failed[:320]) == 104
 
 
 @pytest.mark.parametrize("start", STARTS)

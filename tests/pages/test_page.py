@@ -114,7 +114,9 @@ def test_fragment_styles_only_itself(comparison):
     assert len(selectors) > 50
     for selector in selectors:
         # Each reaches only into the element, and outranks what a notebook says of tables, headings and pictures.
-        assert selector.startswith("@media") or all(".initscope:not(#_)" in one for one in selector.split(", "))
+        assert selector.startswith(("@media", "@container")) or all(
+            ".initscope:not(#_)" in one for one in selector.split(", ")
+        )
     assert comparison._repr_html_() == text
 
 

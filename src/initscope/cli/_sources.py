@@ -20,11 +20,22 @@ from initscope.results import counted
 if TYPE_CHECKING:
     import torch
 
+    from initscope.blocks import Blocks
     from initscope.data import ImageSet
 
-__all__ = ["DataSource", "InspectSource",
-    "ModelSource", "Sources", "build_model", "load_data", "load_pairs", "load_sources",
-           "parse_shape"]  # fmt: skip
+__all__ = [
+    "BlockOptions",
+    "DataSource",
+    "InspectSource",
+    "ModelSource",
+    "Sources",
+    "build_model",
+    "load_blocks",
+    "load_data",
+    "load_pairs",
+    "load_sources",
+    "parse_shape",
+]
 
 DEFAULT_DATA = "photos"
 DATA_HELP = (
@@ -72,6 +83,22 @@ class InspectSource(ModelSource):
     """Number of pairs of images."""
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class BlockOptions:
+    """Options for data larger than memory."""
+
+    rows: Whole | None = None
+    """Read so many rows at a time: for .npy, Parquet and folders of any size."""
+    dask: str | None = None
+    """Address of a Dask scheduler, such as tcp://host:8786: blocks go to its workers."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether data are to be read block by block."""
+        return self.rows is not None or self.dask is not None
+
+
 class Sources(NamedTuple):
     """What the options stand for; pair k is ``x[k], y[k]``."""
 
@@ -92,17 +119,21 @@ def parse_shape(text: str, *, option: str = "--input-shape", example: str = "3x6
     return tuple(map(int, sides))
 
 
+def _size(text: str | None) -> int | tuple[int, int] | None:
+    if text is None:
+        return None
+    example = "64 or 48x64"
+    height, *rest = parse_shape(text, option="--size", example=example)
+    if len(rest) > 1:
+        raise InputError(f"--size {text!r}: give one side or HEIGHTxWIDTH, such as {example}")
+    return (height, rest[0]) if rest else height
+
+
 def load_data(source: DataSource) -> ImageSet:
     """The images that the options name; what they are is said on stderr."""
     from initscope.data.sources import load_any, seeded
 
-    size: int | tuple[int, int] | None = None
-    if source.size is not None:
-        example = "64 or 48x64"
-        height, *rest = parse_shape(source.size, option="--size", example=example)
-        if len(rest) > 1:
-            raise InputError(f"--size {source.size!r}: give one side or HEIGHTxWIDTH, such as {example}")
-        size = (height, rest[0]) if rest else height
+    size = _size(source.size)
     check_count("pairs", source.pairs)
     spec, limit = DEFAULT_DATA if source.data is None else source.data, source.limit
     if source.data is None and source.input_shape is not None:
@@ -118,6 +149,25 @@ def load_data(source: DataSource) -> ImageSet:
     say(f"data: {data.summary}")
     ask_of(data={"source": spec, "name": data.name, "samples": len(data), "shape": list(data.shape)}, seed=source.seed)
     return data
+
+
+def load_blocks(source: DataSource, options: BlockOptions, *, rows: int | None = None) -> Blocks:
+    """The data that the options name as blocks, of ``rows`` unless the options say how many."""
+    from initscope.blocks import open_blocks
+
+    if source.data is None or source.limit is not None:
+        what = "no --data" if source.data is None else "--limit"
+        raise InputError(f"{what} with --rows or --dask: data are read in blocks from a file or a folder, all of it")
+    shape = None if source.input_shape is None else parse_shape(source.input_shape)
+    found = open_blocks(
+        source.data,
+        rows=rows if options.rows is None else options.rows,
+        size=_size(source.size),
+        shape=shape,
+        normalize=source.normalize,
+    )
+    say(f"data: {found.summary}")
+    return found
 
 
 def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:

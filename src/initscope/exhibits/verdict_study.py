@@ -174,7 +174,7 @@ def run(
     path: str | Path | None = None,
     steps: int = STEPS,
     rates: Sequence[float] = RATES,
-    cures: int = 40,
+    cures: int = 30,
     seconds: float = float("inf"),
 ) -> VerdictStudy:
     """Judge and train the networks.

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from initscope._hall.progress import interrupted, kept_if_interrupted, stage
+from initscope.data import ImageSet
 from initscope.errors import InputError
 from initscope.geometry import Measurement, Prediction, Row
 from initscope.initializers import AnyLaw, Initializer, as_law, believability
@@ -82,7 +83,8 @@ def inspect(
         ``loss(output, targets)``, whose gradient is asked which parameters it reaches. Default: cross-entropy where the
         targets are classes, else a random projection of all that the model returns.
     targets : array, optional
-        Classes or values of the samples; default: what the data holds beside the inputs.
+        Classes or values of the samples; default: what the data holds beside the inputs. Labels of an `initscope.data`
+        set count as those of the outputs if there are as many outputs as classes.
     progress : callable, optional
         Passes the list of starts that are tried on item by item, as ``tqdm`` does.
 
@@ -96,7 +98,9 @@ def inspect(
     True
     """
     model, law = runnable(model), as_law(initializer)
-    limits = Thresholds() if thresholds is None else thresholds
+    limits, classes = Thresholds() if thresholds is None else thresholds, 0
+    if targets is None and loss is None and isinstance(data, ImageSet) and data.labels is not None:
+        targets, classes = data.labels, len(data.class_names)
     with leaves_no_trace(model):  # also while weights are read, which some parametrizations compute anew
         options: dict[str, Any] = {"mode": mode, "seed": seed, "batch_args": batch_args, "targets": targets}
         seen = observe(model, data, pairs=pairs, gradients=gradients, opened=True, **options)
@@ -104,7 +108,7 @@ def inspect(
         with leaves_no_trace(model):
             set_mode(model, mode)
             with stage("one step of training"):
-                facts = facts_of(model, seen, loss, step=gradients)
+                facts = facts_of(model, seen, loss, step=gradients, classes=classes)
         tried = (progress,) if alternatives else ()
         return _report(model, seen, facts, limits, draws, seed, law, mode, tried, prediction)
 

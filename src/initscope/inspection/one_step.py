@@ -71,13 +71,14 @@ class Probe:
     failed: str = ""
 
 
-def probe(model: nn.Module, seen: Observation, loss: Loss | None = None) -> Probe:
+def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes: int = 0) -> Probe:
     """Run a few samples forwards and backwards as training would, in the mode and precision that the model has.
 
     Inside of `leaves_no_trace`: statistics of batch norm and random states change.
 
     The loss is ``loss(output, targets)``; without one the cross-entropy where the targets are classes; else a random
-    projection of everything that the model returns.
+    projection of everything that the model returns. Targets of ``classes``, unless 0, are left aside by models of
+    another number of outputs.
     """
     silenced = tuple(path for path, module in model.named_modules() if _drops_all(module))
     owners = {path: module for path, module, *_ in drawn_weights(model)}
@@ -92,6 +93,8 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None) -> Prob
     try:
         with torch.enable_grad():
             output = model(*inputs.args, **inputs.kwargs)
+            if classes and not (isinstance(output, Tensor) and output.dim() == 2 and output.shape[1] == classes):
+                targets = None
             classified = _cross_entropy(output, targets, seen, model)
             value = _value(output, targets, loss, classified)
             found |= _of_classes(output, targets, loss, value)

@@ -14,7 +14,7 @@ import numpy as np
 from initscope._hall.files import write_text
 from initscope.geometry import Comparison
 from initscope.pages.depth import Panel, drawn_panels
-from initscope.pages.figures import behind_activations, pairs_figure
+from initscope.pages.figures import behind_activations, new_axes, pairs_figure
 from initscope.pages.layers import layer_table, page_data, side_columns
 from initscope.pages.quantities import Quantity, angles, sizes
 from initscope.pages.summary import headline, suggestion
@@ -138,7 +138,7 @@ def comparison_context(
         and bool((predicted.cosine_sd[1:] > 0).any()),
         "drawn": measured is not None and measured.draws > 0,
         "has_error": measured is not None and bool(np.isfinite(measured.mean_cosine_se).any()),
-        "pairs_picture": inline_svg(pairs_figure(comparison), "pairs"),
+        "pairs_picture": inline_svg(pairs_figure(comparison, new_axes(4.2, 3.5)), "pairs"),
         "thumbnails": [] if images is None else thumbnails(*images, angles=side.angle),
         "run": run,
     }

@@ -14,9 +14,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from initscope._hall.progress import steps
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import InputError, check_count
-from initscope.geometry import Floats, Prediction, Row, start_norms
+from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
 from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
 from initscope.initializers._base import equal_parameters
+from initscope.layers import hides_attention
 from initscope.propagate.budget import Budget
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Networks, Simulation, tied_weights
@@ -24,10 +25,11 @@ from initscope.propagate.refusals import refuse_undrawable
 from initscope.propagate.rules import Context
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import Totals
+from initscope.propagate.units import Units
 from initscope.propagate.walk import Missing, Several, Walk
 from initscope.recording.batch import check_norms, check_shapes, real_tensor
 from initscope.theory._fast import fused_loops
-from initscope.tracing import BatchArgs, Inputs, bind, refuse_different_lengths, trace
+from initscope.tracing import BatchArgs, Inputs, attends, bind, refuse_different_lengths, trace
 from initscope.tracing.untouched import leaves_no_trace, runnable
 
 __all__ = ["checked", "networks_of", "predict"]
@@ -139,7 +141,7 @@ def networks_of(
     context = Context(law, torch.Generator().manual_seed(seed), mode=mode, replicates=replicates)
     with leaves_no_trace(model):
         refuse_undrawable(model, law)
-    traced = trace(model, inputs, recorded=size)
+    traced = trace(model, inputs, recorded=size, opened=hides_attention(model))
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
     values = sum(tensor.numel() for tensor in inputs.sample_tensors())
     fused_loops(*inputs.tensors(), entries=values * len(traced.steps))
@@ -221,6 +223,8 @@ class _Part:
     norm_ratio: Floats
     rms_ratio: Floats
     replicates: list[Floats | None]
+    tokens: list[tuple[list[float], list[float]]]
+    """Of every row and replicate: cosine of tokens, entropy of attention; empty where there is no attention."""
 
 
 def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) -> _Part:
@@ -236,10 +240,15 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
     rows: list[Row] = []
     found: list[Totals] = []
     replicates: list[Floats | None] = []
+    tokens: list[tuple[list[float], list[float]]] = []
     for node, value in steps(walk.states(), "predicting layers", len(traced.steps)):
+        if attends(traced):
+            tokens.append(walk.tokens(value[0] if type(value) is tuple and value else value))
         name, kind, role = traced.name(node), traced.kind(node), traced.role(node)
+        if type(value) is tuple and value:
+            value = value[0]  # of several results the first, as it is measured
         states = list(value.states) if isinstance(value, Several) else [value]
-        if all(isinstance(state, Maps) or (isinstance(state, Given) and state.real) for state in states):
+        if all(_counts(state) for state in states):
             note = "; ".join(filter(None, [traced.note(node), states[0].note]))
             rows.append(Row(name, kind, states[0].status, states[0].shape, note, role))
             totals = [state.totals() for state in states]
@@ -257,7 +266,12 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
     rows[0] = replace(rows[0], note="; ".join(remark for remark in remarks if remark))
     norms, units = _norms(found, [node.op == "placeholder" for node in traced.steps])
     gap = np.stack([totals.gap.cpu().numpy() for totals in found])
-    return _Part(tuple(rows), gap, norms, norms * units, replicates)
+    return _Part(tuple(rows), gap, norms, norms * units, replicates, tokens)
+
+
+def _counts(state: Any) -> bool:
+    """Whether a value is numbers for each sample."""
+    return isinstance(state, (Maps, Units)) or (isinstance(state, Given) and state.real)
 
 
 def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction:
@@ -278,7 +292,20 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
         stated = f"cosine ± {float(standard_error(each.mean(axis=1))):.1g}"
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
     sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.initializer)
-    return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap)
+    return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap, _tokens([part.tokens for part in parts]))
+
+
+def _tokens(parts: list[list[tuple[list[float], list[float]]]]) -> Tokens | None:
+    """Means over batches of pairs and replicates, and their errors; 0 where nothing was drawn."""
+    if not parts[0]:
+        return None
+    columns: list[list[tuple[float, float]]] = [[], []]
+    for row in zip(*parts, strict=True):
+        for column, index in zip(columns, (0, 1), strict=True):
+            each = np.array([part[index] for part in row]).mean(axis=0)
+            column.append((float(each.mean()), float(standard_error(each)) if len(each) > 1 else 0.0 * each[0]))
+    (cosine, cosine_se), (entropy, entropy_se) = (np.array(column).T for column in columns)
+    return Tokens(cosine, entropy, cosine_se, entropy_se)
 
 
 def _names(names: tuple[str, ...]) -> str:

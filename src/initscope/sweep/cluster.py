@@ -21,6 +21,8 @@ __all__ = ["connect", "on_cluster"]
 
 _PATIENCE = 300.0
 """Seconds to wait for a scheduler that went away."""
+_CONNECT = 10.0
+"""Seconds in which a scheduler must answer."""
 _KEY = "initscope-"
 _AHEAD = 8
 """Jobs on the cluster for each of its threads: enough that no worker waits for the driver."""
@@ -34,7 +36,7 @@ def on_cluster(
     lost: float | None = None
     while waiting:
         try:
-            client = connect(address, 10.0)
+            client = connect(address, _CONNECT)
         except InputError:
             if lost is None or time.monotonic() - lost > patience:
                 raise

@@ -186,7 +186,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     const x = plot.left - frame.left + (plot.width * (index + 0.5)) / count;
     const right = x + 14 + tip.offsetWidth <= frame.width;
     tip.style.left = `${Math.max(4, right ? x + 14 : x - 14 - tip.offsetWidth)}px`;
-    tip.style.top = `${plot.top - frame.top + 4}px`;
+    tip.style.top = `${plot.bottom - frame.top + 6}px`; // below, so that the points stay in sight
   };
   const hide = () => {
     here = null;
