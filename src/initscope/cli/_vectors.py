@@ -22,7 +22,8 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     from initscope.data import ImageSet
 
-__all__ = ["Codes", "VectorSource", "array_in_file", "load_vectors", "read_codes", "stored_codes", "write_codes"]
+__all__ = ["Codes", "VectorSource", "array_in_file", "load_vectors", "mapped_vectors", "read_codes", "stored_codes",
+           "write_codes"]  # fmt: skip
 
 
 @Parameter(name="*", group=DATA)
