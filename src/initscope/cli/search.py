@@ -61,6 +61,7 @@ def query(
     rerank: int = 100,
     vectors: Path | None = None,
     queries: Path | None = None,
+    blocks: BlockOptions | None = None,
     format: Format = "table",
 ) -> None:
     """Find the nearest codes of each query; with the vectors behind the codes, the nearest vectors.
@@ -68,7 +69,7 @@ def query(
     Parameters
     ----------
     index
-        File from search build.
+        File from search build; with --rows or --dask codes from hash encode, searched part by part, exactly.
     codes
         Codes of the queries.
     k
@@ -84,8 +85,11 @@ def query(
     """
     from initscope.embed import HammingIndex, Neighbours
 
-    found = HammingIndex.load(index)
     asked = read_codes(codes)
+    if blocks is not None and blocks.asked:
+        emit(_in_blocks(index, asked, k, blocks), format, title=f"{codes} in {index}")
+        return
+    found = HammingIndex.load(index)
     _same_length(asked, found.bits, index)
     if (vectors is None) != (queries is None):
         raise InputError("--vectors and --queries go together: exact cosines need both sides")
