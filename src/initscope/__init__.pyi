@@ -30,6 +30,9 @@ from . import (
     inspection as inspection,
 )
 from . import (
+    integrations as integrations,
+)
+from . import (
     invert as invert,
 )
 from . import (
