@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "activations",
         "angles",
+        "attention",
         "concentration",
         "convolutions",
         "images",
