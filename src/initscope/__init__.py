@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         "classes",
+        "configurations",
         "data",
         "embed",
         "errors",

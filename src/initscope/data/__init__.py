@@ -25,5 +25,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "within_class_pairs",
         ],
         "sources": ["load_any"],
+        "text": ["text_pairs", "text_set", "text_tokens"],
     },
 )
