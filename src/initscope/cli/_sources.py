@@ -41,7 +41,7 @@ DEFAULT_DATA = "photos"
 DATA_HELP = (
     f"A name ({', '.join(LOADERS)}), if wanted with "
     "options (photos:crop=32,stride=16; fashion-mnist:split=test; gaussian:rho=0.5,shape=3x64x64; shapes:size=64), "
-    "a folder of images, or a .npy, .npz or .pt file. Default: photos."
+    "a folder of images, a .npy, .npz or .pt file, or text and text:FILE for bytes as tokens. Default: photos."
 )
 
 
