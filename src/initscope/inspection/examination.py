@@ -144,6 +144,7 @@ def _report(
     if alternatives and not interrupted():
         present = expected if initializer is None else None
         table = _alternatives(model, seen, verdicts, seed, mode, limits, present, alternatives[0])
+        verdicts = tuple(_cured_by(table, verdict) for verdict in verdicts)
     title = f"{type(model).__name__} on {seen.samples} samples"
     layers = layer_expansivities(model, seen)
     notes = _unbelievable(model) if initializer is None else {}
@@ -175,6 +176,16 @@ def _alternatives(
         return what_if(model, seen.x, seen.y, seed=seed, mode=mode, **options)
     except InputError as error:
         return WhatIf((), "as it is", untried=str(error))
+
+
+def _cured_by(table: WhatIf, verdict: Verdict) -> Verdict:
+    """A verdict whose cure is another start names the best that was tried, if that is free of it: one cure for all."""
+    best = table.best
+    started = verdict.code is not None and verdict.code.startswith("initscope.initializers.")
+    if not started or not verdict.fault or best.name == table.current or verdict.name in best.crossed:
+        return verdict
+    advice = f"draw the weights anew: {best.name}, the best of the starts that were tried" if best.code else best.advice
+    return replace(verdict, code=best.code, advice=advice)
 
 
 def _unbelievable(model: nn.Module) -> dict[str, str]:
