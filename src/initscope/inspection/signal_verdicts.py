@@ -78,8 +78,8 @@ def _zero_gradient(evidence: Evidence, _: float) -> Finding | None:
 def _gradient_imbalance(evidence: Evidence, threshold: float) -> Finding | None:
     """Growth of the gradient from block to block, taken over the whole depth: single jumps are no trend.
 
-    Nor is up and down, as of widths that alternate: the median slope of all pairs of blocks (Theil and Sen) counts where
-    it is the smaller one.
+    Nor is up and down, as of widths that alternate: the median slope of all pairs of blocks (Theil and Sen) counts
+    where it is the smaller one.
     """
     passed, places = evidence.gradient_by_block
     if len(passed) < 3:

@@ -70,8 +70,10 @@ def weight_facts(model: nn.Module) -> WeightFacts:
 
 def _is_shifted(norm: nn.Module) -> bool:
     """Whether the outputs of most units are below zero by more than two deviations."""
-    weight, bias = norm.weight, getattr(norm, "bias", None)
-    return isinstance(bias, Tensor) and bool(((bias + 2 * weight.abs()) < 0).double().mean() > 0.5)
+    weight, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
+    if not isinstance(weight, Tensor) or not isinstance(bias, Tensor):
+        return False
+    return bool(((bias + 2 * weight.abs()) < 0).double().mean() > 0.5)
 
 
 _Weights = list[tuple[str, nn.Module, str, Tensor]]
