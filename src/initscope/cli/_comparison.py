@@ -11,9 +11,11 @@ from initscope.cli._output import Format, emit, print_fitted, say
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from initscope.geometry import Comparison
 
-__all__ = ["check_suffix", "show", "write_pairs"]
+__all__ = ["check_suffix", "save_figure", "show", "write_pairs"]
 
 
 def show(
@@ -60,6 +62,18 @@ def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> N
         raise InputError(f"{option} {path}: {folder} is a file, so it cannot hold others; give another folder")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{option} {path}: the folder {folder} cannot be written to; give another one")
+
+
+def save_figure(ax: Axes, path: Path) -> None:
+    """Write the picture that the axes belong to."""
+    from matplotlib.figure import Figure
+
+    from initscope._hall.files import atomic_path
+
+    assert isinstance(ax.figure, Figure)
+    with atomic_path(path) as temporary:
+        ax.figure.savefig(temporary, dpi=160)
+    say(f"picture: {path}")
 
 
 def write_pairs(path: Path, comparison: Comparison) -> None:
