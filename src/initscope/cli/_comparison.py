@@ -56,8 +56,6 @@ def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> N
     if path.is_dir():
         raise InputError(f"{option} {path} is a folder; give the name of a file in it")
     folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if folder != path.absolute().parent:
-        say(f"{option} {path}: the folder {path.parent} is not there yet and will be made")
     if not folder.is_dir():
         raise InputError(f"{option} {path}: {folder} is a file, so it cannot hold others; give another folder")
     if not os.access(folder, os.W_OK | os.X_OK):
