@@ -6,6 +6,9 @@ from . import (
     classes as classes,
 )
 from . import (
+    configurations as configurations,
+)
+from . import (
     data as data,
 )
 from . import (
