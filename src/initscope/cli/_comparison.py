@@ -27,9 +27,14 @@ def show(
     images: tuple[Any, Any] | None = None,
     advice: str = "",
 ) -> None:
-    """Print the comparison; for people also its meaning; and write the page if one is asked for."""
+    """Write the page if one is asked for, then print the comparison; for people also its meaning."""
     from initscope.pages.summary import headline, suggestion
 
+    if out is not None:
+        from initscope.pages import write_page
+
+        write_page(out, comparison, facts=facts, images=images, advice=advice)
+        say(f"page: {out}")
     if format == "table":
         from initscope.pages.table import terminal_table
 
@@ -40,11 +45,6 @@ def show(
         )
     else:
         emit(comparison, format)
-    if out is not None:
-        from initscope.pages import write_page
-
-        write_page(out, comparison, facts=facts, images=images, advice=advice)
-        say(f"page: {out}")
 
 
 def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> None:

@@ -47,6 +47,6 @@ def demo(
         draws=draws,
         seed=seed,
     )
-    show(shown.comparison, format, out=out, facts=shown.facts, images=(shown.x, shown.y), advice=shown.meaning)
     if figure is not None:
         save_figure(shown.comparison.plot(), figure)
+    show(shown.comparison, format, out=out, facts=shown.facts, images=(shown.x, shown.y), advice=shown.meaning)

@@ -66,15 +66,15 @@ def invert(
             progress=say,
             title=f"What layers of {model} still know",
         )
+    if out is not None:
+        found.to_html(out)
+        say(f"page: {out}")
     if format == "table":
         print_table(found.summary(), title=found.title)
         for note in found.notes():
             say(note)
     else:
         emit(found, format)
-    if out is not None:
-        found.to_html(out)
-        say(f"page: {out}")
 
 
 def _photographs(path: Path | None, size: int) -> ImageSet:
