@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submodules=[
         "classes",
         "configurations",
+        "coordinates",
         "data",
         "embed",
         "errors",

@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "activation_contract": ["ActivationContract"],
+        "coordinate_check": ["assert_coordinates"],
         "hasher_contract": ["HasherContract"],
         "initializer_contract": ["InitializerContract"],
         "rule_contract": ["RuleContract"],
