@@ -6,7 +6,6 @@ holds NaN there and says why in its row.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from initscope._hall.files import write_text
 from initscope.errors import InputError
 from initscope.results import Result, drawing_room, plain
 from initscope.theory.pair_sums import angle_from_gap
@@ -59,6 +57,23 @@ class Row(Result):
     role: str = "other"
     within: str = field(default="", compare=False)
     reads: tuple[int, ...] = field(default=(), compare=False)
+
+    @property
+    def title(self) -> str:
+        """The layer for people: its name and, unless the name tells it, its kind.
+
+        >>> Row("11", "Linear", "closed form").title, Row("conv3", "Conv2d", "closed form").title
+        ('layer 11 (Linear)', 'conv3')
+        """
+        numbered = self.layer.rpartition(".")[2].isdigit()
+        name = f"layer {self.layer}" if numbered else self.layer
+        return name if self.role == "input" or tells_kind(self.layer, self.kind) else f"{name} ({self.kind})"
+
+
+def tells_kind(layer: str, kind: str) -> bool:
+    """Whether a name such as conv3 says what the layer is; the numbers of a `torch.nn.Sequential` do not."""
+    name = layer.rpartition(".")[2].rstrip("0123456789_").lower()
+    return bool(name) and name in kind.lower()
 
 
 def mean_over_pairs(values: Floats) -> Floats:
@@ -134,9 +149,9 @@ class _Geometry(Result):
         """Angles in degrees, ``[rows, pairs]``."""
         return angle_degrees(self.cosine, getattr(self, "gap", None))
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The one-file page of `Comparison.to_html`, with this side only."""
-        return self._alone().to_html(path)
+    def _html(self) -> str:
+        """The one-file page of `Comparison`, with this side only."""
+        return self._alone()._html()
 
     def _repr_html_(self) -> str:
         return self._alone()._repr_html_()
@@ -323,11 +338,9 @@ class Comparison(Result):
         axes: Axes = drawing_room().angle_figure(self, ax)
         return axes
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """One self-contained HTML page: what happened, the table, the pictures; written to ``path`` too if given."""
+    def _html(self) -> str:
+        """One self-contained page: what happened, the table, the pictures."""
         text: str = drawing_room().render_page(self)
-        if path is not None:
-            write_text(path, text)
         return text
 
     def _repr_html_(self) -> str:

@@ -1,6 +1,6 @@
 """Files: written under a temporary name and renamed, read with one error for whatever is wrong with them.
 
-Writing: `atomic_path`, `write_text`; `locked` keeps other processes from editing a file at the same time.
+Writing: `atomic_path`, `write_text`; `locked` and `exclusive` keep other processes from editing at the same time.
 Reading: `open_regular` refuses what may never end, `reading` turns any failure of a reader into one `InputError`,
 `check_memory` refuses what would unpack to more than `memory_limit`.
 """
@@ -25,7 +25,16 @@ try:
 except ImportError:  # not a POSIX system: files cannot be locked there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["atomic_path", "check_memory", "locked", "memory_limit", "open_regular", "reading", "write_text"]
+__all__ = [
+    "atomic_path",
+    "check_memory",
+    "exclusive",
+    "locked",
+    "memory_limit",
+    "open_regular",
+    "reading",
+    "write_text",
+]
 
 _LONGEST_NAME = 255
 _LONGEST_SUFFIX = 16
@@ -88,6 +97,27 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     finally:
         if handle is not None:
             os.close(handle)
+
+
+@contextmanager
+def exclusive(path: str | os.PathLike[str], refusal: str) -> Iterator[None]:
+    """Hold the lock of the file at ``path``, made if it is not there; `InputError` with ``refusal`` if another does.
+
+    The file stays; its lock goes with the process, however that ends.
+    """
+    with _told(Path(path)):
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+    try:
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(refusal) from error
+            except OSError:  # a disk without locks
+                pass
+        yield
+    finally:
+        os.close(handle)
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:

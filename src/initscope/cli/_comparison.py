@@ -1,10 +1,9 @@
-"""What `demo`, `predict` and `measure` share: showing a `Comparison`, and progress on a terminal."""
+"""What `demo`, `predict` and `measure` share: showing a `Comparison`, and files that results go to."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     from initscope.geometry import Comparison
 
-__all__ = ["check_suffix", "progress_bar", "show", "write_pairs"]
+__all__ = ["check_suffix", "show", "write_pairs"]
 
 
 def show(
@@ -55,6 +54,8 @@ def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> N
     if path.is_dir():
         raise InputError(f"{option} {path} is a folder; give the name of a file in it")
     folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if folder != path.absolute().parent:
+        say(f"{option} {path}: the folder {path.parent} is not there yet and will be made")
     if not folder.is_dir():
         raise InputError(f"{option} {path}: {folder} is a file, so it cannot hold others; give another folder")
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -69,12 +70,3 @@ def write_pairs(path: Path, comparison: Comparison) -> None:
     rows = comparison.pairs_table()
     write_text(path, csv_text(rows) if path.suffix.lower() == ".csv" else json_text({"rows": rows}))
     say(f"pairs: {path}")
-
-
-def progress_bar(draws: int) -> Callable[[Iterator[Any]], Iterable[Any]] | None:
-    """A bar over the draws on stderr, if a person is looking at it."""
-    if draws < 2 or not sys.stderr.isatty():
-        return None
-    from tqdm import tqdm
-
-    return lambda runs: tqdm(runs, total=draws, desc="measuring", unit="draw", file=sys.stderr, leave=False)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
+from initscope.cli._help import DATA, MODEL
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import say, user_code
+from initscope.cli._output import ask_of, say, user_code
 from initscope.data.named import LOADERS
 from initscope.errors import InputError, check_count
 from initscope.results import counted
@@ -19,9 +20,22 @@ from initscope.results import counted
 if TYPE_CHECKING:
     import torch
 
+    from initscope.blocks import Blocks
     from initscope.data import ImageSet
 
-__all__ = ["DataSource", "ModelSource", "Sources", "load_data", "load_pairs", "load_sources", "parse_shape"]
+__all__ = [
+    "BlockOptions",
+    "DataSource",
+    "InspectSource",
+    "ModelSource",
+    "Sources",
+    "build_model",
+    "load_blocks",
+    "load_data",
+    "load_pairs",
+    "load_sources",
+    "parse_shape",
+]
 
 DEFAULT_DATA = "photos"
 DATA_HELP = (
@@ -31,7 +45,7 @@ DATA_HELP = (
 )
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=DATA)
 @dataclass(frozen=True, kw_only=True)
 class DataSource:
     """Options that say which data to use, and which pairs of it."""
@@ -46,19 +60,43 @@ class DataSource:
     """Use at most so many images."""
     input_shape: str | None = None
     """Shape of one input, such as 3x64x64; without --data the inputs are then independent standard Gaussian."""
-    pairs: Whole = 200
+    pairs: Whole = 64
     """Number of pairs of images."""
     seed: Seed = 0
     """Seed of everything random."""
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=DATA)
 @dataclass(frozen=True, kw_only=True)
 class ModelSource(DataSource):
     """Options of commands that take a MODEL and data."""
 
-    weights: str | None = None
-    """State dict for the model: .pt, .pth or .npz."""
+    weights: Annotated[str | None, Parameter(group=MODEL, help="State dict for the model: .pt, .pth or .npz.")] = None
+
+
+@Parameter(name="*", group=DATA)
+@dataclass(frozen=True, kw_only=True)
+class InspectSource(ModelSource):
+    """Model and data of `inspect`, with its own number of pairs."""
+
+    pairs: Whole = 256
+    """Number of pairs of images."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class BlockOptions:
+    """Options for data larger than memory."""
+
+    rows: Whole | None = None
+    """Read so many rows at a time: for .npy, Parquet and folders of any size."""
+    dask: str | None = None
+    """Address of a Dask scheduler, such as tcp://host:8786: blocks go to its workers."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether data are to be read block by block."""
+        return self.rows is not None or self.dask is not None
 
 
 class Sources(NamedTuple):
@@ -81,59 +119,78 @@ def parse_shape(text: str, *, option: str = "--input-shape", example: str = "3x6
     return tuple(map(int, sides))
 
 
+def _size(text: str | None) -> int | tuple[int, int] | None:
+    if text is None:
+        return None
+    example = "64 or 48x64"
+    height, *rest = parse_shape(text, option="--size", example=example)
+    if len(rest) > 1:
+        raise InputError(f"--size {text!r}: give one side or HEIGHTxWIDTH, such as {example}")
+    return (height, rest[0]) if rest else height
+
+
 def load_data(source: DataSource) -> ImageSet:
     """The images that the options name; what they are is said on stderr."""
-    from initscope.data import load_any
+    from initscope.data.sources import load_any, seeded
 
-    size: int | tuple[int, int] | None = None
-    if source.size is not None:
-        example = "64 or 48x64"
-        height, *rest = parse_shape(source.size, option="--size", example=example)
-        if len(rest) > 1:
-            raise InputError(f"--size {source.size!r}: give one side or HEIGHTxWIDTH, such as {example}")
-        size = (height, rest[0]) if rest else height
+    size = _size(source.size)
     check_count("pairs", source.pairs)
     spec, limit = DEFAULT_DATA if source.data is None else source.data, source.limit
     if source.data is None and source.input_shape is not None:
         spec = f"gaussian:rho=0,shape={'x'.join(map(str, parse_shape(source.input_shape)))}"
-    name, _, options = spec.partition(":")
-    if name == "gaussian" and limit is None:
+    if spec.partition(":")[0] == "gaussian" and limit is None:
         limit = 2 * source.pairs
-    if name in ("gaussian", "shapes") and "seed=" not in options:
-        spec = f"{name}:{options},seed={source.seed}"
-    data = load_any(spec, size=size, normalize=source.normalize, limit=limit)
+    data = load_any(seeded(spec, source.seed), size=size, normalize=source.normalize, limit=limit)
     if source.input_shape is not None and data.shape != parse_shape(source.input_shape):
         raise InputError(
             f"--input-shape {source.input_shape} but {data.name} has inputs of {'x'.join(map(str, data.shape))}; "
             "leave --input-shape out, or give --size for a folder"
         )
     say(f"data: {data.summary}")
+    ask_of(data={"source": spec, "name": data.name, "samples": len(data), "shape": list(data.shape)}, seed=source.seed)
     return data
+
+
+def load_blocks(source: DataSource, options: BlockOptions, *, rows: int | None = None) -> Blocks:
+    """The data that the options name as blocks, of ``rows`` unless the options say how many."""
+    from initscope.blocks import open_blocks
+
+    if source.data is None or source.limit is not None:
+        what = "no --data" if source.data is None else "--limit"
+        raise InputError(f"{what} with --rows or --dask: data are read in blocks from a file or a folder, all of it")
+    shape = None if source.input_shape is None else parse_shape(source.input_shape)
+    rows = rows if options.rows is None else options.rows
+    found = open_blocks(source.data, rows=rows, size=_size(source.size), shape=shape, normalize=source.normalize)
+    say(f"data: {found.summary}")
+    return found
 
 
 def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:
     """The pairs that the options ask for, as tensors ``[pairs, …]``: float32, none zero or NaN, or int64 indices."""
     import torch
 
-    from initscope.data import check_images, random_pairs, within_class_pairs
+    from initscope.data.sources import pairs_of
 
     data = load_data(source)
-    check_images(data.images, name=data.name, zeros=data.images.dtype.kind == "i")
-    in_twos = data.name == "gaussian"
-    different = len(data) // 2 if in_twos else len(data) * (len(data) - 1) // 2
-    if 0 < different < source.pairs:
-        found = counted(different, "different pair")
+    x, y, _ = pairs_of(data, source.pairs, source.seed)
+    if len(x) < source.pairs:
+        found = counted(len(x), "different pair")
         say(f"{len(data)} images make {found}, not {source.pairs}: each of them is used once")
-    draw = within_class_pairs if in_twos else random_pairs
-    x, y, _ = draw(data, min(source.pairs, max(different, 1)), source.seed)
     return torch.from_numpy(x), torch.from_numpy(y)
 
 
 def load_sources(model: str, source: ModelSource) -> Sources:
     """The model and the pairs; the model is built for the shape of the data."""
-    from initscope.models import load_model
-
     x, y = load_pairs(source)
     with user_code():
-        built = load_model(model, weights=source.weights, input_shape=tuple(x.shape[1:]), seed=source.seed)
+        built = build_model(model, source, tuple(x.shape[1:]))
     return Sources(built, x, y)
+
+
+def build_model(model: str, source: ModelSource, shape: tuple[int, ...], weights: str | None = None) -> torch.nn.Module:
+    """The model for inputs of ``shape``, with the weights of the options or of another file; its JSON says which."""
+    from initscope.models import load_model
+
+    ask_of(model=model, weights=source.weights)
+    built: torch.nn.Module = load_model(model, weights=weights or source.weights, input_shape=shape, seed=source.seed)
+    return built

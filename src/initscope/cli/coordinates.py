@@ -66,7 +66,7 @@ def _told(found: CoordinateCheck, out: Path | None) -> None:
     for verdict in found.verdicts or ("sizes do not depend on the width",):
         say(verdict)
     if out is not None:
-        found.plot().figure.savefig(out)
+        found.plot().get_figure(root=True).savefig(out)  # type: ignore[union-attr]
         say(f"picture: {out}")
     if not found.passes:
         raise SystemExit(1)

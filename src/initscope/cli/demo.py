@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from initscope.cli._comparison import check_suffix, progress_bar, show
+from initscope.cli._comparison import check_suffix, show
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import Format, say
+from initscope.cli._output import Format, ask_of, say
 from initscope.results import counted
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def demo(
     check_suffix(figure, "--figure", (".png", ".svg", ".pdf"))
     asked = f"{counted(depth, 'layer')}, {counted(pairs, 'pair')}, {counted(draws, 'draw')} of the weights"
     say(f"predicting and measuring photographs: {asked} …")
+    ask_of(model=f"conv3x3x{width}-relu*{depth}", data=f"photos:crop={crop}", seed=seed)
     shown = photographs(
         depth=depth,
         width=width,
@@ -48,7 +49,6 @@ def demo(
         pairs=pairs,
         draws=draws,
         seed=seed,
-        progress=progress_bar(draws),
     )
     show(shown.comparison, format, out=out, facts=shown.facts, images=(shown.x, shown.y), advice=shown.meaning)
     if figure is not None:

@@ -7,16 +7,22 @@ from typing import Literal
 
 from cyclopts import App
 
+from initscope.cli._help import examples
 from initscope.cli._output import say
+from initscope.cli._sources import BlockOptions, DataSource, load_blocks
 from initscope.cli._vectors import Codes, VectorSource, load_vectors, write_codes
 from initscope.errors import InputError
 
 __all__ = ["app"]
 
-app = App(name="hash", help="Binary codes that keep similarity: fit a hash to data, encode data with it.")
+app = App(
+    name="hash",
+    help="Binary codes that keep similarity: fit a hash to data, encode data with it.",
+    help_epilogue=examples("hash"),
+)
 
 
-@app.command
+@app.command(help_epilogue=examples("hash fit"))
 def fit(
     out: Path,
     source: VectorSource | None = None,
@@ -64,8 +70,8 @@ def fit(
     say(f"{out}: {hasher} fitted to {len(data)} rows of {data.images.shape[1]} numbers")
 
 
-@app.command
-def encode(fitted: Path, out: Path, source: VectorSource | None = None) -> None:
+@app.command(help_epilogue=examples("hash encode"))
+def encode(fitted: Path, out: Path, source: VectorSource | None = None, blocks: BlockOptions | None = None) -> None:
     """Encode data with a fitted hash and write the codes to OUT (.npz: codes, bits, labels).
 
     Parameters
@@ -73,10 +79,13 @@ def encode(fitted: Path, out: Path, source: VectorSource | None = None) -> None:
     fitted
         File written by hash fit.
     out
-        File for the codes.
+        File for the codes; with --rows or --dask a name in .npy holds the bare codes.
     """
     from initscope.embed.persistence import load_hasher
 
+    if blocks is not None and blocks.asked:
+        _encode_blocks(fitted, out, source or VectorSource(), blocks)
+        return
     hasher = load_hasher(fitted)
     data = load_vectors(source or VectorSource())
     if data.images.shape[1] != hasher.n_features_in_:
@@ -87,3 +96,13 @@ def encode(fitted: Path, out: Path, source: VectorSource | None = None) -> None:
     codes = hasher.transform(data.images)
     write_codes(out, Codes(codes, hasher.bits, data.labels))
     say(f"{out}: {len(codes)} codes of {hasher.bits} bits")
+
+
+def _encode_blocks(fitted: Path, out: Path, source: VectorSource, options: BlockOptions) -> None:
+    from initscope.blocks import encode_blocks
+
+    if source.describe != "values":
+        raise InputError(f"--describe {source.describe} needs all images at once; leave out --rows and --dask")
+    blocks = load_blocks(DataSource(data=source.data, size=source.size, limit=source.limit), options)
+    count, bits = encode_blocks(fitted, blocks, out, dask=options.dask)
+    say(f"{out}: {count} codes of {bits} bits")

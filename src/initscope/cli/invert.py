@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import Format, emit, print_table, say, user_code
+from initscope.cli._output import Format, ask_of, emit, print_table, say, user_code
 from initscope.cli._sources import DataSource, load_data
 from initscope.cli.predict_measure import Model, Page
 from initscope.errors import InputError
@@ -51,6 +50,7 @@ def invert(
     mean, std = NORMALISATIONS[normalize]
     with user_code():
         built = load_model(model, weights=weights, input_shape=photos.shape, seed=seed)
+        ask_of(model=model, weights=weights and str(weights), data=str(input or photos.name), seed=seed)
         found = invert_layers(
             built,
             photos.images,
@@ -60,7 +60,7 @@ def invert(
             smoothness=smoothness,
             iterations=iterations,
             seed=seed,
-            progress=sys.stderr.isatty() or say,
+            progress=say,
             title=f"What layers of {model} still know",
         )
     if format == "table":

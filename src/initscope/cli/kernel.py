@@ -8,14 +8,15 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
-from initscope.cli._output import json_text, print_table, say, user_code
-from initscope.cli._sources import ModelSource, load_data
+from initscope.cli._output import json_text, print_table, provenance, say, user_code
+from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
 from initscope.cli.predict_measure import Model
 from initscope.errors import InputError
 
 __all__ = ["kernel"]
 
 _MOST = 20_000
+_ROWS = 512  # of a block, if nobody says how many
 
 
 def kernel(
@@ -25,6 +26,7 @@ def kernel(
     out: Annotated[Path, Parameter(help="File for the matrix, .npy.")],
     source: ModelSource | None = None,
     kind: Annotated[Literal["nngp", "ntk"], Parameter(help="Covariances, or inner products of gradients.")] = "nngp",
+    blocks: BlockOptions | None = None,
     cosines: Annotated[bool, Parameter(help="Divide by the diagonal; otherwise inner products per unit.")] = True,
     format: Annotated[Literal["table", "json"], Parameter(help="How to print what was found.")] = "table",
 ) -> None:
@@ -38,15 +40,19 @@ def kernel(
     import initscope
     from initscope._hall.files import atomic_path
     from initscope.embed.network_kernel import left_out_accuracy
-    from initscope.models import load_model
 
     check_suffix(out, "--out", (".npy",))
     source = source or ModelSource()
+    if blocks is not None and blocks.asked:
+        _in_blocks(model, out, source, blocks, kind, cosines)
+        return
     data = load_data(source)
     if len(data) > _MOST:
-        raise InputError(f"{len(data)} images make {len(data) ** 2:.1e} pairs; give --limit, at most {_MOST}")
+        raise InputError(
+            f"{len(data)} images make {len(data) ** 2:.1e} pairs; give --limit, at most {_MOST}, or --rows"
+        )
     with user_code():
-        built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed).eval()
+        built = build_model(model, source, data.shape).eval()
         found, error = initscope.kernel(
             built, data.images, kind=kind, normalize=cosines, seed=source.seed, return_error=True
         )
@@ -64,7 +70,21 @@ def kernel(
     if data.labels is not None and len(set(data.labels.tolist())) > 1:
         summary["accuracy"], summary["noise"] = left_out_accuracy(found, data.labels)
     if format == "json":
-        print(json_text(summary))
+        print(json_text(provenance() | summary), end="")
     else:
         print_table([summary], title=f"Kernel of pairs, {data.name}")
     say(f"matrix: {out}")
+
+
+def _in_blocks(
+    model: str, out: Path, source: ModelSource, options: BlockOptions, kind: Literal["nngp", "ntk"], cosines: bool
+) -> None:
+    """The matrix of data larger than memory, block by block, in float32."""
+    from initscope.blocks import kernel_in_blocks
+    from initscope.blocks.matrices import ModelName
+
+    parts = load_blocks(source, options, rows=_ROWS)
+    with user_code():
+        named = ModelName(model, source.weights, parts.shape, source.seed)
+        error = kernel_in_blocks(named, parts, out, kind=kind, normalize=cosines, dask=options.dask)
+    say(f"matrix: {out}, {len(parts)}×{len(parts)} in float32, largest standard error {error:.2g}")

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from initscope.cli._help import examples
 from initscope.cli._output import Format, emit, say, user_code
-from initscope.cli._sources import ModelSource, load_data
+from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
+from initscope.errors import InputError
 
 __all__ = ["app"]
 
 app = App(
-    name="mean-width", help="Gaussian mean width and intrinsic dimension of data, and after each layer of a model."
+    name="mean-width",
+    help="Gaussian mean width and intrinsic dimension of data, and after each layer of a model.",
+    help_epilogue=examples("mean-width"),
 )
 
 
 @app.default
 def mean_width(
-    model: str | None = None, source: ModelSource | None = None, *, draws: int = 128, format: Format = "table"
+    model: str | None = None,
+    source: ModelSource | None = None,
+    *,
+    draws: int = 128,
+    blocks: BlockOptions | None = None,
+    format: Format = "table",
 ) -> None:
     """Estimate the mean width of a data set; with MODEL also after every layer of it.
 
@@ -32,15 +41,23 @@ def mean_width(
     import initscope
 
     source = source or ModelSource()
+    if blocks is not None and blocks.asked:
+        from initscope.blocks import mean_width_of_blocks
+
+        if model is not None:
+            raise InputError("MODEL with --rows or --dask: layers are measured on data in memory; leave one out")
+        parts = load_blocks(source, blocks)
+        found = mean_width_of_blocks(parts, draws=draws, seed=source.seed, dask=blocks.dask)
+        emit(found, format, title=parts.name)
+        return
     data = load_data(source)
     if model is None:
         emit(initscope.mean_width(data.images, draws=draws, seed=source.seed), format, title=data.name)
     else:
         from initscope.measurement import layer_widths
-        from initscope.models import load_model
 
         with user_code():
-            built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed)
+            built = build_model(model, source, data.shape)
             widths = layer_widths(built, data.images, draws=draws, seed=source.seed)
         emit(widths, format, title=data.name)
     say("A sample is smaller than the set it comes from; the gain of the last doubling is what half of it would miss.")

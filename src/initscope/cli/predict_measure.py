@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from initscope.cli._comparison import check_suffix, progress_bar, show, write_pairs
+from initscope.cli._comparison import check_suffix, show, write_pairs
 from initscope.cli._configurations import ConfigurationOptions, is_configuration, show_configuration
+from initscope.cli._help import MODEL, OUTPUT, WORK
 from initscope.cli._options import Whole
 from initscope.cli._output import Format, user_code
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
@@ -25,27 +26,31 @@ __all__ = ["Law", "Model", "Page", "measure", "predict"]
 Model = Annotated[
     str,
     Parameter(
-        help="package.module:factory or file.py:factory, whose code is run; or an architecture: 'conv3x3x64-relu*12'."
+        group=MODEL,
+        help="package.module:factory or file.py:factory, whose code is run; an architecture: 'conv3x3x64-relu*12'; "
+        "hf:NAME_OR_CONFIG of transformers or timm:NAME, where they are installed (weights are drawn, not fetched).",
     ),
 ]
 if TYPE_CHECKING:
     Law = str
 else:  # the names stand in one place, which a type checker cannot read
     Law = Annotated[
-        Literal[tuple(LAWS)], Parameter(help="Law of the weights; present: that of the model's own weights.")
+        Literal[tuple(LAWS)],
+        Parameter(group=WORK, help="Law of the weights; present: that of the model's own weights."),
     ]
-Page = Annotated[Path | None, Parameter(help="Write a page with table and pictures to this .html file.")]
+Page = Annotated[Path | None, Parameter(group=OUTPUT, help="Write a page with table and pictures to this .html file.")]
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=WORK)
 @dataclass(frozen=True, kw_only=True)
 class GeometryOptions:
     """What `predict` and `measure` are asked beside model and data."""
 
     initializer: Law = "present"
     format: Format = "table"
-    pairs_out: Path | None = None
-    """Write every pair's own numbers to this .json or .csv file."""
+    pairs_out: Annotated[
+        Path | None, Parameter(group=OUTPUT, help="Write every pair's own numbers to this .json or .csv file.")
+    ] = None
     out: Page = None
 
     def check_files(self) -> None:
@@ -91,7 +96,9 @@ def measure(
     /,
     *,
     source: ModelSource | None = None,
-    draws: Annotated[Whole, Parameter(help="Draws of the weights; 0 runs the weights that the model has.")] = 8,
+    draws: Annotated[
+        Whole, Parameter(group=WORK, help="Draws of the weights; 0 runs the weights that the model has.")
+    ] = 8,
     options: GeometryOptions | None = None,
 ) -> None:
     """Measure angles and norms of pairs after every layer: run the model, with the prediction beside it."""
@@ -103,9 +110,7 @@ def measure(
     # Mirrored units are not independent: they have no prediction, and are measured alone.
     with user_code():
         prediction = None if options.initializer == "looks-linear" else predict(built.model, built.x, built.y, law)
-        measurement = measure(
-            built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed, progress=progress_bar(draws)
-        )
+        measurement = measure(built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed)
     _finish(Comparison(prediction, measurement), model, built, source, options)
 
 

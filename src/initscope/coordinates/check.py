@@ -142,7 +142,7 @@ class _Width:
             sizes.append(seen)
             if step < steps:
                 optimizer.zero_grad()
-                _loss(model(self.data), self.targets, seed).backward()
+                _loss(model(self.data), self.targets, seed).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
         return np.stack(sizes), names
 

@@ -15,7 +15,7 @@ from initscope._hall.tensors import StoredArray, check_kind, read_tensors, store
 from initscope.data.image_set import ImageSet
 from initscope.errors import InputError, check_count
 
-__all__ = ["load_array"]
+__all__ = ["LABEL_KEYS", "array_as_images", "load_array"]
 
 IMAGE_KEYS = ("images", "x", "data")
 LABEL_KEYS = ("labels", "y", "targets")
@@ -52,6 +52,12 @@ def load_array(path: str | os.PathLike[str], *, limit: int | None = None) -> Ima
             name=str(path),
             steps=tuple(steps),
         )
+
+
+def array_as_images(file: Path, values: NDArray[Any]) -> ImageSet:
+    """Rows of an array as `load_array` reads them."""
+    images, steps = _as_images(file, values)
+    return ImageSet(images, name=str(file), steps=tuple(steps))
 
 
 def _chosen(file: Path, content: dict[Any, Any]) -> tuple[Any, Any, Any]:

@@ -18,7 +18,7 @@ from initscope.errors import InputError, check_count
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["file_names", "image_files", "load_folder", "read_images"]
+__all__ = ["class_labels", "file_names", "image_files", "load_folder", "read_images", "target_size"]
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 FORMATS = ["BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP"]  # others may run programs (Ghostscript)
@@ -50,6 +50,19 @@ def load_folder(
     """
     folder = Path(path)
     files = image_files(folder)
+    labels, names = class_labels(folder, files)
+    keep = _chosen(len(files), limit)
+    shape = target_size(size)
+    images = read_images([files[index] for index in keep], shape)
+    labels = None if labels is None else labels[keep]
+    steps = ["values / 255 (16 bit: / 65535)"]
+    if shape is not None:
+        steps.insert(0, f"centre crop, resize to {shape[0]}×{shape[1]}")
+    return ImageSet(images, labels, names, name=str(path), steps=tuple(steps))
+
+
+def class_labels(folder: Path, files: Sequence[Path]) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
+    """Numbers of the classes of all files, which are their subfolders, and their names; None if there are none."""
     classes = [file.relative_to(folder).parts[0] if file.parent != folder else "" for file in files]
     if "" in classes and any(classes):
         inner = next(file for file, name in zip(files, classes) if name)
@@ -58,14 +71,8 @@ def load_folder(
             "put every image into the subfolder of its class, or all into one folder"
         )
     names = sorted(set(classes) - {""})
-    keep = _chosen(len(files), limit)
-    shape = _target(size)
-    images = read_images([files[index] for index in keep], shape)
-    labels = np.array([names.index(classes[index]) for index in keep]) if names else None
-    steps = ["values / 255 (16 bit: / 65535)"]
-    if shape is not None:
-        steps.insert(0, f"centre crop, resize to {shape[0]}×{shape[1]}")
-    return ImageSet(images, labels, tuple(names), name=str(path), steps=tuple(steps))
+    numbers = {name: number for number, name in enumerate(names)}
+    return (np.array([numbers[name] for name in classes]) if names else None), tuple(names)
 
 
 def _chosen(count: int, limit: int | None) -> NDArray[np.int64]:
@@ -171,7 +178,8 @@ def _centre(extent: tuple[int, int], size: tuple[int, int]) -> tuple[int, int, i
     return left, top, left + across, top + down
 
 
-def _target(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+def target_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    """(height, width) of one side or both, checked."""
     if size is None:
         return None
     height, width = (size, size) if isinstance(size, int) else size

@@ -1,4 +1,7 @@
-"""`load_any`: one word for data, as on the command line: a name, a folder of images, or an array file."""
+"""`load_any`: one word for data, as on the command line: a name, a folder of images, or an array file.
+
+`seeded` gives data that is drawn a seed, `pairs_of` draws pairs as the commands do.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,16 @@ from typing import Any
 
 from initscope._hall.tensors import TENSOR_SUFFIXES
 from initscope.data.arrays import load_array
+from initscope.data.checks import check_images
 from initscope.data.folders import load_folder
 from initscope.data.image_set import ImageSet
 from initscope.data.named import load, names
 from initscope.data.normalization import normalize as normalized
+from initscope.data.pairs import Pairs, random_pairs, within_class_pairs
 from initscope.data.text import is_text, text_set
-from initscope.errors import InputError
+from initscope.errors import InputError, did_you_mean
 
-__all__ = ["load_any"]
+__all__ = ["load_any", "pairs_of", "seeded"]
 
 
 def load_any(
@@ -64,11 +69,20 @@ def load_any(
         data = load_array(path, limit=limit)
     else:
         raise InputError(
-            f"data {spec!r} is neither a name ({', '.join(names())}) nor a folder or file; check the spelling"
+            f"data {spec!r} is neither a name ({', '.join(names())}) nor a folder or file"
+            + (did_you_mean(name, [*names(), *_beside(path)]) or "; check the spelling")
         )
     if size is not None and (name in names() or not path.is_dir()):
         raise InputError(f"size = {size}: only folders of images are resized; {spec} has its own size {data.shape}")
     return data if normalize is None else normalized(data, normalize)
+
+
+def _beside(path: Path) -> list[str]:
+    """Paths in the folder of one that is not there."""
+    try:
+        return [str(other) for other in path.parent.iterdir()]
+    except (OSError, ValueError):  # there is no such folder, or nothing that a path may hold
+        return []
 
 
 def _with_limit(spec: str, options: dict[str, Any], limit: int | None) -> dict[str, Any]:
@@ -96,3 +110,21 @@ def _options(spec: str, text: str) -> dict[str, Any]:
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # what `literal_eval` may raise
             options[key.strip()] = value
     return options
+
+
+def seeded(spec: str, seed: int) -> str:
+    """``spec`` with a seed if it names data that is drawn and says none.
+
+    >>> seeded("shapes:size=32", 3), seeded("digits", 3)
+    ('shapes:size=32,seed=3', 'digits')
+    """
+    name, _, options = spec.partition(":")
+    return f"{name}:{options},seed={seed}" if name in ("gaussian", "shapes") and "seed=" not in options else spec
+
+
+def pairs_of(data: ImageSet, count: int, seed: int) -> Pairs:
+    """``count`` different pairs, or all if there are fewer; of Gaussian data those that were drawn in twos."""
+    check_images(data.images, name=data.name, zeros=data.images.dtype.kind == "i")
+    in_twos = data.name == "gaussian"
+    different = len(data) // 2 if in_twos else len(data) * (len(data) - 1) // 2
+    return (within_class_pairs if in_twos else random_pairs)(data, min(count, max(different, 1)), seed)

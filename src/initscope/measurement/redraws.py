@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from initscope._hall.progress import kept_if_interrupted, steps
+from initscope.data.pairs import drawn_pairs
 from initscope.errors import check_count
 from initscope.geometry import Floats, Measurement, Tokens
-from initscope.initializers import Initializer, Present
+from initscope.initializers import AnyLaw, Initializer, Present, as_law
 from initscope.layers import hides_attention
 from initscope.measurement.attention import AttentionTally, TokenTally
 from initscope.measurement.filters import FilterTally, independent_filters, jackknife
@@ -37,10 +39,11 @@ __all__ = ["measure"]
 def measure(
     model: nn.Module,
     x: Any,
-    y: Any,
+    y: Any = None,
     *,
-    initializer: Initializer | None = None,
-    draws: int = 1,
+    pairs: int = 64,
+    initializer: AnyLaw | None = None,
+    draws: int = 8,
     mode: Mode | None = None,
     seed: int = 0,
     batch_args: BatchArgs = None,
@@ -56,9 +59,13 @@ def measure(
         Left as found, also after an exception: weights, buffers, modes, hooks, gradients, random states.
     x, y : array or tensor, ``[pairs, ...]``, or tuple or dict of them
         The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name. Indices of embeddings
-        stay whole numbers: norms then start at the first values that are made of them.
-    initializer : Initializer, optional
-        Law of the redrawn weights. None: zero-mean Gaussian with the variance each layer's weights have now.
+        stay whole numbers: norms then start at the first values that are made of them. Without ``y``, ``x`` is data, an
+        array, tensor or `initscope.data` set, and pairs are drawn from it.
+    pairs : int
+        Number of pairs to draw where ``x`` is data; those that are given are all used.
+    initializer : Initializer, its class or its name, optional
+        Law of the redrawn weights, for example ``"he"``. None: zero-mean Gaussian with the variance each layer's
+        weights have now.
     draws : int
         0 runs the weights the model has; n ≥ 1 draws them n times anew and averages.
     mode : "train", "eval" or None
@@ -82,20 +89,27 @@ def measure(
         cosine is then the mean over the others, ``cosine_draws`` says how many, and the row has a note.
     """
     model = runnable(model)
-    pairs = given_pairs(model, x, y, batch_args)
+    if y is None:
+        x, y, _ = drawn_pairs(x, pairs, seed)
+    sides = given_pairs(model, x, y, batch_args)
     draws = check_count("draws", draws, least=0, hint="0 runs the weights the model has")
     seed = check_count("seed", seed, least=0)
-    law = Present() if initializer is None else initializer
+    law = as_law(initializer) or Present()
     with leaves_no_trace(model):
         set_mode(model, mode)
-        few = pairs.pick(slice(0, 64)).inputs  # as many as prediction records of a model that branches on them
+        few = sides.pick(slice(0, 64)).inputs  # as many as prediction records of a model that branches on them
         traced = trace(model, few, opened=hides_attention(model))
         if draws == 0:
-            runs = [_recorded(traced, sample_axes(traced, pairs.inputs), pairs, None)]
+            runs = [_recorded(traced, sample_axes(traced, sides.inputs), sides, None)]
         else:
-            each = _redrawn_runs(redrawn(model, law, draws, few, seed=seed), pairs, law)
-            runs = list(each if progress is None else progress(each))
-    return _summary(runs, draws, seed)
+            each = _redrawn_runs(redrawn(model, law, draws, few, seed=seed), sides, law)
+            runs = []
+            with kept_if_interrupted():
+                for run in steps(each, "measuring draws of the weights", draws) if progress is None else progress(each):
+                    runs.append(run)
+            if not runs:
+                raise KeyboardInterrupt  # and nothing was found yet
+    return _summary(runs, min(draws, len(runs)), seed)
 
 
 @dataclass(frozen=True)

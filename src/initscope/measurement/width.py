@@ -177,6 +177,22 @@ class RunningWidth:
             self.reach = xp.maximum(self.reach, xp.max(xp.sum(offsets * offsets, axis=1)))
             self.count += block.shape[0]
 
+    def merge(self, later: RunningWidth) -> None:
+        """Take in the points of another tally of the same directions and centre, which come after these."""
+        if later.count == 0:
+            return
+        xp = namespace(self.reach)[0]
+        for half in (0, 1):
+            theirs = (half + self.count) % 2
+            for mine, others, larger in (
+                (self.highest, later.highest, xp.maximum),
+                (self.lowest, later.lowest, xp.minimum),
+            ):
+                found = [side for side in (mine[half], others[theirs]) if side is not None]
+                mine[half] = larger(*found) if len(found) == 2 else next(iter(found), None)
+        self.reach = xp.maximum(self.reach, later.reach)
+        self.count += later.count
+
     def _start(self, batch: Array, dimension: int) -> None:
         """Bring the centre to the library, type and device of the points."""
         self.dimension = dimension

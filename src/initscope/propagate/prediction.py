@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from initscope._hall.progress import steps
+from initscope.data.pairs import drawn_pairs
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
-from initscope.initializers import Initializer, Present, not_drawn
+from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
 from initscope.initializers._base import equal_parameters
 from initscope.layers import hides_attention
 from initscope.propagate.budget import Budget
@@ -39,9 +41,10 @@ _CHUNK = 1 << 20  # input values of one batch of pairs: their maps stay near the
 def predict(
     model: nn.Module,
     x: Any,
-    y: Any,
-    initializer: Initializer | None = None,
+    y: Any = None,
+    initializer: AnyLaw | None = None,
     *,
+    pairs: int = 64,
     mode: Literal["train", "eval"] | None = None,
     draws: int = 4,
     seed: int = 0,
@@ -60,9 +63,13 @@ def predict(
     model : torch.nn.Module
         Any model that torch.fx can trace. Every step has its row, with the status that its numbers deserve.
     x, y : array or tensor, ``[pairs, ...]``, or tuple or dict of them
-        The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name.
-    initializer : Initializer, optional
-        The law of the weights. None: zero-mean Gaussian with the variance that each layer's weights have now.
+        The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name. Without ``y``, ``x``
+        is data, an array, tensor or `initscope.data` set, and pairs are drawn from it.
+    initializer : Initializer, its class or its name, optional
+        The law of the weights, for example ``"he"``. None: zero-mean Gaussian with the variance that each layer's
+        weights have now.
+    pairs : int
+        Number of pairs to draw where ``x`` is data; those that are given are all used.
     mode : {"train", "eval"}, optional
         What batch norm does: statistics of the batch of all x and y together, or its running statistics. None: as the
         model is. Dropout is off in both.
@@ -93,23 +100,25 @@ def predict(
     """
     if mode not in (None, "train", "eval"):
         raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
-    draws, seed = check_count("draws", draws), check_count("seed", seed, least=0)
+    draws, seed, initializer = check_count("draws", draws), check_count("seed", seed, least=0), as_law(initializer)
     model = runnable(model, values=False)
+    if y is None:
+        x, y, _ = drawn_pairs(x, pairs, seed)
     whole = any(isinstance(module, nn.Embedding) for module in model.modules())
     x, y = _bound_pairs(model, x, y, keep_integers=whole, batch_args=batch_args)
-    values, pairs = sum(tensor.numel() for tensor in x.sample_tensors()), x.samples
-    size = min(pairs, max(1, _CHUNK // max(1, values // pairs)))
+    values, given = sum(tensor.numel() for tensor in x.sample_tensors()), x.samples
+    size = min(given, max(1, _CHUNK // max(1, values // given)))
     training = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if any(module.training if mode is None else mode == "train" for module in training):
-        size = pairs  # batch statistics are those of all samples together
+        size = given  # batch statistics are those of all samples together
     networks = networks_of(model, x, initializer, mode=mode, draws=draws, seed=seed, size=size)
     batch = networks.traced.batch
     with leaves_no_trace(model):
         parts = [
-            _walk(networks, _part(x, start, size, batch), _part(y, start, size, batch), start, pairs)
-            for start in range(0, pairs, size)
+            _walk(networks, _part(x, start, size, batch), _part(y, start, size, batch), start, given)
+            for start in steps(range(0, given, size), "predicting pairs")
         ]
-        return _assembled(networks, parts, pairs)
+        return _assembled(networks, parts, given)
 
 
 def networks_of(
@@ -232,7 +241,7 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
     found: list[Totals] = []
     replicates: list[Floats | None] = []
     tokens: list[tuple[list[float], list[float]]] = []
-    for node, value in walk.states():
+    for node, value in steps(walk.states(), "predicting layers", len(traced.steps)):
         if attends(traced):
             tokens.append(walk.tokens(value[0] if type(value) is tuple and value else value))
         name, kind, role = traced.name(node), traced.kind(node), traced.role(node)

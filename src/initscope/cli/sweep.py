@@ -1,0 +1,47 @@
+"""``initscope sweep``: run a grid that a TOML file declares, on local processes or a Dask cluster."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from initscope.cli._options import Whole
+from initscope.cli._output import Format, emit, say
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    file: Path,
+    /,
+    *,
+    out: Annotated[Path, Parameter(help="Folder for the results (Parquet); an earlier sweep there goes on.")],
+    workers: Annotated[Whole | None, Parameter(help="Processes here; default: one for each processor.")] = None,
+    dask: Annotated[str | None, Parameter(help="Address of a Dask scheduler, such as tcp://host:8786.")] = None,
+    retry_failed: Annotated[bool, Parameter(negative=(), help="Run failed runs again.")] = False,
+    format: Format = "table",
+) -> None:
+    """Run a grid of architectures, starts, data and seeds; stopped, it goes on where it was.
+
+    FILE is TOML: [grid] holds lists for architecture, width, depth, initializer, activation, data, seed and quantity
+    (predict, measure, mean-width, inspect, train), [run] what all runs share (pairs, draws, …).
+    """
+    from initscope.sweep import run_sweep
+    from initscope.sweep.summary import PAGE
+
+    signal.signal(signal.SIGTERM, _interrupt)  # of a queueing system whose time is up
+    found = run_sweep(file, out, workers=workers, dask=dask, retry_failed=retry_failed, progress=True)
+    emit(found, format, title=str(file))
+    say(f"page: {out / PAGE}")
+    if found.failed:
+        error, count = next(iter(found.errors.items()))
+        say(f"{found.failed} failed, {count} of them with: {error}; --retry-failed runs them again")
+        sys.exit(1)
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt

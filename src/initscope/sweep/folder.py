@@ -1,0 +1,175 @@
+"""`Folder`: results of a sweep on disk. ``pandas.read_parquet(folder)`` reads it at any time, also after a kill.
+
+``results.parquet`` holds what is compacted, ``tasks/`` one file for every run finished since; a run is in one of them,
+never in both. What begins with ``_`` or ``.`` is not data: the lock, the summary page, files that are being written.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from initscope._hall.files import atomic_path, exclusive, reading
+from initscope.errors import InputError, MissingDependencyError
+
+__all__ = ["Folder", "opened"]
+
+_TEXT = ("run", "architecture", "model", "initializer", "activation", "data", "quantity", "status", "error")
+_WHOLE = ("width", "depth", "seed", "row")
+_LAYER = ("layer", "kind", "method", "note", "verdicts")
+_VALUES = (
+    *("cosine", "cosine_se", "angle", "norm_ratio", "norm_ratio_se", "rms_ratio", "mean_width", "mean_width_se"),
+    *("accuracy", "accuracy_se", "loss"),
+)
+_HINT = "remove the folder or give another with --out"
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[Folder]:
+    """The folder, made if it is not there, for this process alone; another that holds it is `InputError`."""
+    place = Path(path)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot be made ({reason}); give the name of a folder with --out") from error
+    with exclusive(place / "_lock", f"{path} is in use by another sweep; wait for it, or give another --out"):
+        yield Folder(place)
+
+
+class Folder:
+    """Rows by run; ``run`` is the name of a run, see `initscope.sweep.declaration.Run.id`. See `opened`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.results, self.tasks = path / "results.parquet", path / "tasks"
+        self._new, self._old = path / "_results.parquet", path / "_tasks"
+        self._repair()
+        self.tasks.mkdir(exist_ok=True)
+        foreign = [item.name for item in path.iterdir() if not self._ours(item)]
+        if foreign:
+            raise InputError(f"{path} holds {foreign[0]}, which is not of a sweep; give a folder of its own with --out")
+
+    def _ours(self, item: Path) -> bool:
+        return item.name.startswith(("_", ".")) or item in (self.results, self.tasks)
+
+    def status(self) -> dict[str, str]:
+        """``done`` or ``failed`` for every run that the folder holds; files that a power cut damaged are removed."""
+        found: dict[str, str] = {}
+        for table in self._tables(["run", "status"]):
+            found |= dict(zip(table["run"].to_pylist(), table["status"].to_pylist(), strict=True))
+        return found
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows, of runs as they were compacted."""
+        return [row for table in self._tables(None) for row in table.to_pylist()]
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Keep the rows of one run: whole or not at all."""
+        parquet = _parquet()
+        name = f"{rows[0]['run']}.parquet"
+        temporary = self.tasks / f".{name}"
+        try:
+            with temporary.open("wb") as file:
+                parquet.write_table(_table(rows), file)
+            temporary.replace(self.tasks / name)
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink()
+            raise InputError(
+                f"{self.path}: a result cannot be written ({error.strerror or error}); what is finished is kept, "
+                "make room on the disk and start again"
+            ) from error
+
+    def forget(self, runs: Iterable[str]) -> None:
+        """Take runs out, to be run again."""
+        gone = set(runs)
+        if gone:
+            self.compact(gone=gone)
+
+    def compact(self, order: Mapping[str, int] | None = None, gone: Iterable[str] = ()) -> None:
+        """All rows in ``results.parquet``, runs in ``order``, without those that are ``gone``.
+
+        Two renames make it so: between them, if a kill hits that instant, ``tasks/`` is hidden, and the next start
+        ends what was begun.
+        """
+        import pyarrow as pa
+
+        tables = [*self._tables(None)]
+        table = pa.concat_tables(tables) if tables else _table([])
+        leaving, place = set(gone), order or {}
+        keys = [
+            (place.get(run, len(place)), run, row, number)
+            for number, (run, row) in enumerate(zip(table["run"].to_pylist(), table["row"].to_pylist(), strict=True))
+            if run not in leaving
+        ]
+        table = table.take(pa.array([number for *_, number in sorted(keys)], pa.int64()))
+        with atomic_path(self._new) as temporary, temporary.open("wb") as file:
+            _parquet().write_table(table, file)
+        try:
+            self.tasks.rename(self._old)
+            self._new.replace(self.results)
+        except OSError as error:
+            raise InputError(f"{self.path}: results cannot be moved ({error.strerror or error})") from error
+        self._repair()
+        self.tasks.mkdir(exist_ok=True)
+
+    def _repair(self) -> None:
+        """End a compaction that a kill interrupted, and remove what killed writers left."""
+        if self._old.exists():
+            if self._new.exists():
+                self._new.replace(self.results)
+            shutil.rmtree(self._old)
+        self._new.unlink(missing_ok=True)
+        for left in self.tasks.glob(".*") if self.tasks.exists() else ():
+            left.unlink()
+
+    def _tables(self, columns: list[str] | None) -> Iterator[Any]:
+        import pyarrow as pa
+
+        if self.results.exists():
+            yield self._read(self.results, columns)
+        for file in sorted(file for file in self.tasks.glob("*.parquet") if not file.name.startswith(".")):
+            try:
+                yield self._read(file, columns)
+            except (InputError, pa.ArrowException):
+                file.unlink()  # never of a killed writer: a disk lost it; its run is run again
+
+    def _read(self, file: Path, columns: list[str] | None) -> Any:
+        with reading(file, "a file of results", _HINT):
+            table = _parquet().ParquetFile(file).read(columns)
+            if columns is None and not table.schema.equals(_schema()):
+                raise InputError(f"{file} has other columns than results of this version; {_HINT}")
+            return table
+
+
+def _parquet() -> Any:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingDependencyError("pyarrow", "data") from error
+    return parquet
+
+
+@cache
+def _schema() -> Any:
+    import pyarrow as pa
+
+    types = {pa.string(): (*_TEXT, *_LAYER), pa.int64(): _WHOLE, pa.float64(): _VALUES}
+    kinds = {name: kind for kind, names in types.items() for name in names}
+    order = ("run", "architecture", "width", "depth", "initializer", "activation", "data", "seed", "quantity", "model")
+    rest = ("status", "error", "row", *_LAYER, *_VALUES)
+    return pa.schema([(name, kinds[name]) for name in (*order, *rest)])
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Any:
+    import pyarrow as pa
+
+    schema = _schema()
+    columns = [pa.array([row.get(name) for row in rows], kind) for name, kind in zip(schema.names, schema.types)]
+    return pa.Table.from_arrays(columns, schema=schema)

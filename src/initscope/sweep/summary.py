@@ -1,0 +1,168 @@
+"""The page of a sweep: cosines against depth by width, phase diagrams over what varies, what failed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from initscope._hall.files import write_text
+from initscope.pages.figures import MEASURED, PREDICTED, THIRD, new_axes
+from initscope.pages.page import render_part, versions
+from initscope.pages.svg import inline_svg
+from initscope.results import counted, label_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["PAGE", "phase_diagram", "write_summary"]
+
+Row = Mapping[str, Any]
+PAGE = "_summary.html"
+_COLOURS = (PREDICTED, MEASURED, THIRD, "#7c3aed", "#a16207", "#be185d")
+_MOST_CURVES = 6
+_MOST_PICTURES = 12
+_KEPT = "angle kept"
+_VALUES = {"predict": _KEPT, "measure": _KEPT, "train": "accuracy", "mean-width": "mean_width"}
+
+
+def write_summary(folder: Path, rows: Sequence[Row]) -> None:
+    """Write the page of these rows into the folder; it is not taken for data there."""
+    done = [row for row in rows if row["status"] == "done"]
+    failed = [row for row in rows if row["status"] == "failed"]
+    pictures = []
+    for name, (axes, says) in enumerate([*_curves(done), *_diagrams(done)][:_MOST_PICTURES]):
+        pictures.append({"id": f"picture{name}", "svg": inline_svg(axes, f"picture{name}"), "says": says})
+    text = render_part(
+        "page.html",
+        body="sweep.html",
+        title="Sweep",
+        headline=f"{counted(len({row['run'] for row in done}), 'run')} done, {len(failed)} failed.",
+        pictures=pictures,
+        axes=_varied(rows),
+        failed=failed[:50],
+        more=max(0, len(failed) - 50),
+        versions=", ".join(f"{name} {number}" for name, number in versions().items()),
+    )
+    write_text(folder / PAGE, text)
+
+
+def _varied(rows: Sequence[Row]) -> dict[str, str]:
+    """What the grid holds, axis by axis."""
+    names = ("architecture", "width", "depth", "initializer", "activation", "data", "seed", "quantity")
+    found = {name: list(dict.fromkeys(row[name] for row in rows if row[name] is not None)) for name in names}
+    return {
+        name: ", ".join(map(str, values[:20])) + (f" … ({len(values)})" if len(values) > 20 else "")
+        for name, values in found.items()
+        if values
+    }
+
+
+def _curves(rows: Sequence[Row]) -> list[tuple[Axes, str]]:
+    """Mean cosine after each layer by width, one picture for each architecture, activation, law, data and depth."""
+    pictures: dict[tuple[Any, ...], dict[Any, dict[str, dict[int, list[float]]]]] = {}
+    for row in rows:
+        if row["quantity"] in ("predict", "measure") and row["cosine"] is not None:
+            key = tuple(row[name] for name in ("architecture", "depth", "activation", "initializer", "data"))
+            curves = pictures.setdefault(key, {}).setdefault(row["width"], {}).setdefault(row["quantity"], {})
+            curves.setdefault(row["row"], []).append(row["cosine"])
+    drawn = []
+    for key, by_width in list(pictures.items())[:_MOST_PICTURES]:
+        axes = new_axes()
+        for colour, width in zip(_COLOURS, _spread(list(by_width))):
+            for quantity, style in (("predict", "-"), ("measure", "o")):
+                points = by_width[width].get(quantity, {})
+                means = [sum(values) / len(values) for values in points.values()]
+                label = f"{'' if width is None else f'width {width}, '}{quantity}"
+                axes.plot(list(points), means, style, color=colour, markersize=3.5, label=label if points else None)
+        axes.set(xlabel="layer", ylabel="mean cosine of pairs")
+        axes.legend(frameon=False, fontsize="small")
+        says = ", ".join(str(part) for part in key if part is not None)
+        drawn.append((axes, f"Mean cosine of pairs after each layer: {says}."))
+    return drawn
+
+
+def _spread(values: list[Any]) -> list[Any]:
+    """At most six of them, evenly."""
+    count = min(_MOST_CURVES, len(values))
+    return [values[index * (len(values) - 1) // max(count - 1, 1)] for index in range(count)]
+
+
+def _option(initializer: str) -> dict[str, float]:
+    """Numbers in the name of a weight law, as axes.
+
+    >>> _option("lecun:gain=1.2,bias_variance=0.1")
+    {'gain': 1.2, 'bias_variance': 0.1}
+    """
+    parts = (part.partition("=") for part in initializer.partition(":")[2].split(",") if part)
+    return {name: float(value) for name, _, value in parts}
+
+
+def _numbers(row: Row) -> dict[str, float]:
+    """All that a run's row has as numbers on axes."""
+    return {name: float(row[name]) for name in ("width", "depth") if row[name] is not None} | _option(
+        row["initializer"]
+    )
+
+
+def _results(rows: Sequence[Row]) -> list[tuple[Row, float]]:
+    """One number for every run: accuracy, or the share of the input's angle that is left at the end."""
+    runs: dict[str, list[Row]] = {}
+    for row in rows:
+        runs.setdefault(row["run"], []).append(row)
+    found = []
+    for layers in runs.values():
+        last, value = layers[-1], None
+        if last["quantity"] in ("predict", "measure"):
+            angles = [row["angle"] for row in layers if row["angle"] is not None]
+            value = angles[-1] / angles[0] if len(angles) > 1 and angles[0] else None
+        elif last["quantity"] in _VALUES:
+            value = last[_VALUES[last["quantity"]]]
+        if value is not None:
+            found.append((last, float(value)))
+    return found
+
+
+def _diagrams(rows: Sequence[Row]) -> list[tuple[Axes, str]]:
+    """Phase diagrams over every two numbers that take three values or more, for each quantity, activation and data."""
+    groups: dict[tuple[Any, ...], list[tuple[Row, float]]] = {}
+    for row, value in _results(rows):
+        groups.setdefault((row["quantity"], row["activation"], row["data"]), []).append((row, value))
+    drawn = []
+    for (quantity, activation, data), found in groups.items():
+        values: dict[str, set[float]] = {}
+        for row, _ in found:
+            for name, number in _numbers(row).items():
+                values.setdefault(name, set()).add(number)
+        wide = sorted((name for name in values if len(values[name]) > 2), key=lambda name: name in ("depth", "width"))
+        for first in range(len(wide)):
+            for second in range(first + 1, len(wide)):
+                axes = phase_diagram(found, wide[first], wide[second], _VALUES[quantity])
+                told = f"{quantity}{'' if activation is None else f', {activation}'}, {data}"
+                says = f"{_VALUES[quantity]} over {wide[first]} and {wide[second]} ({told}); means over all else."
+                drawn.append((axes, says.capitalize()))
+    return drawn
+
+
+def phase_diagram(found: Sequence[tuple[Row, float]], x: str, y: str, value: str) -> Axes:
+    """Means of numbers of runs over two of their axes, as coloured cells."""
+    cells: dict[tuple[float, float], list[float]] = {}
+    for row, number in found:
+        at = _numbers(row)
+        if x in at and y in at and math.isfinite(number):
+            cells.setdefault((at[x], at[y]), []).append(number)
+    across, up = (sorted({key[side] for key in cells}) for side in (0, 1))
+    means = [[math.nan] * len(across) for _ in up]
+    for (at_x, at_y), numbers in cells.items():
+        means[up.index(at_y)][across.index(at_x)] = sum(numbers) / len(numbers)
+    axes = new_axes(height=4.0)
+    axes.grid(False)
+    # Cells of equal size, named by their values: grids are seldom even, and often geometric.
+    image = axes.pcolormesh(means, vmin=0.0, vmax=1.0 if value in (_KEPT, "accuracy") else None, cmap="viridis")
+    for set_ticks, numbers in ((axes.set_xticks, across), (axes.set_yticks, up)):
+        step = -(-len(numbers) // 10)
+        set_ticks([index + 0.5 for index in range(0, len(numbers), step)], [f"{n:g}" for n in numbers[::step]])
+    axes.set(xlabel=label_text(x), ylabel=label_text(y))
+    axes.figure.colorbar(image, ax=axes, label=value)
+    return axes

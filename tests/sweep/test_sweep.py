@@ -1,0 +1,163 @@
+"""A sweep from end to end: interrupted, killed and started again, it gives the bytes of one that was not disturbed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from initscope.cli import main
+from initscope.errors import InputError
+from initscope.sweep import run_sweep
+from initscope.sweep.runs import QUANTITIES, rows_of
+
+pytest.importorskip("pyarrow")
+pandas = pytest.importorskip("pandas")
+
+GRID = """
+[grid]
+architecture = ["dense{width}-relu*{depth}-dense10", "conv3x3x4-tanh-dense10"]
+width = [8, 16]
+depth = [2, 3]
+initializer = ["he", "lecun:gain=1.1"]
+data = ["digits"]
+seed = [0, 1]
+quantity = ["predict", "measure"]
+[run]
+pairs = 10
+draws = 2
+limit = 200
+"""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    (folder / "sweep.toml").write_text(GRID)
+    found = run_sweep(folder / "sweep.toml", folder / "out", workers=2)
+    assert (found.runs, found.ran, found.failed) == (40, 40, 0)
+    return folder
+
+
+def bytes_of(folder):
+    return (folder / "results.parquet").read_bytes()
+
+
+def started(file, out):
+    """The command in a process of its own."""
+    script = f"from initscope.cli import main; main(['sweep', {str(file)!r}, '--out', {str(out)!r}, '--workers', '1'])"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_results(out, count):
+    while len([*out.glob("tasks/[!.]*.parquet")]) < count:
+        time.sleep(0.01)
+
+
+def test_interrupted_killed_and_resumed(undisturbed, tmp_path):
+    """Ctrl-C, then SIGKILL, then on: byte for byte what an undisturbed sweep writes."""
+    file, out = undisturbed / "sweep.toml", tmp_path / "out"
+    first = started(file, out)
+    wait_for_results(out, 2)
+    first.send_signal(signal.SIGINT)
+    assert "interrupted" in first.communicate()[1]
+    assert first.returncode == 1
+    after = pandas.read_parquet(out)["run"].nunique()
+    assert 2 <= after < 40
+    second = started(file, out)
+    wait_for_results(out, 2)
+    second.kill()
+    second.communicate()
+    kept = pandas.read_parquet(out)
+    assert kept["run"].nunique() >= after + 2
+    assert not kept.duplicated(["run", "row"]).any()
+    assert 0 < run_sweep(file, out, workers=1).ran <= 40 - after - 2
+    assert bytes_of(out) == bytes_of(undisturbed / "out")
+    assert run_sweep(file, out).ran == 0
+
+
+def test_order_and_processes_do_not_matter(undisturbed):
+    """A run computed here and alone is the run of the folder."""
+    from dataclasses import asdict
+
+    from initscope.sweep import read_sweep
+
+    table = pandas.read_parquet(undisturbed / "out")
+    sweep = read_sweep(undisturbed / "sweep.toml")
+    for name, run in [*sweep.by_id().items()][5::13]:
+        rows = rows_of({"run": asdict(run), "options": asdict(sweep.options)})
+        kept = table[table["run"] == name]
+        assert kept["cosine"].tolist() == [row["cosine"] for row in rows]
+
+
+def test_predictions_and_measurements_are_of_the_same_pairs(undisturbed):
+    table = pandas.read_parquet(undisturbed / "out")
+    inputs = table[table["row"] == 0].groupby("seed")["cosine"]
+    assert np.ptp(inputs.min() - inputs.max()) < 1e-6
+    assert (inputs.nunique() <= 2).all()  # float32 of one, float64 of the other
+    page = (undisturbed / "out" / "_summary.html").read_text()
+    assert page.count("<svg") >= 4
+    assert "40 runs done, 0 failed" in page
+
+
+def test_failures_are_recorded_and_retried(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.eye(6, 4) + 1.0)
+    model = "from torch import nn\nclass Net(nn.Linear):\n  def forward(self, x):\n    "
+    tail = "return super().forward(x)\ndef make():\n  return Net(4, 5)\n"
+    (tmp_path / "net.py").write_text(model + "raise OSError('no luck')\n    " + tail)
+    (tmp_path / "sweep.toml").write_text(
+        '[grid]\narchitecture = ["dense8-relu", "net.py:make"]\ndata = ["x.npy"]\nquantity = ["measure"]\n'
+    )
+    command = ["sweep", "sweep.toml", "--out", "out", "--workers", "1", "--format", "json"]
+    with pytest.raises(SystemExit) as left:
+        main(command)
+    told = capsys.readouterr()
+    assert left.value.code == 1
+    assert "no luck" in told.err
+    assert (json.loads(told.out)["ran"], json.loads(told.out)["failed"]) == (2, 1)
+    table = pandas.read_parquet("out")
+    assert table[table["status"] == "failed"]["error"].str.contains("no luck").tolist() == [True]
+    assert "no luck" in (tmp_path / "out" / "_summary.html").read_text()
+    (tmp_path / "net.py").write_text(model + tail)
+    with pytest.raises(SystemExit):
+        main(command)
+    assert json.loads(capsys.readouterr().out)["ran"] == 0
+    main([*command, "--retry-failed"])
+    assert json.loads(capsys.readouterr().out) == {"folder": "out", "runs": 2, "ran": 1, "failed": 0, "errors": {}}
+    assert (pandas.read_parquet("out")["status"] == "done").all()
+
+
+def test_other_grids_are_refused_and_larger_ones_go_on(undisturbed, tmp_path):
+    import shutil
+
+    out, file = tmp_path / "out", tmp_path / "sweep.toml"
+    shutil.copytree(undisturbed / "out", out)
+    file.write_text(GRID.replace("[8, 16]", "[8]"))
+    with pytest.raises(InputError, match="of another grid"):
+        run_sweep(file, out, workers=1)
+    assert bytes_of(out) == bytes_of(undisturbed / "out")
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_every_quantity(quantity):
+    run = {"architecture": "", "width": None, "depth": None, "initializer": "he", "activation": None, "data": "digits",
+           "seed": 0, "quantity": quantity, "model": "dense64-relu-dense10"}  # fmt: skip
+    options = {"pairs": 10, "draws": 2, "steps": 60, "rate": 3e-3, "batch": 64, "normalize": None, "limit": 400}
+    rows = rows_of({"run": run, "options": options})
+    assert rows == rows_of({"run": run, "options": options})
+    if quantity == "train":
+        assert rows[0]["accuracy"] > 0.5  # chance is .1
+        assert 0 < rows[0]["accuracy_se"] < 0.06
+    else:
+        assert [row["layer"] for row in rows][-3:] == ["dense1", "relu1", "dense2"]
+
+
+def test_two_places_to_run_are_refused(tmp_path):
+    with pytest.raises(InputError, match="choose one"):
+        run_sweep(tmp_path / "none.toml", tmp_path, workers=1, dask="tcp://127.0.0.1:1")
