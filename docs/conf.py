@@ -21,6 +21,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
     "indexes",
+    "linked_names",
     "mathml",
 ]
 exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py", "tutorials/*.ipynb", "tutorials/*.py"]

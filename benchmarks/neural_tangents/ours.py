@@ -24,7 +24,7 @@ torch.set_num_threads(1)
 
 
 def timed(case, count, size):
-    depth, side = (1, 11) if case.endswith("one") else (10, 3)
+    depth, side = {"one": (1, 11), "wide": (10, 11), "ten": (10, 3)}[case.rpartition("-")[2]]
     model = (pooled if case.startswith("pooled") else stack)(depth, side)
     rng = np.random.default_rng(0)
     x, y = (torch.from_numpy(part) for part in rng.random((2, count, 3, size, size)).astype(np.float32))

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -145,7 +144,6 @@ def test_ctrl_c_prints_what_was_found_and_exits_130(tmp_path):
         for message in process.stderr:
             if message.startswith("trying other starts"):
                 break
-        time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         output, messages = process.communicate(timeout=120)
     assert process.returncode == 130

@@ -76,7 +76,10 @@ COMMANDS = {
         "Run a grid of architectures, starts, data and seeds; stopped, it goes on where it was.",
     ),
     "hash": ("hash:app", "Binary codes that keep similarity: fit a hash to data, encode data with it."),
-    "search": ("search:app", "Nearest codes by Hamming distance: build an index, query it, evaluate retrieval."),
+    "search": (
+        "search:app",
+        "Nearest codes by Hamming distance: build and change an index, query it, evaluate retrieval.",
+    ),
     "reproduce": (
         "reproduce:reproduce",
         "Run figures, tables and statements of the sources, with the published value beside ours, on one page.",

@@ -51,6 +51,8 @@ class Declaration:
         What to type, with ``{layer}`` for the module that was found; empty where words have to do.
     needs_norms : bool
         Whether it is no fault while batch norms do nothing, in evaluation mode before any training.
+    of_the_start : bool
+        Whether another start or another size could mend it; what is wired or fed wrongly stays so.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Declaration:
     on_constant_data: bool = False
     code: str = ""
     needs_norms: bool = False
+    of_the_start: bool = True
 
     @property
     def option(self) -> str:

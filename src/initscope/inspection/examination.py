@@ -21,7 +21,7 @@ from initscope.inspection.expansivity import layer_expansivities
 from initscope.inspection.facts import Facts, facts_of
 from initscope.inspection.parameter_audit import audit
 from initscope.inspection.report import Report
-from initscope.inspection.verdicts import Thresholds, Verdict, judge
+from initscope.inspection.verdicts import DECLARATIONS, Thresholds, Verdict, judge
 from initscope.layers import is_weight_layer
 from initscope.measurement import measure
 from initscope.measurement.observation import Observation, observe
@@ -162,9 +162,11 @@ def _alternatives(
     progress: Callable[[list[Any]], Iterable[Any]] | None,
 ) -> WhatIf:
     """Other starts of a network that has a fault; one without is not told to change anything."""
-    untried = ""
-    if not any(verdict.fault for verdict in verdicts):
+    untried, faults = "", {verdict.name for verdict in verdicts if verdict.fault}
+    if not faults:
         untried = "nothing to change: no verdict is a fault"
+    elif not any(declared.of_the_start for declared in DECLARATIONS if declared.name in faults):
+        untried = f"no other start was tried: none would mend {', '.join(sorted(faults))}"
     elif not _is_tensor(seen.x):
         untried = "other starts are tried on models of one input only"
     if untried:

@@ -73,15 +73,12 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
     images = (seen.x, seen.y) if getattr(seen.x, "ndim", 0) == 4 else None
     found = layer_quantities(report, comparison)
     depth = drawn_panels(found.panels, [row.title for row in report.rows], found.marked)
-    code, code_is = _code(report)
-    context = comparison_context(comparison, facts, images) | {
+    context = comparison_context(comparison, facts, images) | _what_to_do(report)
+    context |= {
         "body": "report.html",
         "title": report.diagnosis,
         "subtitle": f"{report.title}: {seen.pairs} pairs, {seen.mode} mode",
         "cautions": report.cautions,
-        "code": code,
-        "code_is": code_is,
-        "advice": "" if report.what_if is None or report.healthy else report.what_if.untried,
         "versus": _versus(report),
         "what_if": _what_if(report),
         "verdicts": [
@@ -106,18 +103,36 @@ def _told(report: Report, verdict: Any) -> dict[str, str]:
     return {"where": layer_title(report, verdict.layer), "value_is": value_is}
 
 
-def _code(report: Report) -> tuple[str, str]:
-    """What to type, and what it is: the best start that was tried, else what the first fault with code says."""
-    if report.healthy:
-        return "", ""
+def _what_to_do(report: Report) -> dict[str, str]:
+    """What to type, what it is, and what to do beside: the best start that was tried, else the first fault's code.
+
+    Where the best start changes the architecture by hand, the best weight law is what can be typed.
+    """
+    nothing = {"code": "", "code_is": "", "advice": ""}
     table = report.what_if
-    best = table.best if table is not None and _is_better(report) else None
-    code, name = (best.code or best.advice, best.name) if best is not None else ("", "")
-    if not code:
-        code, name = next(
-            ((v.code or "", f"against {v.name}") for v in report.verdicts if v.fault and v.code), ("", "")
-        )
-    return (f"import initscope\n{code}" if code.startswith("initscope.") else code), name
+    if report.healthy:
+        return nothing
+    if table is not None and _is_better(report):
+        best, law = table.best, table.best_law
+        if best.code:
+            return {"code": _typed(best.code), "code_is": best.name, "advice": best.advice}
+        said = {"advice": f"Best of what was tried, {best.name}: {best.advice}"}
+        if law is not None and law.code and law.name != table.current and not law.crossed:
+            return (
+                nothing
+                | said
+                | {"code": _typed(law.code), "code_is": f"{law.name}, the best that changes weights only"}
+            )
+        return nothing | said
+    untried = {"advice": "" if table is None else table.untried}
+    for verdict in report.verdicts:
+        if verdict.fault and verdict.code:
+            return untried | {"code": _typed(verdict.code), "code_is": f"against {verdict.name}"}
+    return nothing | untried
+
+
+def _typed(code: str) -> str:
+    return f"import initscope\n{code}" if code.startswith("initscope.") else code
 
 
 def _is_better(report: Report) -> bool:

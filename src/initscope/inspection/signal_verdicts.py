@@ -143,6 +143,7 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         source="angles, ranks and units tell nothing of samples that are all equal",
         advice="the samples are all equal: check how the data is loaded and scaled, then inspect again",
         on_constant_data=True,
+        of_the_start=False,
     ),
     Declaration(
         "collapse",

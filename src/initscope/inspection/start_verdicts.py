@@ -125,6 +125,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         threshold_is="root mean square of what enters the first weights",
         on_constant_data=True,
         code="data = (data - data.mean()) / data.std()",
+        of_the_start=False,
     ),
     Declaration(
         "clones",
@@ -159,6 +160,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         advice="remove the detach, no_grad, requires_grad_(False) or Dropout(1) on the way, unless it is meant",
         on_constant_data=True,
         code='model.get_submodule("{layer}").requires_grad_(True)',
+        of_the_start=False,
     ),
     Declaration(
         "loss-at-start",

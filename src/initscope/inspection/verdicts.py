@@ -60,7 +60,7 @@ class Verdict(Result):
         return f"{self.name} from {self.layer} on{f': {told}' if told else ''}"
 
     def __str__(self) -> str:
-        return f"{self.finding}. {self.advice[:1].upper()}{self.advice[1:]}"
+        return f"{self.finding}. {self.advice[:1].upper()}{self.advice[1:]}".removesuffix(". ")
 
 
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Verdict, ...]:
@@ -92,7 +92,7 @@ def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence
         finding.value,
         threshold,
         declared.source,
-        advice,
+        advice if fault else "",
         fault,
         block,
         code,
