@@ -5,11 +5,22 @@ import signal
 import time
 from pathlib import Path
 
+STARTED = time.process_time()
+"""Seconds that this process had spent when it first read this file."""
+
 
 def square(job):
     """One row, after a while."""
     time.sleep(job.get("seconds", 0))
     return [{"row": 0, "layer": "square", "loss": float(job["number"]) ** 2}]
+
+
+def busy(job):
+    """One row, after some CPU time; with what the process has spent since it began, work or not."""
+    end = time.process_time() + job["seconds"]
+    while time.process_time() < end:
+        pass
+    return [{"row": 0, "layer": "busy", "mean_width": time.process_time() - STARTED}]
 
 
 def troubled(job):

@@ -82,20 +82,21 @@ def runner(kernel, x, y, batch, *, pairs):
     if batch:
         batched = nt.batch(kernel, batch_size=batch, store_on_device=False)
         return lambda: np.asarray(batched(x, None, "nngp"))
-    whole = jax.jit(lambda a: kernel(a, None, "nngp"))
+    whole = jax.jit(lambda a: kernel(a, None, "nngp")).lower(x).compile()
     return lambda: whole(x).block_until_ready()
 
 
 def timed(case, count, size, batch):
-    depth, side = (1, 11) if case.endswith("one") else (10, 3)
+    depth, side = {"one": (1, 11), "wide": (10, 11), "ten": (10, 3)}[case.rpartition("-")[2]]
     kernel = stack(depth, side, stax.GlobalAvgPool() if case.startswith("pooled") else stax.Flatten())
     rng = np.random.default_rng(0)
     x, y = rng.random((2, count, size, size, 3)).astype(np.float32)
     run = runner(kernel, x, y, batch, pairs=not case.startswith("matrix"))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    run()  # compiled here
+    if batch or not case.startswith("matrix"):
+        run()  # compiled here
     best = (float("inf"), float("inf"))
-    for _ in range(3 if count < 64 or case.startswith("pairs") else 2):
+    for _ in range(2 if case.startswith("matrix") else 3):
         cpu, wall = time.process_time(), time.perf_counter()
         run()
         best = min(best, (time.process_time() - cpu, time.perf_counter() - wall))

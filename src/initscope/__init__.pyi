@@ -6,6 +6,12 @@ from . import (
     classes as classes,
 )
 from . import (
+    configurations as configurations,
+)
+from . import (
+    coordinates as coordinates,
+)
+from . import (
     data as data,
 )
 from . import (
@@ -28,6 +34,9 @@ from . import (
 )
 from . import (
     inspection as inspection,
+)
+from . import (
+    integrations as integrations,
 )
 from . import (
     invert as invert,

@@ -151,7 +151,7 @@ def _short_repr(result: Result) -> str:
 
 
 def _short(value: Any) -> str:
-    if hasattr(value, "shape") and hasattr(value, "dtype") and len(value.shape):
+    if hasattr(value, "dtype") and len(getattr(value, "shape", ())):
         return f"<{type(value).__name__} {' × '.join(map(str, value.shape))}>"
     text = repr(value)
     if len(text) <= _LONGEST or not isinstance(value, (str, list, tuple, dict, set, frozenset)):

@@ -241,7 +241,7 @@ def test_fail_on_and_apply(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([*command, "--fail-on", "colapse"])
     assert stopped.value.code == 2
-    assert "known verdicts" in capsys.readouterr().err
+    assert "did you mean collapse?" in capsys.readouterr().err
 
 
 def test_data_of_low_rank_is_no_loss_of_a_layer():

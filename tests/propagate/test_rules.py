@@ -354,3 +354,12 @@ def test_too_many_offsets_are_refused_and_sampled_instead(monkeypatch):
     predicted = initscope.predict(start(nn.ReLU(), nn.AvgPool2d(2)), *images())
     assert predicted.rows[-1].status == "sampled"
     assert "map entries" in predicted.rows[-1].note
+
+
+def test_layers_without_bias_have_none_whatever_the_law_says():
+    """E‖Wx‖² = 2‖x‖²·outputs/inputs, without the bias that the law would draw for others."""
+    model = nn.Sequential(nn.Linear(4, 8, bias=False), nn.ReLU(), nn.Linear(8, 8, bias=True))
+    x, y = torch.eye(4)[:2], torch.eye(4)[2:]
+    predicted = initscope.predict(model, x, y, He(bias_variance=0.5))
+    assert np.allclose(predicted.norm_ratio[1] ** 2, 2 * 8 / 4)
+    assert np.allclose(predicted.norm_ratio[3] ** 2, 2 * 8 / 4 + 0.5 * 8)

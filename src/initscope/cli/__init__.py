@@ -44,6 +44,10 @@ COMMANDS = {
         "predict_measure:measure",
         "Measure angles and norms of pairs after every layer: run the model, with the prediction beside it.",
     ),
+    "coordinates": (
+        "coordinates:coordinates",
+        "Check that sizes do not depend on the width: exponents by theory, and after steps of the optimiser.",
+    ),
     "plan": (
         "plan:app",
         "How wide, how deep, how many filters, dimensions and bits: bounds and exact answers.",
@@ -76,7 +80,10 @@ COMMANDS = {
         "Run a grid of architectures, starts, data and seeds; stopped, it goes on where it was.",
     ),
     "hash": ("hash:app", "Binary codes that keep similarity: fit a hash to data, encode data with it."),
-    "search": ("search:app", "Nearest codes by Hamming distance: build an index, query it, evaluate retrieval."),
+    "search": (
+        "search:app",
+        "Nearest codes by Hamming distance: build and change an index, query it, evaluate retrieval.",
+    ),
     "reproduce": (
         "reproduce:reproduce",
         "Run figures, tables and statements of the sources, with the published value beside ours, on one page.",

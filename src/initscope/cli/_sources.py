@@ -41,7 +41,7 @@ DEFAULT_DATA = "photos"
 DATA_HELP = (
     f"A name ({', '.join(LOADERS)}), if wanted with "
     "options (photos:crop=32,stride=16; fashion-mnist:split=test; gaussian:rho=0.5,shape=3x64x64; shapes:size=64), "
-    "a folder of images, or a .npy, .npz or .pt file. Default: photos."
+    "a folder of images, a .npy, .npz or .pt file, or text and text:FILE for bytes as tokens. Default: photos."
 )
 
 
@@ -159,13 +159,8 @@ def load_blocks(source: DataSource, options: BlockOptions, *, rows: int | None =
         what = "no --data" if source.data is None else "--limit"
         raise InputError(f"{what} with --rows or --dask: data are read in blocks from a file or a folder, all of it")
     shape = None if source.input_shape is None else parse_shape(source.input_shape)
-    found = open_blocks(
-        source.data,
-        rows=rows if options.rows is None else options.rows,
-        size=_size(source.size),
-        shape=shape,
-        normalize=source.normalize,
-    )
+    rows = rows if options.rows is None else options.rows
+    found = open_blocks(source.data, rows=rows, size=_size(source.size), shape=shape, normalize=source.normalize)
     say(f"data: {found.summary}")
     return found
 

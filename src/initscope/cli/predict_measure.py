@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix, show, write_pairs
+from initscope.cli._configurations import ConfigurationOptions, is_configuration, show_configuration
 from initscope.cli._help import MODEL, OUTPUT, WORK
 from initscope.cli._options import Whole
 from initscope.cli._output import Format, user_code
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
+from initscope.data.text import is_text
+from initscope.errors import InputError
 from initscope.initializers import LAWS, named
 
 if TYPE_CHECKING:
@@ -56,11 +59,30 @@ class GeometryOptions:
         check_suffix(self.out, "--out", (".html", ".htm"))
 
 
-def predict(model: Model, /, *, source: ModelSource | None = None, options: GeometryOptions | None = None) -> None:
-    """Predict angles and norms of pairs after every layer, from theory alone."""
+def predict(
+    model: Model,
+    /,
+    *,
+    source: ModelSource | None = None,
+    configuration: ConfigurationOptions | None = None,
+    options: GeometryOptions | None = None,
+) -> None:
+    """Predict angles and norms of pairs after every layer, from theory alone.
+
+    MODEL may also be a Hugging Face config.json, or hf:LlamaConfig: then no weights are needed, whatever the size.
+    """
     from initscope import predict
     from initscope.geometry import Comparison
 
+    if is_configuration(model):
+        told = options or GeometryOptions()
+        text = None if source is None else source.data
+        if source is not None and (replace(source, data=None) != ModelSource() or not (text is None or is_text(text))):
+            raise InputError(f"{model} is a configuration: it takes --data text, no other data, weights or shapes")
+        show_configuration(model, configuration or ConfigurationOptions(), told.format, told.out, text)
+        return
+    if configuration is not None and configuration != ConfigurationOptions():
+        raise InputError(f"--tokens, --set and --compare are for configurations; {model} is a model")
     source, options, built = _load(model, source, options)
     with user_code():
         prediction = predict(built.model, built.x, built.y, named(options.initializer))

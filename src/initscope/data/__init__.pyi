@@ -56,3 +56,12 @@ from .pairs import (
 from .sources import (
     load_any as load_any,
 )
+from .text import (
+    text_pairs as text_pairs,
+)
+from .text import (
+    text_set as text_set,
+)
+from .text import (
+    text_tokens as text_tokens,
+)

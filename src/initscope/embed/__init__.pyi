@@ -71,11 +71,20 @@ from .persistence import (
 from .persistence import (
     save_hasher as save_hasher,
 )
+from .radius import (
+    Matches as Matches,
+)
+from .radius import (
+    within_radius as within_radius,
+)
 from .relu_features import (
     ReLUFeatures as ReLUFeatures,
 )
 from .reranking import (
     rerank as rerank,
+)
+from .searcher import (
+    Searcher as Searcher,
 )
 from .sign_hash import (
     SignHash as SignHash,

@@ -98,10 +98,10 @@ def rank_correlation(x: ArrayLike, y: ArrayLike) -> float:
     """
     from scipy.stats import rankdata
 
-    ranks = [rankdata(np.asarray(side, dtype=np.float64)) for side in (x, y)]
-    if min(side.std() for side in ranks) == 0:
+    first, second = (rankdata(np.asarray(side, dtype=np.float64)) for side in (x, y))
+    if min(first.std(), second.std()) == 0:
         return 0.0
-    return round(float(np.corrcoef(*ranks)[0, 1]), 12)
+    return round(float(np.corrcoef(first, second)[0, 1]), 12)
 
 
 def jackknife(statistic: Callable[[list[Group]], float], groups: Sequence[Group]) -> Share:

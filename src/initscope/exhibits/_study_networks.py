@@ -267,7 +267,8 @@ def held_out_architectures() -> tuple[Architecture, ...]:
     """Those that had no part in any choice: of other depths and widths, the same kinds and data."""
     shapes: list[Shape] = [
         *[("dense", depth, width, "relu", "none") for depth, width in ((6, 48), (15, 64), (24, 96))],
-        *[("dense", 12, 64, "tanh", "none"), ("dense", 6, 96, "gelu", "none")],
+        ("dense", 12, 64, "tanh", "none"),
+        ("dense", 6, 96, "gelu", "none"),
         *[("dense", depth, 48, "relu", norm) for depth, norm in ((12, "batch"), (25, "batch"), (12, "layer"))],
         *[("convolutional", depth, width, "relu", "none") for depth, width in ((5, 16), (10, 10))],
         ("convolutional", 5, 12, "tanh", "none"),

@@ -23,8 +23,7 @@ def diagnose(report: Report) -> str:
     layers = counted(sum(row.role in ("weights", "recurrent") for row in report.rows), "layer")
     faults = [verdict for verdict in report.verdicts if verdict.fault]
     if not faults:
-        known = ", ".join(verdict.name for verdict in report.verdicts)
-        return f"{layers}, healthy: nothing to change{f' (worth knowing: {known})' if known else ''}"
+        return f"{layers}, healthy: nothing to change"
     first, *others = sorted(faults, key=lambda verdict: verdict.name in _FOLLOWS)
     also = ", ".join(_few_words(report, verdict) for verdict in others)
     return f"{layers}, {_words(report, first)}{f'; also: {also}' if also else ''}"

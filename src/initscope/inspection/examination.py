@@ -21,7 +21,7 @@ from initscope.inspection.expansivity import layer_expansivities
 from initscope.inspection.facts import Facts, facts_of
 from initscope.inspection.parameter_audit import audit
 from initscope.inspection.report import Report
-from initscope.inspection.verdicts import Thresholds, Verdict, judge
+from initscope.inspection.verdicts import DECLARATIONS, Thresholds, Verdict, judge
 from initscope.layers import is_weight_layer
 from initscope.measurement import measure
 from initscope.measurement.observation import Observation, observe
@@ -144,6 +144,7 @@ def _report(
     if alternatives and not interrupted():
         present = expected if initializer is None else None
         table = _alternatives(model, seen, verdicts, seed, mode, limits, present, alternatives[0])
+        verdicts = tuple(_cured_by(table, verdict) for verdict in verdicts)
     title = f"{type(model).__name__} on {seen.samples} samples"
     layers = layer_expansivities(model, seen)
     notes = _unbelievable(model) if initializer is None else {}
@@ -161,9 +162,11 @@ def _alternatives(
     progress: Callable[[list[Any]], Iterable[Any]] | None,
 ) -> WhatIf:
     """Other starts of a network that has a fault; one without is not told to change anything."""
-    untried = ""
-    if not any(verdict.fault for verdict in verdicts):
+    untried, faults = "", {verdict.name for verdict in verdicts if verdict.fault}
+    if not faults:
         untried = "nothing to change: no verdict is a fault"
+    elif not any(declared.of_the_start for declared in DECLARATIONS if declared.name in faults):
+        untried = f"no other start was tried: none would mend {', '.join(sorted(faults))}"
     elif not _is_tensor(seen.x):
         untried = "other starts are tried on models of one input only"
     if untried:
@@ -173,6 +176,16 @@ def _alternatives(
         return what_if(model, seen.x, seen.y, seed=seed, mode=mode, **options)
     except InputError as error:
         return WhatIf((), "as it is", untried=str(error))
+
+
+def _cured_by(table: WhatIf, verdict: Verdict) -> Verdict:
+    """A verdict whose cure is another start names the best that was tried, if that is free of it: one cure for all."""
+    best = table.best
+    started = verdict.code is not None and verdict.code.startswith("initscope.initializers.")
+    if not started or not verdict.fault or best.name == table.current or verdict.name in best.crossed:
+        return verdict
+    advice = f"draw the weights anew: {best.name}, the best of the starts that were tried" if best.code else best.advice
+    return replace(verdict, code=best.code, advice=advice)
 
 
 def _unbelievable(model: nn.Module) -> dict[str, str]:

@@ -123,6 +123,11 @@ class EpochLog(Result):
 
     def __call__(self, model: nn.Module, epoch: int) -> dict[str, Any]:
         """Inspect ``model`` and add a row; returns the row."""
+        self.observe(model, epoch)
+        return self.rows[-1]
+
+    def observe(self, model: nn.Module, epoch: int) -> Report:
+        """Inspect ``model`` and add a row; returns the report behind it."""
         report = inspect(
             model, self.data, pairs=self.pairs, seed=self.seed, mode=self.mode, alternatives=False, prediction=False
         )
@@ -138,4 +143,4 @@ class EpochLog(Result):
             "verdicts": ", ".join(verdict.name for verdict in report.verdicts),
         }
         self.rows.append(row)
-        return row
+        return report

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from initscope.geometry import Comparison, Floats, Row, mean_over_pairs
 from initscope.inspection.blocks import fold
 from initscope.inspection.diagnosis import relative_gradients
 from initscope.inspection.evidence import Evidence
+from initscope.inspection.signal_verdicts import collapsed_rows
 from initscope.pages.depth import Panel
 from initscope.pages.figures import behind_activations
 from initscope.pages.layers import Column, Section, side_columns
@@ -56,7 +58,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
             wrong |= values < low[1]
         if high is not None and high[0] in faults:
             wrong |= values > high[1]
-        return frozenset(np.flatnonzero(wrong).tolist())
+        return _where(wrong)
 
     imbalance = limits.gradient_imbalance
     on_trunk = size.at(trunk).measured
@@ -64,7 +66,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
     bad = {
         "size": beyond(on_trunk, ("vanishing", limits.vanishing), ("exploding", limits.exploding)),
         "gradient": beyond(gradient, ("gradient-imbalance", 1 / imbalance), ("gradient-imbalance", imbalance)),
-        "angle": beyond(angle.measured, ("collapse", limits.collapse * start), None),
+        "angle": _where(collapsed_rows(evidence, limits.collapse)) if "collapse" in faults else frozenset(),
         "rank": beyond(rank, ("rank-loss", limits.rank_loss), None),
         "dead": beyond(seen.dead_fraction, None, ("dead-units", limits.dead_units)),
         "saturated": beyond(seen.saturated_fraction, None, ("saturated", limits.saturated)),
@@ -90,6 +92,10 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
         frozenset().union(first, *bad.values()),
         angle.error_is,
     )
+
+
+def _where(mask: npt.NDArray[np.bool_]) -> frozenset[int]:
+    return frozenset(np.flatnonzero(mask).tolist())
 
 
 def _gradient_panel(report: Report, gradient: Floats, imbalance: float) -> Panel:

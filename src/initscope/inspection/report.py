@@ -88,10 +88,9 @@ class Report(Result):
     def conclusion(self) -> str:
         """One line: healthy, or the faults and where they begin."""
         faults = [f"{verdict.name} ({verdict.block or verdict.layer})" for verdict in self.verdicts if verdict.fault]
-        told = ", ".join(verdict.name for verdict in self.verdicts if not verdict.fault)
         if faults:
             return f"not healthy: {', '.join(faults)}"
-        return f"healthy: nothing to change{f' (worth knowing: {told})' if told else ''}"
+        return "healthy: nothing to change"
 
     @property
     def diagnosis(self) -> str:

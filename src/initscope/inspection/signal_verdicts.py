@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from initscope.inspection.declaration import Declaration, Finding, first_above, first_below
 from initscope.inspection.evidence import Evidence
 
-__all__ = ["SIGNAL_VERDICTS"]
+__all__ = ["SIGNAL_VERDICTS", "collapsed_rows"]
 
 _FEW_DIRECTIONS = 0.05
 """Share of the directions beyond the first, by effective rank, below which outputs count as near a line."""
@@ -46,16 +47,20 @@ def _collapse(evidence: Evidence, threshold: float) -> Finding | None:
     falls with the angle. Or a vector is added to all of them, by biases or by pooled means: the differences stay as
     many-sided as they were, and train well until they are lost beside it.
     """
-    kept = evidence.kept
-    if not np.isfinite(kept).any():
-        return None
-    end = kept[np.isfinite(kept)][-1]
     for alone, fault in ((_ALONE, True), (_NEAR, False)):
-        levels = np.where(evidence.directions < _FEW_DIRECTIONS, threshold, alone * threshold)
-        below = np.flatnonzero((kept < levels) & (end <= 2 * levels))
+        below = np.flatnonzero(collapsed_rows(evidence, threshold, alone))
         if len(below):
-            return Finding(int(below[0]), float(np.nanmin(kept)), fault)
+            return Finding(int(below[0]), float(np.nanmin(evidence.kept)), fault)
     return None
+
+
+def collapsed_rows(evidence: Evidence, threshold: float, alone: float = _ALONE) -> npt.NDArray[np.bool_]:
+    """Rows at which samples are no longer told apart, and the end is not far better."""
+    kept = evidence.kept
+    known = kept[np.isfinite(kept)]
+    end = known[-1] if len(known) else np.nan
+    levels = np.where(evidence.directions < _FEW_DIRECTIONS, threshold, alone * threshold)
+    return np.asarray((kept < levels) & (end <= 2 * levels))
 
 
 def _vanishing(evidence: Evidence, threshold: float) -> Finding | None:
@@ -116,10 +121,12 @@ def _attention_entropy(evidence: Evidence, threshold: float) -> Finding | None:
     wrong = np.flatnonzero(sums > 1 + 1e-2)
     if len(wrong):
         row = int(wrong[0])
-        return Finding(row, float(sums[row]), words="its softmax is not over the keys: their weights do not sum to 1")
+        words = "its softmax is not over the keys: their weights do not sum to 1"
+        return Finding(row, float(sums[row]), words=words, measured=False)
     blind = np.flatnonzero(own == 0)
     if len(blind):
-        return Finding(int(blind[0]), 0.0, words="no token may look at itself: the mask is inverted")
+        words = "no token may look at itself: the mask is inverted"
+        return Finding(int(blind[0]), 0.0, words=words, measured=False)
     return first_below(entropy, threshold)
 
 
@@ -138,17 +145,17 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         source="angles, ranks and units tell nothing of samples that are all equal",
         advice="the samples are all equal: check how the data is loaded and scaled, then inspect again",
         on_constant_data=True,
+        of_the_start=False,
     ),
     Declaration(
         "collapse",
         _collapse,
         source="Nachum et al. 2022, sections 1 and 4.2: training cannot tell inputs on one line apart",
-        advice="use fewer layers, mirrored weights (initscope.initializers.looks_linear_), zero-sum filters "
-        "(zero_sum_), normalisation or skips",
+        advice="draw the weights with initscope.initializers.{keeping}, or use fewer layers, normalisation or skips",
         threshold=0.1,
         threshold_is="median angle of pairs over the input's, if the outputs also differ in less than a twentieth of "
         "the directions that they could differ in; below a hundredth of it in any case; below a tenth it is told",
-        code="initscope.initializers.looks_linear_(model)",
+        code="initscope.initializers.{keeping}(model)",
         needs_norms=True,
     ),
     Declaration(
@@ -163,22 +170,22 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         "vanishing",
         _vanishing,
         source="He et al. 2015: the variance of each layer should neither shrink nor grow with depth",
-        advice="use initscope.initializers.he_ (gain √2 for ReLU), or normalisation",
+        advice="draw the weights with initscope.initializers.{law}, or use normalisation",
         threshold=1e-6,
         threshold_is="size per unit over the input's, on the trunk; from there to 1e-3 it is told and no fault",
         on_constant_data=True,
-        code="initscope.initializers.he_(model)",
+        code="initscope.initializers.{law}(model)",
         needs_norms=True,
     ),
     Declaration(
         "exploding",
         lambda evidence, threshold: first_above(evidence.sizes, threshold),
         source="He et al. 2015: the variance of each layer should neither shrink nor grow with depth",
-        advice="use initscope.initializers.he_ with mode='fan_in', or normalisation; scale residual branches down",
+        advice="draw the weights with initscope.initializers.{law}, or use normalisation; scale residual branches down",
         threshold=1e3,
         threshold_is="size per unit over the input's, on the trunk",
         on_constant_data=True,
-        code="initscope.initializers.he_(model)",
+        code="initscope.initializers.{law}(model)",
         needs_norms=True,
     ),
     Declaration(
@@ -193,28 +200,29 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         _gradient_imbalance,
         source="Glorot and Bengio 2010, section 4: gradients that shrink or grow from layer to layer leave one end "
         "of the network where it is",
-        advice="use He's scale in every layer, skips around every block, or normalisation before the activation",
+        advice="draw the weights with initscope.initializers.{law}, or use skips around every block, or normalisation "
+        "before the activation",
         threshold=2e3,
         threshold_is="median growth of the gradient from block to block, to the power of their number",
-        code="initscope.initializers.he_(model)",
+        code="initscope.initializers.{law}(model)",
         needs_norms=True,
     ),
     Declaration(
         "dead-units",
         _dead_units,
         source="a unit that is zero for all samples has no gradient",
-        advice="raise the bias, draw the weights anew (initscope.initializers.he_), or use a leaky slope; in a "
+        advice="raise the bias, draw the weights anew (initscope.initializers.{law}), or use a leaky slope; in a "
         "trained network the learning rate was too high",
         threshold=0.5,
         threshold_is="fraction of the units behind an activation that are zero for all samples, by two standard errors",
-        code="initscope.initializers.he_(model)",
+        code="initscope.initializers.{law}(model)",
         needs_norms=True,
     ),
     Declaration(
         "saturated",
         _saturated,
         source="Glorot and Bengio 2010, section 3: at the ends of its range an activation passes hardly any gradient",
-        advice="use smaller weights (initscope.initializers.glorot_ or lecun_), scale the data down, or normalise "
+        advice="use smaller weights (initscope.initializers.lecun_), scale the data down, or normalise "
         "before the activation",
         threshold=0.75,
         threshold_is="fraction of a bounded activation's values at an end of its range, where its slope is below 2 % "
@@ -225,11 +233,11 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         "rank-loss",
         _rank_loss,
         source="participation ratio (tr C)²/tr C² of the outputs' covariance; near 1 the samples lie on a line",
-        advice="angles have collapsed or units died before: see those verdicts first; at depths comparable to the "
-        "width, independent weights lose rank by chance and initscope.initializers.looks_linear_ keeps it",
+        advice="angles have collapsed or units died before: see those verdicts first; else draw the weights with "
+        "initscope.initializers.{keeping}, or use fewer layers: as deep as wide, a network loses rank by chance",
         threshold=1.5,
         threshold_is="participation ratio of a layer's outputs, if less than a twentieth of the directions is left",
-        code="initscope.initializers.looks_linear_(model)",
+        code="initscope.initializers.{keeping}(model)",
         needs_norms=True,
     ),
     Declaration(

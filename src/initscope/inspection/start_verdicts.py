@@ -31,7 +31,7 @@ def _input_scale(evidence: Evidence, threshold: float) -> Finding | None:
         return Finding(evidence.start, float(size))
     if data.constant_channels:
         told = f"{data.constant_channels} of {data.channels} channels never change"
-        return Finding(evidence.start, float(size), words=told, code="")
+        return Finding(evidence.start, float(size), words=told, code="", measured=False)
     return None
 
 
@@ -111,7 +111,7 @@ def _precision(evidence: Evidence, threshold: float) -> Finding | None:
     under = float(step.gradients.shares()[1][0])
     if under > _UNDERFLOW:
         words = "of the weights' gradients vanish in float16: scale the loss, or use bfloat16"
-        return Finding(evidence.start, under, fault=False, words=words)
+        return Finding(evidence.start, under, fault=False, words=words, measured=False)
     return None
 
 
@@ -125,6 +125,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         threshold_is="root mean square of what enters the first weights",
         on_constant_data=True,
         code="data = (data - data.mean()) / data.std()",
+        of_the_start=False,
     ),
     Declaration(
         "clones",
@@ -132,7 +133,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         source="layers that start equal see like inputs and move alike; nn.TransformerEncoder copies one layer",
         advice="draw every layer anew: call reset_parameters or an initializer after the layers were copied",
         on_constant_data=True,
-        code="initscope.initializers.glorot_(model)",
+        code="initscope.initializers.{law}(model)",
     ),
     Declaration(
         "symmetric",
@@ -140,7 +141,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         source="units that start equal get equal gradients and stay equal (Goodfellow et al. 2016, section 8.4)",
         advice="draw the weights of this layer at random",
         on_constant_data=True,
-        code='torch.nn.init.kaiming_normal_(model.get_submodule("{layer}").weight)',
+        code='torch.nn.init.{fill}(model.get_submodule("{layer}").weight)',
     ),
     Declaration(
         "odd-layer",
@@ -150,7 +151,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         threshold=2.5,
         threshold_is="deviation of a layer's weights over that of all layers of its name and shape, or the inverse",
         on_constant_data=True,
-        code='torch.nn.init.kaiming_normal_(model.get_submodule("{layer}").weight)',
+        code='torch.nn.init.{fill}(model.get_submodule("{layer}").weight)',
     ),
     Declaration(
         "no-gradient",
@@ -159,6 +160,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         advice="remove the detach, no_grad, requires_grad_(False) or Dropout(1) on the way, unless it is meant",
         on_constant_data=True,
         code='model.get_submodule("{layer}").requires_grad_(True)',
+        of_the_start=False,
     ),
     Declaration(
         "loss-at-start",

@@ -105,6 +105,7 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         source="layers without an activation between them are one linear layer, whatever their number",
         advice="put an activation between them",
         on_constant_data=True,
+        of_the_start=False,
     ),
     Declaration(
         "bottleneck",
@@ -121,6 +122,7 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         source="the second of two batch norms in line changes nothing but doubles the parameters",
         advice="remove one of them",
         on_constant_data=True,
+        of_the_start=False,
     ),
     Declaration(
         "norm-axis",
@@ -128,6 +130,7 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         source="Ba et al. 2016: layer norm is over the units of a token; over tokens it mixes them, and their order",
         advice="do not transpose before the norm, and give it the number of units",
         on_constant_data=True,
+        of_the_start=False,
     ),
     Declaration(
         "clipped-output",
@@ -135,6 +138,7 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         source="logits may have any sign; what an activation cuts off has no gradient",
         advice="remove the activation behind the last layer",
         on_constant_data=True,
+        of_the_start=False,
     ),
     Declaration(
         "double-softmax",
@@ -142,5 +146,6 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         source="cross-entropy takes logits; of probabilities it can never be small",
         advice="remove the softmax at the end, or use a loss that takes probabilities",
         on_constant_data=True,
+        of_the_start=False,
     ),
 )

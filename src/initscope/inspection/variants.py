@@ -13,14 +13,12 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from initscope.geometry import Row
 from initscope.initializers import Glorot, He, Initializer, LeCun, LooksLinear, Orthogonal, ZeroSum
 from initscope.inspection.sizes import halve_depth, scale_widths
-from initscope.layers import call_name, is_weight_layer
+from initscope.inspection.suitable_laws import has_relu, steers
+from initscope.layers import is_weight_layer
 
 __all__ = ["Variant", "laws", "rewritten", "sizes"]
 
 _PREFIX = "initscope.initializers."
-_KINKED = frozenset({"relu", "relu6", "leaky_relu", "leakyrelu", "prelu", "rrelu"})
-_AT_THE_END = frozenset({"softmax", "log_softmax", "logsoftmax", "softmin"})
-""""Attention" by role, but also the last step of a classifier."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +61,10 @@ def laws(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
         Variant("LeCun", LeCun(), f"{_PREFIX}lecun_(model)"),
         Variant("orthogonal", Orthogonal(gain=root), f"{_PREFIX}orthogonal_(model, gain=2**0.5)"),
     ]
-    if _steers(rows):
+    if steers(rows):
         return found
     found.insert(1, Variant("He, fan-out", He(mode="fan_out"), f'{_PREFIX}he_(model, mode="fan_out")'))
-    if rows and not any(call_name(row.kind.lower()) in _KINKED for row in rows if row.role == "activation"):
+    if rows and not has_relu(rows):
         return found
     for strength in (1.0, 0.5):
         code = f"{_PREFIX}zero_sum_(model, strength={strength:g}, compensate=True)"
@@ -83,16 +81,11 @@ def laws(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
     return found
 
 
-def _steers(rows: Sequence[Row]) -> bool:
-    """Whether some weights make scores of an attention, or run in a loop over time."""
-    return any(row.role in ("attention", "recurrent") and row.kind.lower() not in _AT_THE_END for row in rows)
-
-
 def rewritten(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
     """A leaky slope instead of ReLU, and batch norm, where the model has a place for them."""
     modules = list(model.modules())
     found: list[Variant] = []
-    if _steers(rows):
+    if steers(rows):
         return found
     if any(isinstance(module, nn.ReLU) for module in modules):
         depth = sum(is_weight_layer(module) for module in modules)

@@ -18,6 +18,7 @@ from initscope.inspection.facts import Facts
 from initscope.inspection.signal_verdicts import SIGNAL_VERDICTS
 from initscope.inspection.start_verdicts import START_VERDICTS
 from initscope.inspection.structure_verdicts import STRUCTURE_VERDICTS
+from initscope.inspection.suitable_laws import filled_in
 from initscope.measurement.observation import Observation
 from initscope.results import Result
 
@@ -54,12 +55,12 @@ class Verdict(Result):
     @property
     def finding(self) -> str:
         """What was found, where, and how much of what; without the advice."""
-        worst = f" at worst {self.value:.3g} (threshold {self.threshold:g})" if self.threshold else ""
-        told = "; ".join(filter(None, [f"{self.value_is}{worst}".strip(), self.words]))
+        worst = f"{self.value_is} at worst {self.value:.3g} (threshold {self.threshold:g})" if self.threshold else ""
+        told = "; ".join(filter(None, [worst.strip(), self.words]))
         return f"{self.name} from {self.layer} on{f': {told}' if told else ''}"
 
     def __str__(self) -> str:
-        return f"{self.finding}. {self.advice[:1].upper()}{self.advice[1:]}"
+        return f"{self.finding}. {self.advice[:1].upper()}{self.advice[1:]}".removesuffix(". ")
 
 
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Verdict, ...]:
@@ -83,14 +84,15 @@ def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence
         block = finding.layer
     fault = finding.fault and not (declared.needs_norms and evidence.facts.idle_norms)
     template = declared.code if finding.code is None else finding.code
+    template, advice = (filled_in(text, evidence.seen.rows) for text in (template, declared.advice))
     code = template.format(layer=finding.layer or row.within) or None if fault else None
     return Verdict(
         declared.name,
         layer,
         finding.value,
-        threshold,
+        threshold if finding.measured else 0.0,
         declared.source,
-        declared.advice,
+        advice if fault else "",
         fault,
         block,
         code,

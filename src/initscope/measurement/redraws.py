@@ -135,7 +135,7 @@ def _recorded(traced: Trace, axes: SampleAxes, pairs: Batch, law: Initializer | 
     coupled = couples_samples(traced.model)
     filters = independent_filters(traced, law)
     geometry, by_filter = PairTally(traced), FilterTally(traced, filters, axes)
-    within = [TokenTally(traced), AttentionTally(traced)] if attends(traced) else []
+    within: list[TokenTally | AttentionTally] = [TokenTally(traced), AttentionTally(traced)] if attends(traced) else []
     recorder = Recorder(traced, [geometry, by_filter, *within], axes)
     parts = pair_batches(pairs, whole=coupled)
     with without_dropout(traced.model):  # it would hide the geometry

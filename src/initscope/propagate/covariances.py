@@ -229,8 +229,8 @@ class Shifted(Origin):
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Covariances less what the constants take away."""
         shape = self.before.kxx.shape
-        m, n = at_both(*(mean.double().expand(shape) for mean in self.means), offset)
-        a, b = at_both(*(shift.double().expand(shape) for shift in self.shifts), offset)
+        means, shifts = ([side.double().expand(shape) for side in both] for both in (self.means, self.shifts))
+        (m, n), (a, b) = at_both(means[0], means[1], offset), at_both(shifts[0], shifts[1], offset)
         return lookup(self.before, offset) - a * n - m * b + a * b
 
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:

@@ -65,7 +65,10 @@ class Context:
     def law(self, module: Any) -> WeightLaw:
         """The weight law of a module, asked for once."""
         if module not in self._laws:
-            self._laws[module] = self.initializer.law(module)
+            stated = self.initializer.law(module)
+            # A law states a bias for any layer; one that has none gets none.
+            has_none = stated.bias_variance > 0 and getattr(module, "bias", False) is None
+            self._laws[module] = replace(stated, bias_variance=0.0) if has_none else stated
         return self._laws[module]
 
 

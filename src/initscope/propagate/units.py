@@ -78,10 +78,10 @@ class Drawn(Given):
         """Sums over units."""
         if self.place is None:
             return super().totals()
-        sides = [self.place.to_front(side, self.samples) for side in (self.x, self.y)]
-        if any(side is None for side in sides):
+        x, y = (self.place.to_front(side, self.samples) for side in (self.x, self.y))
+        if x is None or y is None:
             raise NotCovered("it mixes samples")
-        return replace(self, x=sides[0], y=sides[1], place=None).totals()
+        return replace(self, x=x, y=y, place=None).totals()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -250,7 +250,8 @@ def token_cosine(state: Any, context: Context) -> float:
         return math.nan
     shares = torch.tensor(state.sizes, dtype=torch.float64) / sum(state.sizes)
     matrix = (matrix * shares[:, None, None]).sum(dim=1)
-    tokens, cosines = state.shape[0], []
+    tokens: int = state.shape[0]
+    cosines: list[float] = []
     for block in (matrix[:, :tokens, :tokens], matrix[:, tokens:, tokens:]):
         scale = block.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(block.dtype).tiny).rsqrt()
         units = scale[:, :, None] * block * scale[:, None, :]

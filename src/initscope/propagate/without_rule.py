@@ -41,7 +41,7 @@ def by_units(
         name = "reshape" if name == "view" else name  # numbers may lie in another order in memory
         return moved_units(units, lambda numbers: move_of(name, numbers, *args[1:], **kwargs))
     if name in ("cat", "concat", "concatenate"):
-        whole = [part for part in first if not (isinstance(part, Tensor) and part.numel() == 0)]
+        whole = [part for part in args[0] if not (isinstance(part, Tensor) and part.numel() == 0)]
         if len(whole) == 1 and isinstance(whole[0], (Units, Maps)):
             return whole[0]
     if name in _ATTENTION:

@@ -6,6 +6,9 @@ from . import (
     angles as angles,
 )
 from . import (
+    attention as attention,
+)
+from . import (
     concentration as concentration,
 )
 from . import (

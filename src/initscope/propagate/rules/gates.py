@@ -91,7 +91,7 @@ def _after(outer: Function, inner: Function) -> Function:
     return lambda x: outer(inner(x))
 
 
-def combined(a: Maps, b: Maps, operation: Function | Any, context: Context) -> Maps | None:
+def combined(a: Maps, b: Maps, operation: Callable[[Any, Any], Any], context: Context) -> Maps | None:
     """``operation`` of two functions of one Gaussian state; None if they are not that."""
     from initscope.propagate.rules.elementwise import apply_activation
 

@@ -216,11 +216,12 @@ def _sum_of_parts(parts: Sequence[Maps], b: Given, context: Context) -> Maps:
     """Given values added to positions that come from several states: constants add to constants exactly."""
     start, sums = 0, []
     for part in parts:
-        own = Given(*(side[:, start : start + part.positions[0]] for side in (b.x, b.y)))
+        stop = start + part.positions[0]
+        own = Given(b.x[:, start:stop], b.y[:, start:stop])
         before = part.unit.given if isinstance(part.unit, Constants) else part
         after = _sum_of_branches(before, own, context)
         sums.append(after.as_maps(part.axis) if isinstance(after, Given) else after)
-        start += part.positions[0]
+        start = stop
     return joined(sums, 1)
 
 

@@ -213,5 +213,7 @@ class Pooled(Origin):
         places = torch.stack(list(windows.places(self.before.positions)))
         mean = torch.zeros(places.shape[1], count, dtype=torch.float64)
         mean.scatter_(1, places.T, 1 / len(places))
-        both = torch.block_diag(mean, mean)
-        return both @ inner @ both.T
+        both = torch.zeros(2 * len(mean), 2 * count, dtype=torch.float64)
+        both[: len(mean), :count] = both[len(mean) :, count:] = mean
+        pooled: Cross = both @ inner @ both.T
+        return pooled

@@ -1,0 +1,202 @@
+"""What ``./run bench`` measures. A case is a function that returns rows; its docstring stands above its table."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from measuring import Row, beside, exponent, seconds
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "neural_tangents"))
+
+
+def _with_neural_tangents(
+    label: str, case: str, ours: int, theirs: int, batches: tuple[int, ...], wanted: str, peer_case: str = ""
+) -> Row:
+    """The best of its ways to batch; seconds for each pair where the numbers of images differ."""
+    from compare import ours as run_ours
+    from compare import peer as run_peer
+
+    mine = run_ours(case, ours, 32)
+    best = min(
+        (run_peer("time", peer_case or case, theirs, 32, batch) for batch in batches), key=lambda found: found["cpu"]
+    )
+    scale = 1.0 if ours == theirs else 1 / ours
+    other = 1.0 if ours == theirs else 1 / theirs
+    return Row(
+        label, mine["cpu"] * scale, mine["wall"] * scale, "neural-tangents", best["cpu"] * other, best["wall"] * other,
+        wanted, mine["memory"], best["memory"],
+    )  # fmt: skip
+
+
+def kernel_matrix() -> list[Row]:
+    """Kernel matrix of 256 images 32×32×3; memory is its growth over what the libraries take."""
+    run = _with_neural_tangents
+    return [
+        run("one 11×11 layer", "matrix-one", 256, 256, (0,), "≥ 15, memory < 1/3"),
+        run("ten 3×3 layers", "matrix-ten", 256, 256, (0,), "≥ 15, memory < 1/3"),
+    ]
+
+
+def kernel_pairs() -> list[Row]:
+    """200 pairs of images 32×32×3, `predict` (every layer's row) against vmapped pairs (the last layer's value)."""
+    run = _with_neural_tangents
+    return [
+        run("one 11×11 layer", "pairs-one", 200, 200, (0, 1), "≥ 5"),
+        run("the same by expected_cosine", "formula-one", 200, 200, (0, 1), "≥ 5", "pairs-one"),
+        run("ten 11×11 layers", "pairs-wide", 200, 200, (0, 1), "≥ 5"),
+        run("ten 3×3 layers", "pairs-ten", 200, 200, (0, 1), "≥ 5"),
+    ]
+
+
+def kernel_pooling() -> list[Row]:
+    """Global average pooling behind one 11×11 layer, images 32×32×3: seconds a pair (64 pairs of ours, 2 of theirs)."""
+    return [_with_neural_tangents("one pair", "pooled-one", 64, 2, (1,), "≥ 50, memory < 2000")]
+
+
+def prediction() -> list[Row]:
+    """`predict` of 64 pairs against a bare forward pass of both sides."""
+    import torch
+
+    import initscope
+    from initscope.models import load_model
+
+    x, y = torch.rand(2, 64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    rows = []
+    for name in ("conv3x3x64-relu*8", "dense1000-relu*10"):
+        model = load_model(name, input_shape=(3, 32, 32))
+        with torch.no_grad():
+            rows.append(
+                beside(name, partial(initscope.predict, model, x, y), "forward", partial(model, torch.cat([x, y])))
+            )
+    return rows
+
+
+def hashing() -> list[Row]:
+    """Encoding against the bare matrix product, search against faiss's exhaustive search."""
+    import faiss
+
+    from initscope.embed import HammingIndex, SignHash
+
+    faiss.omp_set_num_threads(1)
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((20_000, 384), dtype=np.float32)
+    hasher = SignHash(bits=64).fit(rows[:1000])
+    weights = np.ascontiguousarray(hasher.weights_.T)
+    codes = rng.integers(0, 256, (500_000, 8), dtype=np.uint8)
+    ours, theirs = HammingIndex(64), faiss.IndexBinaryFlat(64)
+    ours.add(codes)
+    theirs.add(codes)
+    return [
+        beside("encode 20,000 × 384 to 64 bits", partial(hasher.transform, rows), "GEMM", lambda: rows @ weights),
+        beside(
+            "10 nearest of 500,000 codes, 200 queries", partial(ours.search, codes[:200], 10), "faiss",
+            partial(theirs.search, codes[:200], 10),
+        ),
+    ]  # fmt: skip
+
+
+def features() -> list[Row]:
+    """Random features of 5,000 × 384 rows against scikit-learn's Gaussian projection of the same size."""
+    from sklearn.random_projection import GaussianRandomProjection
+
+    from initscope.embed import ReLUFeatures
+
+    rows = np.random.default_rng(0).standard_normal((5_000, 384), dtype=np.float32)
+    ours = ReLUFeatures(1024).fit(rows)
+    theirs = GaussianRandomProjection(1024, random_state=0).fit(rows)
+    theirs.components_ = theirs.components_.astype(np.float32)
+    return [beside("1024 features", partial(ours.transform, rows), "scikit-learn", partial(theirs.transform, rows))]
+
+
+def sweeps() -> list[Row]:
+    """Seconds of the driver for each run, and the share of all CPU time that runs of 50 ms have (two processes)."""
+    sys.path.insert(0, str(HERE.parent / "tests"))
+    import sweep_jobs
+
+    from initscope.sweep.engine import collect
+    from initscope.sweep.folder import opened
+    from initscope.sweep.local import in_processes
+
+    found = []
+    for label, count, work in (("1000 empty runs", 1000, 0.0), ("200 runs of 50 ms", 200, 0.05)):
+        common, order = sweep_jobs.shared(count)
+        with tempfile.TemporaryDirectory() as folder, opened(f"{folder}/out") as results:
+            outcomes = in_processes(sweep_jobs.busy, sweep_jobs.jobs(count, seconds=work), 2)
+            cpu, wall = time.process_time(), time.perf_counter()
+            collect(outcomes, results, common, order)
+            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+            spent = max(row["mean_width"] for row in results.rows()) * 2 if work else 0.0
+        share = count * work / (spent + cpu) if work else None
+        found.append(Row(label, cpu / count, wall / count, wanted="> 0.9" if work else "< 0.005 s", value=share))
+    return found
+
+
+def scaling() -> list[Row]:
+    """How CPU time grows: the exponent stands for the ratio."""
+    import torch
+
+    import initscope
+    from initscope.models import load_model
+
+    def images(count: int, side: int) -> torch.Tensor:
+        return torch.rand(count, 3, side, side, generator=torch.Generator().manual_seed(0))
+
+    def predicted(model: str, pairs: int, side: int) -> Callable[[], object]:
+        x = images(2 * pairs, side)
+        return partial(initscope.predict, load_model(model, input_shape=(3, side, side)), x[:pairs], x[pairs:])
+
+    def matrix(count: int) -> Callable[[], object]:
+        return partial(initscope.kernel, load_model("conv5x5x8-relu", input_shape=(3, 32, 32)), images(count, 32))
+
+    grids: dict[str, tuple[list[int], Callable[[int], Callable[[], object]]]] = {
+        "predict, pairs": ([400, 800, 1600], lambda n: predicted("conv3x3x8-relu*2", n, 16)),
+        "predict, pixels": ([32**2, 48**2, 64**2], lambda n: predicted("conv3x3x8-relu*2", 100, round(n**0.5))),
+        "predict, depth": ([8, 16, 32], lambda n: predicted(f"conv3x3x8-relu*{n}", 100, 16)),
+        "predict, width (nothing grows)": ([100, 400, 1600], lambda n: predicted(f"dense{n}-relu*4", 400, 8)),
+        "kernel, images": ([128, 192, 256], matrix),
+    }
+    rows = []
+    for name, (sizes, make) in grids.items():
+        times = [seconds(make(size), 2) for size in sizes]
+        power = exponent(sizes, [cpu for cpu, _ in times])
+        rows.append(Row(f"{name} {sizes[0]} … {sizes[-1]}", *times[-1], value=power))
+    return rows
+
+
+def claims() -> list[Row]:
+    """The benchmarks that assert a ratio themselves (pytest): seconds, 1 passed and 0 failed."""
+    from xml.etree import ElementTree
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/report.xml"
+        command = [sys.executable, "-m", "pytest", str(HERE), "-q", f"--junitxml={file}", "-p", "no:cacheprovider"]
+        subprocess.run(command, cwd=HERE.parent, env=os.environ | {"PYTHONHASHSEED": "0"}, stdout=subprocess.DEVNULL)
+        cases = [*ElementTree.parse(file).iter("testcase")]
+    rows = []
+    for case in cases:
+        passed = case.find("failure") is None and case.find("error") is None
+        label = f"{case.get('classname', '').rpartition('.')[2]}: {case.get('name')}"
+        rows.append(Row(label.replace("|", "/"), float(case.get("time", 0)), value=float(passed), wanted="1"))
+    return rows
+
+
+CASES: dict[str, Callable[[], list[Row]]] = {
+    "kernel-matrix": kernel_matrix,
+    "kernel-pairs": kernel_pairs,
+    "kernel-pooling": kernel_pooling,
+    "prediction": prediction,
+    "hashing": hashing,
+    "features": features,
+    "sweeps": sweeps,
+    "scaling": scaling,
+    "claims": claims,
+}
