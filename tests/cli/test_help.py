@@ -89,7 +89,6 @@ def test_completion_knows_the_commands(shell, capsys):
         ("flatness --data photos --limit 8", False),
         ("plan width", True),
         ("injectivity probability -m 5 -n 2", False),
-        ("reproduce --list", False),
         ("kernel dense8-relu --data digits --limit 20 --out k.npy", False),
     ],
 )

@@ -120,6 +120,33 @@ def test_two_texts_given_by_name_and_a_frozen_table_of_positions():
     assert "no-gradient" in faults(frozen, {"ids": words(), "decoder_ids": words().roll(1, 0)})
 
 
+class Latents(nn.Module):
+    """A few learned tokens that look at all pixels, then at each other (Jaegle et al. 2021)."""
+
+    def __init__(self, *, deviation=1.0):
+        super().__init__()
+        self.latents, self.enter = nn.Parameter(0.02 * torch.randn(8, WIDTH)), nn.Linear(1, WIDTH)
+        self.places = nn.Parameter(torch.randn(64, WIDTH))
+        self.before, self.norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.cross = nn.MultiheadAttention(WIDTH, 4, batch_first=True)
+        layers = [nn.TransformerEncoderLayer(WIDTH, 4, 64, 0.0, batch_first=True, norm_first=True) for _ in range(2)]
+        self.blocks, self.head = nn.Sequential(*layers), nn.Linear(WIDTH, 10)
+        nn.init.normal_(self.blocks[1].linear2.weight, std=deviation / 8)
+
+    def forward(self, images):
+        pixels = self.before(self.enter(images.flatten(1)[..., None]) + self.places)
+        latents = self.latents.expand(images.shape[0], -1, -1)
+        seen, _ = self.cross(self.norm(latents), pixels, pixels, need_weights=False)
+        return self.head(self.blocks(latents + seen).mean(1))
+
+
+def test_latents_that_average_pixels_do_not_collapse_them():
+    digits = torch.as_tensor(initscope.data.load("digits").images[:24])
+    images = (digits - digits.mean()) / digits.std()
+    assert faults(Latents, images) == set()
+    assert "exploding" in faults(lambda: Latents(deviation=1e5), images)
+
+
 class Patches(nn.Module):
     """Patches of an image as tokens, as many as there are units further on, and a norm over their units."""
 

@@ -69,6 +69,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "discriminate": ("discriminate --data digits --limit 300 --ratios 2,8 --reconstruct 1 --epochs 0",),
     "reproduce": ("reproduce --list", "reproduce layer-theorem --out gallery"),
     "sweep": ("sweep grid.toml --out results --workers 2",),
+    "coordinates": (
+        "coordinates mytransformer.py:make --widths 64,128,256,512",
+        "coordinates config.json --widths 1,2,4,8 --tokens 128",
+    ),
     "completion": ("completion bash",),
 }
 _LAST = "--debug, anywhere, shows the traceback of an error."

@@ -121,10 +121,12 @@ def _attention_entropy(evidence: Evidence, threshold: float) -> Finding | None:
     wrong = np.flatnonzero(sums > 1 + 1e-2)
     if len(wrong):
         row = int(wrong[0])
-        return Finding(row, float(sums[row]), words="its softmax is not over the keys: their weights do not sum to 1")
+        words = "its softmax is not over the keys: their weights do not sum to 1"
+        return Finding(row, float(sums[row]), words=words, measured=False)
     blind = np.flatnonzero(own == 0)
     if len(blind):
-        return Finding(int(blind[0]), 0.0, words="no token may look at itself: the mask is inverted")
+        words = "no token may look at itself: the mask is inverted"
+        return Finding(int(blind[0]), 0.0, words=words, measured=False)
     return first_below(entropy, threshold)
 
 

@@ -31,7 +31,7 @@ def _input_scale(evidence: Evidence, threshold: float) -> Finding | None:
         return Finding(evidence.start, float(size))
     if data.constant_channels:
         told = f"{data.constant_channels} of {data.channels} channels never change"
-        return Finding(evidence.start, float(size), words=told, code="")
+        return Finding(evidence.start, float(size), words=told, code="", measured=False)
     return None
 
 
@@ -111,7 +111,7 @@ def _precision(evidence: Evidence, threshold: float) -> Finding | None:
     under = float(step.gradients.shares()[1][0])
     if under > _UNDERFLOW:
         words = "of the weights' gradients vanish in float16: scale the loss, or use bfloat16"
-        return Finding(evidence.start, under, fault=False, words=words)
+        return Finding(evidence.start, under, fault=False, words=words, measured=False)
     return None
 
 
