@@ -34,8 +34,8 @@ class Searcher:
     rerank : int
         Candidates whose exact cosine is computed for each query; 0 ranks by the codes alone.
     hasher : Hasher, optional
-        What makes the codes, any hash of `initscope.embed`; default: `SignHash` of that many bits, not centred, as is the
-        cosine that ranks.
+        What makes the codes, any hash of `initscope.embed`; default: `SignHash` of that many bits, not centred, as
+        the cosine that ranks is not.
     kind : {"flat", "ivf", "hnsw"}
         Of `HammingIndex`; all but "flat" need faiss.
     seed : int
