@@ -1,7 +1,7 @@
 """Copy what the README says to type, top to bottom: its commands as a shell script, its Python as one program.
 
-``python .ci/newcomer.py README.md FOLDER`` writes ``commands.sh`` and ``program.py`` there. Installing is left out: whoever
-runs them has done it.
+``python .ci/newcomer.py README.md FOLDER`` writes ``commands.sh`` and ``program.py`` there. Installing is left out:
+whoever runs them has done it.
 """
 
 import re

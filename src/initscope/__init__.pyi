@@ -9,6 +9,9 @@ from . import (
     configurations as configurations,
 )
 from . import (
+    coordinates as coordinates,
+)
+from . import (
     data as data,
 )
 from . import (

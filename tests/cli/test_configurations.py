@@ -44,6 +44,50 @@ def test_starts_side_by_side_on_text(configuration, capsys, tmp_path):
     assert "mup" in page.read_text()
 
 
+FACTORY = """
+import torch
+
+def stack(width, deviation=None):
+    layers = [torch.nn.Embedding(256, width), torch.nn.Linear(width, width), torch.nn.Linear(width, 256)]
+    torch.nn.init.normal_(layers[0].weight)
+    torch.nn.init.normal_(layers[1].weight, std=width**-0.5)
+    torch.nn.init.normal_(layers[2].weight, std=1 / width)
+    return torch.nn.Sequential(*layers)
+
+def large(width):
+    model = stack(width)
+    torch.nn.init.normal_(model[2].weight, std=1.0)
+    return model
+
+def slow(model):
+    return torch.optim.SGD(model.parameters(), lr=1e-6)
+"""
+
+
+def test_coordinates_of_a_factory(tmp_path, capsys):
+    """Text goes through at three widths; a head that is too large is named, and the exit code is 1."""
+    file, picture = tmp_path / "factory.py", tmp_path / "sizes.png"
+    file.write_text(FACTORY)
+    options = ("--widths", "16,32,64", "--steps", "1", "--samples", "4", "--tokens", "8")
+    run("coordinates", f"{file}:stack", *options, "--optimizer", f"{file}:slow", "--out", str(picture))
+    shown = capsys.readouterr()
+    assert "do not depend on the width" in shown.err
+    assert picture.stat().st_size > 1000
+    with pytest.raises(SystemExit) as left:
+        run("coordinates", f"{file}:large", *options, "--optimizer", f"{file}:slow", "--format", "json")
+    assert left.value.code == 1
+    shown = capsys.readouterr()
+    assert "output multiplier" in shown.err
+    assert not json.loads(shown.out)["passes"]
+
+
+def test_coordinates_of_a_configuration(configuration, capsys):
+    run("coordinates", configuration, "--widths", "1,2,4", "--tokens", "8", "--format", "json")
+    told = json.loads(capsys.readouterr().out)
+    assert told["widths"] == [64, 128, 256]
+    assert abs(told["rms"][-1] - 0.5) < 0.02
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

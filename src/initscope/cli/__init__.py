@@ -44,6 +44,10 @@ COMMANDS = {
         "predict_measure:measure",
         "Measure angles and norms of pairs after every layer: run the model, with the prediction beside it.",
     ),
+    "coordinates": (
+        "coordinates:coordinates",
+        "Check that sizes do not depend on the width: exponents by theory, and after steps of the optimiser.",
+    ),
     "plan": (
         "plan:app",
         "How wide, how deep, how many filters, dimensions and bits: bounds and exact answers.",

@@ -5,6 +5,7 @@ Gram matrix through all blocks; `compare_starts` puts several initialisations si
 """
 
 from initscope.configurations.comparison import StartComparison, compare_starts
+from initscope.configurations.exponents import WidthExponents, width_exponents
 from initscope.configurations.families import read
 from initscope.configurations.recursion import BlockRow, Outlook, outlook
 from initscope.configurations.starts import STARTS, with_start
@@ -17,8 +18,10 @@ __all__ = [
     "Spreads",
     "StartComparison",
     "Transformer",
+    "WidthExponents",
     "compare_starts",
     "outlook",
     "read",
+    "width_exponents",
     "with_start",
 ]

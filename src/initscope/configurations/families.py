@@ -6,6 +6,7 @@ defaults of a configuration by name.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -74,7 +75,7 @@ def _entries(source: Any) -> Configuration:
 
 def _defaults(name: str) -> Configuration:
     try:
-        import transformers
+        transformers = importlib.import_module("transformers")
     except ImportError as error:
         raise MissingDependencyError("transformers", "transformers") from error
     kind = getattr(transformers, name, None)

@@ -180,7 +180,7 @@ def _run(
     for layer in range(model.layers):
         for kind in ("attention", "feed-forward"):
             read = _normed(stream, model.eps) if model.order == "pre" else stream
-            told: dict[str, float] = {}
+            told: dict[str, Any] = {}
             if kind == "attention":
                 branch, told = _attention(model, read, heads, generator)
             else:
@@ -204,7 +204,7 @@ def _normed(stream: Tensor, eps: float) -> Tensor:
 
 def _attention(
     model: Transformer, read: Tensor, heads: int, generator: torch.Generator
-) -> tuple[Tensor, dict[str, float]]:
+) -> tuple[Tensor, dict[str, Any]]:
     """The branch of attention: heads drawn at their own size."""
     spreads, half = model.spreads, len(read) // 2
     root = factor_of(read).float()
@@ -281,8 +281,8 @@ def _row(
 
 def _together(rows: Sequence[BlockRow]) -> BlockRow:
     """The mean of replicates, with the error that their difference tells."""
-    mean = {name: float(np.mean([getattr(row, name) for row in rows])) for name in _AVERAGED}
-    errors = {
+    mean: dict[str, Any] = {name: float(np.mean([getattr(row, name) for row in rows])) for name in _AVERAGED}
+    errors: dict[str, Any] = {
         f"{name}_se": float(np.std([getattr(row, name) for row in rows], ddof=1) / math.sqrt(len(rows)))
         for name in ("token_cosine", "cosine")
     }

@@ -23,7 +23,7 @@ from initscope.errors import InputError, check_seed, did_you_mean
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["load_model", "load_weights"]
+__all__ = ["load_factory", "load_model", "load_weights"]
 
 FILE = re.compile(r"(?P<file>.+\.py)(?::(?P<attribute>.*))?", re.DOTALL)
 DOTTED = re.compile(r"(?P<module>[^\W\d][\w.]*):(?P<attribute>[^\W\d][\w.]*)")
@@ -134,9 +134,20 @@ def _searching(folder: Path) -> Iterator[None]:
         sys.path[:] = before
 
 
-def _from_module(spec: str, module: ModuleType, attribute: str) -> torch.nn.Module:
-    import torch
+def load_factory(spec: str) -> Any:
+    """What ``package.module:name`` or ``file.py:name`` names, not called.
 
+    >>> load_factory("torch.nn:Linear").__name__
+    'Linear'
+    """
+    if match := FILE.fullmatch(spec):
+        return _named(spec, _import_file(Path(match["file"])), match["attribute"] or "")
+    if match := DOTTED.fullmatch(spec):
+        return _named(spec, _import_module(match["module"]), match["attribute"])
+    raise InputError(f"{spec!r} names no function; give file.py:factory or package.module:factory")
+
+
+def _named(spec: str, module: ModuleType, attribute: str) -> Any:
     factory: Any = module
     for part in attribute.split(".") if attribute else ():
         factory = getattr(factory, part, None)
@@ -146,6 +157,13 @@ def _from_module(spec: str, module: ModuleType, attribute: str) -> torch.nn.Modu
         found = ", ".join((own or callables)[:8]) or "nothing that can be called"
         what = f"no factory {attribute!r}{did_you_mean(attribute, callables)}" if attribute else "no factory named"
         raise InputError(f"{spec}: {what}; it defines {found}. Give {module.__file__ or module.__name__}:NAME")
+    return factory
+
+
+def _from_module(spec: str, module: ModuleType, attribute: str) -> torch.nn.Module:
+    import torch
+
+    factory = _named(spec, module, attribute)
     if isinstance(factory, torch.nn.Module):
         return factory
     if not callable(factory):

@@ -94,7 +94,7 @@ class Walk:
             if all(isinstance(part.owner, nn.MultiheadAttention) or not part.part for part in parts)
         }
         for layer in weight_layers(traced.model):
-            if isinstance(layer, nn.Linear):
+            if isinstance(layer, nn.Linear) and find_rule(layer) is not None:
                 found = Weights(_WEIGHTS.reason, tuple(layer.parameters()), (layer,))
                 self._matrices.setdefault(id(layer.weight), found)
         self._values: dict[Node, Any] = {}

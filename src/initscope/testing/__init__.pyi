@@ -2,6 +2,9 @@
 from .activation_contract import (
     ActivationContract as ActivationContract,
 )
+from .coordinate_check import (
+    assert_coordinates as assert_coordinates,
+)
 from .hasher_contract import (
     HasherContract as HasherContract,
 )
