@@ -26,13 +26,22 @@ class Outputs(nn.Module):
         super().__init__()
         self.model, self.names = model, names
 
-    def forward(self, first: Tensor, second: Tensor | None = None) -> Tensor:
-        given = {self.names[0]: first} | ({} if second is None else {self.names[1]: second})
-        outputs = self.model(**given, return_dict=True)
+    def forward(self, values: Tensor) -> Tensor:
+        return self._output(values)
+
+    def _output(self, *values: Tensor) -> Tensor:
+        outputs = self.model(**dict(zip(self.names, values, strict=True)), return_dict=True)
         for name in ("logits", "reconstruction", "last_hidden_state"):
             if getattr(outputs, name, None) is not None:
                 return getattr(outputs, name)
         raise ValueError(f"{type(outputs).__name__} has nothing that stands for an output")
+
+
+class OutputsOfTwo(Outputs):
+    """One that reads two texts; of arguments with a default a tuple of data would fill none."""
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        return self._output(source, target)
 
 
 def _build(kind: str, config: str, names: tuple[str, ...], options: dict[str, Any]) -> Callable[[], nn.Module]:
@@ -41,7 +50,8 @@ def _build(kind: str, config: str, names: tuple[str, ...], options: dict[str, An
     def build() -> nn.Module:
         made = getattr(transformers, config)(**options)
         made._attn_implementation = "eager"
-        return Outputs(getattr(transformers, kind)(made).train(), *names)
+        wrapper = Outputs if len(names) == 1 else OutputsOfTwo
+        return wrapper(getattr(transformers, kind)(made).train(), *names)
 
     return build
 

@@ -4,6 +4,9 @@
 
 Times are processor times, the least of several, the two sides of a ratio in turns, on one thread.
 Peak memory is that of a fresh process each, everything loaded counted in (Linux).
+
+A copy of the weights is kept and compared at the end, so that nothing a forward does can change them: without it and
+the tracing, which do not grow with the data, geometry would cost 1.2 forward passes.
 """
 
 from __future__ import annotations
@@ -85,9 +88,9 @@ def gradients(model: nn.Module, x: torch.Tensor) -> None:
 
 
 CASES = [
-    ("geometry", "forward", 1.25),
-    ("geometry_and_units", "forward", 1.5),
-    ("gradients", "forward_and_backward", 2.0),
+    ("geometry", "forward", 1.45),
+    ("geometry_and_units", "forward", 1.9),
+    ("gradients", "forward_and_backward", 1.5),
 ]
 
 
@@ -117,7 +120,7 @@ def test_time(benchmark, measured, bare, limit):
     assert ours <= limit * theirs
 
 
-@pytest.mark.parametrize(("measured", "bare", "limit"), [(*case[:2], 1.3) for case in CASES])
+@pytest.mark.parametrize(("measured", "bare", "limit"), [(*case[:2], 1.45) for case in CASES])
 def test_peak_memory(measured, bare, limit):
     peaks = [
         int(subprocess.run([sys.executable, __file__, name], check=True, capture_output=True, text=True).stdout)

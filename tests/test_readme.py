@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import zlib
@@ -19,11 +20,7 @@ from initscope.cli import main
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "geometry.rst").read_text(encoding="utf-8")
-COMMANDS = [
-    line
-    for line in re.findall(r"^(?:\$|   ) (initscope .*)$", README + PAGE, re.MULTILINE)
-    if line != "initscope demo" and "COMMAND" not in line
-]
+COMMANDS = re.findall(r"^    (initscope .*)$", PAGE, re.MULTILINE)
 
 
 @pytest.fixture
@@ -48,16 +45,48 @@ def test_commands(workplace, line, capsys):
     assert len(capsys.readouterr().out.splitlines()) >= 3
 
 
-def test_there_are_commands():
-    assert len(COMMANDS) >= 7
+def load_script(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
 
 
-def test_python_of_the_readme(workplace):
-    """The blocks follow each other, as a reader types them."""
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A folder with nothing but the examples that come with the README, and what it says to type there."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    return load_script(ROOT / ".ci" / "newcomer.py").read(README)
+
+
+def test_a_newcomer_types_every_command(checkout, capsys):
+    """Top to bottom, each after those before it; the demo is run by other tests."""
+    commands, _ = checkout
+    assert len(commands) >= 15
+    assert all(line.startswith("initscope ") for line in commands)
+    for line in commands:
+        if line != "initscope demo":
+            main(shlex.split(line, comments=True)[1:])
+            done = capsys.readouterr()
+            assert done.out or done.err, line
+
+
+def test_a_newcomer_runs_the_python(checkout, tmp_path):
+    """The blocks follow each other, as a reader types them; the warning is what a watch is for."""
+    _, blocks = checkout
     names = {}
-    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+    for block in blocks:
         exec(block, names)
-    assert (workplace / "page.html").stat().st_size > 10_000
+    assert (tmp_path / "page.html").stat().st_size > 10_000
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_a_newcomer_gets_a_script(tmp_path):
+    command = [sys.executable, ROOT / ".ci" / "newcomer.py", ROOT / "README.md", tmp_path]
+    subprocess.run(command, check=True)
+    subprocess.run(["bash", "-n", tmp_path / "commands.sh"], check=True)
+    compile((tmp_path / "program.py").read_text(encoding="utf-8"), "program.py", "exec")
 
 
 def test_python_of_the_page(workplace):
@@ -85,14 +114,12 @@ def test_the_pytest_recipe_runs_and_can_fail(tmp_path):
 def test_numbers_and_picture_come_from_the_gallery():
     """The table is what the run at full scale left, the demo's sentence and picture are those of its exhibit."""
     path = ROOT / "docs" / "figures" / "make_full_scale.py"
-    spec = importlib.util.spec_from_file_location("make_full_scale", path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = load_script(path)
     results = json.loads((ROOT / "docs" / "full_scale.json").read_text(encoding="utf-8"))
     assert script.MARKS.search(README).group() == script.table(results)
     demo = next(result for result in results if result["id"] == "photographs")
     first, predicted, measured = (f"{number['value']:.1f}" for number in demo["ours"].values())
-    assert f"close from {first}° to {measured}° on average" in README
+    assert f"close from {first}° to {measured}° on average" in " ".join(README.split())
     assert f"{predicted}° predicted" in README
     assert "docs/_static/demo.svg" in README
     assert zlib.crc32((ROOT / "docs" / "_static" / "demo.svg").read_bytes()) == demo["picture"]

@@ -32,7 +32,7 @@ ax.legend()
 # The same network started otherwise, wider or shallower, was tried in copies; the best is named with the line of code.
 for row in report.what_if.to_dict()["alternatives"][:4]:
     print(f"{row['name']}: score {row['score']:.2f}, angles kept {row['angle_ratio']:.2f}")
-print("to type:", report.what_if.best.code)
+print("what to do:", report.what_if.best.code or report.what_if.best.advice)
 print("without changing the activation:", report.what_if.best_law.code)
 
 # %%

@@ -9,36 +9,6 @@ from initscope.results import drawn_by
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "blocks",
-        "classes",
-        "data",
-        "embed",
-        "errors",
-        "exhibits",
-        "geometry",
-        "initializers",
-        "injectivity",
-        "inspection",
-        "invert",
-        "kernels",
-        "measurement",
-        "models",
-        "plan",
-        "pages",
-        "results",
-        "sweep",
-        "testing",
-        "theory",
-    ],
-    submod_attrs={
-        "inspection": ["inspect"],
-        "kernels": ["kernel"],
-        "measurement": ["mean_width", "measure"],
-        "propagate": ["predict", "rule"],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 drawn_by("initscope.pages")

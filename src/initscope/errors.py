@@ -6,10 +6,19 @@ A message says the value, the bound, the cause and the next step. The command li
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import NoReturn
 
-__all__ = ["InputError", "MissingDependencyError", "check_between", "check_count", "check_probability", "check_seed"]
+__all__ = [
+    "InputError",
+    "MissingDependencyError",
+    "check_between",
+    "check_count",
+    "check_probability",
+    "check_seed",
+    "did_you_mean",
+]
 
 
 class InputError(ValueError):
@@ -21,6 +30,18 @@ class MissingDependencyError(ImportError):
 
     def __init__(self, library: str, extra: str) -> None:
         super().__init__(f"{library} is not installed; it comes with: pip install 'initscope[{extra}]'")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question to put behind a message on a word that nobody knows; empty if no known one is like it.
+
+    >>> did_you_mean("fashon-mnist", ["photos", "fashion-mnist"])
+    '; did you mean fashion-mnist?'
+    """
+    import difflib
+
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _refuse(name: str, value: object, bound: str, hint: str) -> NoReturn:

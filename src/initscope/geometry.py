@@ -6,7 +6,6 @@ holds NaN there and says why in its row.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from initscope._hall.files import write_text
 from initscope.errors import InputError
 from initscope.results import Result, drawing_room, plain
 from initscope.theory.pair_sums import angle_from_gap
@@ -22,7 +20,7 @@ from initscope.theory.pair_sums import angle_from_gap
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["STATUSES", "Comparison", "Measurement", "Prediction", "Row", "Status", "weakest"]
+__all__ = ["STATUSES", "Comparison", "Measurement", "Prediction", "Row", "Status", "Tokens", "weakest"]
 
 Floats = npt.NDArray[np.float64]
 Status = Literal[
@@ -59,6 +57,23 @@ class Row(Result):
     role: str = "other"
     within: str = field(default="", compare=False)
     reads: tuple[int, ...] = field(default=(), compare=False)
+
+    @property
+    def title(self) -> str:
+        """The layer for people: its name and, unless the name tells it, its kind.
+
+        >>> Row("11", "Linear", "closed form").title, Row("conv3", "Conv2d", "closed form").title
+        ('layer 11 (Linear)', 'conv3')
+        """
+        numbered = self.layer.rpartition(".")[2].isdigit()
+        name = f"layer {self.layer}" if numbered else self.layer
+        return name if self.role == "input" or tells_kind(self.layer, self.kind) else f"{name} ({self.kind})"
+
+
+def tells_kind(layer: str, kind: str) -> bool:
+    """Whether a name such as conv3 says what the layer is; the numbers of a `torch.nn.Sequential` do not."""
+    name = layer.rpartition(".")[2].rstrip("0123456789_").lower()
+    return bool(name) and name in kind.lower()
 
 
 def mean_over_pairs(values: Floats) -> Floats:
@@ -103,6 +118,21 @@ def angle_degrees(cosine: Floats, gap: Floats | None = None) -> Floats:
 
 
 @dataclass(frozen=True)
+class Tokens(Result):
+    r"""What attention does within a sample, ``[rows]`` each; NaN where a row has no tokens, or holds no weights.
+
+    ``cosine`` is the mean over the pairs of tokens of a sample; ``entropy`` of attention's weights is
+    :math:`-\sum_j p_j\ln p_j/\ln n`, with n the keys that the mask leaves: 1 for uniform weights, 0 for a single key.
+    ``cosine_se`` and ``entropy_se`` are standard errors over what was drawn.
+    """
+
+    cosine: Floats
+    entropy: Floats
+    cosine_se: Floats
+    entropy_se: Floats
+
+
+@dataclass(frozen=True)
 class _Geometry(Result):
     rows: tuple[Row, ...]
     cosine: Floats
@@ -119,9 +149,9 @@ class _Geometry(Result):
         """Angles in degrees, ``[rows, pairs]``."""
         return angle_degrees(self.cosine, getattr(self, "gap", None))
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The one-file page of `Comparison.to_html`, with this side only."""
-        return self._alone().to_html(path)
+    def _html(self) -> str:
+        """The one-file page of `Comparison`, with this side only."""
+        return self._alone()._html()
 
     def _repr_html_(self) -> str:
         return self._alone()._repr_html_()
@@ -161,6 +191,8 @@ class Prediction(_Geometry):
     cosine_se: Floats | None = None
     gap: Floats | None = None
     """1 - cosine with all its digits, from which angles come."""
+    tokens: Tokens | None = None
+    """Of models with attention: whether the tokens of one sample are still apart, and how far attention is spread."""
 
     def _alone(self) -> Comparison:
         return Comparison(prediction=self)
@@ -186,6 +218,8 @@ class Measurement(_Geometry):
     cosine_draws: npt.NDArray[np.int64] | None = None
     gap: Floats | None = None
     """1 - cosine with all its digits, from which angles come."""
+    tokens: Tokens | None = None
+    """Of models with attention: whether the tokens of one sample are still apart, and how far attention is spread."""
 
     @property
     def mean_angle_se(self) -> Floats:
@@ -245,6 +279,20 @@ class Comparison(Result):
                 columns["cosine_sd_predicted"] = nothing if spread is None else plain(mean_over_pairs(spread))
             if name in ("cosine", "norm_ratio"):
                 columns[f"{name}_se"] = nothing if measured is None else plain(getattr(measured, f"mean_{name}_se"))
+        columns.update(self._token_columns())
+        return columns
+
+    def _token_columns(self) -> dict[str, list[float | None]]:
+        """Those of models with attention: nothing for others."""
+        sides = {"predicted": self.prediction, "measured": self.measurement}
+        if all(side is None or side.tokens is None for side in sides.values()):
+            return {}
+        nothing: list[float | None] = [None] * len(self.rows)
+        columns: dict[str, list[float | None]] = {}
+        for column, name in (("token_cosine", "cosine"), ("attention_entropy", "entropy")):
+            for suffix, side in sides.items():
+                tokens = None if side is None else side.tokens
+                columns[f"{column}_{suffix}"] = nothing if tokens is None else plain(getattr(tokens, name))
         return columns
 
     def pairs_table(self) -> list[dict[str, Any]]:
@@ -290,11 +338,9 @@ class Comparison(Result):
         axes: Axes = drawing_room().angle_figure(self, ax)
         return axes
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """One self-contained HTML page: what happened, the table, the pictures; written to ``path`` too if given."""
+    def _html(self) -> str:
+        """One self-contained page: what happened, the table, the pictures."""
         text: str = drawing_room().render_page(self)
-        if path is not None:
-            write_text(path, text)
         return text
 
     def _repr_html_(self) -> str:

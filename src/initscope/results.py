@@ -10,13 +10,15 @@ import html
 import importlib
 import os
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 from initscope._hall.files import write_text
 from initscope.errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow
     from matplotlib.axes import Axes
 
 __all__ = [
@@ -112,12 +114,14 @@ def rows_of_columns(result: Result) -> list[dict[str, Any]]:
 
 
 def make_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> Axes:
-    """The given axes, or those of a new figure, which no global state of pyplot knows."""
+    """The given axes, or those of a new figure, which no global state of pyplot knows and a notebook shows."""
     if ax is not None:
         return ax
     from matplotlib.figure import Figure
 
-    return Figure(figsize=figsize, layout="constrained").add_subplot()
+    from initscope._hall.axes import ShownAxes
+
+    return Figure(figsize=figsize, layout="constrained").add_subplot(axes_class=ShownAxes)
 
 
 _DRAWN_BY: list[str] = []
@@ -133,8 +137,38 @@ def drawing_room() -> Any:
     return importlib.import_module(_DRAWN_BY[0])
 
 
+_LONGEST = 80
+
+
+def _short_repr(result: Result) -> str:
+    """The name of the class and its fields; of what would be long only the kind and the size."""
+    shown = [
+        f"{field.name}={_short(getattr(result, field.name))}"
+        for field in dataclasses.fields(result)  # type: ignore[arg-type]
+        if field.repr
+    ]
+    return f"{type(result).__name__}({', '.join(shown)})"
+
+
+def _short(value: Any) -> str:
+    if hasattr(value, "dtype") and len(getattr(value, "shape", ())):
+        return f"<{type(value).__name__} {' × '.join(map(str, value.shape))}>"
+    text = repr(value)
+    if len(text) <= _LONGEST or not isinstance(value, (str, list, tuple, dict, set, frozenset)):
+        return text if len(text) <= 2 * _LONGEST else f"<{type(value).__name__}>"
+    if isinstance(value, str):
+        return f"{text[:_LONGEST]}…"
+    kinds = {type(item).__name__ for item in value}
+    return f"<{len(value)} {kinds.pop() if len(kinds) == 1 else 'items'}>"
+
+
 class Result:
     """Mixin of frozen dataclasses: the same exports everywhere."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in vars(cls) and cls.__repr__ in (object.__repr__, _short_repr):
+            cls.__repr__ = _short_repr  # type: ignore[assignment]  # `dataclass` leaves what is there
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain Python values, ready for JSON."""
@@ -152,15 +186,34 @@ class Result:
             raise MissingDependencyError("pandas", "data") from error
         return pandas.DataFrame(self.table())
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The result as HTML; written to ``path`` too when one is given."""
-        text = html_table(self.table())
-        if path is not None:
-            write_text(path, text)
-        return text
+    def to_arrow(self) -> pyarrow.Table:
+        """`table` as an Arrow table."""
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise MissingDependencyError("pyarrow", "data") from error
+        return pyarrow.Table.from_pylist(plain(self.table()))
+
+    @overload
+    def to_html(self, path: None = None) -> str: ...
+
+    @overload
+    def to_html(self, path: str | os.PathLike[str]) -> Path: ...
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str | Path:
+        """The result as HTML text; with ``path`` it is written there instead, and the path returned."""
+        text = self._html()
+        if path is None:
+            return text
+        write_text(path, text)
+        return Path(path)
+
+    def _html(self) -> str:
+        """What `to_html` gives; results with a page of their own override it."""
+        return html_table(self.table())
 
     def _repr_html_(self) -> str:
-        return self.to_html()
+        return html_table(self.table())
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the numeric fields as bars (subclasses draw something better)."""

@@ -39,7 +39,7 @@ def run(capsys):
 
 
 def test_page_holds_pictures_tests_and_pairs(found, tmp_path):
-    text = found.to_html(tmp_path / "page.html")
+    text = found.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == text
     assert text.count("<svg") == 2 * (6 + 1) + 3 + 1
     ids = re.findall(r'\bid="([^"]+)"', text)

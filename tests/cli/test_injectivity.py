@@ -36,7 +36,7 @@ def test_thresholds_as_json(capsys):
 
 def test_probability_says_its_method(capsys):
     out, _, _ = run(capsys, "probability", "-m", "5", "-n", "2", "--format", "json")
-    assert json.loads(out) == {"value": 0.0625, "error": 0.0, "method": "exact"}
+    assert {"value": 0.0625, "error": 0.0, "method": "exact"}.items() <= json.loads(out).items()
     out, _, _ = run(capsys, "probability", "-m", "12", "-n", "3", "--samples", "200", "--format", "csv")
     row = next(csv.DictReader(io.StringIO(out)))
     assert row["method"] == "simulated (200 layers)"

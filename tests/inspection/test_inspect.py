@@ -45,12 +45,14 @@ def glorot():
 def test_forty_glorot_layers_vanish(glorot):
     assert "vanishing" in names(glorot)
     vanishing = next(verdict for verdict in glorot.verdicts if verdict.name == "vanishing")
-    assert vanishing.value < vanishing.threshold == 1e-3
+    assert vanishing.value < vanishing.threshold == 1e-6
+    assert vanishing.fault
     assert vanishing.source
     assert vanishing.advice
-    # Equal widths halve the squared size at each layer: 1e-3 is crossed after 20 of them.
+    # Equal widths halve the squared size at each layer, 1e-6 is crossed after 40 of them; the squared size changes by
+    # √(5/96) of itself by chance at each, over 40 by as much as two layers do.
     before = [row.kind for row in glorot.rows][: [row.layer for row in glorot.rows].index(vanishing.layer) + 1]
-    assert abs(before.count("Linear") - 20) <= 3
+    assert abs(before.count("Linear") - 40) <= 6
 
 
 def test_the_recommended_start_cures(glorot):
@@ -94,12 +96,13 @@ def test_data_frame(glorot):
 
 def test_exports(glorot, tmp_path):
     assert json.loads(json.dumps(glorot.to_dict()))["verdicts"][0]["name"] in names(glorot)
-    text = glorot.to_html(tmp_path / "report.html")
+    text = glorot.to_html(tmp_path / "report.html").read_text(encoding="utf-8")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == text
     assert len(text) < 1_000_000
     assert "vanishing" in text
     assert "zero_sum_" in text
-    assert "http" not in text.replace("http://www.w3.org", "")
+    assert "http:" not in text
+    assert "https:" not in text
     assert glorot.plot().get_ylabel()
     assert glorot.what_if.plot().get_xlabel()
 
@@ -238,7 +241,7 @@ def test_fail_on_and_apply(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([*command, "--fail-on", "colapse"])
     assert stopped.value.code == 2
-    assert "known verdicts" in capsys.readouterr().err
+    assert "did you mean collapse?" in capsys.readouterr().err
 
 
 def test_data_of_low_rank_is_no_loss_of_a_layer():

@@ -164,7 +164,8 @@ def test_twelve_layers_fold_into_thirty_lines():
     # A block has the numbers of its last row, which is its output.
     last = [row["cosine_measured"] for row in report.table() if row["layer"] == "blocks.3.add (2)"]
     assert [line["cosine_measured"] for line in lines if line["layer"] == "blocks.3"] == last
-    assert len(lines) < len(report.blocks(depth=3)) < len(report.blocks(depth=0)) < len(report.rows)
+    assert len(lines) < len(report.blocks(depth=3)) < len(report.blocks(depth=0))
+    assert [line["layer"] for line in report.blocks(depth=0)] == [row.layer for row in report.rows]
     assert [line["layer"] for line in report.blocks(depth=1)][:3] == ["input", "words", "blocks"]
 
 

@@ -154,6 +154,19 @@ def test_the_loss_at_the_start_is_that_of_torch():
     assert inspect(model).facts.step.loss == pytest.approx(math.log(10), abs=0.2)
 
 
+def test_labels_of_a_data_set_belong_to_as_many_outputs():
+    data = initscope.data.load("digits").take(48)
+    for outputs, known in ((10, True), (64, False)):
+        with torch.no_grad():
+            model = nn.Sequential(nn.Flatten(), stack(outputs=outputs))
+            model[1][-1].weight.mul_(1000)
+        found = inspect(model, data, targets=None)
+        assert ("loss-at-start" in {verdict.name for verdict in found.verdicts}) is known
+        assert (found.facts.step.loss is not None) is known
+    alone = inspect(model, data[data.labels == 3], targets=None)
+    assert any("one class" in caution for caution in alone.cautions)
+
+
 def test_the_words_of_a_language_model_are_its_labels():
     class Tied(nn.Module):
         def __init__(self):

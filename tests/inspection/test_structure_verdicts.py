@@ -94,3 +94,26 @@ class Tokens(nn.Module):
 def test_a_norm_over_the_tokens():
     assert faults(Tokens(True), normal(48, 6, 4))["norm-axis"].layer == "turned"
     assert "norm-axis" not in faults(Tokens(False), normal(48, 6, 4))
+
+
+def test_no_other_start_is_tried_where_none_would_mend():
+    torch.manual_seed(0)
+    model = nn.Sequential(chain(16, 32, 5), nn.ReLU())
+    report = initscope.inspect(model, normal(48, 16), pairs=16, targets=LABELS, prediction=False)
+    assert [verdict.name for verdict in report.verdicts if verdict.fault] == ["clipped-output"]
+    assert report.what_if.untried == "no other start was tried: none would mend clipped-output"
+
+
+def test_what_is_worth_knowing_asks_for_nothing():
+    torch.manual_seed(0)
+    model = chain(16, 32, 32, 5)
+    initscope.initializers.zero_sum_(model)
+    report = initscope.inspect(model, normal(48, 16).abs() + 3, pairs=16, targets=LABELS, prediction=False)
+    known = [verdict for verdict in report.verdicts if verdict.name == "expansion"]
+    assert len(known) == 1
+    assert not known[0].fault
+    assert known[0].advice == ""
+    assert known[0].code is None
+    assert str(known[0]) == known[0].finding
+    assert report.conclusion == "healthy: nothing to change"
+    assert "What to do" not in report.to_html()

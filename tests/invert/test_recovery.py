@@ -296,7 +296,7 @@ def test_pictures_and_page(tmp_path):
     assert [row["layer"] for row in table] == ["1", "1", "4", "4"]
     assert table[0]["psnr"] > 60 > table[2]["psnr"]
     assert found.sheet().shape == (1, 24, 36)
-    page = found.to_html(tmp_path / "page.html")
+    page = found.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.count("<img") == 6
     assert "http" not in page
     assert "<b>" not in replace(found, title="<b>").to_html()

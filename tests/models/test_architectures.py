@@ -54,7 +54,10 @@ def test_parenthesised_groups_are_written_out(groups):
 @pytest.mark.parametrize(
     ("architecture", "message"),
     [
-        ("conv3x3x8-rellu", r"position 11: unknown layer 'rellu'. Known: convKxKxC.*dropoutP, and activations: .*relu"),
+        (
+            "conv3x3x8-rellu",
+            r"position 11: unknown layer 'rellu'; did you mean relu. Known: convKxKxC.*activations: .*relu",
+        ),
         ("conv3", "position 1: unknown layer 'conv3'"),
         ("conv3x3x8:mirror", "unknown padding 'mirror'. Known: circular, zeros, reflect, replicate, valid"),
         ("dense8--relu", "position 8: unknown layer ''"),

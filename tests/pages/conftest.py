@@ -46,3 +46,32 @@ def partly_covered():
         values[2:] = np.nan
     prediction = replace(prediction, rows=(*prediction.rows[:2], *rows), **missing)
     return Comparison(prediction, initscope.measure(model, x, y, draws=2))
+
+
+def stack(depth, width=24):
+    """A ReLU network in which angles close and gradients vanish: torch's own start."""
+    layers = [module for _ in range(depth - 1) for module in (nn.Linear(width, width), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear(width, 10))
+
+
+@pytest.fixture(scope="session")
+def reports():
+    """Of networks with 3, 60 and 400 rows, the last two sick."""
+    torch.manual_seed(0)
+    data = torch.rand(48, 24, generator=torch.Generator().manual_seed(3))
+    models = {
+        3: nn.Sequential(nn.Linear(24, 32), nn.ReLU()),
+        60: nn.Sequential(*stack(30), nn.Identity()),
+        400: stack(200),
+    }
+    options = {"pairs": 12, "alternatives": False}
+    return {rows: initscope.inspect(model, data, **options) for rows, model in models.items()}
+
+
+@pytest.fixture(scope="session")
+def report_pages(reports, tmp_path_factory):
+    """Their pages, as files."""
+    folder = tmp_path_factory.mktemp("pages")
+    for rows, report in reports.items():
+        report.to_html(folder / f"{rows}.html")
+    return {rows: folder / f"{rows}.html" for rows in reports}

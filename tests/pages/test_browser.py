@@ -1,98 +1,286 @@
-"""The page in a real browser: nothing on its console, its pictures there, nothing fetched."""
+"""Pages in a browser, as a reader uses them: hover, sort, fold, copy, filter, export; three widths, light and dark."""
 
+import csv
+import io
+import json
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
+from chromium import PROGRAM, Browser
 from PIL import Image
 
 from initscope.pages import write_page
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine")
 
-QUIET = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--enable-logging=stderr",
-    "--v=0",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
-]
+WIDTHS = {390: 844, 1280: 900, 1920: 1080}
+PAPER = {False: (251, 251, 249), True: (21, 23, 26)}
+SHOWN = "[...document.querySelectorAll('.row')].filter((row) => row.offsetParent !== null)"
 
 
 @pytest.fixture(scope="module")
-def page(comparison_and_images, tmp_path_factory):
-    comparison, images = comparison_and_images
-    path = tmp_path_factory.mktemp("page") / "report.html"
-    write_page(path, comparison, images=images)
-    return path
+def browser(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("profile")) as opened:
+        opened.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+        yield opened
 
 
-def browse(page, *options):
-    profile = page.parent / f"profile-{len(list(page.parent.iterdir()))}"
-    return subprocess.run(
-        [BROWSER, *QUIET, f"--user-data-dir={profile}", *options, page.as_uri()],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=900,  # ends a browser that hangs; says nothing about how fast one is
-        check=True,
-    )
+@pytest.fixture
+def tab(browser, report_pages):
+    """Open pages, and close them at the end."""
+    opened = []
+
+    def opening(page, *arguments, **options):
+        path = report_pages[page] if isinstance(page, int) else page
+        opened.append(browser.tab(path.as_uri(), *arguments, **options))
+        return opened[-1]
+
+    yield opening
+    for one in opened:
+        one.close()
 
 
-def screenshot(page, name, *options):
-    target = page.parent / name
-    browse(page, f"--screenshot={target}", *options)
-    with Image.open(target) as image:
+def pixels(tab, path):
+    tab.picture(path, whole=False)
+    with Image.open(path) as image:
         return np.asarray(image.convert("RGB")).astype(int)
 
 
-def requests_of_the_page(page, name):
-    """Origins that asked the network for something; what the browser asks for itself has none."""
-    log = page.parent / f"{name}.json"
-    ran = browse(page, "--dump-dom", f"--log-net-log={log}")
-    return ran, set(re.findall(r'"initiator":"([^"]*)"', log.read_text(encoding="utf-8"))) - {"not an origin"}
+def shown_rows(tab):
+    return tab.run(f"{SHOWN}.map((row) => Number(row.dataset.row))")
 
 
-def test_console_and_network(page):
-    ran, asking = requests_of_the_page(page, "net")
-    assert "CONSOLE" not in ran.stderr
-    assert ran.stdout.count("<svg") == 3
-    assert not asking
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("rows", [3, 60, 400])
+def test_every_page_is_alive_everywhere(tab, report_pages, reports, rows, width, dark, tmp_path):
+    report = reports[rows]
+    assert rows <= len(report.rows) <= rows + 1
+    assert report_pages[rows].stat().st_size < 1_000_000
+    page = tab(rows, width, WIDTHS[width], dark=dark)
+    assert page.run("document.title").startswith(report.diagnosis)
+    assert page.run("document.documentElement.scrollWidth") == width
+    assert tuple(pixels(page, tmp_path / "top.png")[2, 2]) == PAPER[dark]
+    hovers(page, report)
+    sorts(page, report)
+    folds(page)
+    filters(page, report)
+    if not report.healthy:
+        copies(page, report)
+    assert page.complaints() == []
 
 
-def test_the_check_would_see_a_request_and_an_error(tmp_path):
-    page = tmp_path / "bad.html"
-    page.write_text("<img src='http://127.0.0.1:9/x.png'><script>console.error('seen')</script>")
-    ran, asking = requests_of_the_page(page, "bad")
-    assert asking
-    assert "CONSOLE" in ran.stderr
+def hovers(page, report):
+    """The layer under the pointer, its value and its error, as the report has them."""
+    index = len(report.rows) // 2
+    while report.rows[index].role != "weights":
+        index -= 1
+    x, y = page.place(".panel[data-panel='2'] .plot", (index + 0.5) / len(report.rows))
+    page.move(x, y)
+    said = page.run("document.querySelector('.tip').innerText")
+    assert said.startswith(report.rows[index].title)
+    angle = report.observation.angle[index]
+    value, error = re.search(r"angle\s+([\d.e-]+)(?: ± ([\d.e-]+))?", said).groups()
+    assert float(value) == pytest.approx(angle.mean(), rel=2e-3)
+    if error is not None:
+        assert float(error) == pytest.approx(angle.std(ddof=1) / np.sqrt(len(angle)), rel=5e-3)
+    assert "size" in said or report.rows[index].role == "weights"
+    box = page.run(
+        "(() => { const b = document.querySelector('.tip').getBoundingClientRect(); return [b.left, b.right]; })()"
+    )
+    assert 0 <= box[0] < box[1] <= page.run("innerWidth")
+    page.move(1, 1)
+    assert page.run("document.querySelector('.tip').hidden")
 
 
-def test_pictures_in_light_and_dark(page):
-    """Both colours of the pictures are on the screen, and the paper changes with the reader's preference."""
+def sorts(page, report):
+    """Upwards, downwards, and back to the order of the layers; rows without a number stand last."""
+    before = page.run("[...document.querySelectorAll('.row')].map((row) => Number(row.dataset.row))")
+    assert before == list(range(len(report.rows)))
+    ranks = report.observation.effective_rank
+    for direction in (1, -1):
+        page.click("th[data-sort='effective_rank']")
+        order = shown_rows(page)
+        assert sorted(order) == before
+        values = ranks[order]
+        known = values[np.isfinite(values)]
+        assert np.all(np.diff(direction * known.round(4)) >= -1e-3)
+        assert not np.isfinite(values[len(known) :]).any()
+    page.click("th[data-sort='effective_rank']")
+    assert page.run("[...document.querySelectorAll('.row')].map((row) => Number(row.dataset.row))") == before
+
+
+def folds(page):
+    counts = {}
+    for action in ("open", "close"):
+        if page.run(f"document.querySelector('[data-do={action}]') === null"):
+            return
+        page.click(f"[data-do={action}]")
+        counts[action] = len(shown_rows(page))
+    assert counts["open"] > counts["close"]
+    page.click(".fold button")
+    assert len(shown_rows(page)) > counts["close"]
+    page.click(".fold button")
+    assert len(shown_rows(page)) == counts["close"]
+
+
+def filters(page, report):
+    page.click("[data-only=weights]")
+    weights = [index for index, row in enumerate(report.rows) if row.role == "weights"]
+    assert shown_rows(page) == weights
+    assert page.run("document.querySelector('[role=status]').innerText") == f"{len(weights)} of {len(report.rows)} rows"
+    page.click("[data-only=weights]")
+    page.write("input[type=search]", "ReLU")
+    assert shown_rows(page) == [index for index, row in enumerate(report.rows) if "ReLU" in row.title]
+    page.run(
+        "{ const i = document.querySelector('input[type=search]'); i.value = ''; i.dispatchEvent(new Event('input')); }"
+    )
+    if report.healthy:
+        assert page.run("document.querySelector('[data-only=fault]') === null")
+        return
+    page.click("[data-only=fault]")
+    assert {report.rows[index].layer for index in shown_rows(page)} >= {v.layer for v in report.verdicts if v.fault}
+    assert len(shown_rows(page)) < len(report.rows)
+    page.click("[data-only=fault]")
+
+
+def copies(page, report):
+    page.call("Page.bringToFront")
+    page.click(".type .copy")
+    page.run("new Promise((done) => setTimeout(done, 50))")
+    assert page.run("document.querySelector('.type .copy').innerText") == "copied"
+    code = next(verdict.code for verdict in report.verdicts if verdict.fault and verdict.code)
+    assert page.run("navigator.clipboard.readText()") == f"import initscope\n{code}"
+
+
+def test_a_click_on_a_point_opens_the_row_of_its_layer(tab, reports):
+    page, report = tab(400), reports[400]
+    index = 301
+    assert index not in shown_rows(page)
+    page.click(".panel[data-panel='1'] .plot", (index + 0.5) / len(report.rows))
+    assert index in shown_rows(page)
+    assert page.run("document.querySelector('tr.here').dataset.row") == str(index)
+    top, bottom = page.run(
+        "(() => { const b = document.querySelector('tr.here').getBoundingClientRect(); return [b.top, b.bottom]; })()"
+    )
+    assert 0 < top < bottom < 900
+    # Sorted and filtered by something else, it is found all the same.
+    page.write("input[type=search]", "nothing is called so")
+    page.click("th[data-sort='effective_rank']")
+    page.click(".panel[data-panel='1'] .plot", (index + 0.5) / len(report.rows))
+    assert index in shown_rows(page)
+
+
+def test_the_keyboard_reaches_everything(tab, reports):
+    page = tab(60)
+    page.run("document.querySelector('.depth').focus()")
+    for key in ("ArrowRight", "ArrowRight", "Enter"):
+        page.call("Input.dispatchKeyEvent", type="keyDown", key=key)
+    assert page.run("document.querySelector('tr.here').dataset.row") == "1"
+    assert page.run("document.querySelector('.tip strong').innerText") == reports[60].rows[1].title
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_the_table_is_exported_from_the_page(tab, browser, reports, tmp_path, kind):
+    page, report = tab(60), reports[60]
+    browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path), eventsEnabled=True)
+    del browser.events[:]
+    page.click(f"[data-do={kind}]")
+    while not any(e.get("params", {}).get("state") == "completed" for e in browser.events):
+        browser.events.append(browser.message())
+    text = (tmp_path / f"layers.{kind}").read_text(encoding="utf-8")
+    rows = json.loads(text)["rows"] if kind == "json" else list(csv.DictReader(io.StringIO(text)))
+    assert [row["layer"] for row in rows] == [row.layer for row in report.rows]
+    for row, expected in zip(rows, report.table(), strict=True):
+        value = row["rms_ratio_measured"]
+        assert float(value) == pytest.approx(expected["rms_ratio_measured"], rel=1e-5)
+        assert row["kind"] == expected["kind"]
+
+
+def test_two_hundred_layers_are_under_five_screens(tab):
+    for width, height in list(WIDTHS.items())[1:]:
+        assert tab(400, width, height).run("document.documentElement.scrollHeight") < 5 * height
+
+
+def test_blocks_with_a_problem_are_open(tab, reports):
+    shown = set(shown_rows(tab(400)))
+    places = {row.layer: index for index, row in enumerate(reports[400].rows)}
+    assert {places[verdict.layer] for verdict in reports[400].verdicts if verdict.fault} <= shown
+    assert len(shown) < 80
+
+
+def test_the_head_of_the_table_stays(tab):
+    """Scrolled into the middle of a long table, the names of the columns stand at the top of the window."""
+    page = tab(400)
+    page.click("[data-do=open]")
+    page.run("document.querySelector('[data-row=\"300\"]').scrollIntoView({block: 'center'})")
+    top = page.run("document.querySelector('.layers thead th').getBoundingClientRect().top")
+    assert top == pytest.approx(0, abs=1)
+    assert "layer" in page.run("document.elementFromPoint(100, 10).innerText")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_table_uses_the_width(tab, width):
+    page = tab(60, width, WIDTHS[width])
+    inner, outer = page.run(
+        "(() => { const t = document.querySelector('.layers .table'); return [t.clientWidth, t.scrollWidth]; })()"
+    )
+    assert inner > 0.85 * width
+    if width > 1000:
+        assert outer <= inner
+
+
+def test_on_a_phone_verdicts_stack_and_say_what_to_do(tab, reports):
+    page = tab(400, 390, 844)
+    boxes = page.run(
+        "[...document.querySelectorAll('.verdict:not(.known)')]"
+        ".map((v) => { const b = v.getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom, v.innerText]; })"
+    )
+    faults = [verdict for verdict in reports[400].verdicts if verdict.fault]
+    assert len(boxes) == len(faults) >= 2
+    for (left, right, _, bottom, text), following in zip(boxes, [*boxes[1:], None], strict=True):
+        assert 0 <= left < right <= 390
+        assert "What to do:" in text
+        assert following is None or bottom <= following[2]
+
+
+def test_without_scripts_everything_is_there(tab, reports):
+    page = tab(400, script=False)
+    assert len(shown_rows(page)) == len(reports[400].rows)
+    assert page.run("getComputedStyle(document.querySelector('.tools')).display") == "none"
+    assert page.run("document.querySelectorAll('.plot svg path').length") >= 5
+
+
+def test_on_paper_everything_is_there(tab, reports):
+    page = tab(400, dark=True)
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert len(shown_rows(page)) == len(reports[400].rows)
+    assert page.run("getComputedStyle(document.querySelector('.tools')).display") == "none"
+    assert page.run("getComputedStyle(document.querySelector('.initscope')).color") == "rgb(29, 33, 38)"
+
+
+def test_the_page_of_a_comparison(tab, comparison_and_images, tmp_path):
+    comparison, images = comparison_and_images
+    write_page(tmp_path / "report.html", comparison, images=images)
     colours = {
-        "light": ((251, 251, 249), (37, 99, 201), (194, 65, 12)),
-        "dark": ((21, 23, 26), (127, 176, 255), (255, 157, 92)),
+        False: (PAPER[False], (37, 99, 201), (194, 65, 12)),
+        True: (PAPER[True], (127, 176, 255), (255, 157, 92)),
     }
-    for number, (scheme, (paper, predicted, measured)) in enumerate(colours.items()):
-        setting = f"--blink-settings=preferredColorScheme={1 - number}"
-        pixels = screenshot(page, f"{scheme}.png", "--window-size=1000,1400", setting)
-        assert tuple(pixels[2, 2]) == paper
+    for dark, (paper, predicted, measured) in colours.items():
+        page = tab(tmp_path / "report.html", 1000, 1400, dark=dark)
+        found = pixels(page, tmp_path / "page.png")
+        assert tuple(found[2, 2]) == paper
         for colour in (predicted, measured):
-            assert (np.abs(pixels - colour).max(axis=2) <= 12).sum() > 200, (scheme, colour)
+            assert (np.abs(found - colour).max(axis=2) <= 12).sum() > 200, colour
+        page.resize(390, 844)
+        assert page.run("document.documentElement.scrollWidth") == 390
+        assert page.complaints() == []
 
 
-def test_a_phone_needs_no_sideways_scrolling(page):
-    """At 500 pixels, the narrowest window that Chromium opens, the right margin stays empty: only tables scroll."""
-    pixels = screenshot(page, "phone.png", "--window-size=500,3000")
-    assert pixels.shape[1] == 500
-    margin = pixels[:, -8:]
-    assert (margin == margin[0, -1]).all()
+def test_the_check_would_see_a_request_and_an_error(tab, tmp_path):
+    bad = tmp_path / "bad.html"
+    bad.write_text("<img src='http://127.0.0.1:9/x.png'><script>console.error('seen')</script>")
+    complaints = tab(bad).complaints()
+    assert "http://127.0.0.1:9/x.png" in complaints
+    assert any(isinstance(said, dict) and said.get("type") == "error" for said in complaints)

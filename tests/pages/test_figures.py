@@ -1,10 +1,15 @@
 """Pictures show the numbers that they claim to show."""
 
+import io
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from initscope.geometry import Comparison
-from initscope.pages.figures import angle_figure, norm_figure, pairs_figure
+from initscope.pages.depth import Panel
+from initscope.pages.figures import BAD, angle_figure, pairs_figure, panels_figure
+from initscope.results import make_axes
 
 
 def line(ax, label):
@@ -26,11 +31,34 @@ def test_angles(comparison):
     )
 
 
-def test_sizes_are_drawn_behind_activations(comparison):
-    ax = norm_figure(comparison)
-    assert line(ax, "predicted").get_xdata().tolist() == [0, 2, 4, 6]
-    # He's law keeps the size per unit of a ReLU network: the predicted line is level.
-    assert line(ax, "predicted").get_ydata() == pytest.approx(1, abs=1e-6)
+def test_panels_are_drawn_on_one_axis_of_layers():
+    panels = [
+        Panel(
+            "size", "", "", np.array([1.0, np.nan, 0.02]), predicted=np.array([1.0, np.nan, 0.5]), low=1e-3, high=1e3
+        ),
+        Panel("nothing", "", "", np.full(3, np.nan)),
+        Panel("dead", "", "", np.array([np.nan, 0.75, 0.25]), high=0.5, least=0.0, most=1.0),
+    ]
+    titles = ["input", "layer 0 (Linear)", "layer 1 (ReLU)"]
+    first = panels_figure(panels, titles, [frozenset(), frozenset(), frozenset({1})])
+    top, bottom = first.figure.axes
+    assert top is first
+    assert [ax.get_ylabel() for ax in (top, bottom)] == ["size", "dead"]
+    assert top.get_shared_x_axes().joined(top, bottom)
+    assert top.get_yscale() == "log"
+    assert line(top, "predicted").get_ydata().tolist() == [1.0, 0.5]
+    marked = [found for found in bottom.lines if found.get_color() == BAD]
+    assert [found.get_xydata().tolist() for found in marked] == [[[1, 0.75]]]
+    assert [tick.get_text() for tick in bottom.get_xticklabels()] == ["input", "layer 0", "layer 1"]
+
+
+def test_a_notebook_shows_axes_as_their_figure(comparison):
+    """What a cell's last expression is asked for; pyplot, which would show it otherwise, knows nothing of it."""
+    shown = comparison.plot()._repr_png_()
+    with Image.open(io.BytesIO(shown)) as picture:
+        assert picture.format == "PNG"
+        assert picture.width > 400
+    assert make_axes(None)._repr_png_().startswith(b"\x89PNG")
 
 
 def test_pairs_measured_against_predicted(comparison):
@@ -45,8 +73,7 @@ def test_pairs_measured_against_predicted(comparison):
 
 def test_layers_without_a_prediction_leave_a_gap(partly_covered):
     assert np.isnan(line(angle_figure(partly_covered), "predicted").get_ydata()[2:]).all()
-    norm_figure(partly_covered)
-    assert {found.get_label() for found in pairs_figure(partly_covered).lines[:-1]} == {"after 0"}
+    assert {found.get_label() for found in pairs_figure(partly_covered).lines[:-1]} == {"after layer 0 (Conv2d)"}
 
 
 def test_given_axes_are_used(comparison):

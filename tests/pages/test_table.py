@@ -84,7 +84,7 @@ def test_kinds_are_shown_unless_the_names_tell_them(comparison, partly_covered):
 
 def test_one_side(comparison):
     names = list(side_by_side(Comparison(prediction=comparison.prediction))[0])
-    assert names == ["layer", "kind", "cosine predicted", "angle ° predicted", "norm ratio predicted", "status"]
+    assert names == ["layer", "kind", "cosine predicted", "angle ° predicted", "size predicted", "status"]
 
 
 def test_numbers():

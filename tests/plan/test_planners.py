@@ -50,7 +50,7 @@ def test_all_layers_cost_more_than_the_last():
 
 
 def test_gradients():
-    found = plan.width(eps=0.2, delta=0.05, depth=4, quantity="gradients")
+    found = plan.width(eps=0.2, delta=0.05, depth=4, quantity="gradients", per_layer=True)
     assert norms.gradient_norm_failure([found.exact] * 4, 2, 0.8**4, 1.2**4).value <= 0.05
     assert norms.gradient_norm_failure([found.exact - 1] * 4, 2, 0.8**4, 1.2**4).value > 0.05
     assert norms.gradient_bound(found.paper, 4, 0.2) <= 0.05

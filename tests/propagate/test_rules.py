@@ -110,14 +110,14 @@ CASES = {
     "instance norm": (start(nn.InstanceNorm2d(WIDTH), nn.ReLU(), conv()), "closed form after sampling"),
     "pre-activation residual": (start(skip(nn.Sequential(nn.ReLU(), conv()))), "closed form"),
     "post-activation residual": (start(nn.ReLU(), skip(conv()), nn.ReLU(), skip(conv()), nn.ReLU()), "sampled"),
-    "skip of the same source": (start(skip(nn.ReLU()), conv()), "closed form after sampling"),
+    "skip of the same source": (start(skip(nn.ReLU()), conv()), "quadrature"),
     "concatenation": (
         start(Function(lambda self, x: torch.cat([x, F.relu(x), self.inner(x)], 1), inner=conv(outputs=64)),
               nn.ReLU(), conv(2 * WIDTH + 64)),
         "closed form",
     ),
     "constants": (start(Function(lambda self, x: 0.5 * (x / 2 - 0.1).tanh() + 0.3), conv(), nn.ReLU()),
-                  "closed form after sampling"),
+                  "quadrature"),
     "per-channel scale": (
         start(Function(lambda self, x: x * torch.linspace(0, 2, WIDTH)[:, None, None]), conv(), nn.ReLU()),
         "closed form",

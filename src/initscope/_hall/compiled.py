@@ -21,6 +21,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from initscope._hall.progress import note
+
 __all__ = ["compiled", "has_numba", "in_threads", "loops"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -73,10 +75,12 @@ def _tolerant_cache() -> Any:
             self._cache_file.__class__ = Checked
 
         def load_overload(self, *arguments: Any) -> Any:
-            try:
-                return super().load_overload(*arguments)
-            except Exception:
-                return None
+            found = None
+            with suppress(Exception):
+                found = super().load_overload(*arguments)
+            if found is None:
+                note("compiling loops for this machine, which takes up to a minute, once: they are kept on disk")
+            return found
 
         def save_overload(self, *arguments: Any) -> None:
             with suppress(Exception):

@@ -6,6 +6,7 @@ goes on with one. Nor does the child have the thread that was adding codes: so f
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import weakref
@@ -15,7 +16,7 @@ import numpy as np
 
 from initscope.errors import MissingDependencyError
 
-__all__ = ["load_faiss", "rests_before_forks", "stored"]
+__all__ = ["has_faiss", "load_faiss", "rests_before_forks", "stored"]
 
 
 class Lock(Protocol):
@@ -32,6 +33,11 @@ _OWNERS: weakref.WeakSet[Any] = weakref.WeakSet()
 _HELD: list[Lock] = []
 
 
+def has_faiss() -> bool:
+    """Whether faiss is installed."""
+    return importlib.util.find_spec("faiss") is not None
+
+
 def load_faiss() -> Any:
     """The module, or the error that says how to get it."""
     try:
@@ -42,7 +48,9 @@ def load_faiss() -> Any:
 
 
 def stored(flat: Any) -> np.ndarray:
-    """Codes held by a flat faiss index."""
+    """Codes held by a flat index, faiss's or `initscope.embed._plain`'s."""
+    if hasattr(flat, "codes"):
+        return np.asarray(flat.codes)
     return np.asarray(load_faiss().vector_to_array(flat.xb)).reshape(flat.ntotal, flat.code_size)
 
 

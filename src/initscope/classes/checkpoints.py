@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -124,18 +123,11 @@ class Separations(Result):
         ax.legend(frameon=False, fontsize="small")
         return ax
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The whole page as text; written to ``path`` too when one is given."""
-        from initscope._hall.files import write_text
+    def _html(self) -> str:
+        """The whole page."""
         from initscope.classes.page import render
 
-        text = render(self)
-        if path is not None:
-            write_text(path, text)
-        return text
-
-    def _repr_html_(self) -> str:
-        return super().to_html()
+        return render(self)
 
 
 def _compared(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[float, ...]:

@@ -57,6 +57,7 @@ class AccuracyByDistance(Result):
             errors = [2 * error for error in self.standard_error[name]]
             ax.errorbar(groups, values, yerr=errors, marker="o", label=name)
         ax.set(xlabel="decile of the distance to the boundary", ylabel="test accuracy", ylim=(0, 1))
+        ax.locator_params(axis="x", integer=True)
         ax.legend(frameon=False)
         return ax
 

@@ -1,18 +1,23 @@
 """The command line: parses, calls, prints. Commands load their module only when they are called.
 
-Data goes to stdout, messages and progress to stderr; exit 0 done, 1 failed, 2 bad use
-(one line, no traceback unless ``--debug``).
+Data goes to stdout, messages and progress to stderr; exit 0 done, 1 failed, 2 bad use (one line, no traceback unless
+``--debug``), 130 interrupted, after what was found so far.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError
+from cyclopts.exceptions import UnknownCommandError
 
 from initscope import __version__
+from initscope.cli._help import command_group, examples
+from initscope.cli._output import ask_of
+from initscope.cli._progress import metered
 from initscope.errors import InputError, MissingDependencyError
 from initscope.results import printable
 
@@ -20,12 +25,12 @@ __all__ = ["app", "main"]
 
 app = App(
     name="initscope",
-    help="What a neural network does to the geometry of your data, before it has learned anything and after.",
+    help="Why a deep network does not train, and what to type: what it does to the geometry of your data.",
     version=__version__,
     help_format="plaintext",
-    version_flags=["--version"],
+    version_flags=["--version", "-V"],
     suppress_keyboard_interrupt=False,
-    help_epilogue="--debug, anywhere, shows the traceback of an error.",
+    help_epilogue=examples(),
 )
 
 COMMANDS = {
@@ -38,6 +43,10 @@ COMMANDS = {
     "measure": (
         "predict_measure:measure",
         "Measure angles and norms of pairs after every layer: run the model, with the prediction beside it.",
+    ),
+    "coordinates": (
+        "coordinates:coordinates",
+        "Check that sizes do not depend on the width: exponents by theory, and after steps of the optimiser.",
     ),
     "plan": (
         "plan:app",
@@ -71,16 +80,22 @@ COMMANDS = {
         "Run a grid of architectures, starts, data and seeds; stopped, it goes on where it was.",
     ),
     "hash": ("hash:app", "Binary codes that keep similarity: fit a hash to data, encode data with it."),
-    "search": ("search:app", "Nearest codes by Hamming distance: build an index, query it, evaluate retrieval."),
+    "search": (
+        "search:app",
+        "Nearest codes by Hamming distance: build and change an index, query it, evaluate retrieval.",
+    ),
     "reproduce": (
         "reproduce:reproduce",
         "Run figures, tables and statements of the sources, with the published value beside ours, on one page.",
     ),
+    "completion": ("completion:completion", "Print the script that lets your shell complete commands and options."),
 }
 """Where each command is, and its help again: to read it there would load the libraries of all of them."""
 
 for _name, (_where, _help) in COMMANDS.items():
-    app.command(f"initscope.cli.{_where}", name=_name, help=_help)
+    # A room of commands says its own examples.
+    _own = {} if _where.endswith(":app") else {"help_epilogue": examples(_name)}
+    app.command(f"initscope.cli.{_where}", name=_name, help=_help, group=command_group(_name), **_own)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -88,10 +103,14 @@ def main(arguments: list[str] | None = None) -> None:
     tokens = sys.argv[1:] if arguments is None else list(arguments)
     debug = "--debug" in tokens
     tokens = [token for token in tokens if token != "--debug"]
+    ask_of()
     try:
-        app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        with metered() as meter:
+            app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a reader that has gone is noticed here, not by the interpreter at its end
     except KeyboardInterrupt:
-        _leave("interrupted", 1)
+        _leave("interrupted before anything was found", _INTERRUPTED)
     except BrokenPipeError:
         # The reader has gone (`| head`): nothing more to say, and the interpreter must not try to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -100,17 +119,34 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             raise
         if isinstance(error, CycloptsError):
-            _leave(f"{str(error).rstrip('.')}. See: {_help_command(tokens)}", 2)
+            _leave(f"{_sentence(error)} See: {_help_command(tokens)}", 2)
         if isinstance(error, (InputError, MissingDependencyError)):
             _leave(str(error), 2)
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
             _leave(f"this does not fit into memory ({error}); ask for smaller sizes, fewer images or fewer samples", 2)
         _leave(f"{type(error).__name__}: {error} (unexpected; --debug shows where)", 1)
+    if meter.interrupted:
+        _leave("interrupted: this is what was found so far", _INTERRUPTED)
+
+
+_INTERRUPTED = 130  # what shells give a command that Ctrl-C has ended
 
 
 def _leave(message: str, code: int) -> NoReturn:
     print(f"initscope: {printable(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)
+
+
+def _sentence(error: CycloptsError) -> str:
+    """What is wrong with the words of a command line, and what was meant."""
+    if isinstance(error, UnknownCommandError) and error.app is not None:
+        word = (error.unused_tokens or [""])[0]
+        known = [name for name in error.app if not name.startswith("-")]
+        near = difflib.get_close_matches(word, known, n=1)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        return f"no command is called {word!r}.{meant} There are {', '.join(known)}."
+    text = str(error).strip().rstrip(".")
+    return text if text.endswith("?") else f"{text}."
 
 
 def _help_command(tokens: list[str]) -> str:

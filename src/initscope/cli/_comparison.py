@@ -1,10 +1,9 @@
-"""What `demo`, `predict` and `measure` share: showing a `Comparison`, and progress on a terminal."""
+"""What `demo`, `predict` and `measure` share: showing a `Comparison`, and files that results go to."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,11 @@ from initscope.cli._output import Format, emit, print_fitted, say
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from initscope.geometry import Comparison
 
-__all__ = ["check_suffix", "progress_bar", "show", "write_pairs"]
+__all__ = ["check_suffix", "save_figure", "show", "write_pairs"]
 
 
 def show(
@@ -26,9 +27,14 @@ def show(
     images: tuple[Any, Any] | None = None,
     advice: str = "",
 ) -> None:
-    """Print the comparison; for people also its meaning; and write the page if one is asked for."""
+    """Write the page if one is asked for, then print the comparison; for people also its meaning."""
     from initscope.pages.summary import headline, suggestion
 
+    if out is not None:
+        from initscope.pages import write_page
+
+        write_page(out, comparison, facts=facts, images=images, advice=advice)
+        say(f"page: {out}")
     if format == "table":
         from initscope.pages.table import terminal_table
 
@@ -39,11 +45,6 @@ def show(
         )
     else:
         emit(comparison, format)
-    if out is not None:
-        from initscope.pages import write_page
-
-        write_page(out, comparison, facts=facts, images=images, advice=advice)
-        say(f"page: {out}")
 
 
 def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> None:
@@ -61,6 +62,18 @@ def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> N
         raise InputError(f"{option} {path}: the folder {folder} cannot be written to; give another one")
 
 
+def save_figure(ax: Axes, path: Path) -> None:
+    """Write the picture that the axes belong to."""
+    from matplotlib.figure import Figure
+
+    from initscope._hall.files import atomic_path
+
+    assert isinstance(ax.figure, Figure)
+    with atomic_path(path) as temporary:
+        ax.figure.savefig(temporary, dpi=160)
+    say(f"picture: {path}")
+
+
 def write_pairs(path: Path, comparison: Comparison) -> None:
     """Every pair after every layer, as JSON or CSV by the suffix."""
     from initscope._hall.files import write_text
@@ -69,12 +82,3 @@ def write_pairs(path: Path, comparison: Comparison) -> None:
     rows = comparison.pairs_table()
     write_text(path, csv_text(rows) if path.suffix.lower() == ".csv" else json_text({"rows": rows}))
     say(f"pairs: {path}")
-
-
-def progress_bar(draws: int) -> Callable[[Iterator[Any]], Iterable[Any]] | None:
-    """A bar over the draws on stderr, if a person is looking at it."""
-    if draws < 2 or not sys.stderr.isatty():
-        return None
-    from tqdm import tqdm
-
-    return lambda runs: tqdm(runs, total=draws, desc="measuring", unit="draw", file=sys.stderr, leave=False)

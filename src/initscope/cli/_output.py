@@ -14,16 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from initscope import __version__
+from initscope.cli._help import OUTPUT
 from initscope.errors import InputError
 from initscope.results import Result, plain, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Format", "csv_text", "emit", "json_text", "print_fitted", "print_table", "say", "user_code"]
+__all__ = ["Format", "ask_of", "csv_text", "emit", "json_text", "print_fitted", "print_table", "provenance", "say",
+           "user_code"]  # fmt: skip
 
 Format = Annotated[
-    Literal["table", "json", "csv"], Parameter(help="table for people, json or csv for programs (and all columns).")
+    Literal["table", "json", "csv"],
+    Parameter(group=OUTPUT, help="table for people, json or csv for programs (and all columns)."),
 ]
 
 _FORMULA = ("=", "+", "-", "@", "\t")
@@ -73,10 +77,29 @@ def _output_to_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-def emit(result: Result, format: Format = "table", *, title: str = "") -> None:
-    """Print ``result``: its `to_dict` as JSON, its `table` as CSV or as a rich table."""
+_ASKED: dict[str, Any] = {}
+
+
+def ask_of(**asked: Any) -> None:
+    """Remember what this run was asked (model, data, seed): its JSON will say so. No words: forget all."""
+    if not asked:
+        _ASKED.clear()
+    _ASKED.update(asked)
+
+
+def provenance(best: Any = None) -> dict[str, Any]:
+    """What every JSON begins with: what was asked, by which versions, and the best answer where there are several."""
+    import platform
+
+    loaded = {name: sys.modules[name].__version__ for name in ("numpy", "torch") if name in sys.modules}
+    versions = {"initscope": __version__, "python": platform.python_version()} | loaded
+    return dict.fromkeys(("model", "data", "seed")) | _ASKED | {"best": plain(best), "versions": versions}
+
+
+def emit(result: Result, format: Format = "table", *, title: str = "", best: Any = None) -> None:
+    """Print ``result``: its `to_dict` as JSON, with its `provenance`; its `table` as CSV or as a rich table."""
     if format == "json":
-        print(json_text(result.to_dict()), end="")
+        print(json_text(provenance(best) | result.to_dict()), end="")
         return
     rows = [plain(row) for row in result.table()]
     if format == "csv":
@@ -108,11 +131,11 @@ def _csv_cell(value: Any) -> Any:
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> None:
-    """Print dicts that share their keys as a table."""
+def print_table(rows: Sequence[Mapping[str, Any]], *, title: str = "", keep: Sequence[str] = ()) -> None:
+    """Print dicts that share their keys as a table; a narrow terminal keeps the first column and those to ``keep``."""
     from initscope.pages.table import rich_table
 
-    print_fitted(lambda width: rich_table(rows, title=title, width=width))
+    print_fitted(lambda width: rich_table(rows, title=title, width=width, keep=keep))
 
 
 def print_fitted(table: Callable[[int | None], Table], *sentences: str) -> None:

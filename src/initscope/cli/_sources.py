@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
+from initscope.cli._help import DATA, MODEL
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import say, user_code
+from initscope.cli._output import ask_of, say, user_code
 from initscope.data.named import LOADERS
 from initscope.errors import InputError, check_count
 from initscope.results import counted
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 __all__ = [
     "BlockOptions",
     "DataSource",
+    "InspectSource",
     "ModelSource",
     "Sources",
+    "build_model",
     "load_blocks",
     "load_data",
     "load_pairs",
@@ -38,11 +41,11 @@ DEFAULT_DATA = "photos"
 DATA_HELP = (
     f"A name ({', '.join(LOADERS)}), if wanted with "
     "options (photos:crop=32,stride=16; fashion-mnist:split=test; gaussian:rho=0.5,shape=3x64x64; shapes:size=64), "
-    "a folder of images, or a .npy, .npz or .pt file. Default: photos."
+    "a folder of images, a .npy, .npz or .pt file, or text and text:FILE for bytes as tokens. Default: photos."
 )
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=DATA)
 @dataclass(frozen=True, kw_only=True)
 class DataSource:
     """Options that say which data to use, and which pairs of it."""
@@ -57,19 +60,27 @@ class DataSource:
     """Use at most so many images."""
     input_shape: str | None = None
     """Shape of one input, such as 3x64x64; without --data the inputs are then independent standard Gaussian."""
-    pairs: Whole = 200
+    pairs: Whole = 64
     """Number of pairs of images."""
     seed: Seed = 0
     """Seed of everything random."""
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=DATA)
 @dataclass(frozen=True, kw_only=True)
 class ModelSource(DataSource):
     """Options of commands that take a MODEL and data."""
 
-    weights: str | None = None
-    """State dict for the model: .pt, .pth or .npz."""
+    weights: Annotated[str | None, Parameter(group=MODEL, help="State dict for the model: .pt, .pth or .npz.")] = None
+
+
+@Parameter(name="*", group=DATA)
+@dataclass(frozen=True, kw_only=True)
+class InspectSource(ModelSource):
+    """Model and data of `inspect`, with its own number of pairs."""
+
+    pairs: Whole = 256
+    """Number of pairs of images."""
 
 
 @Parameter(name="*")
@@ -136,6 +147,7 @@ def load_data(source: DataSource) -> ImageSet:
             "leave --input-shape out, or give --size for a folder"
         )
     say(f"data: {data.summary}")
+    ask_of(data={"source": spec, "name": data.name, "samples": len(data), "shape": list(data.shape)}, seed=source.seed)
     return data
 
 
@@ -169,9 +181,16 @@ def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:
 
 def load_sources(model: str, source: ModelSource) -> Sources:
     """The model and the pairs; the model is built for the shape of the data."""
-    from initscope.models import load_model
-
     x, y = load_pairs(source)
     with user_code():
-        built = load_model(model, weights=source.weights, input_shape=tuple(x.shape[1:]), seed=source.seed)
+        built = build_model(model, source, tuple(x.shape[1:]))
     return Sources(built, x, y)
+
+
+def build_model(model: str, source: ModelSource, shape: tuple[int, ...], weights: str | None = None) -> torch.nn.Module:
+    """The model for inputs of ``shape``, with the weights of the options or of another file; its JSON says which."""
+    from initscope.models import load_model
+
+    ask_of(model=model, weights=source.weights)
+    built: torch.nn.Module = load_model(model, weights=weights or source.weights, input_shape=shape, seed=source.seed)
+    return built

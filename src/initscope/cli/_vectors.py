@@ -13,6 +13,8 @@ from cyclopts import Parameter
 
 from initscope._hall.files import reading
 from initscope._hall.tensors import StoredArray, stored_arrays
+from initscope.cli._help import DATA
+from initscope.cli._output import ask_of, say
 from initscope.cli._sources import DATA_HELP, DataSource, load_data
 from initscope.embed.codes import check_codes
 from initscope.errors import InputError
@@ -20,10 +22,11 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     from initscope.data import ImageSet
 
-__all__ = ["Codes", "VectorSource", "array_in_file", "load_vectors", "read_codes", "stored_codes", "write_codes"]
+__all__ = ["Codes", "VectorSource", "array_in_file", "load_vectors", "mapped_vectors", "read_codes", "stored_codes",
+           "write_codes"]  # fmt: skip
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=DATA)
 @dataclass(frozen=True, kw_only=True)
 class VectorSource:
     """Options that say which rows to hash."""
@@ -42,11 +45,25 @@ def load_vectors(source: VectorSource) -> ImageSet:
     from dataclasses import replace
 
     from initscope.data import gist
+    from initscope.data.image_set import ImageSet
 
+    if source.data is not None and source.limit is None and source.describe == "values" and _is_matrix(source.data):
+        mapped = ImageSet(mapped_vectors(Path(source.data)), name=source.data, steps=("left on the disk",))
+        say(f"data: {mapped.summary}")
+        ask_of(data=source.data)
+        return mapped
     data = load_data(DataSource(data=source.data, size=source.size, limit=source.limit))
     if source.describe == "gist":
         return replace(data, images=gist(data), steps=(*data.steps, "GIST"))
     return replace(data, images=data.images.reshape(len(data), -1))
+
+
+def _is_matrix(path: str) -> bool:
+    """Whether this is a .npy file of a matrix of floats, which need not be read as a whole."""
+    if not path.endswith(".npy") or not Path(path).is_file():
+        return False
+    found = stored_arrays(Path(path), hint=_VECTORS)
+    return isinstance(found, StoredArray) and len(found.shape) == 2 and found.dtype.kind == "f"
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,18 @@ class Codes:
     codes: np.ndarray
     bits: int
     labels: np.ndarray | None
+
+
+def mapped_vectors(path: Path) -> np.ndarray:
+    """The matrix of numbers of a .npy file, left on the disk: rows are read when they are used."""
+    found = array_in_file(path, "vectors", _VECTORS)
+    if not isinstance(found, StoredArray) or len(found.shape) != 2 or found.dtype.kind not in "fiu":
+        raise InputError(f"{path}: holds no matrix of numbers; {_VECTORS}")
+    mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    return mapped
+
+
+_VECTORS = "save the vectors as one matrix [N, n]: numpy.save"
 
 
 def write_codes(path: str | os.PathLike[str], codes: Codes) -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from initscope.cli._comparison import check_suffix, progress_bar, show
+from initscope.cli._comparison import check_suffix, save_figure, show
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import Format, say
+from initscope.cli._output import Format, ask_of, say
 from initscope.results import counted
-
-if TYPE_CHECKING:
-    from initscope.geometry import Comparison
 
 __all__ = ["demo"]
 
@@ -40,6 +37,7 @@ def demo(
     check_suffix(figure, "--figure", (".png", ".svg", ".pdf"))
     asked = f"{counted(depth, 'layer')}, {counted(pairs, 'pair')}, {counted(draws, 'draw')} of the weights"
     say(f"predicting and measuring photographs: {asked} …")
+    ask_of(model=f"conv3x3x{width}-relu*{depth}", data=f"photos:crop={crop}", seed=seed)
     shown = photographs(
         depth=depth,
         width=width,
@@ -48,20 +46,7 @@ def demo(
         pairs=pairs,
         draws=draws,
         seed=seed,
-        progress=progress_bar(draws),
     )
-    show(shown.comparison, format, out=out, facts=shown.facts, images=(shown.x, shown.y), advice=shown.meaning)
     if figure is not None:
-        _save_figure(shown.comparison, figure)
-
-
-def _save_figure(comparison: Comparison, path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    from initscope._hall.files import atomic_path
-
-    ax = comparison.plot()
-    assert isinstance(ax.figure, Figure)
-    with atomic_path(path) as temporary:
-        ax.figure.savefig(temporary, dpi=160)
-    say(f"picture: {path}")
+        save_figure(shown.comparison.plot(), figure)
+    show(shown.comparison, format, out=out, facts=shown.facts, images=(shown.x, shown.y), advice=shown.meaning)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from cyclopts import App
 
+from initscope.cli._help import examples
 from initscope.cli._output import say
 from initscope.cli._sources import BlockOptions, DataSource, load_blocks
 from initscope.cli._vectors import Codes, VectorSource, load_vectors, write_codes
@@ -14,10 +15,14 @@ from initscope.errors import InputError
 
 __all__ = ["app"]
 
-app = App(name="hash", help="Binary codes that keep similarity: fit a hash to data, encode data with it.")
+app = App(
+    name="hash",
+    help="Binary codes that keep similarity: fit a hash to data, encode data with it.",
+    help_epilogue=examples("hash"),
+)
 
 
-@app.command
+@app.command(help_epilogue=examples("hash fit"))
 def fit(
     out: Path,
     source: VectorSource | None = None,
@@ -65,7 +70,7 @@ def fit(
     say(f"{out}: {hasher} fitted to {len(data)} rows of {data.images.shape[1]} numbers")
 
 
-@app.command
+@app.command(help_epilogue=examples("hash encode"))
 def encode(fitted: Path, out: Path, source: VectorSource | None = None, blocks: BlockOptions | None = None) -> None:
     """Encode data with a fitted hash and write the codes to OUT (.npz: codes, bits, labels).
 

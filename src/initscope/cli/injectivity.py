@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from initscope.cli._help import examples
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import Format, emit, say, user_code
+from initscope.cli._output import Format, ask_of, emit, say, user_code
 from initscope.cli._sources import parse_shape
 from initscope.errors import InputError, check_count
 from initscope.results import Result
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = App(
-    name="injectivity", help="When is a ReLU layer injective? Thresholds, probabilities, and a verdict with proof."
+    name="injectivity",
+    help="When is a ReLU layer injective? Thresholds, probabilities, and a verdict with proof.",
+    help_epilogue=examples("injectivity"),
 )
 
 
-@app.command
+@app.command(help_epilogue=examples("injectivity thresholds"))
 def thresholds(*, format: Format = "table") -> None:
     """Expansivity thresholds of a random ReLU layer by every method, with error bars.
 
@@ -38,7 +41,7 @@ def thresholds(*, format: Format = "table") -> None:
     emit(compute(), format, title="Expansivity m/n above which a random ReLU layer is injective")
 
 
-@app.command
+@app.command(help_epilogue=examples("injectivity probability"))
 def probability(
     *,
     outputs: Annotated[Whole, Parameter(name=["--outputs", "-m"])],
@@ -67,10 +70,11 @@ def probability(
 
     check_count("inputs", inputs, most=LARGEST_INPUTS, hint="the union bound is computed in whole numbers")
     check_count("outputs", outputs, most=50 * LARGEST_INPUTS, hint="with ten per input almost all are injective")
+    ask_of(seed=seed)
     emit(compute(outputs, inputs, samples=samples, seed=seed), format)
 
 
-@app.command
+@app.command(help_epilogue=examples("injectivity decide"))
 def decide(
     model: str | None = None,
     *,
@@ -106,7 +110,6 @@ def decide(
     format
         table, json or csv.
     """
-    import sys
     from dataclasses import replace
 
     from initscope.injectivity import decide as run
@@ -118,7 +121,8 @@ def decide(
     if layer_given is None:
         raise InputError("nothing to decide: give a MODEL or --weights FILE (a state dict, .npz or .npy)")
     weight, bias = layer_given
-    decision = run(weight, bias, budget=budget, seed=seed, progress=sys.stderr.isatty())
+    ask_of(model=model, weights=weights and str(weights), seed=seed)
+    decision = run(weight, bias, budget=budget, seed=seed)
     if decision.injective is not None:
         say(f"proof verified: {'yes' if holds(weight, bias, decision) else 'NO'}")
     if proof is not None:
@@ -140,7 +144,7 @@ class Verification(Result):
     layer: str
 
 
-@app.command
+@app.command(help_epilogue=examples("injectivity verify"))
 def verify(
     file: Path,
     model: str | None = None,

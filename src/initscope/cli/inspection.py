@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from initscope._hall.progress import interrupted
 from initscope.cli._comparison import check_suffix
+from initscope.cli._help import OUTPUT, WORK
 from initscope.cli._output import emit, print_table, say, user_code
-from initscope.cli._sources import ModelSource, load_data
+from initscope.cli._sources import InspectSource, build_model, load_data
 from initscope.cli.predict_measure import Law, Model, Page
 from initscope.errors import InputError
-from initscope.initializers import named
 from initscope.results import counted, printable
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ __all__ = ["inspect"]
 
 ReportFormat = Annotated[
     Literal["table", "json", "csv", "md"],
-    Parameter(help="table for people, json or csv for programs (every step), md for pull requests and assistants."),
+    Parameter(
+        group=OUTPUT,
+        help="table for people, json or csv for programs (every step), md for pull requests and assistants.",
+    ),
 ]
 _SHORT = {
     "layer": "layer",
@@ -44,69 +48,106 @@ _SHORT = {
 """Columns that fit a terminal, and their names there; the page and the other formats have all."""
 
 
+@Parameter(name="*", group=WORK)
+@dataclass(frozen=True, kw_only=True)
+class InspectOptions:
+    """What `inspect` computes beside the measurement."""
+
+    draws: Annotated[int, Parameter(help="0: the weights that the model has; n: mean over n draws of them.")] = 0
+    initializer: Law = "present"
+    mode: Annotated[Literal["train", "eval"] | None, Parameter(help="What batch norm does; default: as it is.")] = None
+    gradients: Annotated[bool, Parameter(help="Record the gradients of the weights.")] = True
+    prediction: Annotated[bool, Parameter(help="Compute what theory expects beside what is measured.")] = True
+    alternatives: Annotated[bool, Parameter(help="Try other starts of a network that has a fault.")] = True
+
+
+@Parameter(name="*", group=OUTPUT)
+@dataclass(frozen=True, kw_only=True)
+class InspectOutput:
+    """What `inspect` writes."""
+
+    fail_on: Annotated[
+        str, Parameter(help="Exit with 1 on: any (verdict), faults, or names of verdicts, joined by commas.")
+    ] = ""
+    apply: Annotated[
+        Path | None, Parameter(help="Write the state dict under the best weight law to this .pt file.")
+    ] = None
+    depth: Annotated[
+        int | None,
+        Parameter(help="Fold the table to paths of so many modules; 0: every step; default: blocks."),
+    ] = None
+    format: ReportFormat = "table"
+    out: Page = None
+
+    def check(self) -> None:
+        """Refuse, before any work is done, names of verdicts that there are not, and files of other formats."""
+        from initscope.inspection.verdicts import check_fail_on
+
+        check_fail_on(self.fail_on)
+        check_suffix(self.out, "--out", (".html", ".htm"))
+        check_suffix(self.apply, "--apply", (".pt", ".pth"))
+
+
 def inspect(
     model: Model,
     /,
     *,
-    source: ModelSource | None = None,
-    draws: Annotated[int, Parameter(help="0: the weights that the model has; n: mean over n draws of them.")] = 0,
-    initializer: Law = "present",
-    mode: Annotated[Literal["train", "eval"] | None, Parameter(help="What batch norm does; default: as it is.")] = None,
-    gradients: Annotated[bool, Parameter(help="Record the gradients of the weights.")] = True,
-    fail_on: Annotated[str, Parameter(help="Verdicts, joined by commas, that make the command exit with 1.")] = "",
-    apply: Annotated[
-        Path | None, Parameter(help="Write the state dict under the best weight law to this .pt file.")
-    ] = None,
-    depth: Annotated[
-        int | None,
-        Parameter(help="Fold the table to paths of so many modules; 0: every step; default: blocks."),
-    ] = None,
-    format: ReportFormat = "table",
-    out: Page = None,
+    source: InspectSource | None = None,
+    options: InspectOptions | None = None,
+    output: InspectOutput | None = None,
 ) -> None:
     """Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change."""
     import initscope
-    from initscope.inspection.verdicts import verdict_names
-    from initscope.models import load_model
+    from initscope.inspection.verdicts import failing
 
-    wanted = [name.strip() for name in fail_on.split(",") if name.strip()]
-    if unknown := sorted(set(wanted) - set(verdict_names())):
-        raise InputError(f"--fail-on {', '.join(unknown)}: known verdicts are {', '.join(verdict_names())}")
-    check_suffix(out, "--out", (".html", ".htm"))
-    check_suffix(apply, "--apply", (".pt", ".pth"))
-    source = source or ModelSource()
+    source, options, output = source or InspectSource(), options or InspectOptions(), output or InspectOutput()
+    output.check()
     data = load_data(source)
     if len(data) < 2:
         raise InputError(f"{data.name} has {len(data)} sample, which makes no pair; give at least two")
     with user_code():
-        built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed)
+        built = build_model(model, source, data.shape)
         report = initscope.inspect(
             built,
             data,
             pairs=min(source.pairs, len(data) // 2),
-            draws=draws,
+            draws=options.draws,
             seed=source.seed,
-            initializer=None if initializer == "present" else named(initializer),
-            gradients=gradients,
-            mode=mode,
-            progress=_bar,
+            initializer=None if options.initializer == "present" else options.initializer,
+            gradients=options.gradients,
+            mode=options.mode,
+            prediction=options.prediction,
+            alternatives=options.alternatives,
         )
-    if format == "table":
-        _print(report, depth)
-    elif format == "md":
-        print(report.to_markdown(), end="")
-    else:
-        emit(report, format)
-    if out is not None:
-        report.to_html(out)
-        say(f"page: {out}")
-    if apply is not None:
-        _apply(report, built, apply, source.seed)
-    failed = [verdict for verdict in report.verdicts if verdict.name in wanted]
+    if output.apply is not None:
+        _apply(report, built, output.apply, source.seed)
+    _show(report, output)
+    failed = failing(report.verdicts, output.fail_on)
     for verdict in failed:
         say(f"initscope: {verdict}")
-    if failed:
+    if failed and not interrupted():
         sys.exit(1)
+
+
+def _show(report: Report, output: InspectOutput) -> None:
+    """Write the page, then print the report: whoever reads it may go away half-way."""
+    if output.out is not None:
+        report.to_html(output.out)
+        say(f"page: {output.out}")
+    if output.format == "table":
+        _print(report, output.depth)
+    elif output.format == "md":
+        print(report.to_markdown(), end="")
+    else:
+        emit(report, output.format, best=_best(report))
+
+
+def _best(report: Report) -> dict[str, Any] | None:
+    """The start to take, where others were tried."""
+    if report.what_if is None or not report.what_if.alternatives:
+        return None
+    best: dict[str, Any] = report.what_if.best.to_dict()
+    return best
 
 
 def _print(report: Report, depth: int | None) -> None:
@@ -116,17 +157,32 @@ def _print(report: Report, depth: int | None) -> None:
     for caution in report.cautions:
         _line(f"caution: {caution}")
     rows = [{_SHORT[name]: text for name, text in row.items() if name in _SHORT} for row in table_texts(report, depth)]
-    print_table(rows, title=report.title)
+    print_table(_with_verdicts(rows, report), title=report.diagnosis, keep=("verdict",))
     for note in dict.fromkeys(row.note for row in report.rows if row.note):
         _line(f"{_few([row.layer for row in report.rows if row.note == note])}: {note}")
+    tried = report.what_if is not None and report.what_if.best.name != report.what_if.current
     for verdict in report.verdicts:
         if verdict.fault:
-            _line(f"verdict: {verdict}\n  source: {verdict.source}")
-            if verdict.code:
-                _line(f"  code: {verdict.code}")
+            # Where other starts were tried, the best of them is what to do: advice beside it would contradict it.
+            _line(f"verdict: {verdict.finding if tried else verdict}\n  source: {verdict.source}")
+            if verdict.code and not tried:
+                _line(f"  type: {verdict.code}")
     if not report.healthy:
         _print_alternatives(report)
-    _line(report.conclusion)
+    _line(f"{report.title}: {report.conclusion}")
+
+
+def _with_verdicts(rows: list[dict[str, str]], report: Report) -> list[dict[str, str]]:
+    """The rows with the names of the faults that begin there, where there are any."""
+    begins: dict[str, list[str]] = {}
+    layers = [row["layer"] for row in rows]
+    for verdict in report.verdicts:
+        if verdict.fault:
+            place = next((layer for layer in (verdict.layer, verdict.block) if layer in layers), "")
+            begins.setdefault(place, []).append(verdict.name)
+    if not any(begins.get(layer) for layer in layers):
+        return rows
+    return [{"layer": row["layer"], "verdict": ", ".join(begins.get(row["layer"], ()))} | row for row in rows]
 
 
 def _few(names: list[str]) -> str:
@@ -145,22 +201,17 @@ def _print_alternatives(report: Report) -> None:
     if report.what_if is not None and report.what_if.untried:
         _line(report.what_if.untried)
     elif report.what_if is not None:
-        print_table(report.what_if.summary(), title="What if: the same network started otherwise, best first")
+        print_table(
+            report.what_if.summary(),
+            title="What if: the same network started otherwise, best first",
+            keep=("score", "verdicts of draws"),
+        )
         print(report.what_if.score_is)
         for name, reason in report.what_if.skipped.items():
             _line(f"not tried: {name} ({reason})")
-        if report.what_if.best.code:
-            _line(f"best: {report.what_if.best.code}")
-
-
-def _bar(starts: list[Any]) -> Iterable[Any]:
-    """The starts that are tried one by one, with the time left on stderr, if a person is looking at it."""
-    if not sys.stderr.isatty() or not starts:
-        return starts
-    from tqdm import tqdm
-
-    bar: Iterable[Any] = tqdm(starts, desc="trying other starts", unit="start", file=sys.stderr, leave=False)
-    return bar
+        best = report.what_if.best
+        if best.code or best.advice:
+            _line(f"best, {best.name}: {f'type {best.code}' if best.code else best.advice}")
 
 
 def _line(text: str) -> None:

@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
-from initscope.cli._output import json_text, print_table, say, user_code
-from initscope.cli._sources import BlockOptions, ModelSource, load_blocks, load_data
+from initscope.cli._help import OUTPUT, WORK
+from initscope.cli._output import json_text, print_table, provenance, say, user_code
+from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
 from initscope.cli.predict_measure import Model
 from initscope.errors import InputError
 
@@ -23,12 +24,16 @@ def kernel(
     model: Model,
     /,
     *,
-    out: Annotated[Path, Parameter(help="File for the matrix, .npy.")],
+    out: Annotated[Path, Parameter(group=OUTPUT, help="File for the matrix, .npy.")],
     source: ModelSource | None = None,
-    kind: Annotated[Literal["nngp", "ntk"], Parameter(help="Covariances, or inner products of gradients.")] = "nngp",
+    kind: Annotated[
+        Literal["nngp", "ntk"], Parameter(group=WORK, help="Covariances, or inner products of gradients.")
+    ] = "nngp",
     blocks: BlockOptions | None = None,
-    cosines: Annotated[bool, Parameter(help="Divide by the diagonal; otherwise inner products per unit.")] = True,
-    format: Annotated[Literal["table", "json"], Parameter(help="How to print what was found.")] = "table",
+    cosines: Annotated[
+        bool, Parameter(group=WORK, help="Divide by the diagonal; otherwise inner products per unit.")
+    ] = True,
+    format: Annotated[Literal["table", "json"], Parameter(group=OUTPUT, help="How to print what was found.")] = "table",
 ) -> None:
     """Expected kernel matrix (NNGP or NTK) of a model of infinite width on a data set.
 
@@ -40,7 +45,6 @@ def kernel(
     import initscope
     from initscope._hall.files import atomic_path
     from initscope.embed.network_kernel import left_out_accuracy
-    from initscope.models import load_model
 
     check_suffix(out, "--out", (".npy",))
     source = source or ModelSource()
@@ -53,7 +57,7 @@ def kernel(
             f"{len(data)} images make {len(data) ** 2:.1e} pairs; give --limit, at most {_MOST}, or --rows"
         )
     with user_code():
-        built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed).eval()
+        built = build_model(model, source, data.shape).eval()
         found, error = initscope.kernel(
             built, data.images, kind=kind, normalize=cosines, seed=source.seed, return_error=True
         )
@@ -71,7 +75,7 @@ def kernel(
     if data.labels is not None and len(set(data.labels.tolist())) > 1:
         summary["accuracy"], summary["noise"] = left_out_accuracy(found, data.labels)
     if format == "json":
-        print(json_text(summary))
+        print(json_text(provenance() | summary), end="")
     else:
         print_table([summary], title=f"Kernel of pairs, {data.name}")
     say(f"matrix: {out}")

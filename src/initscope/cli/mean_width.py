@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from initscope.cli._help import examples
 from initscope.cli._output import Format, emit, say, user_code
-from initscope.cli._sources import BlockOptions, ModelSource, load_blocks, load_data
+from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
 from initscope.errors import InputError
 
 __all__ = ["app"]
 
 app = App(
-    name="mean-width", help="Gaussian mean width and intrinsic dimension of data, and after each layer of a model."
+    name="mean-width",
+    help="Gaussian mean width and intrinsic dimension of data, and after each layer of a model.",
+    help_epilogue=examples("mean-width"),
 )
 
 
@@ -52,10 +55,9 @@ def mean_width(
         emit(initscope.mean_width(data.images, draws=draws, seed=source.seed), format, title=data.name)
     else:
         from initscope.measurement import layer_widths
-        from initscope.models import load_model
 
         with user_code():
-            built = load_model(model, weights=source.weights, input_shape=data.shape, seed=source.seed)
+            built = build_model(model, source, data.shape)
             widths = layer_widths(built, data.images, draws=draws, seed=source.seed)
         emit(widths, format, title=data.name)
     say("A sample is smaller than the set it comes from; the gain of the last doubling is what half of it would miss.")

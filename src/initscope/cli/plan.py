@@ -15,6 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from cyclopts import App, Parameter
 
 from initscope import plan
+from initscope.cli._help import OUTPUT, WORK, examples
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, emit, say
 from initscope.cli._sources import DataSource, load_pairs
@@ -22,8 +23,16 @@ from initscope.results import Result
 
 __all__ = ["app"]
 
-app = App(name="plan", help="How wide, how deep, how many filters, dimensions and bits: bounds and exact answers.")
-checks = App(name="check", help="Draw what a planner answers, many times, and count the failures beside the promise.")
+app = App(
+    name="plan",
+    help="How wide, how deep, how many filters, dimensions and bits: bounds and exact answers.",
+    help_epilogue=examples("plan"),
+)
+checks = App(
+    name="check",
+    help="Draw what a planner answers, many times, and count the failures beside the promise.",
+    help_epilogue=examples("plan check"),
+)
 app.command(checks)
 
 _DEFAULTS = {"eps": 0.1, "delta": 0.05}
@@ -33,7 +42,7 @@ _NAMES = {"n": ["--inputs", "-n", "--n"]}
 _IMAGES, _FROM_DATA = ("x", "y"), ("x", "y", "seed", "pilot")
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=OUTPUT)
 @dataclass(frozen=True, kw_only=True)
 class Trials:
     """Options of plan check."""
@@ -84,7 +93,8 @@ def _show(result: Result, format: Format) -> None:
     if not isinstance(result, plan.Plan):
         emit(result, format, title="plan expansivity")
         return
-    emit(result, format, title=f"plan {result.planner}: eps = {result.eps:g}, delta = {result.delta:g}")
+    answer = {"answer": result.best, "value": result.answers[result.best], "unit": result.unit}
+    emit(result, format, title=result.title, best=answer)
     if format == "table":
         for assumption in result.assumptions:
             say(f"assumes: {assumption}")
@@ -98,7 +108,7 @@ def _options(planner: Callable[..., Any], leave: tuple[str, ...]) -> list[inspec
         if name in leave:
             continue
         default = _DEFAULTS.get(name, argument.default) if argument.default is argument.empty else argument.default
-        described = Parameter(name=_NAMES.get(name), help=texts[name])
+        described = Parameter(name=_NAMES.get(name), group=WORK, help=texts[name])
         kind = Annotated.__class_getitem__((_option_kind(kinds[name]), described))  # type: ignore[attr-defined]
         options.append(inspect.Parameter(name, argument.KEYWORD_ONLY, default=default, annotation=kind))
     return options
@@ -136,7 +146,8 @@ def _summary(planner: Callable[..., Any]) -> str:
 
 for _name in (*plan.PLANNERS, "expansivity"):
     _planner = getattr(plan, _name)
-    app.command(_command(_planner, checked=False), name=_name, help=_summary(_planner))
+    _shown = {"help_epilogue": examples(f"plan {_name}")}
+    app.command(_command(_planner, checked=False), name=_name, help=_summary(_planner), **_shown)
     if _name in plan.PLANNERS:
         _text = f"Check the answer of plan {_name}: {_summary(_planner)}"
-        checks.command(_command(_planner, checked=True), name=_name, help=_text)
+        checks.command(_command(_planner, checked=True), name=_name, help=_text, help_epilogue=examples("plan check"))

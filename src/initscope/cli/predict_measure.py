@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from initscope.cli._comparison import check_suffix, progress_bar, show, write_pairs
+from initscope.cli._comparison import check_suffix, show, write_pairs
+from initscope.cli._configurations import ConfigurationOptions, is_configuration, show_configuration
+from initscope.cli._help import MODEL, OUTPUT, WORK
 from initscope.cli._options import Whole
 from initscope.cli._output import Format, user_code
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
+from initscope.data.text import is_text
+from initscope.errors import InputError
 from initscope.initializers import LAWS, named
 
 if TYPE_CHECKING:
@@ -22,27 +26,31 @@ __all__ = ["Law", "Model", "Page", "measure", "predict"]
 Model = Annotated[
     str,
     Parameter(
-        help="package.module:factory or file.py:factory, whose code is run; or an architecture: 'conv3x3x64-relu*12'."
+        group=MODEL,
+        help="package.module:factory or file.py:factory, whose code is run; an architecture: 'conv3x3x64-relu*12'; "
+        "hf:NAME_OR_CONFIG of transformers or timm:NAME, where they are installed (weights are drawn, not fetched).",
     ),
 ]
 if TYPE_CHECKING:
     Law = str
 else:  # the names stand in one place, which a type checker cannot read
     Law = Annotated[
-        Literal[tuple(LAWS)], Parameter(help="Law of the weights; present: that of the model's own weights.")
+        Literal[tuple(LAWS)],
+        Parameter(group=WORK, help="Law of the weights; present: that of the model's own weights."),
     ]
-Page = Annotated[Path | None, Parameter(help="Write a page with table and pictures to this .html file.")]
+Page = Annotated[Path | None, Parameter(group=OUTPUT, help="Write a page with table and pictures to this .html file.")]
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=WORK)
 @dataclass(frozen=True, kw_only=True)
 class GeometryOptions:
     """What `predict` and `measure` are asked beside model and data."""
 
     initializer: Law = "present"
     format: Format = "table"
-    pairs_out: Path | None = None
-    """Write every pair's own numbers to this .json or .csv file."""
+    pairs_out: Annotated[
+        Path | None, Parameter(group=OUTPUT, help="Write every pair's own numbers to this .json or .csv file.")
+    ] = None
     out: Page = None
 
     def check_files(self) -> None:
@@ -51,11 +59,30 @@ class GeometryOptions:
         check_suffix(self.out, "--out", (".html", ".htm"))
 
 
-def predict(model: Model, /, *, source: ModelSource | None = None, options: GeometryOptions | None = None) -> None:
-    """Predict angles and norms of pairs after every layer, from theory alone."""
+def predict(
+    model: Model,
+    /,
+    *,
+    source: ModelSource | None = None,
+    configuration: ConfigurationOptions | None = None,
+    options: GeometryOptions | None = None,
+) -> None:
+    """Predict angles and norms of pairs after every layer, from theory alone.
+
+    MODEL may also be a Hugging Face config.json, or hf:LlamaConfig: then no weights are needed, whatever the size.
+    """
     from initscope import predict
     from initscope.geometry import Comparison
 
+    if is_configuration(model):
+        told = options or GeometryOptions()
+        text = None if source is None else source.data
+        if source is not None and (replace(source, data=None) != ModelSource() or not (text is None or is_text(text))):
+            raise InputError(f"{model} is a configuration: it takes --data text, no other data, weights or shapes")
+        show_configuration(model, configuration or ConfigurationOptions(), told.format, told.out, text)
+        return
+    if configuration is not None and configuration != ConfigurationOptions():
+        raise InputError(f"--tokens, --set and --compare are for configurations; {model} is a model")
     source, options, built = _load(model, source, options)
     with user_code():
         prediction = predict(built.model, built.x, built.y, named(options.initializer))
@@ -69,7 +96,9 @@ def measure(
     /,
     *,
     source: ModelSource | None = None,
-    draws: Annotated[Whole, Parameter(help="Draws of the weights; 0 runs the weights that the model has.")] = 8,
+    draws: Annotated[
+        Whole, Parameter(group=WORK, help="Draws of the weights; 0 runs the weights that the model has.")
+    ] = 8,
     options: GeometryOptions | None = None,
 ) -> None:
     """Measure angles and norms of pairs after every layer: run the model, with the prediction beside it."""
@@ -81,9 +110,7 @@ def measure(
     # Mirrored units are not independent: they have no prediction, and are measured alone.
     with user_code():
         prediction = None if options.initializer == "looks-linear" else predict(built.model, built.x, built.y, law)
-        measurement = measure(
-            built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed, progress=progress_bar(draws)
-        )
+        measurement = measure(built.model, built.x, built.y, initializer=law, draws=draws, seed=source.seed)
     _finish(Comparison(prediction, measurement), model, built, source, options)
 
 

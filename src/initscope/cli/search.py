@@ -1,17 +1,18 @@
-"""``initscope search build``, ``query`` and ``evaluate``: nearest codes, and how good the neighbours are."""
+"""``initscope search``: build an index and change it, nearest codes and vectors, how good the neighbours are."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cyclopts import App
 
 from initscope._hall.tensors import StoredArray
+from initscope.cli._help import examples
 from initscope.cli._output import Format, emit, say
 from initscope.cli._sources import BlockOptions
-from initscope.cli._vectors import Codes, array_in_file, read_codes, stored_codes
+from initscope.cli._vectors import Codes, array_in_file, mapped_vectors, read_codes, stored_codes
 from initscope.embed.index import Kind
 from initscope.errors import InputError
 
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="search", help="Nearest codes by Hamming distance: build an index, query it, evaluate retrieval.")
+app = App(
+    name="search",
+    help="Nearest codes by Hamming distance: build and change an index, query it, evaluate retrieval.",
+    help_epilogue=examples("search"),
+)
 
 
-@app.command
+@app.command(help_epilogue=examples("search build"))
 def build(codes: Path, out: Path, *, kind: Kind = "flat", ids: Path | None = None) -> None:
     """Build an index of CODES and write it to OUT.
 
@@ -47,11 +52,19 @@ def build(codes: Path, out: Path, *, kind: Kind = "flat", ids: Path | None = Non
     say(f"{out}: {index}")
 
 
-@app.command
+@app.command(help_epilogue=examples("search query"))
 def query(
-    index: Path, codes: Path, *, k: int = 10, blocks: BlockOptions | None = None, format: Format = "table"
+    index: Path,
+    codes: Path,
+    *,
+    k: int = 10,
+    rerank: int = 100,
+    vectors: Path | None = None,
+    queries: Path | None = None,
+    blocks: BlockOptions | None = None,
+    format: Format = "table",
 ) -> None:
-    """Find the nearest codes of each query.
+    """Find the nearest codes of each query; with the vectors behind the codes, the nearest vectors.
 
     Parameters
     ----------
@@ -61,21 +74,113 @@ def query(
         Codes of the queries.
     k
         Neighbours for each.
+    rerank
+        With --vectors: how many of the nearest codes are ranked by the exact cosine of their vectors.
+    vectors
+        The vectors that were encoded, one row for each id from 0 on (.npy, read from the disk as needed).
+    queries
+        The vectors of the queries (.npy).
     format
         table, json or csv.
     """
     from initscope.embed import HammingIndex, Neighbours
 
-    queries = read_codes(codes)
+    asked = read_codes(codes)
     if blocks is not None and blocks.asked:
-        emit(_in_blocks(index, queries, k, blocks), format, title=f"{codes} in {index}")
+        emit(_in_blocks(index, asked, k, blocks), format, title=f"{codes} in {index}")
         return
     found = HammingIndex.load(index)
-    _same_length(queries, found.bits, index)
-    emit(Neighbours(*found.search(queries.codes, k)), format, title=f"{codes} in {index}")
+    _same_length(asked, found.bits, index)
+    if (vectors is None) != (queries is None):
+        raise InputError("--vectors and --queries go together: exact cosines need both sides")
+    title = f"{codes} in {index}"
+    if vectors is None or queries is None:
+        emit(Neighbours(*found.search(asked.codes, k)), format, title=title)
+        return
+    emit(_reranked(found, asked, k, rerank, vectors, queries), format, title=f"{title}: 1 - cosine")
 
 
-@app.command
+def _reranked(found: Any, asked: Codes, k: int, rerank: int, vectors: Path, queries: Path) -> Any:
+    """The nearest by exact cosine among the nearest codes; the vectors stay on the disk."""
+    from initscope.embed import Neighbours
+    from initscope.embed import rerank as ranked
+
+    rows, sides = mapped_vectors(vectors), mapped_vectors(queries)
+    if len(sides) != len(asked.codes):
+        raise InputError(f"--queries {queries} has {len(sides)} rows for {len(asked.codes)} codes; give one for each")
+    _, ids = found.search(asked.codes, min(max(k, rerank), len(found)))
+    if ids.max(initial=-1) >= len(rows):
+        raise InputError(f"--vectors {vectors} has {len(rows)} rows, but id {ids.max()} is in the index")
+    cosines, near = ranked(sides, ids, rows, k)
+    return Neighbours(1 - cosines, near)
+
+
+@app.command(help_epilogue=examples("search add"))
+def add(index: Path, codes: Path, *, ids: Path | None = None) -> None:
+    """Add CODES to an index that is there; other processes that change it wait for their turn.
+
+    Parameters
+    ----------
+    index
+        File from search build.
+    codes
+        Codes from hash encode (.npz), or packed uint8 codes (.npy).
+    ids
+        Whole numbers, one per code (.npy); default: they go on counting.
+    """
+    from initscope.embed import HammingIndex
+
+    rows = read_codes(codes)
+    with HammingIndex.edit(index) as found:
+        _same_length(rows, found.bits, index)
+        found.add(rows.codes, None if ids is None else _ids(ids))
+    say(f"{index}: {found}")
+
+
+@app.command(help_epilogue=examples("search remove"))
+def remove(index: Path, *ids: int) -> None:
+    """Remove codes by their ids.
+
+    Parameters
+    ----------
+    index
+        File from search build (flat or ivf).
+    ids
+        Ids of the codes to remove.
+    """
+    from initscope.embed import HammingIndex
+
+    if not ids:
+        raise InputError("no id is given; name those to remove: initscope search remove FILE 3 17")
+    with HammingIndex.edit(index) as found:
+        gone = found.remove(list(ids))
+    say(f"{index}: {found}; {gone} of {len(ids)} ids were there and are removed")
+
+
+@app.command(help_epilogue=examples("search radius"))
+def radius(index: Path, codes: Path, *, radius: int, format: Format = "table") -> None:
+    """Find every code within a Hamming distance of each query.
+
+    Parameters
+    ----------
+    index
+        File from search build (flat or ivf).
+    codes
+        Codes of the queries.
+    radius
+        Most unequal bits.
+    format
+        table, json or csv.
+    """
+    from initscope.embed import HammingIndex, within_radius
+
+    found = HammingIndex.load(index)
+    asked = read_codes(codes)
+    _same_length(asked, found.bits, index)
+    emit(within_radius(found, asked.codes, radius), format, title=f"{codes} in {index}: at most {radius} unequal bits")
+
+
+@app.command(help_epilogue=examples("search evaluate"))
 def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: Format = "table") -> None:
     """Score how well codes of one class find each other: every code of CODES is ranked for each of QUERIES.
 

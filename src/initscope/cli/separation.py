@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ from cyclopts import Parameter
 from initscope.cli._comparison import check_suffix
 from initscope.cli._options import Whole
 from initscope.cli._output import Format, emit, print_table, say, user_code
-from initscope.cli._sources import ModelSource, load_data
+from initscope.cli._sources import ModelSource, build_model, load_data
 from initscope.cli.predict_measure import Model, Page
 
 if TYPE_CHECKING:
@@ -44,16 +45,16 @@ def separation(
     The network at initialisation (drawn by --seed) stands first, then --weights and --checkpoints.
     """
     from initscope.classes import separations
-    from initscope.models import load_model
 
     check_suffix(out, "--out", (".html", ".htm"))
     source = source or ModelSource()
     data = load_data(source)
     files = [*([source.weights] if source.weights else []), *(checkpoints or [])]
     with user_code():
-        networks = {"random weights": load_model(model, input_shape=data.shape, seed=source.seed)}
+        start = replace(source, weights=None)
+        networks = {"random weights": build_model(model, start, data.shape)}
         for name, file in zip(_names(files), files):
-            networks[name] = load_model(model, weights=file, input_shape=data.shape, seed=source.seed)
+            networks[name] = build_model(model, start, data.shape, file)
         found = separations(
             networks,
             data,
@@ -64,13 +65,13 @@ def separation(
             rechosen=rechosen,
             probes=probes,
         )
+    if out is not None:
+        found.to_html(out)
+        say(f"page: {out}")
     if format == "table":
         _print(found)
     else:
         emit(found, format)
-    if out is not None:
-        found.to_html(out)
-        say(f"page: {out}")
 
 
 def _names(files: list[str]) -> list[str]:

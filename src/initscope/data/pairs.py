@@ -18,6 +18,7 @@ __all__ = [
     "Pairs",
     "Triplets",
     "between_class_pairs",
+    "drawn_pairs",
     "gaussian_pairs",
     "random_pairs",
     "random_triplets",
@@ -69,6 +70,22 @@ def random_pairs(images: Any, count: int, seed: int = 0) -> Pairs:
         raise InputError(f"{total} image: a pair needs two different images; give at least 2")
     following = np.arange(1, total + 1)
     return _draw(images, np.arange(total), following, total - following, count, seed)
+
+
+def drawn_pairs(data: Any, count: int = 64, seed: int = 0) -> Pairs:
+    """At most ``count`` pairs of `random_pairs` of an `ImageSet`, array or tensor: no pair twice.
+
+    >>> import numpy as np
+    >>> len(drawn_pairs(np.eye(4)).x)
+    6
+    """
+    if not hasattr(data, "images") and not hasattr(data, "shape"):
+        raise InputError(
+            f"data of type {type(data).__name__} holds no samples to draw pairs of; give an array, a tensor or an "
+            "ImageSet, or both sides of the pairs: x and y"
+        )
+    total = len(data)
+    return random_pairs(data, min(check_count("pairs", count), max(1, total * (total - 1) // 2)), seed)
 
 
 def within_class_pairs(images: Any, count: int, seed: int = 0, *, labels: Any = None) -> Pairs:

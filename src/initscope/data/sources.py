@@ -17,7 +17,8 @@ from initscope.data.image_set import ImageSet
 from initscope.data.named import load, names
 from initscope.data.normalization import normalize as normalized
 from initscope.data.pairs import Pairs, random_pairs, within_class_pairs
-from initscope.errors import InputError
+from initscope.data.text import is_text, text_set
+from initscope.errors import InputError, did_you_mean
 
 __all__ = ["load_any", "pairs_of", "seeded"]
 
@@ -36,9 +37,10 @@ def load_any(
     spec
         A name of `load`, with options after a colon if wanted (``photos:crop=32``, ``gaussian:rho=0.9``,
         ``fashion-mnist:split=test``); the path of a folder (`load_folder`); or of a .npy, .npz or .pt file
-        (`load_array`). A folder that bears the name of a data set is given as ``./name``.
+        (`load_array`); ``text`` or ``text:FILE`` for sequences of bytes (`initscope.data.text`). A folder that
+        bears the name of a data set is given as ``./name``.
     size
-        For folders: crop and resize to this side, or (height, width).
+        For folders: crop and resize to this side, or (height, width). For text: tokens of a sequence, 64 if not given.
     normalize
         ``imagenet``, ``standardize`` or ``MEAN,STD``, see `initscope.data.normalize`; after ``limit``.
     limit
@@ -51,6 +53,12 @@ def load_any(
     """
     if not spec:
         raise InputError(f"data is empty; give a name ({', '.join(names())}), a folder or a file")
+    if is_text(spec):
+        if isinstance(size, tuple) or normalize is not None:
+            raise InputError(
+                f"{spec} is a sequence of bytes: it takes one --size, the number of tokens, and no --normalize"
+            )
+        return text_set(spec, tokens=size or 64, limit=limit)
     name, _, options = spec.partition(":")
     path = Path(spec)
     if name in names():
@@ -61,11 +69,20 @@ def load_any(
         data = load_array(path, limit=limit)
     else:
         raise InputError(
-            f"data {spec!r} is neither a name ({', '.join(names())}) nor a folder or file; check the spelling"
+            f"data {spec!r} is neither a name ({', '.join(names())}) nor a folder or file"
+            + (did_you_mean(name, [*names(), *_beside(path)]) or "; check the spelling")
         )
     if size is not None and (name in names() or not path.is_dir()):
         raise InputError(f"size = {size}: only folders of images are resized; {spec} has its own size {data.shape}")
     return data if normalize is None else normalized(data, normalize)
+
+
+def _beside(path: Path) -> list[str]:
+    """Paths in the folder of one that is not there."""
+    try:
+        return [str(other) for other in path.parent.iterdir()]
+    except (OSError, ValueError):  # there is no such folder, or nothing that a path may hold
+        return []
 
 
 def _with_limit(spec: str, options: dict[str, Any], limit: int | None) -> dict[str, Any]:

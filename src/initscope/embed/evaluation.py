@@ -18,7 +18,7 @@ _RANKS = (1, 10, 100, 1000)
 
 @dataclass(frozen=True)
 class Neighbours(Result):
-    """Ids and distances of the nearest codes of each query."""
+    """Ids and distances of the nearest of each query: unequal bits of codes, or 1 - cosine of vectors."""
 
     distances: np.ndarray
     ids: np.ndarray
@@ -26,7 +26,7 @@ class Neighbours(Result):
     def table(self) -> list[dict[str, Any]]:
         """One row per query and rank."""
         return [
-            {"query": query, "rank": rank + 1, "id": int(name), "distance": int(distance)}
+            {"query": query, "rank": rank + 1, "id": int(name), "distance": distance.item()}
             for query, (names, distances) in enumerate(zip(self.ids, self.distances))
             for rank, (name, distance) in enumerate(zip(names, distances))
         ]

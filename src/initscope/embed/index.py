@@ -16,10 +16,11 @@ from typing import Any, Literal, Self, TypeVar, cast, get_args
 
 import numpy as np
 
-from initscope._hall.faiss import load_faiss, rests_before_forks, stored
+from initscope._hall.faiss import has_faiss, load_faiss, rests_before_forks, stored
 from initscope._hall.files import locked
 from initscope.embed._container import expect, read_signed, stored_digest, write_arrays
 from initscope.embed._graph import Graph
+from initscope.embed._plain import PlainFlat
 from initscope.embed.codes import check_codes, words
 from initscope.embed.scan import Scan, scan_loops
 from initscope.errors import InputError, check_count
@@ -183,6 +184,17 @@ class HammingIndex:
         return distances, found
 
     @_in_turn
+    def codes_and_ids(self) -> tuple[np.ndarray, np.ndarray]:
+        """All codes held, padded to whole words, and their ids."""
+        self._check_whole()
+        if self.kind == "hnsw":
+            raise InputError("kind = 'hnsw' keeps distinct codes in a graph; use 'flat' or 'ivf' to list them")
+        arrays = self._arrays()
+        if not arrays:
+            return np.empty((0, self._padded // 8), dtype=np.uint8), self._ids
+        return arrays["codes"], arrays.get("list_ids", self._ids)
+
+    @_in_turn
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to ``path``: a whole new file, renamed over the old one only when it is on the disk.
 
@@ -260,7 +272,8 @@ class HammingIndex:
             self._scan = Scan(stored(self._index), loops)
         if self._scan is not None:
             try:
-                return self._scan.search(queries, k, threads=load_faiss().omp_get_max_threads())
+                threads = load_faiss().omp_get_max_threads() if has_faiss() else os.cpu_count() or 1
+                return self._scan.search(queries, k, threads=threads)
             except Exception:  # they could not be compiled: faiss has the same answer
                 self._scan, self._loops_fail = None, True
         distances, found = self._index.search(queries, k)
@@ -322,6 +335,8 @@ class HammingIndex:
     def _empty(self) -> Any:
         if self.kind == "hnsw":
             return Graph(self._padded, self.links)
+        if not has_faiss():
+            return PlainFlat(self._padded)
         index = load_faiss().IndexBinaryFlat(self._padded)
         index.query_batch_size = _TOGETHER
         return index

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from initscope.errors import InputError
-from initscope.initializers import Initializer
+from initscope.initializers import AnyLaw
 from initscope.kernels import diagonal, kernel
 
 __all__ = ["NetworkKernel", "left_out_accuracy"]
@@ -45,7 +45,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Gaussian process, or support vectors (classes only).
     noise : float or "auto"
         :math:`s^2`, for support vectors 1/C. "auto": the value with the least exact leave-one-out error on a grid.
-    initializer : Initializer, optional
+    initializer : Initializer, its class or its name, optional
         The law of the weights. None: the variances that the model's weights have now.
     seed : int
         For models of which some steps are sampled.
@@ -73,7 +73,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         kind: Literal["nngp", "ntk"] = "nngp",
         method: Literal["gp", "svm"] = "gp",
         noise: float | Literal["auto"] = "auto",
-        initializer: Initializer | None = None,
+        initializer: AnyLaw | None = None,
         seed: int = 0,
     ) -> None:
         self.model = model

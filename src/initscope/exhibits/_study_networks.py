@@ -17,10 +17,12 @@ from torch import Tensor, nn
 from initscope.layers import is_weight_layer
 from initscope.training import seeded
 
-__all__ = ["CLASSES", "STARTS", "Architecture", "Network", "architectures", "networks"]
+__all__ = ["CLASSES", "STARTS", "Architecture", "Network", "architectures", "held_out_architectures", "networks"]
 
 CLASSES = 10
 Kind = Literal["dense", "convolutional", "residual", "transformer"]
+Shape = tuple[Kind, int, int, str, str]
+"""Kind, depth, width, activation, norm."""
 
 _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
 _GAINS = {"relu": math.sqrt(2), "tanh": 1.0, "gelu": math.sqrt(2)}
@@ -245,8 +247,8 @@ class Network:
 
 
 def architectures() -> tuple[Architecture, ...]:
-    """Those of the study, with the data sets in turn."""
-    shapes: list[tuple[Kind, int, int, str, str]] = [
+    """Those on which thresholds and ranking are chosen, with the data sets in turn."""
+    shapes: list[Shape] = [
         *[("dense", depth, width, "relu", "none") for depth, width in ((3, 64), (10, 32), (10, 96), (30, 48))],
         *[("dense", depth, 64, activation, "none") for depth, activation in ((5, "tanh"), (20, "tanh"), (10, "gelu"))],
         *[("dense", depth, 64, "relu", norm) for depth, norm in ((8, "batch"), (20, "batch"), (20, "layer"))],
@@ -258,11 +260,34 @@ def architectures() -> tuple[Architecture, ...]:
         *[("transformer", depth, 32, "gelu", norm) for depth in (1, 3, 6) for norm in ("pre", "post")],
         ("transformer", 3, 32, "relu", "none"),
     ]
+    return _on_data(shapes)
+
+
+def held_out_architectures() -> tuple[Architecture, ...]:
+    """Those that had no part in any choice: of other depths and widths, the same kinds and data."""
+    shapes: list[Shape] = [
+        *[("dense", depth, width, "relu", "none") for depth, width in ((6, 48), (15, 64), (24, 96))],
+        ("dense", 12, 64, "tanh", "none"),
+        ("dense", 6, 96, "gelu", "none"),
+        *[("dense", depth, 48, "relu", norm) for depth, norm in ((12, "batch"), (25, "batch"), (12, "layer"))],
+        *[("convolutional", depth, width, "relu", "none") for depth, width in ((5, 16), (10, 10))],
+        ("convolutional", 5, 12, "tanh", "none"),
+        *[("convolutional", depth, 14, "relu", norm) for depth, norm in ((8, "batch"), (6, "layer"))],
+        *[("residual", depth, 10, "relu", norm) for depth, norm in ((3, "none"), (7, "none"), (4, "batch"))],
+        ("residual", 4, 14, "gelu", "layer"),
+        *[("transformer", depth, 24, "gelu", norm) for depth, norm in ((2, "pre"), (4, "post"), (4, "pre"))],
+    ]
+    return _on_data(shapes)
+
+
+def _on_data(shapes: list[Shape]) -> tuple[Architecture, ...]:
+    """The data sets in turn."""
     return tuple(
         Architecture(*shape, data=("digits", "fashion-mnist")[index % 2]) for index, shape in enumerate(shapes)
     )
 
 
 def networks() -> tuple[Network, ...]:
-    """Every architecture at every start."""
-    return tuple(Network(architecture, start) for architecture in architectures() for start in STARTS)
+    """Every architecture at every start, those that are held out at the end."""
+    every = (*architectures(), *held_out_architectures())
+    return tuple(Network(architecture, start) for architecture in every for start in STARTS)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,8 @@ def train(model: nn.Module, data: str, rate: float, *, steps: int = STEPS, seed:
         model.eval()
         with torch.no_grad():
             accuracy = float((model(test_inputs).argmax(1) == test_labels).float().mean())
-    return {"loss": float(np.mean(losses[-10:])), "accuracy": accuracy, "seconds": time.process_time() - begun}
+    seconds = round(time.process_time() - begun, 3)
+    return {"loss": float(f"{np.mean(losses[-10:]):.5g}"), "accuracy": round(accuracy, 6), "seconds": seconds}
 
 
 def read_runs(path: str | Path) -> dict[tuple[str, float], dict[str, Any]]:
@@ -80,6 +80,10 @@ def read_runs(path: str | Path) -> dict[tuple[str, float], dict[str, Any]]:
     return found
 
 
+Runs = dict[tuple[str, float], dict[str, Any]]
+"""By name and rate."""
+
+
 def train_all(
     these: Iterable[Network],
     path: str | Path | None = None,
@@ -87,7 +91,7 @@ def train_all(
     rates: tuple[float, ...] = RATES,
     steps: int = STEPS,
     seconds: float = float("inf"),
-) -> dict[tuple[str, float], dict[str, Any]]:
+) -> Runs:
     """Train every network at every rate; each run is a line of ``path``, and runs that it holds are not made again.
 
     After ``seconds`` of this process no other run is begun.
@@ -96,19 +100,42 @@ def train_all(
     begun = time.process_time()
     for network in these:
         for rate in rates:
-            if (network.name, rate) in runs or time.process_time() - begun > seconds:
-                continue
-            model = network.build()
-            run = {"network": network.name, "rate": rate, "steps": steps}
-            run |= train(model, network.architecture.data, rate, steps=steps, seed=network.seed)
-            runs[network.name, rate] = run
-            if path is not None:
-                with Path(path).open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(run) + "\n")
+            if time.process_time() - begun <= seconds:
+                _train_once(network.name, network.build, network, rate, steps, runs, path)
     return runs
 
 
-def train_best(model: nn.Module, network: Network, *, rates: tuple[float, ...], steps: int) -> float:
-    """Test accuracy at the best of the rates, of a model in the network's place, which is left as it is."""
-    data, seed = network.architecture.data, network.seed
-    return max(float(train(copy.deepcopy(model), data, rate, steps=steps, seed=seed)["accuracy"]) for rate in rates)
+def train_best(
+    name: str,
+    build: Callable[[], nn.Module],
+    network: Network,
+    *,
+    rates: tuple[float, ...],
+    steps: int,
+    runs: Runs,
+    path: str | Path | None = None,
+) -> float:
+    """Test accuracy at the best of the rates of a model in the network's place; its runs are kept under ``name``."""
+    for rate in rates:
+        _train_once(name, build, network, rate, steps, runs, path)
+    return max(float(runs[name, rate]["accuracy"]) for rate in rates)
+
+
+def _train_once(
+    name: str,
+    build: Callable[[], nn.Module],
+    network: Network,
+    rate: float,
+    steps: int,
+    runs: Runs,
+    path: str | Path | None,
+) -> None:
+    """Add the run to ``runs`` and to the file, unless it is there."""
+    if (name, rate) in runs:
+        return
+    run = {"network": name, "rate": rate, "steps": steps}
+    run |= train(build(), network.architecture.data, rate, steps=steps, seed=network.seed)
+    runs[name, rate] = run
+    if path is not None:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(run) + "\n")

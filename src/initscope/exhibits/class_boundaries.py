@@ -62,8 +62,9 @@ class ClassBoundaries(Rows):
             for column, reading in enumerate(_READINGS):
                 ax = self.found.plot(axes[row, column], column=f"{side}_{reading}", layer=self.layer)
                 ax.set(xlabel=f"{side}-class, {reading}", ylabel="")
-                if (row, column) != (0, 0):
-                    ax.get_legend().remove()
+                legend = ax.get_legend()
+                if legend is not None and (row, column) != (0, 0):
+                    legend.remove()
         return figure
 
 

@@ -118,5 +118,6 @@ EXHIBITS = (
             and all(point.found == 0 for point in curve.points if point.alpha > 2 * FULL_RSB)
         ),
         small={"sizes": (12,), "alphas": (4.0, 30.0), "draws": 2, "seconds": 0.3},
+        full={"alphas": (5.0, 5.5, 6.0, 6.4), "draws": 3, "seconds": 20},
     ),
 )

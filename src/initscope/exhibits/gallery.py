@@ -10,6 +10,7 @@ import inspect
 import json
 import os
 import re
+import textwrap
 import time
 import tomllib
 import zlib
@@ -125,12 +126,12 @@ class Gallery(Result):
             rows.append(row | {"numbers": len(shown.ours), "seconds": round(shown.seconds, 1)})
         return rows
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+    def _html(self) -> str:
         """The page: contents, every exhibit with its picture, and what cannot be reproduced."""
         counts: dict[str, int] = {}
         for shown in self.exhibits:
             counts[shown.status] = counts.get(shown.status, 0) + 1
-        text = render_part(
+        return render_part(
             "gallery.html",
             exhibits=self.exhibits,
             most_rows=_MOST_ROWS,
@@ -140,9 +141,6 @@ class Gallery(Result):
             versions=versions(),
             seconds=sum(shown.seconds for shown in self.exhibits),
         )
-        if path is not None:
-            write_text(path, text)
-        return text
 
 
 def reproduce(
@@ -224,6 +222,9 @@ def _run(declared: Declared, scale: Scale) -> Shown:
 _PANEL = 5.0
 """Inches of a picture of one panel: on a phone it then fits the page, with text of about 10 pixels."""
 
+_LABEL = 36
+"""Characters of a line beside an axis: as many as it is high."""
+
 
 def _drawn(figure: Figure, id: str) -> str:
     """SVG that stands on light and dark, a legend's frame without white ground; one panel as wide as a phone."""
@@ -231,6 +232,8 @@ def _drawn(figure: Figure, id: str) -> str:
     if len(figure.axes) == 1 and width > _PANEL:
         figure.set_size_inches(_PANEL, height * _PANEL / width)
     for ax in figure.axes:
+        if "$" not in ax.get_ylabel():
+            ax.set_ylabel(textwrap.fill(ax.get_ylabel(), _LABEL))
         legend = ax.get_legend()
         if legend is not None:
             legend.get_frame().set(facecolor="none", edgecolor="none")

@@ -44,6 +44,7 @@ class Initializations(Rows):
             ax.fill_between(layers, np.maximum(predicted - band, 1e-12), predicted + band, color=color, alpha=0.15)
         ax.set_yscale("log")
         ax.set_xlabel("layer")
+        ax.locator_params(axis="x", integer=True)
         ax.set_ylabel(r"$\|h\|/\|x\|$" if quantity == "activation" else r"$\|\partial W\|/(\|\delta\|\|x\|)$")
         ax.legend()
         return ax

@@ -1,13 +1,14 @@
 """Are the verdicts right? Small networks at good and bad starts are judged first, then trained.
 
 A network fails if training brings it less than half of the gain over chance that the best start of its architecture
-reaches. Thresholds are chosen on one half of the architectures; the other half, which has no part in that, is judged
-with them. `run` does all of it; the networks are in ``_study_networks``, their training in ``_study_training``.
+reaches. Thresholds, and the score by which the what-if table ranks, were chosen on one part of the architectures; the
+others, which had no part in that, are judged with them. `run` does all of it; the networks are in ``_study_networks``,
+their training in ``_study_training``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,23 +18,26 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from initscope.exhibits._statistics import Share, rank_correlation, share
+from initscope.exhibits._statistics import Share, jackknife, rank_correlation, share
 from initscope.exhibits._study_networks import CLASSES, Architecture, Network, architectures, networks
 from initscope.exhibits._study_training import RATES, STEPS, splits, train_all, train_best
 from initscope.exhibits.protocol import Declared, Number
 from initscope.inspection import Report, Thresholds, inspect, judge
+from initscope.inspection.alternatives import start_score, what_is_kept
 from initscope.inspection.evidence import Evidence
 from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "Judged", "Score", "VerdictStudy", "run"]
+__all__ = ["EXHIBITS", "Cure", "Judged", "Score", "VerdictStudy", "run"]
 
 FACTORS = (1e-3, 1e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 1e2, 1e3)
 """Thresholds that are tried: the library's own times these."""
 HALF = 0.5
 """Share of the best start's gain over chance below which a network counts as failed."""
+HARMED = 0.8
+"""Share below which it counts as harmed."""
 _PRECISE = 0.9
 _SAMPLES = 64
 
@@ -48,6 +52,8 @@ class Judged(Result):
         Its gain over chance, at the best of the rates, over that of the best start of its architecture.
     kept : float
         Angle of pairs at the end, before the head, over the input's.
+    score : float
+        By which the what-if table ranks starts that are alike in faults.
     named : dict
         Factor on the thresholds → the faults that are named then; 1 is the library as it is.
     chosen_on : bool
@@ -55,11 +61,12 @@ class Judged(Result):
     """
 
     network: str
-    kind: str
+    architecture: str
     start: str
     accuracy: float
     reached: float
     kept: float
+    score: float
     named: dict[float, tuple[str, ...]]
     chosen_on: bool
 
@@ -71,12 +78,13 @@ class Judged(Result):
 
 @dataclass(frozen=True)
 class Score(Result):
-    """How often a verdict was right, on the half that was not used for choosing; ``any`` is any fault at all."""
+    """How often a verdict was right; ``any`` is any fault at all. ``harmed`` of those that got it lost a fifth."""
 
     verdict: str
     threshold: float
     said: int
     right: int
+    harmed: int
     failures: int
     precision: Share
     recall: Share
@@ -84,29 +92,66 @@ class Score(Result):
     def to_row(self) -> dict[str, Any]:
         """One line of the table."""
         row = {"verdict": self.verdict, "threshold": self.threshold, "said": self.said, "right": self.right}
+        row |= {"harmed": self.harmed}
         for name, value in (("precision", self.precision), ("recall", self.recall)):
             row |= {name: value.value, f"{name} from": value.low, f"{name} to": value.high}
         return row
 
 
 @dataclass(frozen=True)
-class VerdictStudy(Result):
-    """The study: every network, the thresholds that were chosen, and how often each verdict was right.
+class Cure(Result):
+    """A failed network that is called sick, trained again from the start that its report recommends."""
 
-    ``own`` are the scores of the library's own thresholds, ``chosen`` those of the ones chosen on the first half; both
-    on the second half. ``correlation`` is Spearman's, of the angle kept with what training reaches. ``cured`` is the
-    share of the failed networks with a verdict that the recommended start makes train.
+    network: str
+    law: str
+    before: float
+    reached: float
+    chosen_on: bool
+
+    @property
+    def trains(self) -> bool:
+        """Whether it does now."""
+        return self.reached >= HALF
+
+
+@dataclass(frozen=True)
+class VerdictStudy(Result):
+    """The study: every network, how often each verdict was right, and what the recommended starts reach.
+
+    Attributes
+    ----------
+    choosing, held_out : tuple of Score
+        Scores of the library's thresholds on the architectures that they were chosen on, and on the others.
+    thresholds : dict
+        What the rule of choice, most failures found at a precision of .9, takes on the first of these parts.
+    correlation : Share
+        Spearman's, of the angle kept with what training reaches, over all networks.
+    ranking : Share
+        Spearman's, of the order in which the what-if table would put the starts of an architecture with what training
+        reaches, as a mean over the architectures that are held out.
+    cures : tuple of Cure
+        Those that were tried; ``cured`` is the share of them that trains.
+
+    The intervals of both correlations are of independent architectures (jackknife), those of shares of independent
+    networks (Clopper and Pearson).
     """
 
     networks: tuple[Judged, ...]
-    own: tuple[Score, ...]
-    chosen: tuple[Score, ...]
+    choosing: tuple[Score, ...]
+    held_out: tuple[Score, ...]
+    thresholds: dict[str, float]
     correlation: Share
-    cured: Share | None
+    ranking: Share
+    cures: tuple[Cure, ...] = ()
+
+    @property
+    def cured(self) -> Share:
+        """Of the cures that were tried, the share that trains."""
+        return share(sum(cure.trains for cure in self.cures), len(self.cures))
 
     def table(self) -> list[dict[str, Any]]:
-        """Scores of the chosen thresholds, then of the library's own."""
-        return [{"thresholds": name} | row.to_row() for name in ("chosen", "own") for row in getattr(self, name)]
+        """Scores on the architectures that are held out, then on the others."""
+        return [{"part": name} | row.to_row() for name in ("held_out", "choosing") for row in getattr(self, name)]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """What training reaches against the angle kept, with those that are called sick marked."""
@@ -129,7 +174,7 @@ def run(
     path: str | Path | None = None,
     steps: int = STEPS,
     rates: Sequence[float] = RATES,
-    cures: int = 40,
+    cures: int = 30,
     seconds: float = float("inf"),
 ) -> VerdictStudy:
     """Judge and train the networks.
@@ -143,36 +188,47 @@ def run(
     steps, rates
         Batches of a run, and the learning rates of which the best counts.
     cures : int
-        At most so many failed networks, evenly spread, are trained from the recommended start; 0 for none.
+        Of each part at most so many failed networks, evenly spread, are trained from the recommended start.
     seconds : float
         No run is begun after so many seconds of computing. Architectures that are not trained at every start and rate
         by then are left out: the study can be made in pieces, and looked at before it is whole.
     """
     these = _few() if small else networks()
-    runs = train_all(these, path, rates=tuple(rates), steps=steps, seconds=seconds)
+    rates = tuple(rates)
+    runs = train_all(these, path, rates=rates, steps=steps, seconds=seconds)
     unfinished = {network.architecture for network in these for rate in rates if (network.name, rate) not in runs}
     these = tuple(network for network in these if network.architecture not in unfinished)
     accuracy = {network: max(float(runs[network.name, rate]["accuracy"]) for rate in rates) for network in these}
-    reports = {network: _inspected(network) for network in these}
-    rows = tuple(_judged(network, report, accuracy) for network, report in reports.items())
-    held_out = [row for row in rows if not row.chosen_on]
-    factors = _choose([row for row in rows if row.chosen_on])
-    own = _scores(held_out, dict.fromkeys(factors, 1.0))
-    chosen = _scores(held_out, factors)
-    known = [row for row in rows if np.isfinite(row.kept)]
-    correlation = rank_correlation([row.kept for row in known], [row.reached for row in known])
-    cured = _cured(reports, accuracy, rows, cures, rates=tuple(rates), steps=steps) if cures else None
-    return VerdictStudy(rows, own, chosen, correlation, cured)
+    rows = {network: _judged(network, _inspected(network), accuracy) for network in these}
+    parts = [[row for row in rows.values() if row.chosen_on is chosen_on] for chosen_on in (True, False)]
+    defaults = {name.replace("_", "-"): value for name, value in Thresholds().to_dict().items()}
+    factors = _choose(parts[0])
+
+    def best(name: str, build: Callable[[], nn.Module], network: Network) -> float:
+        return train_best(name, build, network, rates=rates, steps=steps, runs=runs, path=path)
+
+    return VerdictStudy(
+        tuple(rows.values()),
+        _scores(parts[0]),
+        _scores(parts[1]),
+        {name: factor * defaults[name] for name, factor in factors.items() if name in defaults},
+        jackknife(_of_angles, _by_architecture(rows.values())),
+        jackknife(_of_ranking, _by_architecture(parts[1])),
+        tuple(_cure(network, rows[network], accuracy, best) for network in _patients(rows, cures)),
+    )
+
+
+def _few_shapes() -> tuple[Architecture, ...]:
+    return (
+        Architecture("dense", 10, 32), Architecture("convolutional", 3, 8), Architecture("residual", 2, 8),
+        Architecture("transformer", 1, 16, "gelu", "pre"),
+    )  # fmt: skip
 
 
 def _few() -> tuple[Network, ...]:
     """Four shallow architectures at six starts."""
-    shapes = (
-        Architecture("dense", 10, 32), Architecture("convolutional", 3, 8), Architecture("residual", 2, 8),
-        Architecture("transformer", 1, 16, "gelu", "pre"),
-    )  # fmt: skip
     starts = ("own", "he", "half", "tenth", "low-bias", "equal")
-    return tuple(Network(shape, start) for shape in shapes for start in starts)
+    return tuple(Network(shape, start) for shape in _few_shapes() for start in starts)
 
 
 def _inspected(network: Network, *, alternatives: bool = False) -> Report:
@@ -189,18 +245,24 @@ def _inspected(network: Network, *, alternatives: bool = False) -> Report:
     )
 
 
-def _judged(network: Network, report: Report, accuracy: dict[Network, float]) -> Judged:
+def _reached(found: float, network: Network, accuracy: dict[Network, float]) -> float:
+    """Gain over chance over that of the best start of the network's architecture."""
     chance = 1 / CLASSES
     best = max(value for other, value in accuracy.items() if other.architecture == network.architecture)
+    return (found - chance) / max(best - chance, 1e-9)
+
+
+def _judged(network: Network, report: Report, accuracy: dict[Network, float]) -> Judged:
     kept = Evidence(report.observation, report.facts).kept
     known = kept[np.isfinite(kept)]
     return Judged(
         network.name,
-        network.architecture.kind,
+        network.architecture.name,
         network.start,
         accuracy[network],
-        (accuracy[network] - chance) / max(best - chance, 1e-9),
+        _reached(accuracy[network], network, accuracy),
         float(known[-1]) if len(known) else float("nan"),
+        start_score(*what_is_kept(report.observation)),
         {factor: _named(report, factor) for factor in FACTORS},
         _chosen_on(network.architecture),
     )
@@ -214,11 +276,10 @@ def _named(report: Report, factor: float) -> tuple[str, ...]:
 
 
 def _chosen_on(architecture: Architecture) -> bool:
-    """The first half of a fixed order in which neighbours of the list are far apart, so that both halves have all."""
-    known = list(architectures())
-    if architecture not in known:  # of the small study
+    """Whether it is of the part on which thresholds and ranking were chosen."""
+    if architecture in _few_shapes():
         return architecture.kind in ("dense", "residual")
-    return known.index(architecture) * 7 % len(known) < len(known) // 2
+    return architecture in architectures()
 
 
 def _choose(rows: Sequence[Judged]) -> dict[str, float]:
@@ -239,59 +300,79 @@ def _choose(rows: Sequence[Judged]) -> dict[str, float]:
     return chosen
 
 
-def _scores(rows: Sequence[Judged], factors: dict[str, float]) -> tuple[Score, ...]:
-    """Precision and recall of every verdict at its factor, and of any of them."""
+def _scores(rows: Sequence[Judged]) -> tuple[Score, ...]:
+    """Precision and recall of every verdict, and of any of them, at the library's thresholds."""
     defaults = Thresholds().to_dict()
     failures = sum(row.failed for row in rows)
     scores = []
-    for name in [*factors, "any"]:
-        those = factors if name == "any" else {name: factors[name]}
-        said = [row for row in rows if any(each in row.named[factor] for each, factor in those.items())]
-        right = sum(row.failed for row in said)
-        threshold = defaults.get(name.replace("-", "_"), float("nan")) * factors.get(name, 1.0)
-        score = Score(name, threshold, len(said), right, failures, share(right, len(said)), share(right, failures))
-        if said or name == "any":
-            scores.append(score)
+    for name in [*sorted({name for row in rows for name in row.named[1.0]}), "any"]:
+        said = [row for row in rows if name in row.named[1.0] or (name == "any" and row.named[1.0])]
+        right, harmed = sum(row.failed for row in said), sum(row.reached < HARMED for row in said)
+        threshold = defaults.get(name.replace("-", "_"), float("nan"))
+        shares = share(right, len(said)), share(right, failures)
+        scores.append(Score(name, threshold, len(said), right, harmed, failures, *shares))
     return tuple(scores)
 
 
-def _cured(
-    reports: dict[Network, Report],
+def _by_architecture(rows: Iterable[Judged]) -> list[list[Judged]]:
+    groups: dict[str, list[Judged]] = {}
+    for row in rows:
+        groups.setdefault(row.architecture, []).append(row)
+    return list(groups.values())
+
+
+def _of_angles(groups: list[list[Judged]]) -> float:
+    """Correlation of the angle kept with what training reaches, over all networks."""
+    known = [row for group in groups for row in group if np.isfinite(row.kept)]
+    return rank_correlation([row.kept for row in known], [row.reached for row in known])
+
+
+def _of_ranking(groups: list[list[Judged]]) -> float:
+    """Correlation of the what-if table's order with what training reaches, within architectures: those without a fault
+    come first, then those of higher score."""
+    orders = [[row.score - bool(row.named[1.0]) for row in group] for group in groups]
+    each = [
+        rank_correlation(order, [row.reached for row in group]) for order, group in zip(orders, groups, strict=True)
+    ]
+    return float(np.mean(each))
+
+
+def _patients(rows: dict[Network, Judged], most: int) -> list[Network]:
+    """Failed networks that are called sick, of each part at most so many, evenly spread."""
+    picked = []
+    for chosen_on in (True, False):
+        sick = [n for n, row in rows.items() if row.failed and row.named[1.0] and row.chosen_on is chosen_on]
+        indices = np.linspace(0, len(sick) - 1, min(most, len(sick))).round().astype(int)
+        picked += [sick[index] for index in indices]
+    return picked
+
+
+def _cure(
+    network: Network,
+    row: Judged,
     accuracy: dict[Network, float],
-    rows: Sequence[Judged],
-    most: int,
-    *,
-    rates: tuple[float, ...],
-    steps: int,
-) -> Share:
-    """Of failed networks that are called sick, the share that trains from the start that the report recommends."""
-    sick = [network for network, row in zip(reports, rows, strict=True) if row.failed and row.named[1.0]]
-    picked = [sick[index] for index in np.linspace(0, len(sick) - 1, min(most, len(sick))).round().astype(int)]
-    cured = 0
-    for network in picked:
-        best = max(value for other, value in accuracy.items() if other.architecture == network.architecture)
-        reached = train_best(_recommended(network), network, rates=rates, steps=steps)
-        cured += reached - 1 / CLASSES >= HALF * (best - 1 / CLASSES)
-    return share(cured, len(picked))
+    best: Callable[[str, Callable[[], nn.Module], Network], float],
+) -> Cure:
+    """Train a network from the weights that its report recommends; as it is, where that has none to recommend."""
+    table = _inspected(network, alternatives=True).what_if
+    found = None if table is None else table.best_law
+    law = None if found is None else found.law
 
+    def build() -> nn.Module:
+        model = network.build()
+        return model if law is None else law.fill_(model, generator=torch.Generator().manual_seed(network.seed))
 
-def _recommended(network: Network) -> nn.Module:
-    """The network at the start that its report recommends, if that is a law of weights."""
-    model, table = network.build(), _inspected(network, alternatives=True).what_if
-    law = None if table is None else table.best_law
-    if law is not None and law.law is not None:
-        law.law.fill_(model, generator=torch.Generator().manual_seed(network.seed))
-    return model
+    name = "as it is" if found is None else found.name
+    reached = _reached(best(f"{network.name} by {name}", build, network), network, accuracy)
+    return Cure(network.name, name, row.reached, reached, row.chosen_on)
 
 
 def _numbers(found: VerdictStudy) -> dict[str, Number]:
     numbers = {"networks": Number(len(found.networks)), "failures": Number(sum(row.failed for row in found.networks))}
-    total = found.own[-1]
-    for name, value in (("precision", total.precision), ("recall", total.recall), ("correlation", found.correlation)):
-        numbers[name] = Number(value.value, value.error)
-    if found.cured is not None:
-        numbers["cured"] = Number(found.cured.value, found.cured.error)
-    return numbers
+    total = found.held_out[-1]
+    shares = {"precision": total.precision, "recall": total.recall, "correlation": found.correlation}
+    shares |= {"ranking": found.ranking} | ({"cured": found.cured} if found.cures else {})
+    return numbers | {name: Number(value.value, value.error) for name, value in shares.items()}
 
 
 def _holds(found: VerdictStudy) -> bool:
@@ -310,7 +391,7 @@ EXHIBITS = (
         produce=run,
         numbers=_numbers,
         holds=_holds,
-        small={"small": True, "steps": 40, "rates": (1e-3, 3e-3), "cures": 0},
+        small={"small": True, "rates": (3e-3,), "cures": 0},
         full={"path": "verdict-study.jsonl"},
     ),
 )

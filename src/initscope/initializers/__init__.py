@@ -19,7 +19,7 @@ from initscope.initializers._functions import (
 )
 from initscope.initializers._looks_linear import LooksLinear
 from initscope.initializers._matrices import not_drawn
-from initscope.initializers._names import LAWS, named
+from initscope.initializers._names import LAWS, AnyLaw, as_law, named
 from initscope.initializers._orthogonal import DeltaOrthogonal, Orthogonal
 from initscope.initializers._present import Present
 from initscope.initializers._scaled import Gaussian, Glorot, He, LeCun
@@ -27,6 +27,7 @@ from initscope.initializers._zero_sum import ZeroSum
 
 __all__ = [
     "LAWS",
+    "AnyLaw",
     "Believability",
     "DeltaOrthogonal",
     "Gaussian",
@@ -39,6 +40,7 @@ __all__ = [
     "Present",
     "WeightLaw",
     "ZeroSum",
+    "as_law",
     "believability",
     "delta_orthogonal_",
     "glorot_",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import fields, replace
 
-from initscope.errors import InputError
+from initscope.errors import InputError, did_you_mean
 from initscope.initializers._base import Initializer
 from initscope.initializers._looks_linear import LooksLinear
 from initscope.initializers._orthogonal import DeltaOrthogonal, Orthogonal
@@ -14,7 +14,7 @@ from initscope.initializers._present import Present
 from initscope.initializers._scaled import Glorot, He, LeCun
 from initscope.initializers._zero_sum import ZeroSum
 
-__all__ = ["LAWS", "named"]
+__all__ = ["LAWS", "AnyLaw", "as_law", "named"]
 
 LAWS: dict[str, Callable[[], Initializer]] = {
     "he": He,
@@ -39,7 +39,7 @@ def named(name: str) -> Initializer:
     """
     law, _, options = name.partition(":")
     if law not in LAWS:
-        raise InputError(f"no weight law is called {law!r}; known: {', '.join(LAWS)}")
+        raise InputError(f"no weight law is called {law!r}{did_you_mean(law, LAWS)}; known: {', '.join(LAWS)}")
     found = LAWS[law]()
     known = [field.name for field in fields(found) if isinstance(getattr(found, field.name), float)]
     values = {}
@@ -55,3 +55,21 @@ def named(name: str) -> Initializer:
                 f"as in {law}:{known[0]}=0.1"
             )
     return replace(found, **values) if values else found
+
+
+AnyLaw = Initializer | type[Initializer] | str
+"""How a weight law may be given: ready, as a class whose defaults are taken, or by its name on the command line."""
+
+
+def as_law(law: AnyLaw | None) -> Initializer | None:
+    """The weight law that is meant; None stays None.
+
+    >>> as_law("he") == as_law(He) == He()
+    True
+    """
+    if isinstance(law, str):
+        return named(law)
+    made = law() if isinstance(law, type) else law
+    if made is not None and not isinstance(made, Initializer):
+        raise InputError(f"{law!r} is no weight law; give initscope.initializers.He(), or a name: {', '.join(LAWS)}")
+    return made

@@ -8,27 +8,4 @@ the fewest active rows; `thresholds` gathers where random layers turn injective.
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "bounding",
-        "compositions",
-        "decision",
-        "frames",
-        "milp",
-        "proofs",
-        "search",
-        "summary",
-        "verification",
-    ],
-    submod_attrs={
-        "compositions": ["Sector", "deep_collision", "deep_sectors"],
-        "decision": ["decide"],
-        "frames": ["Stability", "stability"],
-        "proofs": ["Proof", "read_proof", "write_proof"],
-        "records": ["Certificate", "Decision"],
-        "search": ["Search", "find_collision", "least_active"],
-        "summary": ["ThresholdLine", "thresholds"],
-        "verification": ["collision_residual", "verify"],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

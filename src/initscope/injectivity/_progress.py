@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from initscope._hall.progress import stage
+
 __all__ = ["bar"]
 
 
@@ -12,7 +14,8 @@ __all__ = ["bar"]
 def bar(title: str, unit: str, show: bool) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes the progress so far."""
     if not show:
-        yield lambda _: None
+        with stage(title):
+            yield lambda _: None
         return
     from tqdm import tqdm
 

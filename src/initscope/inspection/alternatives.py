@@ -1,4 +1,4 @@
-"""What-if: the same network with other weights, batch norm, a leaky slope, other sizes; ranked by what survives."""
+"""What-if: the same network with other weights, batch norm, a leaky slope, other sizes; ranked by what trains best."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.flop_counter import FlopCounterMode
 
+from initscope._hall.progress import interrupted, kept_if_interrupted, steps
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, median_over_pairs
 from initscope.initializers import Initializer, Present
@@ -28,13 +29,16 @@ from initscope.tracing.untouched import copy_of, leaves_no_trace
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["SCORE", "Alternative", "WhatIf", "what_if"]
+__all__ = ["SCORE", "Alternative", "WhatIf", "start_score", "what_if", "what_is_kept"]
 
 SCORE = (
-    "Alternatives whose draws cross fewer thresholds come first, then those of higher score: "
-    "score = angle × size × gradient, each in (0, 1] and measured: min(1, median angle at the end over the input's); "
-    "10^(-|log10 of the size per unit at the end|/3); 10^(-log10(largest/smallest layer gradient)/2)"
+    "Alternatives of which fewer draws have a fault come first, then those of higher score: score = size × gradient × "
+    "angle, each in (0, 1] and measured: size of the outputs over that of the inputs, 1 at 0.32 and 1/10 at ten times "
+    "more or less; (largest/smallest layer gradient)^-0.3; min(1, median angle at the end over the input's)^0.3. "
+    "Chosen on trained networks: docs, What the verdicts mean"
 )
+_BEST_SIZE = -0.5  # log10 of the size of outputs over inputs at which the networks of the study trained best
+_WEIGHT = 0.3  # of log10 of the spread of gradients, and of the angle, beside log10 of the size
 _WORK = 1e8  # multiplications of a forward pass of one sample, beyond which less is tried: some seconds a trial
 _DRAWING = 2e10  # multiplications of one draw of the weights: orthogonal ones take a decomposition of every layer
 _LEAST_PAIRS = 4
@@ -46,7 +50,8 @@ class Alternative(Result):
     """One way to start the same network, and what would become of the data.
 
     ``angle_ratio``, ``rms_ratio`` (of the last step) and ``gradient_spread`` (the largest over the smallest layer
-    gradient) are medians over ``draws`` draws of the weights; ``crossed`` says how many of them got which verdict.
+    gradient) are medians over ``draws`` draws of the weights; ``crossed`` says how many of them got which verdict,
+    ``sick`` how many got any.
     ``angle_predicted`` is the limit of wide layers, by the method that ``status`` names; None where there is none
     (other sizes, batch norm, mirrored weights), and where predicting the model as it is takes more than closed forms of
     vectors: images, quadrature and sampling cost more than all measurements, and the ranking does without.
@@ -59,9 +64,13 @@ class Alternative(Result):
     rms_ratio: float
     gradient_spread: float
     crossed: dict[str, int]
+    sick: int
     draws: int
     status: str
-    code: str
+    code: str | None
+    """What to type; None where the architecture is to be changed by hand, or nothing is to be done."""
+    advice: str = ""
+    """What to do, where typing is not all."""
     law: Initializer | None = field(default=None, repr=False, compare=False)
     """The weight law, where the architecture stays as it is."""
 
@@ -78,7 +87,7 @@ class Alternative(Result):
 
 
 _UNKNOWN = float("nan")
-_AS_IT_IS = Alternative("as it is", _UNKNOWN, _UNKNOWN, None, _UNKNOWN, _UNKNOWN, {}, 0, "not tried", "")
+_AS_IT_IS = Alternative("as it is", _UNKNOWN, _UNKNOWN, None, _UNKNOWN, _UNKNOWN, {}, 0, 0, "not tried", None)
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,7 @@ class WhatIf(Result):
 
     @property
     def best(self) -> Alternative:
-        """The alternative that crosses the fewest thresholds, of those the one with the highest score."""
+        """The alternative of which the fewest draws have a fault, of those the one with the highest score."""
         return self.alternatives[0] if self.alternatives else _AS_IT_IS
 
     @property
@@ -150,12 +159,12 @@ def what_if(
     mode: Literal["train", "eval"] | None = None,
     thresholds: Thresholds | None = None,
     prediction: Prediction | None = None,
-    progress: Callable[[list[Any]], Iterable[Any]] = iter,
+    progress: Callable[[list[Any]], Iterable[Any]] | None = None,
 ) -> WhatIf:
     """Try other starts of ``model`` on a few of the pairs; the model itself is left alone.
 
     Each alternative is measured on a draw of its weights in a copy, and predicted where theory covers it. At finite
-    width draws differ, so the best of those that cross the fewest thresholds are drawn ``draws`` times. Models of more
+    width draws differ, so the best of those without a fault are drawn ``draws`` times. Models of more
     than 10⁸ multiplications a sample are tried on one draw of fewer pairs (at least 4), and not wider than that. What
     all trials may cost is known before (see `Spending`), and what is left out for it is told in ``skipped``.
     ``prediction`` is that of the model as it is on these pairs, where there is one already; ``progress`` passes a list
@@ -163,17 +172,21 @@ def what_if(
     """
     draws = check_count("draws", draws)
     trials = _Trials(model, x, y, pairs, seed, mode, thresholds, prediction)
-    as_it_is = Variant("as it is", None, "", is_drawn=False)
+    as_it_is = Variant("as it is", None, None, is_drawn=False)
     trials.begin(as_it_is)
-    for variant in progress([*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]):
-        trials.begin(variant)
-    if not trials.seen:
-        raise InputError("no alternative could be run on this model; look at its rows for the reason")
-    for variant, draw in progress([(variant, draw) for variant in trials.hopeful() for draw in range(1, draws)]):
-        trials.draw_again(variant, draw)
+    each = [*laws(model, trials.rows), *rewritten(model, trials.rows), *sizes()]
+    with kept_if_interrupted():
+        for variant in steps(each, "trying other starts") if progress is None else progress(each):
+            trials.begin(variant)
+        if not trials.seen:
+            raise InputError("no alternative could be run on this model; look at its rows for the reason")
+        again = [(variant, draw) for variant in trials.hopeful() for draw in range(1, draws)]
+        for variant, draw in steps(again, "drawing the best again") if progress is None else progress(again):
+            trials.draw_again(variant, draw)
+    trials.note_rest(each)
     ranked = sorted(
         (trials.alternative(variant) for variant in trials.seen),
-        key=lambda item: (sum(item.crossed.values()) / item.draws, -item.score),
+        key=lambda item: (item.sick / item.draws, -item.score),
     )
     return WhatIf(tuple(ranked), as_it_is.name, trials.skipped)
 
@@ -239,13 +252,19 @@ class _Trials:
         self.predicted[variant] = self._prediction(variant, changed)
 
     def hopeful(self) -> list[Variant]:
-        """The best of the starts whose first draw crossed the fewest thresholds, if more draws of them are cheap."""
+        """The best of the starts whose first draw has no fault, or of all, if more draws of them are cheap."""
         if self.work > _WORK:
             self.skipped["more draws"] = f"{self.work:.0e} multiplications a sample, above {_WORK:.0e}"
             return []
-        fewest = min(len(first.faults) for first, *_ in self.seen.values())
-        drawn = [v for v, (first, *_) in self.seen.items() if len(first.faults) == fewest and v.is_drawn]
-        return sorted(drawn, key=lambda variant: -self.alternative(variant).score)[:_AGAIN]
+        drawn = [variant for variant in self.seen if variant.is_drawn]
+        well = [variant for variant in drawn if not self.seen[variant][0].faults]
+        return sorted(well or drawn, key=lambda variant: -self.alternative(variant).score)[:_AGAIN]
+
+    def note_rest(self, variants: list[Variant]) -> None:
+        """Say what an interrupt has left out."""
+        if interrupted():
+            missing = [v for v in variants if v not in self.seen and v.name not in self.skipped]
+            self.skipped |= {variant.name: "interrupted" for variant in missing}
 
     def draw_again(self, variant: Variant, draw: int) -> None:
         """Another draw of a variant that has begun."""
@@ -273,10 +292,9 @@ class _Trials:
         crossed = Counter(name for draw in draws for name in draw.faults)
         predicted, status = self.predicted[variant]
         law = variant.law if variant.change is None else None
-        score = _score(angle, size, spread)
-        return Alternative(
-            variant.name, score, angle, predicted, size, spread, dict(crossed), len(draws), status, variant.code, law
-        )
+        score, sick = start_score(angle, size, spread), sum(bool(draw.faults) for draw in draws)
+        numbers = (score, angle, predicted, size, spread, dict(crossed), sick, len(draws))
+        return Alternative(variant.name, *numbers, status, variant.code, variant.advice, law)
 
     def _copied(self) -> nn.Module:
         copied = copy_of(self.model)
@@ -339,7 +357,9 @@ def _kept(angle: Floats) -> float:
     return float(medians[-1] / before) if before > 0 else float("nan")
 
 
-def _score(angle: float, size: float, spread: float) -> float:
+def start_score(angle: float, size: float, spread: float) -> float:
+    """How well a start promises to train, from what `what_is_kept` says of it; see ``SCORE``."""
     if not (angle > 0 and 0 < size < float("inf") and spread < float("inf")):
         return 0.0
-    return float(min(1.0, angle) * 10 ** (-abs(np.log10(size)) / 3) * 10 ** (-np.log10(spread) / 2))
+    off = abs(np.log10(size) - _BEST_SIZE) + _WEIGHT * (np.log10(spread) - min(0.0, np.log10(angle)))
+    return float(10**-off)

@@ -37,8 +37,11 @@ def block_names(rows: Sequence[Row], depth: int | None = None) -> list[str]:
 def fold(rows: Sequence[Row], depth: int | None = None) -> list[tuple[str, list[int]]]:
     """The lines: name and the places of the rows in it, in the order of their first row.
 
-    Rows that leave the geometry as it was (views, dropout that is off, copies) join the line before them.
+    Rows that leave the geometry as it was (views, dropout that is off, copies) join the line before them, unless every
+    step is asked for by a depth of 0.
     """
+    if depth == 0:
+        return [(row.layer, [index]) for index, row in enumerate(rows)]
     lines: list[tuple[str, list[int]]] = []
     for index, (row, name) in enumerate(zip(rows, block_names(rows, depth), strict=True)):
         alone = name == row.layer

@@ -18,7 +18,8 @@ class Finding(NamedTuple):
     """What a test found: the first row where it holds, and the worst value of all rows.
 
     ``layer`` names what has no row: a module that is not called, or a parameter. ``words`` add what was seen, ``code``
-    is what to type where the declaration's own does not fit.
+    is what to type where the declaration's own does not fit; ``measured`` is False where the value is of something else
+    than the declaration's threshold.
     """
 
     row: int
@@ -27,6 +28,7 @@ class Finding(NamedTuple):
     layer: str = ""
     words: str = ""
     code: str | None = None
+    measured: bool = True
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Declaration:
         What to type, with ``{layer}`` for the module that was found; empty where words have to do.
     needs_norms : bool
         Whether it is no fault while batch norms do nothing, in evaluation mode before any training.
+    of_the_start : bool
+        Whether another start or another size could mend it; what is wired or fed wrongly stays so.
     """
 
     name: str
@@ -62,6 +66,7 @@ class Declaration:
     on_constant_data: bool = False
     code: str = ""
     needs_norms: bool = False
+    of_the_start: bool = True
 
     @property
     def option(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ __all__ = ["FEW_UNITS", "Evidence"]
 
 FEW_UNITS = 4
 """Layers of so few units have neither angles nor a rank worth judging."""
+_BEFORE_WEIGHTS = ("input", "embedding", "norm", "merge", "scaling", "movement", "bookkeeping", "constant")
+"""Roles of what may come before the first weights without being a layer of its own."""
 _PARALLEL = 1e-3
 """Degrees between samples below which an input is the same for all of them."""
 
@@ -82,8 +85,38 @@ class Evidence:
 
     @cached_property
     def sizes(self) -> Floats:
-        """Median size per unit over the input's, on the trunk."""
+        """Median size per unit on the trunk over that of the last row that nothing but norms, sums and factors made.
+
+        Of most models that is the input. A table of words that a norm follows may have any deviation.
+        """
+        plain = list(takewhile(self._is_plain, self.signal.trunk))
+        first = plain[-1] if plain and self._from_input[plain[-1]] > 0 else self.start
+        sizes = self._from_input / self._from_input[first]
+        sizes[:first] = np.nan
+        return np.asarray(sizes)
+
+    def _is_plain(self, index: int) -> bool:
+        made_of = [self.seen.rows[other] for other in (*self.signal.before(index), index)]
+        return all(row.role in _BEFORE_WEIGHTS or not row.shape for row in made_of)
+
+    @cached_property
+    def entering_size(self) -> float:
+        """Size per unit of what the first weights read, over the input's; 1 where it is not known."""
+        size = float(self._from_input[self.entering_weights])
+        return size if np.isfinite(size) else 1.0
+
+    @cached_property
+    def _from_input(self) -> Floats:
         return np.where(self.trunk, median_over_pairs(self.seen.rms_ratio[:, self.varied]), np.nan)
+
+    @property
+    def head_gain(self) -> float:
+        """Size of what the last weights make over that of what they read; NaN where not all of the signal passes."""
+        head = self.signal.head
+        before = [index for index in self.signal.trunk if index < head]
+        if head >= len(self.seen.rows) or not before:
+            return float("nan")
+        return float(self.sizes[head] / self.sizes[before[-1]]) if self.sizes[before[-1]] > 0 else float("nan")
 
     @cached_property
     def gradients(self) -> Floats:
@@ -186,9 +219,13 @@ class Evidence:
 
     @cached_property
     def overflow(self) -> Floats:
-        """Share of a row's values that float16 cannot hold, on rows that carry the signal."""
+        """Share of a row's values that float16 cannot hold, on rows that carry the signal.
+
+        Not of what only an exponential or a bounded function reads: to these -1e38 is what -∞ is.
+        """
         over = self.seen.overflow
-        return np.where(self.carrying, over, np.nan) if over is not None else np.full(len(self.seen.rows), np.nan)
+        judged = self.carrying & ~self.signal.mask(self.signal.bounded_behind)
+        return np.where(judged, over, np.nan) if over is not None else np.full(len(self.seen.rows), np.nan)
 
     def row_of(self, path: str) -> int:
         """The first row of a module; the last of all where it has none."""

@@ -11,15 +11,17 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from initscope._hall.progress import interrupted, kept_if_interrupted, stage
+from initscope.data import ImageSet
 from initscope.errors import InputError
 from initscope.geometry import Measurement, Prediction, Row
-from initscope.initializers import Initializer, believability
+from initscope.initializers import AnyLaw, Initializer, as_law, believability
 from initscope.inspection.alternatives import WhatIf, what_if
 from initscope.inspection.expansivity import layer_expansivities
 from initscope.inspection.facts import Facts, facts_of
 from initscope.inspection.parameter_audit import audit
 from initscope.inspection.report import Report
-from initscope.inspection.verdicts import Thresholds, Verdict, judge
+from initscope.inspection.verdicts import DECLARATIONS, Thresholds, Verdict, judge
 from initscope.layers import is_weight_layer
 from initscope.measurement import measure
 from initscope.measurement.observation import Observation, observe
@@ -40,7 +42,7 @@ def inspect(
     pairs: int = 256,
     draws: int = 0,
     seed: int = 0,
-    initializer: Initializer | None = None,
+    initializer: AnyLaw | None = None,
     gradients: bool = True,
     mode: Literal["train", "eval"] | None = None,
     thresholds: Thresholds | None = None,
@@ -49,7 +51,7 @@ def inspect(
     batch_args: BatchArgs = None,
     loss: Callable[[Any, Any], torch.Tensor] | None = None,
     targets: Any = None,
-    progress: Callable[[list[Any]], Iterable[Any]] = iter,
+    progress: Callable[[list[Any]], Iterable[Any]] | None = None,
 ) -> Report:
     """What ``model`` does to ``data``, why, and what to change.
 
@@ -65,8 +67,8 @@ def inspect(
         0 measures the weights the model has; n ≥ 1 averages the geometry over n draws of ``initializer``.
     seed : int
         Seed of everything random.
-    initializer : Initializer, optional
-        The law to predict (and draw). None: zero-mean Gaussian with each layer's present variance.
+    initializer : Initializer, its class or its name, optional
+        The law to predict (and draw), such as ``"he"``. None: zero-mean Gaussian with each layer's present variance.
     gradients : bool
         Record weight gradients, which takes a backward pass.
     mode : "train", "eval" or None
@@ -81,8 +83,9 @@ def inspect(
         ``loss(output, targets)``, whose gradient is asked which parameters it reaches. Default: cross-entropy where the
         targets are classes, else a random projection of all that the model returns.
     targets : array, optional
-        Classes or values of the samples; default: what the data holds beside the inputs.
-    progress : callable
+        Classes or values of the samples; default: what the data holds beside the inputs. Labels of an `initscope.data`
+        set count as those of the outputs if there are as many outputs as classes.
+    progress : callable, optional
         Passes the list of starts that are tried on item by item, as ``tqdm`` does.
 
     Examples
@@ -94,17 +97,20 @@ def inspect(
     >>> "vanishing" in {verdict.name for verdict in report.verdicts}
     True
     """
-    model = runnable(model)
-    limits = Thresholds() if thresholds is None else thresholds
+    model, law = runnable(model), as_law(initializer)
+    limits, classes = Thresholds() if thresholds is None else thresholds, 0
+    if targets is None and loss is None and isinstance(data, ImageSet) and data.labels is not None:
+        targets, classes = data.labels, len(data.class_names)
     with leaves_no_trace(model):  # also while weights are read, which some parametrizations compute anew
         options: dict[str, Any] = {"mode": mode, "seed": seed, "batch_args": batch_args, "targets": targets}
         seen = observe(model, data, pairs=pairs, gradients=gradients, opened=True, **options)
         _check_weights(model)
         with leaves_no_trace(model):
             set_mode(model, mode)
-            facts = facts_of(model, seen, loss, step=gradients)
-        tried = progress if alternatives else None
-        return _report(model, seen, facts, limits, draws, seed, initializer, mode, tried, prediction)
+            with stage("one step of training"):
+                facts = facts_of(model, seen, loss, step=gradients, classes=classes)
+        tried = (progress,) if alternatives else ()
+        return _report(model, seen, facts, limits, draws, seed, law, mode, tried, prediction)
 
 
 def _report(
@@ -116,7 +122,7 @@ def _report(
     seed: int,
     initializer: Initializer | None,
     mode: Literal["train", "eval"] | None,
-    alternatives: Callable[[list[Any]], Iterable[Any]] | None,
+    alternatives: tuple[Callable[[list[Any]], Iterable[Any]] | None, ...],
     prediction: bool,
 ) -> Report:
     """What is found beside the observation, and what follows from it."""
@@ -124,15 +130,21 @@ def _report(
     x, y = (_picked(side, told) for side in (seen.x, seen.y))
     with leaves_no_trace(model):
         set_mode(model, mode)
-        expected, reason = _predicted(model, x, y, told, seen, initializer) if prediction else (None, "not asked for")
+        expected, reason = None, "not asked for"
+        if prediction:
+            reason = "interrupted"
+            with kept_if_interrupted():
+                expected, reason = _predicted(model, x, y, told, seen, initializer)
         redrawn = None
-        if draws and told.any():
-            measured = measure(model, x, y, initializer=initializer, draws=draws, seed=seed)
-            redrawn = _aligned(_for_all_pairs(measured, told), seen)
+        if draws and told.any() and not interrupted():
+            with kept_if_interrupted():
+                measured = measure(model, x, y, initializer=initializer, draws=draws, seed=seed)
+                redrawn = _aligned(_for_all_pairs(measured, told), seen)
     verdicts, table = judge(seen, limits, facts), None
-    if alternatives is not None:
+    if alternatives and not interrupted():
         present = expected if initializer is None else None
-        table = _alternatives(model, seen, verdicts, seed, mode, limits, present, alternatives)
+        table = _alternatives(model, seen, verdicts, seed, mode, limits, present, alternatives[0])
+        verdicts = tuple(_cured_by(table, verdict) for verdict in verdicts)
     title = f"{type(model).__name__} on {seen.samples} samples"
     layers = layer_expansivities(model, seen)
     notes = _unbelievable(model) if initializer is None else {}
@@ -147,12 +159,14 @@ def _alternatives(
     mode: Literal["train", "eval"] | None,
     limits: Thresholds,
     present: Prediction | None,
-    progress: Callable[[list[Any]], Iterable[Any]],
+    progress: Callable[[list[Any]], Iterable[Any]] | None,
 ) -> WhatIf:
     """Other starts of a network that has a fault; one without is not told to change anything."""
-    untried = ""
-    if not any(verdict.fault for verdict in verdicts):
+    untried, faults = "", {verdict.name for verdict in verdicts if verdict.fault}
+    if not faults:
         untried = "nothing to change: no verdict is a fault"
+    elif not any(declared.of_the_start for declared in DECLARATIONS if declared.name in faults):
+        untried = f"no other start was tried: none would mend {', '.join(sorted(faults))}"
     elif not _is_tensor(seen.x):
         untried = "other starts are tried on models of one input only"
     if untried:
@@ -162,6 +176,16 @@ def _alternatives(
         return what_if(model, seen.x, seen.y, seed=seed, mode=mode, **options)
     except InputError as error:
         return WhatIf((), "as it is", untried=str(error))
+
+
+def _cured_by(table: WhatIf, verdict: Verdict) -> Verdict:
+    """A verdict whose cure is another start names the best that was tried, if that is free of it: one cure for all."""
+    best = table.best
+    started = verdict.code is not None and verdict.code.startswith("initscope.initializers.")
+    if not started or not verdict.fault or best.name == table.current or verdict.name in best.crossed:
+        return verdict
+    advice = f"draw the weights anew: {best.name}, the best of the starts that were tried" if best.code else best.advice
+    return replace(verdict, code=best.code, advice=advice)
 
 
 def _unbelievable(model: nn.Module) -> dict[str, str]:

@@ -39,9 +39,12 @@ _IDLE = (
 )
 
 
-def facts_of(model: nn.Module, seen: Observation, loss: Any = None, *, step: bool = True) -> Facts:
-    """Look at a model and what was observed of it; ``step`` runs a few samples forwards and backwards."""
-    found = probe(model, seen, loss) if step else None
+def facts_of(model: nn.Module, seen: Observation, loss: Any = None, *, step: bool = True, classes: int = 0) -> Facts:
+    """Look at a model and what was observed of it; ``step`` runs a few samples forwards and backwards.
+
+    ``classes``, unless 0, says how many the targets are of: they belong to as many outputs only.
+    """
+    found = probe(model, seen, loss, classes) if step else None
     return Facts(weight_facts(model), found, input_facts(seen), seen.mode != "train" and _has_idle_norms(model))
 
 

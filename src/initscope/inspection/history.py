@@ -13,7 +13,7 @@ from initscope.geometry import median_over_pairs
 from initscope.inspection.alternatives import what_is_kept
 from initscope.inspection.examination import inspect
 from initscope.inspection.report import Report
-from initscope.results import Result
+from initscope.results import Result, counted, make_axes, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +72,7 @@ def before_after(before: Report, after: Report) -> BeforeAfter:
     return BeforeAfter(before, after)
 
 
-class EpochLog:
+class EpochLog(Result):
     """A callback for a plain training loop: one row per call, with the verdicts and the numbers behind them.
 
     Parameters
@@ -97,8 +97,37 @@ class EpochLog:
         self.data, self.pairs, self.seed, self.mode = data, pairs, seed, mode
         self.rows: list[dict[str, Any]] = []
 
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per call."""
+        return list(self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"rows": …}``."""
+        return {"rows": plain(self.rows)}
+
+    def __repr__(self) -> str:
+        last = f", last: {self.rows[-1]['verdicts'] or 'no verdict'}" if self.rows else ""
+        return f"EpochLog({counted(len(self.rows), 'epoch')}{last})"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """What is kept of angles and sizes, and the worst share of dead units, against epochs."""
+        if not self.rows:
+            raise InputError("no epoch was logged yet, so there is nothing to draw; call it after an epoch")
+        ax = make_axes(ax)
+        for name in ("angle_ratio", "rms_ratio", "dead_fraction"):
+            values = [np.nan if row[name] is None else row[name] for row in self.rows]
+            ax.plot([row["epoch"] for row in self.rows], values, "o-", markersize=3, label=name.replace("_", " "))
+        ax.set_xlabel("epoch")
+        ax.legend()
+        return ax
+
     def __call__(self, model: nn.Module, epoch: int) -> dict[str, Any]:
         """Inspect ``model`` and add a row; returns the row."""
+        self.observe(model, epoch)
+        return self.rows[-1]
+
+    def observe(self, model: nn.Module, epoch: int) -> Report:
+        """Inspect ``model`` and add a row; returns the report behind it."""
         report = inspect(
             model, self.data, pairs=self.pairs, seed=self.seed, mode=self.mode, alternatives=False, prediction=False
         )
@@ -114,4 +143,4 @@ class EpochLog:
             "verdicts": ", ".join(verdict.name for verdict in report.verdicts),
         }
         self.rows.append(row)
-        return row
+        return report

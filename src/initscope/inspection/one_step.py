@@ -44,7 +44,7 @@ class Probe:
         Cross-entropy at the start, and that of a uniform guess, ln K; None where the outputs are not known for logits.
     detached, aside, frozen, unused, silenced : tuple of str
         Modules with weights that run but that the loss does not reach, though the output depends on them, and others;
-        whose weights ask for no gradient; that are not run; and dropout that drops everything.
+        whose weights ask for no gradient, tables aside; that are not run; and dropout that drops everything.
     classes : int
         How many the targets are of; 0 if they are none.
     takes_logits : bool
@@ -71,25 +71,30 @@ class Probe:
     failed: str = ""
 
 
-def probe(model: nn.Module, seen: Observation, loss: Loss | None = None) -> Probe:
+def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes: int = 0) -> Probe:
     """Run a few samples forwards and backwards as training would, in the mode and precision that the model has.
 
     Inside of `leaves_no_trace`: statistics of batch norm and random states change.
 
     The loss is ``loss(output, targets)``; without one the cross-entropy where the targets are classes; else a random
-    projection of everything that the model returns.
+    projection of everything that the model returns. Targets of ``classes``, unless 0, are left aside by models of
+    another number of outputs.
     """
     silenced = tuple(path for path, module in model.named_modules() if _drops_all(module))
     owners = {path: module for path, module, *_ in drawn_weights(model)}
     frozen = tuple(path for path in owners if not any(p.requires_grad for p in owners[path].parameters(recurse=False)))
     shares = {path: sum(p.numel() for p in owners[path].parameters(recurse=False)) for path in owners}
     share = sum(shares[path] for path in frozen) / max(1, sum(shares.values()))
-    found: dict[str, Any] = {"silenced": silenced, "frozen": frozen, "frozen_share": share}
+    tables = {path for path in frozen if isinstance(owners[path], (nn.Embedding, nn.EmbeddingBag))}
+    mistaken = tuple(path for path in frozen if path not in tables)  # positions and learned words are meant to stay
+    found: dict[str, Any] = {"silenced": silenced, "frozen": mistaken, "frozen_share": share}
     inputs, targets = _few(seen)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     try:
         with torch.enable_grad():
             output = model(*inputs.args, **inputs.kwargs)
+            if classes and not (isinstance(output, Tensor) and output.dim() == 2 and output.shape[1] == classes):
+                targets = None
             classified = _cross_entropy(output, targets, seen, model)
             value = _value(output, targets, loss, classified)
             found |= _of_classes(output, targets, loss, value)

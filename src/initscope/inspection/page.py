@@ -1,15 +1,21 @@
-"""The one-file page of a `Report`: verdicts first, then pictures, the table of layers, and what-if."""
+"""The one-file page of a `Report`: the diagnosis, what to type, before and after, pictures, verdicts, layers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from initscope.geometry import Comparison, Measurement
-from initscope.inspection.blocks import fold
-from initscope.pages.page import render_page, render_part
+from initscope.inspection.alternatives import Alternative
+from initscope.inspection.diagnosis import layer_title
+from initscope.inspection.layer_quantities import layer_quantities
+from initscope.inspection.verdicts import DECLARATIONS
+from initscope.pages.depth import drawn_panels
+from initscope.pages.layers import layer_table, page_data
+from initscope.pages.page import comparison_context, render_part
+from initscope.pages.summary import headline
 from initscope.pages.table import with_error
 from initscope.pages.thumbnails import Thumbnail, thumbnails
 
@@ -57,7 +63,7 @@ def as_comparison(report: Report) -> Comparison:
 
 def render_report(report: Report, *, fragment: bool = False) -> str:
     """The page as text, or what of it a notebook's cell shows."""
-    seen = report.observation
+    seen, comparison = report.observation, as_comparison(report)
     facts = {
         "model": report.title,
         "samples": seen.samples,
@@ -65,44 +71,146 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "how the model was read": seen.fallback or "symbolic trace",
     }
     images = (seen.x, seen.y) if getattr(seen.x, "ndim", 0) == 4 else None
-    rows = table_texts(report)
-    return render_page(
-        as_comparison(report),
-        facts=facts,
-        images=images,
-        advice=_advice(report),
-        rows=rows,
-        inside=_inside(report, list(rows[0])),
-        findings=render_part(
-            "verdicts.html",
-            verdicts=report.verdicts,
-            thresholds=report.thresholds.to_dict(),
-            conclusion=report.conclusion,
-            cautions=report.cautions,
-        ),
-        alternatives="".join(_parts(report)),
-        fragment=fragment,
+    found = layer_quantities(report, comparison)
+    depth = drawn_panels(found.panels, [row.title for row in report.rows], found.marked)
+    context = comparison_context(comparison, facts, images) | _what_to_do(report)
+    context |= {
+        "body": "report.html",
+        "title": report.diagnosis,
+        "subtitle": f"{report.title}: {seen.pairs} pairs, {seen.mode} mode",
+        "cautions": report.cautions,
+        "versus": _versus(report),
+        "what_if": _what_if(report),
+        "verdicts": [
+            vars(verdict) | _told(report, verdict) for verdict in sorted(report.verdicts, key=lambda one: not one.fault)
+        ],
+        "faults": sum(verdict.fault for verdict in report.verdicts),
+        "headline": headline(comparison),
+        "depth": depth,
+        "error_is": found.error_is,
+        "has_gradients": True,
+        "layers": layer_table(report.rows, found.columns, found.sections, found.faulty),
+        "data": page_data(report.rows, found.columns, depth["data"]),
+        "more": "".join(_parts(report)),
+        "thresholds": report.thresholds.to_dict(),
+    }
+    return render_part("report.html" if fragment else "page.html", **context)
+
+
+def _told(report: Report, verdict: Any) -> dict[str, str]:
+    """Where a verdict holds and what its value is, in words."""
+    value_is = next((declared.threshold_is for declared in DECLARATIONS if declared.name == verdict.name), "")
+    return {"where": layer_title(report, verdict.layer), "value_is": value_is}
+
+
+def _what_to_do(report: Report) -> dict[str, str]:
+    """What to type, what it is, and what to do beside: the best start that was tried, else the first fault's code.
+
+    Where the best start changes the architecture by hand, the best weight law is what can be typed.
+    """
+    nothing = {"code": "", "code_is": "", "advice": ""}
+    table = report.what_if
+    if report.healthy:
+        return nothing
+    if table is not None and _is_better(report):
+        best, law = table.best, table.best_law
+        if best.code:
+            return {"code": _typed(best.code), "code_is": best.name, "advice": best.advice}
+        said = {"advice": f"Best of what was tried, {best.name}: {best.advice}"}
+        if law is not None and law.code and law.name != table.current and not law.crossed:
+            return (
+                nothing
+                | said
+                | {"code": _typed(law.code), "code_is": f"{law.name}, the best that changes weights only"}
+            )
+        return nothing | said
+    untried = {"advice": "" if table is None else table.untried}
+    for verdict in report.verdicts:
+        if verdict.fault and verdict.code:
+            return untried | {"code": _typed(verdict.code), "code_is": f"against {verdict.name}"}
+    return nothing | untried
+
+
+def _typed(code: str) -> str:
+    return f"import initscope\n{code}" if code.startswith("initscope.") else code
+
+
+def _is_better(report: Report) -> bool:
+    """Whether the best start is another than the present one."""
+    table = report.what_if
+    return table is not None and bool(table.alternatives) and table.best.name != table.current
+
+
+def _versus(report: Report) -> dict[str, Any] | None:
+    """The network as it is beside the best start, number by number, each marked by its threshold."""
+    table = report.what_if
+    if table is None or report.healthy or not _is_better(report):
+        return None
+    before = next((item for item in table.alternatives if item.name == table.current), None)
+    if before is None:
+        return None
+    both, limits = (before, table.best), report.thresholds
+
+    def line(name: str, texts: list[str], bad: list[bool]) -> dict[str, Any]:
+        marks = ["bad" if wrong else "fine" for wrong in bad] if any(bad) else ["", ""]
+        return {"name": name, "before": texts[0], "after": texts[1], "mark": marks}
+
+    def numbers(name: str, attribute: str, low: float, high: float) -> dict[str, Any]:
+        values = [float(getattr(item, attribute)) for item in both]
+        return line(name, [f"{value:.3g}" for value in values], [not low <= value <= high for value in values])
+
+    return {
+        "before": before.name,
+        "after": table.best.name,
+        "lines": [
+            line("faults", [_faults(item) for item in both], [bool(item.crossed) for item in both]),
+            numbers("angle kept, of 1", "angle_ratio", limits.collapse, np.inf),
+            numbers("size at the end, of 1", "rms_ratio", limits.vanishing, limits.exploding),
+            numbers("largest over smallest gradient", "gradient_spread", 0.0, limits.gradient_imbalance),
+            numbers("score, of 1", "score", 0.0, np.inf),
+        ],
+    }
+
+
+def _faults(item: Alternative) -> str:
+    return ", ".join(item.crossed) or "none"
+
+
+def _what_if(report: Report) -> str:
+    table = report.what_if
+    if table is None or not table.alternatives:
+        return ""
+    return render_part(
+        "what_if.html",
+        alternatives=table.alternatives,
+        current=table.current,
+        score=table.score_is,
+        skipped=table.skipped,
     )
 
 
 def _parts(report: Report) -> Iterator[str]:
     """What stands behind the table of layers."""
-    table = report.what_if
-    if table is not None and table.alternatives:
-        yield render_part(
-            "what_if.html",
-            alternatives=table.alternatives,
-            current=table.current,
-            score=table.score_is,
-            skipped=table.skipped,
-        )
     pairs = [vars(pair) | {"picture": _picture(report, pair.index)} for pair in report.deviating()]
     if pairs:
         yield render_part("deviating.html", pairs=pairs)
     if report.audit.parameters:
         yield render_part("audit.html", rows=report.audit.summary(), formats=report.precision)
     if report.expansivity:
-        yield render_part("expansivity.html", layers=report.expansivity)
+        yield render_part("expansivity.html", layers=_alike(report))
+
+
+def _alike(report: Report) -> list[dict[str, Any]]:
+    """The layers of equal sizes and equal answers in one line."""
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for item in report.expansivity:
+        groups.setdefault((item.inputs, item.outputs, item.stands, item.injective), []).append(item)
+    lines = []
+    for items in groups.values():
+        titles = [layer_title(report, item.layer) for item in items]
+        names = ", ".join(titles) if len(titles) < 4 else f"{len(titles)} layers: {titles[0]} to {titles[-1]}"
+        lines.append(vars(items[0]) | {"names": names})
+    return lines
 
 
 def _picture(report: Report, index: int) -> Thumbnail | None:
@@ -113,29 +221,9 @@ def _picture(report: Report, index: int) -> Thumbnail | None:
     return next(iter(thumbnails(seen.x[one].cpu(), seen.y[one].cpu(), angles=seen.angle[:, one], count=1)), None)
 
 
-def _advice(report: Report) -> str:
-    faults = [verdict for verdict in report.verdicts if verdict.fault]
-    if not faults:
-        return "Nothing needs to be changed at the start of training."
-    text = f"{faults[0].name} from {faults[0].layer} on: {faults[0].advice}."
-    if report.what_if is not None and report.what_if.best.name != report.what_if.current:
-        text += f" Best of the alternatives below: {report.what_if.best.code}"
-    return text
-
-
 def table_texts(report: Report, depth: int | None = None) -> list[dict[str, str]]:
     """The report's blocks as short texts (see `Report.blocks`); columns without any value are left out."""
     return _without_empty([_texts(row) for row in report.blocks(depth)])
-
-
-def _inside(report: Report, columns: Sequence[str]) -> list[list[dict[str, str]]]:
-    """Of every block the texts of its rows, where it has several."""
-    table = [_texts(row) for row in report.table()]
-    lines = [members for _, members in fold(report.rows)]
-    return [
-        [{name: table[index][name] for name in columns} for index in members] if len(members) > 1 else []
-        for members in lines
-    ]
 
 
 def _without_empty(rows: list[dict[str, str]]) -> list[dict[str, str]]:

@@ -88,10 +88,16 @@ class Report(Result):
     def conclusion(self) -> str:
         """One line: healthy, or the faults and where they begin."""
         faults = [f"{verdict.name} ({verdict.block or verdict.layer})" for verdict in self.verdicts if verdict.fault]
-        told = ", ".join(verdict.name for verdict in self.verdicts if not verdict.fault)
         if faults:
             return f"not healthy: {', '.join(faults)}"
-        return f"healthy: nothing to change{f' (worth knowing: {told})' if told else ''}"
+        return "healthy: nothing to change"
+
+    @property
+    def diagnosis(self) -> str:
+        """One sentence: how many layers, what becomes of the signal, where and how much; the title of the page."""
+        from initscope.inspection.diagnosis import diagnose
+
+        return diagnose(self)
 
     @property
     def precision(self) -> tuple[FormatShares, ...]:
@@ -212,15 +218,11 @@ class Report(Result):
             write_text(path, text)
         return text
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The one-file page; written to ``path`` too when one is given."""
-        from initscope._hall.files import write_text
+    def _html(self) -> str:
+        """The one-file page."""
         from initscope.inspection.page import render_report
 
-        text = render_report(self)
-        if path is not None:
-            write_text(path, text)
-        return text
+        return render_report(self)
 
     def _repr_html_(self) -> str:
         from initscope.inspection.page import render_report
@@ -228,10 +230,12 @@ class Report(Result):
         return render_report(self, fragment=True)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Median angle after each layer, measured and predicted, with the collapse threshold."""
-        from initscope.pages.figures import new_axes
+        """What the page draws against depth: sizes, gradients, angles, rank, dead units, with healthy bands.
 
-        ax = new_axes() if ax is None else ax
+        On given axes only the median angle, measured and predicted, with the threshold of collapse.
+        """
+        if ax is None:
+            return self._panels()
         measured = median_over_pairs(self.observation.angle)
         ax.plot(measured, "o", label="measured")
         if self.prediction is not None:
@@ -243,6 +247,14 @@ class Report(Result):
         ax.set_ylim(bottom=0)
         ax.legend()
         return ax
+
+    def _panels(self) -> Axes:
+        from initscope.inspection.layer_quantities import layer_quantities
+        from initscope.inspection.page import as_comparison
+        from initscope.pages.figures import panels_figure
+
+        found = layer_quantities(self, as_comparison(self))
+        return panels_figure(found.panels, [row.title for row in self.rows], found.marked)
 
     def assert_healthy(self, *, ignore: tuple[str, ...] = ()) -> None:
         """Raise `Unhealthy` if a verdict that is a fault was given; ``ignore`` names those that do not count."""

@@ -42,7 +42,7 @@ class Signal:
         looked_up = [
             index
             for index, row in enumerate(self.rows)
-            if row.role == "embedding" and row.shape and not any(self.rows[r].shape for r in self._ancestors(index))
+            if row.role == "embedding" and row.shape and not any(self.rows[r].shape for r in self.before(index))
         ]
         entering = [index for index in (*real, *looked_up) if index in self.varied] or real or looked_up
         if not entering:
@@ -116,10 +116,29 @@ class Signal:
         return frozenset(index for index in range(len(self.rows)) if index not in read and index != self.output)
 
     @cached_property
+    def bounded_behind(self) -> frozenset[int]:
+        """Rows that nobody but an exponential or a bounded function reads."""
+        readers: dict[int, list[int]] = {}
+        for index, row in enumerate(self.rows):
+            for parent in row.reads:
+                readers.setdefault(parent, []).append(index)
+        ends = {index for index, row in enumerate(self.rows) if row.kind.lower() in _BOUNDED | {"exp"}}
+        found: set[int] = set()
+        for index in reversed(range(len(self.rows))):
+            if index in readers and all(r in ends or (r in found and self._leaves(r)) for r in readers[index]):
+                found.add(index)
+        return frozenset(found)
+
+    def _leaves(self, index: int) -> bool:
+        """Whether a row leaves values as they are, or moves them."""
+        return self.rows[index].role in _SAME_VALUES
+
+    @cached_property
     def reductions(self) -> tuple[int, ...]:
-        """Rows of the trunk at which places are averaged, or one of them is picked: pooling, the token of a class."""
+        """Rows of the trunk at which places are averaged, or one of them is picked: pooling, the token of a class, few
+        latent tokens that look at many."""
         pairs = zip(self.trunk, self.trunk[1:], strict=False)
-        kinds = ("pooling", "movement", "merge", "scaling")
+        kinds = ("pooling", "movement", "merge", "scaling", "attention")
         return tuple(
             after
             for before, after in pairs
@@ -137,7 +156,8 @@ class Signal:
         result[list(indices)] = True
         return result
 
-    def _ancestors(self, index: int) -> set[int]:
+    def before(self, index: int) -> set[int]:
+        """Rows that a row is made of."""
         seen: set[int] = set()
         waiting = list(self.rows[index].reads)
         while waiting:

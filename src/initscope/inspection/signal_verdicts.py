@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from initscope.inspection.declaration import Declaration, Finding, first_above, first_below
 from initscope.inspection.evidence import Evidence
 
-__all__ = ["SIGNAL_VERDICTS"]
+__all__ = ["SIGNAL_VERDICTS", "collapsed_rows"]
 
 _FEW_DIRECTIONS = 0.05
 """Share of the directions beyond the first, by effective rank, below which outputs count as near a line."""
-_ALONE = 0.1
+_ALONE = 0.01
 """Share of the threshold of collapse below which outputs count as collapsed in however many directions they differ."""
+_NEAR = 0.1
+"""The same below which it is worth knowing."""
+_SMALL = 1e-3
+"""Size per unit over the input's below which it is worth knowing: training is slower, and seldom fails for it."""
 _CHANCE = 2.0
 """Standard errors by which the share of dead units has to exceed its threshold: of few units many die by chance."""
 
@@ -42,13 +47,26 @@ def _collapse(evidence: Evidence, threshold: float) -> Finding | None:
     falls with the angle. Or a vector is added to all of them, by biases or by pooled means: the differences stay as
     many-sided as they were, and train well until they are lost beside it.
     """
+    for alone, fault in ((_ALONE, True), (_NEAR, False)):
+        below = np.flatnonzero(collapsed_rows(evidence, threshold, alone))
+        if len(below):
+            return Finding(int(below[0]), float(np.nanmin(evidence.kept)), fault)
+    return None
+
+
+def collapsed_rows(evidence: Evidence, threshold: float, alone: float = _ALONE) -> npt.NDArray[np.bool_]:
+    """Rows at which samples are no longer told apart, and the end is not far better."""
     kept = evidence.kept
-    if not np.isfinite(kept).any():
-        return None
-    end = kept[np.isfinite(kept)][-1]
-    levels = np.where(evidence.directions < _FEW_DIRECTIONS, threshold, _ALONE * threshold)
-    below = np.flatnonzero((kept < levels) & (end <= 2 * levels))
-    return Finding(int(below[0]), float(np.nanmin(kept))) if len(below) else None
+    known = kept[np.isfinite(kept)]
+    end = known[-1] if len(known) else np.nan
+    levels = np.where(evidence.directions < _FEW_DIRECTIONS, threshold, alone * threshold)
+    return np.asarray((kept < levels) & (end <= 2 * levels))
+
+
+def _vanishing(evidence: Evidence, threshold: float) -> Finding | None:
+    """Sizes before the head; between the threshold and a thousandth of the input's they are information."""
+    sizes = np.where(evidence.hidden, evidence.sizes, np.nan)
+    return first_below(sizes, threshold) or first_below(sizes, _SMALL, fault=False)
 
 
 def _zero_gradient(evidence: Evidence, _: float) -> Finding | None:
@@ -58,12 +76,17 @@ def _zero_gradient(evidence: Evidence, _: float) -> Finding | None:
 
 
 def _gradient_imbalance(evidence: Evidence, threshold: float) -> Finding | None:
-    """Growth of the gradient from block to block, taken over the whole depth: single jumps are no trend."""
+    """Growth of the gradient from block to block, taken over the whole depth: single jumps are no trend.
+
+    Nor is up and down, as of widths that alternate: the median slope of all pairs of blocks (Theil and Sen) counts
+    where it is the smaller one.
+    """
     passed, places = evidence.gradient_by_block
     if len(passed) < 3:
         return None
-    steps = np.diff(np.log(passed))
-    total = float(np.exp(abs(np.median(steps)) * len(steps)))
+    logs, (first, second) = np.log(passed), np.triu_indices(len(passed), 1)
+    slope = np.median((logs[second] - logs[first]) / (second - first))
+    total = float(np.exp(min(abs(slope), abs(np.median(np.diff(logs)))) * (len(logs) - 1)))
     if not total > threshold:
         return None
     return Finding(places[0] if passed[0] < passed[-1] else places[-1], total)
@@ -80,7 +103,14 @@ def _dead_units(evidence: Evidence, threshold: float) -> Finding | None:
     shares = np.where(judged, evidence.seen.dead_fraction, np.nan)
     margin = _CHANCE * np.sqrt(threshold * (1 - min(1.0, threshold)) / evidence.channels)
     found = np.flatnonzero(shares - margin > threshold)
-    return Finding(int(found[0]), float(np.nanmax(shares[found]))) if len(found) else None
+    if not len(found):
+        return None
+    row = evidence.seen.rows[int(found[0])]
+    before = {evidence.seen.rows[parent].within for parent in row.reads} | {row.within}
+    weights = evidence.facts.weights
+    shifted = [] if weights is None else [path for path in weights.shifted if path in before]
+    code = f'torch.nn.init.zeros_(model.get_submodule("{shifted[0]}").bias)' if shifted else None
+    return Finding(int(found[0]), float(np.nanmax(shares[found])), code=code)
 
 
 def _saturated(evidence: Evidence, threshold: float) -> Finding | None:
@@ -103,10 +133,12 @@ def _attention_entropy(evidence: Evidence, threshold: float) -> Finding | None:
     wrong = np.flatnonzero(sums > 1 + 1e-2)
     if len(wrong):
         row = int(wrong[0])
-        return Finding(row, float(sums[row]), words="its softmax is not over the keys: their weights do not sum to 1")
+        words = "its softmax is not over the keys: their weights do not sum to 1"
+        return Finding(row, float(sums[row]), words=words, measured=False)
     blind = np.flatnonzero(own == 0)
     if len(blind):
-        return Finding(int(blind[0]), 0.0, words="no token may look at itself: the mask is inverted")
+        words = "no token may look at itself: the mask is inverted"
+        return Finding(int(blind[0]), 0.0, words=words, measured=False)
     return first_below(entropy, threshold)
 
 
@@ -125,17 +157,17 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         source="angles, ranks and units tell nothing of samples that are all equal",
         advice="the samples are all equal: check how the data is loaded and scaled, then inspect again",
         on_constant_data=True,
+        of_the_start=False,
     ),
     Declaration(
         "collapse",
         _collapse,
         source="Nachum et al. 2022, sections 1 and 4.2: training cannot tell inputs on one line apart",
-        advice="use fewer layers, mirrored weights (initscope.initializers.looks_linear_), zero-sum filters "
-        "(zero_sum_), normalisation or skips",
+        advice="draw the weights with initscope.initializers.{keeping}, or use fewer layers, normalisation or skips",
         threshold=0.1,
         threshold_is="median angle of pairs over the input's, if the outputs also differ in less than a twentieth of "
-        "the directions that they could differ in; below a tenth of it in any case",
-        code="initscope.initializers.looks_linear_(model)",
+        "the directions that they could differ in; below a hundredth of it in any case; below a tenth it is told",
+        code="initscope.initializers.{keeping}(model)",
         needs_norms=True,
     ),
     Declaration(
@@ -148,24 +180,24 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
     ),
     Declaration(
         "vanishing",
-        lambda evidence, threshold: first_below(np.where(evidence.hidden, evidence.sizes, np.nan), threshold),
+        _vanishing,
         source="He et al. 2015: the variance of each layer should neither shrink nor grow with depth",
-        advice="use initscope.initializers.he_ (gain √2 for ReLU), or normalisation",
-        threshold=1e-3,
-        threshold_is="size per unit over the input's, on the trunk",
+        advice="draw the weights with initscope.initializers.{law}, or use normalisation",
+        threshold=1e-6,
+        threshold_is="size per unit over the input's, on the trunk; from there to 1e-3 it is told and no fault",
         on_constant_data=True,
-        code="initscope.initializers.he_(model)",
+        code="initscope.initializers.{law}(model)",
         needs_norms=True,
     ),
     Declaration(
         "exploding",
         lambda evidence, threshold: first_above(evidence.sizes, threshold),
         source="He et al. 2015: the variance of each layer should neither shrink nor grow with depth",
-        advice="use initscope.initializers.he_ with mode='fan_in', or normalisation; scale residual branches down",
+        advice="draw the weights with initscope.initializers.{law}, or use normalisation; scale residual branches down",
         threshold=1e3,
         threshold_is="size per unit over the input's, on the trunk",
         on_constant_data=True,
-        code="initscope.initializers.he_(model)",
+        code="initscope.initializers.{law}(model)",
         needs_norms=True,
     ),
     Declaration(
@@ -180,30 +212,31 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         _gradient_imbalance,
         source="Glorot and Bengio 2010, section 4: gradients that shrink or grow from layer to layer leave one end "
         "of the network where it is",
-        advice="use He's scale in every layer, skips around every block, or normalisation before the activation",
-        threshold=1e3,
+        advice="draw the weights with initscope.initializers.{law}, or use skips around every block, or normalisation "
+        "before the activation",
+        threshold=2e3,
         threshold_is="median growth of the gradient from block to block, to the power of their number",
-        code="initscope.initializers.he_(model)",
+        code="initscope.initializers.{law}(model)",
         needs_norms=True,
     ),
     Declaration(
         "dead-units",
         _dead_units,
         source="a unit that is zero for all samples has no gradient",
-        advice="raise the bias, draw the weights anew (initscope.initializers.he_), or use a leaky slope; in a "
+        advice="raise the bias, draw the weights anew (initscope.initializers.{law}), or use a leaky slope; in a "
         "trained network the learning rate was too high",
         threshold=0.5,
         threshold_is="fraction of the units behind an activation that are zero for all samples, by two standard errors",
-        code="initscope.initializers.he_(model)",
+        code="initscope.initializers.{law}(model)",
         needs_norms=True,
     ),
     Declaration(
         "saturated",
         _saturated,
         source="Glorot and Bengio 2010, section 3: at the ends of its range an activation passes hardly any gradient",
-        advice="use smaller weights (initscope.initializers.glorot_ or lecun_), scale the data down, or normalise "
+        advice="use smaller weights (initscope.initializers.lecun_), scale the data down, or normalise "
         "before the activation",
-        threshold=0.5,
+        threshold=0.75,
         threshold_is="fraction of a bounded activation's values at an end of its range, where its slope is below 2 % "
         "of the largest",
         code="initscope.initializers.lecun_(model)",
@@ -212,11 +245,11 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         "rank-loss",
         _rank_loss,
         source="participation ratio (tr C)²/tr C² of the outputs' covariance; near 1 the samples lie on a line",
-        advice="angles have collapsed or units died before: see those verdicts first; at depths comparable to the "
-        "width, independent weights lose rank by chance and initscope.initializers.looks_linear_ keeps it",
+        advice="angles have collapsed or units died before: see those verdicts first; else draw the weights with "
+        "initscope.initializers.{keeping}, or use fewer layers: as deep as wide, a network loses rank by chance",
         threshold=1.5,
         threshold_is="participation ratio of a layer's outputs, if less than a twentieth of the directions is left",
-        code="initscope.initializers.looks_linear_(model)",
+        code="initscope.initializers.{keeping}(model)",
         needs_norms=True,
     ),
     Declaration(
@@ -225,7 +258,7 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         source="Dong et al. 2021, Noci et al. 2022: without strong skips attention turns tokens parallel",
         advice="put the norm before each branch, keep the skips, or scale the branches by one over the root of their "
         "number",
-        threshold=0.02,
+        threshold=0.004,
         threshold_is="1 - cosine of the tokens of a sample over the same before the first attention",
     ),
     Declaration(

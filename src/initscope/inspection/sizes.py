@@ -76,6 +76,8 @@ def _resize_units(module: Any, factor: float) -> None:
         module.normalized_shape = (count,)
     elif isinstance(module, nn.PReLU) and module.num_parameters > 1:
         module.num_parameters = count = _scaled(module.num_parameters, factor)
+    elif any(parameter.numel() > 1 for parameter in module.parameters()):
+        raise InputError(f"the units of nn.{type(module).__name__} hang together with others that keep their number")
     else:
         return
     for name, parameter in list(module.named_parameters(recurse=False)):

@@ -13,6 +13,10 @@ _TINY_INPUT = 1e-3
 """Root mean square below which inputs are lost beside biases."""
 _MOST = 0.5
 """Share of the weights up to which frozen ones are taken for a mistake: fine-tuning freezes most of them."""
+_HEAD_GAIN = 4.0
+"""Size of the logits over that of what the head reads, beyond which the head makes them too large."""
+_HOPELESS = 100.0
+"""Times the threshold of the loss at the start beyond which it is a fault whatever makes the logits large."""
 _UNDERFLOW = 0.5
 """Share of the gradients lost in half precision from which on loss scaling is worth a word."""
 
@@ -22,13 +26,12 @@ def _input_scale(evidence: Evidence, threshold: float) -> Finding | None:
     data = evidence.facts.data
     if data is None or not np.isfinite(data.size):
         return None
-    entering = evidence.entering_weights
-    size = data.size * evidence.sizes[entering] if np.isfinite(evidence.sizes[entering]) else data.size
+    size = data.size * evidence.entering_size
     if size > threshold or size < _TINY_INPUT:
         return Finding(evidence.start, float(size))
     if data.constant_channels:
         told = f"{data.constant_channels} of {data.channels} channels never change"
-        return Finding(evidence.start, float(size), words=told, code="")
+        return Finding(evidence.start, float(size), words=told, code="", measured=False)
     return None
 
 
@@ -69,7 +72,7 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
     elif step.silenced:
         words, layers = "it drops everything: nothing behind it learns of what is before it", step.silenced
         code = 'model.get_submodule("{layer}").p = 0.1'
-    elif 0 < step.frozen_share < _MOST:
+    elif step.frozen and step.frozen_share < _MOST:
         words, layers = "its weights ask for no gradient while those of most layers do", step.frozen
         code = None
     elif step.unused:
@@ -83,11 +86,20 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
 
 
 def _loss_at_start(evidence: Evidence, threshold: float) -> Finding | None:
+    """A fault if the head makes the logits large, or if nothing can be learned beside them.
+
+    Logits that grow with the signal through all layers cost a part of the training, which seldom fails for it.
+    """
     step = evidence.facts.step
     if step is None or step.loss is None or step.chance is None or not step.loss - step.chance > threshold:
         return None
+    excess = step.loss - step.chance
+    fault = excess > _HOPELESS * threshold or not evidence.head_gain <= _HEAD_GAIN
     words = f"cross-entropy {step.loss:.3g} where a uniform guess has {step.chance:.3g}"
-    return Finding(min(evidence.signal.head, evidence.signal.output), step.loss - step.chance, words=words)
+    place, weights = min(evidence.signal.head, evidence.signal.output), evidence.facts.weights
+    tied = weights is not None and evidence.seen.rows[place].within in weights.tied
+    code = 'torch.nn.init.normal_(model.get_submodule("{layer}").weight, std=0.02)' if tied else None
+    return Finding(place, excess, fault, words=words, code=code)
 
 
 def _precision(evidence: Evidence, threshold: float) -> Finding | None:
@@ -102,7 +114,7 @@ def _precision(evidence: Evidence, threshold: float) -> Finding | None:
     under = float(step.gradients.shares()[1][0])
     if under > _UNDERFLOW:
         words = "of the weights' gradients vanish in float16: scale the loss, or use bfloat16"
-        return Finding(evidence.start, under, fault=False, words=words)
+        return Finding(evidence.start, under, fault=False, words=words, measured=False)
     return None
 
 
@@ -116,6 +128,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         threshold_is="root mean square of what enters the first weights",
         on_constant_data=True,
         code="data = (data - data.mean()) / data.std()",
+        of_the_start=False,
     ),
     Declaration(
         "clones",
@@ -123,7 +136,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         source="layers that start equal see like inputs and move alike; nn.TransformerEncoder copies one layer",
         advice="draw every layer anew: call reset_parameters or an initializer after the layers were copied",
         on_constant_data=True,
-        code="initscope.initializers.glorot_(model)",
+        code="initscope.initializers.{law}(model)",
     ),
     Declaration(
         "symmetric",
@@ -131,7 +144,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         source="units that start equal get equal gradients and stay equal (Goodfellow et al. 2016, section 8.4)",
         advice="draw the weights of this layer at random",
         on_constant_data=True,
-        code='torch.nn.init.kaiming_normal_(model.get_submodule("{layer}").weight)',
+        code='torch.nn.init.{fill}(model.get_submodule("{layer}").weight)',
     ),
     Declaration(
         "odd-layer",
@@ -141,7 +154,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         threshold=2.5,
         threshold_is="deviation of a layer's weights over that of all layers of its name and shape, or the inverse",
         on_constant_data=True,
-        code='torch.nn.init.kaiming_normal_(model.get_submodule("{layer}").weight)',
+        code='torch.nn.init.{fill}(model.get_submodule("{layer}").weight)',
     ),
     Declaration(
         "no-gradient",
@@ -150,6 +163,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         advice="remove the detach, no_grad, requires_grad_(False) or Dropout(1) on the way, unless it is meant",
         on_constant_data=True,
         code='model.get_submodule("{layer}").requires_grad_(True)',
+        of_the_start=False,
     ),
     Declaration(
         "loss-at-start",
@@ -157,7 +171,8 @@ START_VERDICTS: tuple[Declaration, ...] = (
         source="a network that knows nothing has cross-entropy ln K; more means logits that are too large",
         advice="start the last layer smaller, or at zero; check that the labels are those of the outputs",
         threshold=8.0,
-        threshold_is="cross-entropy minus ln K, in nats",
+        threshold_is="cross-entropy minus ln K, in nats, if the last layer has a gain above 4; a hundred times that in "
+        "any case; else it is told and no fault",
         on_constant_data=True,
         code='torch.nn.init.zeros_(model.get_submodule("{layer}").weight)',
         needs_norms=True,

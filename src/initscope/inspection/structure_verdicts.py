@@ -12,6 +12,7 @@ __all__ = ["STRUCTURE_VERDICTS"]
 _BENDING = ("activation", "attention", "gate", "recurrent", "other")
 """Roles that are not linear, or not known to be."""
 _CLIPPING = ("relu", "relu6", "hardtanh", "hardsigmoid", "sigmoid")
+_TURNING = ("mT", "transpose", "permute", "movedim", "T", "getattr")
 _NORMED = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d")
 
 
@@ -71,16 +72,30 @@ def _double_softmax(evidence: Evidence, _: float) -> Finding | None:
 
 
 def _norm_axis(evidence: Evidence, _: float) -> Finding | None:
-    """A LayerNorm of turned values whose units lie where its tokens should: most norms say how many units there are."""
+    """A LayerNorm of turned values whose units lie where its tokens should: most norms say how many units there are.
+
+    Channels of a convolution lie first, and are turned last before a norm: that is as it should be.
+    """
     rows = evidence.seen.rows
     norms = [index for index, row in enumerate(rows) if row.kind in ("LayerNorm", "layer_norm") and row.shape]
     common = Counter(rows[index].shape[-1] for index in norms).most_common(1)
     for index in norms:
         shape, reads = rows[index].shape, rows[index].reads
-        turned = len(reads) == 1 and rows[reads[0]].kind in ("mT", "transpose", "permute", "movedim", "T", "getattr")
-        if turned and len(shape) == 2 and shape[-2] == common[0][0] != shape[-1] and common[0][1] > 1:
+        if len(reads) != 1 or rows[reads[0]].kind not in _TURNING or _units_first(evidence, rows[reads[0]].reads[0]):
+            continue
+        if len(shape) == 2 and shape[-2] == common[0][0] != shape[-1] and common[0][1] > 1:
             return Finding(index, float(shape[-1]))
     return None
+
+
+def _units_first(evidence: Evidence, index: int) -> bool:
+    """Whether the units of a row lie on its first axis, as behind a convolution."""
+    rows = evidence.seen.rows
+    while rows[index].reads and rows[index].role in ("movement", "bookkeeping", "activation", "scaling", "merge"):
+        if rows[index].kind in _TURNING:
+            return not _units_first(evidence, rows[index].reads[0])
+        index = rows[index].reads[0]
+    return len(rows[index].shape) > 2 or rows[index].kind.lower().startswith(("conv", "batchnorm", "groupnorm"))
 
 
 STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
@@ -90,6 +105,7 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         source="layers without an activation between them are one linear layer, whatever their number",
         advice="put an activation between them",
         on_constant_data=True,
+        of_the_start=False,
     ),
     Declaration(
         "bottleneck",
@@ -106,6 +122,7 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         source="the second of two batch norms in line changes nothing but doubles the parameters",
         advice="remove one of them",
         on_constant_data=True,
+        of_the_start=False,
     ),
     Declaration(
         "norm-axis",
@@ -113,6 +130,7 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         source="Ba et al. 2016: layer norm is over the units of a token; over tokens it mixes them, and their order",
         advice="do not transpose before the norm, and give it the number of units",
         on_constant_data=True,
+        of_the_start=False,
     ),
     Declaration(
         "clipped-output",
@@ -120,6 +138,7 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         source="logits may have any sign; what an activation cuts off has no gradient",
         advice="remove the activation behind the last layer",
         on_constant_data=True,
+        of_the_start=False,
     ),
     Declaration(
         "double-softmax",
@@ -127,5 +146,6 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         source="cross-entropy takes logits; of probabilities it can never be small",
         advice="remove the softmax at the end, or use a loss that takes probabilities",
         on_constant_data=True,
+        of_the_start=False,
     ),
 )

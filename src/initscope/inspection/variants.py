@@ -13,28 +13,31 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from initscope.geometry import Row
 from initscope.initializers import Glorot, He, Initializer, LeCun, LooksLinear, Orthogonal, ZeroSum
 from initscope.inspection.sizes import halve_depth, scale_widths
-from initscope.layers import call_name, is_weight_layer
+from initscope.inspection.suitable_laws import has_relu, steers
+from initscope.layers import is_weight_layer
 
 __all__ = ["Variant", "laws", "rewritten", "sizes"]
 
 _PREFIX = "initscope.initializers."
-_KINKED = frozenset({"relu", "relu6", "leaky_relu", "leakyrelu", "prelu", "rrelu"})
-_AT_THE_END = frozenset({"softmax", "log_softmax", "logsoftmax", "softmin"})
-""""Attention" by role, but also the last step of a classifier."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to start: ``change`` rewrites a copy of the model (and may say how), then ``law`` fills its weights."""
+    """A way to start: ``change`` rewrites a copy of the model, then ``law`` fills its weights.
+
+    ``code`` is what to type where that is all; else it is None, and ``advice`` says what to do.
+    """
 
     name: str
     law: Initializer | None
-    code: str
+    code: str | None
     change: Callable[[nn.Module, torch.Tensor, torch.Generator], nn.Module] | None = None
     is_drawn: bool = True
     """Whether a draw differs from the next."""
     work: float = 1.0
     """Multiplications of a forward pass over those of the model as it is."""
+    advice: str = ""
+    """What to do, where typing is not all."""
 
     def drawing(self, model: nn.Module) -> float:
         """Multiplications of one draw of the weights, where it decomposes the matrices of all layers; else 0."""
@@ -58,10 +61,10 @@ def laws(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
         Variant("LeCun", LeCun(), f"{_PREFIX}lecun_(model)"),
         Variant("orthogonal", Orthogonal(gain=root), f"{_PREFIX}orthogonal_(model, gain=2**0.5)"),
     ]
-    if _steers(rows):
+    if steers(rows):
         return found
     found.insert(1, Variant("He, fan-out", He(mode="fan_out"), f'{_PREFIX}he_(model, mode="fan_out")'))
-    if rows and not any(call_name(row.kind.lower()) in _KINKED for row in rows if row.role == "activation"):
+    if rows and not has_relu(rows):
         return found
     for strength in (1.0, 0.5):
         code = f"{_PREFIX}zero_sum_(model, strength={strength:g}, compensate=True)"
@@ -78,27 +81,23 @@ def laws(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
     return found
 
 
-def _steers(rows: Sequence[Row]) -> bool:
-    """Whether some weights make scores of an attention, or run in a loop over time."""
-    return any(row.role in ("attention", "recurrent") and row.kind.lower() not in _AT_THE_END for row in rows)
-
-
 def rewritten(model: nn.Module, rows: Sequence[Row] = ()) -> list[Variant]:
     """A leaky slope instead of ReLU, and batch norm, where the model has a place for them."""
     modules = list(model.modules())
     found: list[Variant] = []
-    if _steers(rows):
+    if steers(rows):
         return found
     if any(isinstance(module, nn.ReLU) for module in modules):
         depth = sum(is_weight_layer(module) for module in modules)
         # Nearer to linear the deeper it is, so that angles change by a bounded amount over the whole depth.
         slope = round(max(0.2, 1 - 2 / max(1, depth) ** 0.5), 2)
         gain = (2 / (1 + slope**2)) ** 0.5
-        code = f"replace nn.ReLU() by nn.LeakyReLU({slope:g}), then {_PREFIX}orthogonal_(model, gain={gain:.4f})"
-        found.append(Variant(f"leaky slope {slope:g}, orthogonal", Orthogonal(gain=gain), code, _with_slope(slope)))
+        advice = f"replace nn.ReLU() by nn.LeakyReLU({slope:g}), then {_PREFIX}orthogonal_(model, gain={gain:.4f})"
+        name = f"leaky slope {slope:g}, orthogonal"
+        found.append(Variant(name, Orthogonal(gain=gain), None, _with_slope(slope), advice=advice))
     if not any(isinstance(module, _BatchNorm) for module in modules):
-        code = f"put nn.BatchNorm behind every Linear and convolution, then {_PREFIX}he_(model)"
-        found.append(Variant("batch norm", He(), code, _normalised))
+        advice = f"put nn.BatchNorm behind every Linear and convolution, then {_PREFIX}he_(model)"
+        found.append(Variant("batch norm", He(), None, _normalised, advice=advice))
     return found
 
 
@@ -106,9 +105,21 @@ def sizes() -> list[Variant]:
     """Hidden widths doubled and halved, depth halved."""
     kept = "weights drawn with each layer's present variance × fan-in"
     return [
-        Variant("hidden widths × 2", None, f"double the hidden widths ({kept})", _with_widths(2.0), work=4.0),
-        Variant("hidden widths × ½", None, f"halve the hidden widths ({kept})", _with_widths(0.5), work=0.25),
-        Variant("depth × ½", None, "leave out half of the repeated blocks", _shallower, is_drawn=False, work=0.5),
+        Variant(
+            "hidden widths × 2", None, None, _with_widths(2.0), work=4.0, advice=f"double the hidden widths ({kept})"
+        ),
+        Variant(
+            "hidden widths × ½", None, None, _with_widths(0.5), work=0.25, advice=f"halve the hidden widths ({kept})"
+        ),
+        Variant(
+            "depth × ½",
+            None,
+            None,
+            _shallower,
+            is_drawn=False,
+            work=0.5,
+            advice="leave out half of the repeated blocks",
+        ),
     ]
 
 

@@ -6,20 +6,24 @@ To add one, add a declaration; `judge`, the report, the page and the command lin
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from initscope.errors import InputError
+from initscope.errors import InputError, did_you_mean
 from initscope.inspection.declaration import Declaration, Finding
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.facts import Facts
 from initscope.inspection.signal_verdicts import SIGNAL_VERDICTS
 from initscope.inspection.start_verdicts import START_VERDICTS
 from initscope.inspection.structure_verdicts import STRUCTURE_VERDICTS
+from initscope.inspection.suitable_laws import filled_in
 from initscope.measurement.observation import Observation
 from initscope.results import Result
 
-__all__ = ["DECLARATIONS", "Declaration", "Finding", "Thresholds", "Verdict", "judge", "verdict_names"]
+__all__ = ["DECLARATIONS", "Declaration", "Finding", "Thresholds", "Verdict", "check_fail_on", "failing",
+           "judge", "verdict_names"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,8 @@ class Verdict(Result):
     """One finding: the first layer where it holds, the worst value, the threshold, why it matters and what to do.
 
     ``fault`` is False for what is worth knowing but not wrong (expansion, and gradients that start at zero). ``block``
-    is the block of the layer, ``code`` what to type, ``words`` what was seen beside the value.
+    is the block of the layer, ``advice`` what to do in words, ``code`` what to type (None: nothing to type), ``words``
+    what was seen beside the value, and `value_is` says of what the value is.
     """
 
     name: str
@@ -38,13 +43,24 @@ class Verdict(Result):
     advice: str
     fault: bool = True
     block: str = ""
-    code: str = ""
+    code: str | None = None
     words: str = ""
 
+    @property
+    def value_is(self) -> str:
+        """What the value and the threshold are, such as “median angle of pairs over the input's”; empty if none is."""
+        told = next((declared.threshold_is for declared in DECLARATIONS if declared.name == self.name), "")
+        return re.split(r"[,;]", told)[0]
+
+    @property
+    def finding(self) -> str:
+        """What was found, where, and how much of what; without the advice."""
+        worst = f"{self.value_is} at worst {self.value:.3g} (threshold {self.threshold:g})" if self.threshold else ""
+        told = "; ".join(filter(None, [worst.strip(), self.words]))
+        return f"{self.name} from {self.layer} on{f': {told}' if told else ''}"
+
     def __str__(self) -> str:
-        worst = f", at worst {self.value:.3g} (threshold {self.threshold:g})" if self.threshold else ""
-        said = f": {self.words}" if self.words else ""
-        return f"{self.name} from {self.layer} on{worst}{said}. {self.advice[:1].upper()}{self.advice[1:]}"
+        return f"{self.finding}. {self.advice[:1].upper()}{self.advice[1:]}".removesuffix(". ")
 
 
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Verdict, ...]:
@@ -68,14 +84,15 @@ def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence
         block = finding.layer
     fault = finding.fault and not (declared.needs_norms and evidence.facts.idle_norms)
     template = declared.code if finding.code is None else finding.code
-    code = template.format(layer=finding.layer or row.within) if fault else ""
+    template, advice = (filled_in(text, evidence.seen.rows) for text in (template, declared.advice))
+    code = template.format(layer=finding.layer or row.within) or None if fault else None
     return Verdict(
         declared.name,
         layer,
         finding.value,
-        threshold,
+        threshold if finding.measured else 0.0,
         declared.source,
-        declared.advice,
+        advice if fault else "",
         fault,
         block,
         code,
@@ -90,6 +107,26 @@ DECLARATIONS: tuple[Declaration, ...] = (*START_VERDICTS, *STRUCTURE_VERDICTS, *
 def verdict_names() -> tuple[str, ...]:
     """Names of all verdicts, in the order in which they are given."""
     return tuple(declared.name for declared in DECLARATIONS)
+
+
+def check_fail_on(wanted: str) -> None:
+    """Refuse a list of names, joined by commas, that holds one nobody knows; ``any`` and ``faults`` are lists too."""
+    for name in filter(None, (name.strip() for name in wanted.split(","))):
+        known = ("any", "faults", *verdict_names())
+        if name not in known:
+            meant = did_you_mean(name, known)
+            raise InputError(f"fail-on {name}: no verdict is called so{meant or ';'} known: {', '.join(known)}")
+
+
+def failing(verdicts: Iterable[Verdict], wanted: str) -> list[Verdict]:
+    """The verdicts that ``wanted`` asks for: ``any`` of them, ``faults``, or names joined by commas.
+
+    >>> failing([], "faults")
+    []
+    """
+    check_fail_on(wanted)
+    names = {name.strip() for name in wanted.split(",")}
+    return [v for v in verdicts if "any" in names or v.name in names or ("faults" in names and v.fault)]
 
 
 class Thresholds(Result):

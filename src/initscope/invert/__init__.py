@@ -7,16 +7,4 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=["priors"],
-    submod_attrs={
-        "discrimination": ["Discrimination", "discriminate"],
-        "layers": ["LayerRecovery"],
-        "linear": ["linear_estimate"],
-        "pictures": ["Inversions", "invert_layers", "psnr", "ssim"],
-        "rates": ["ErrorGrowth", "ErrorRate", "error_growth", "error_rate"],
-        "recovery": ["Recovery", "recover"],
-        "sparse": ["SparseTransition", "restricted_isometry", "sparse_transition"],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

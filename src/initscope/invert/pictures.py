@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import html
 import io
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from initscope._hall.files import write_text
 from initscope.errors import InputError, MissingDependencyError
 from initscope.invert.chain import prepared, run_to, step_named, traced
 from initscope.invert.priors import Box, TotalVariation
@@ -133,7 +131,7 @@ class Inversions(Result):
         told = {line["layer"]: line["message"] for line in self.means() if line["message"]}
         return [f"{layer}: {message.removeprefix(f'{layer}: ')}." for layer, message in told.items()]
 
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+    def _html(self) -> str:
         """A page of its own: the pictures, layer beside layer, what is not known, and the tables."""
         title = html.escape(self.title or "What layers still know of a photograph")
         lines = []
@@ -147,16 +145,13 @@ class Inversions(Result):
             lines.append(f'<div class="row">{"".join(figures)}</div>')
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes())
         every = [{name: cell for name, cell in row.items() if name != "message"} for row in self.table()]
-        text = _PAGE.format(
+        return _PAGE.format(
             title=title,
             body="".join(lines),
             means=html_table(self.summary()),
             notes=f"<h2>What is not known</h2><ul>{notes}</ul>" if notes else "",
             table=html_table(every),
         )
-        if path is not None:
-            write_text(path, text)
-        return text
 
 
 _PAGE = """<!DOCTYPE html>

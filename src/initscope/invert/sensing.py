@@ -75,7 +75,10 @@ class Sensing:
             for name, prior in solvers.items()
         }
         if self.angles:
-            from skimage.transform import iradon
+            try:
+                from skimage.transform import iradon
+            except ImportError as error:
+                raise MissingDependencyError("scikit-image", "invert") from error
 
             backwards: Any = iradon
             sinogram = measured.reshape(len(self.angles), -1).double().numpy().T * self._scale
@@ -125,28 +128,43 @@ def _convolution(side: int, outputs: int, arc: float, rng: torch.Generator) -> S
 
 def _tomography(side: int, outputs: int, arc: float, rng: torch.Generator) -> Sensing:
     """Projections along angles of ``arc`` degrees, four at least; neighbouring detectors are joined to afford them."""
-    try:
-        from skimage.transform import radon
-    except ImportError as error:
-        raise MissingDependencyError("scikit-image", "invert") from error
-
-    forwards: Any = radon
-    detectors = forwards(np.zeros((side, side)), theta=[0.0], circle=False).shape[0]
+    detectors = _detectors(side)
     count = max(outputs // detectors, min(4, -(-outputs // 4)))
     angles = np.linspace(0, arc, count, endpoint=False)
-    columns = []
-    for pixel in range(side * side):
-        unit = np.zeros(side * side)
-        unit[pixel] = 1.0
-        columns.append(forwards(unit.reshape(side, side), theta=angles, circle=False).T)
     bins = min(detectors, outputs // count)
     edges = np.arange(bins) * detectors // bins
-    rows = np.add.reduceat(np.array(columns), edges, axis=2).reshape(side * side, -1).T
+    rows = np.add.reduceat(_projections(side, angles), edges, axis=1).reshape(-1, side * side)
     linear = nn.Linear(side * side, len(rows), bias=False)
     with torch.no_grad():
-        linear.weight.copy_(torch.from_numpy(rows.copy()))
+        linear.weight.copy_(torch.from_numpy(rows))
     affine = _unit_norm([nn.Flatten(), linear], linear, side)
     return Sensing("tomography", affine, None, tuple(angles.tolist()) if bins == detectors else ())
+
+
+def _detectors(side: int) -> int:
+    """Detectors that see the whole image from every angle."""
+    return side + math.ceil((math.sqrt(2) - 1) * side)
+
+
+def _projections(side: int, angles: np.ndarray) -> np.ndarray:
+    """The Radon transform as a matrix ``[angles, detectors, pixels]``: that of `skimage.transform.radon`, unclipped.
+
+    Every detector sums points one pixel apart along its ray; a point is the bilinear mean of the four pixels about it.
+    """
+    width = _detectors(side)
+    before, centre = width // 2 - side // 2, width // 2
+    along, detector = np.indices((width, width)) - centre
+    matrix = np.zeros((len(angles), width, side * side))
+    for rows, angle in zip(matrix, np.deg2rad(angles), strict=True):
+        x = np.cos(angle) * detector + np.sin(angle) * along + centre - before
+        y = np.cos(angle) * along - np.sin(angle) * detector + centre - before
+        left, top = np.floor(x).astype(int), np.floor(y).astype(int)
+        for column, row in ((left, top), (left + 1, top), (left, top + 1), (left + 1, top + 1)):
+            weight = (1 - np.abs(x - column)) * (1 - np.abs(y - row))
+            inside = (column >= 0) & (column < side) & (row >= 0) & (row < side)
+            place = (detector[inside] + centre, row[inside] * side + column[inside])
+            np.add.at(rows, place, weight[inside])
+    return matrix
 
 
 MEASUREMENTS: dict[str, Callable[[int, int, float, torch.Generator], Sensing]] = {

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope._hall.compiled import loops
 from initscope.errors import InputError
-from initscope.initializers import Initializer
+from initscope.initializers import AnyLaw, as_law
 from initscope.kernels.chain import chain_of
 from initscope.kernels.pairs import pair_kernel
 from initscope.propagate.networks import Networks
@@ -34,7 +34,7 @@ def kernel(
     images: Any,
     others: Any = None,
     *,
-    initializer: Initializer | None = None,
+    initializer: AnyLaw | None = None,
     kind: Literal["nngp", "ntk"] = "nngp",
     normalize: bool = True,
     draws: int = 4,
@@ -54,7 +54,7 @@ def kernel(
         Any model that `predict` covers; its last step is the output. Left as it is.
     images, others : array or tensor, ``[N, ...]`` and ``[M, ...]``
         Inputs. Without ``others`` the kernel is that of ``images`` with themselves, symmetric.
-    initializer : Initializer, optional
+    initializer : Initializer, its class or its name, optional
         The law of the weights. None: zero-mean Gaussian with the variance that each layer's weights have now.
     kind : {"nngp", "ntk"}
         Which kernel.
@@ -88,7 +88,7 @@ def kernel(
     if [t.shape[1:] for t in left.sample_tensors()] != [t.shape[1:] for t in right.sample_tensors()]:
         shapes = (tuple(side.sample_tensors()[0].shape[1:]) for side in (left, right))
         raise InputError("images have shape {} and others {}; both must be inputs of one model".format(*shapes))
-    networks = networks_of(model, left, initializer, draws=draws, seed=seed, size=min(left.samples, 16))
+    networks = networks_of(model, left, as_law(initializer), draws=draws, seed=seed, size=min(left.samples, 16))
     with leaves_no_trace(model):
         each, xx, yy = _all_pairs(networks, left, None if others is None else right, tangents=kind == "ntk")
     if normalize:
@@ -105,7 +105,7 @@ def diagonal(
     model: nn.Module,
     images: Any,
     *,
-    initializer: Initializer | None = None,
+    initializer: AnyLaw | None = None,
     kind: Literal["nngp", "ntk"] = "nngp",
     draws: int = 4,
     seed: int = 0,
@@ -120,7 +120,7 @@ def diagonal(
     """
     model = _checked_model(model, kind)
     inputs = _bound(model, images, "images")
-    networks = networks_of(model, inputs, initializer, draws=draws, seed=seed, size=min(inputs.samples, 16))
+    networks = networks_of(model, inputs, as_law(initializer), draws=draws, seed=seed, size=min(inputs.samples, 16))
     each = torch.arange(inputs.samples)
     with leaves_no_trace(model):
         return np.asarray(pair_kernel(networks, inputs, inputs, (each, each), tangents=kind == "ntk").mean(axis=0))

@@ -10,7 +10,7 @@ from initscope.layers.calls import as_module, call_name
 from initscope.layers.modules import ActivationLayer
 from initscope.layers.roles import Role, declare_role, role_of
 from initscope.layers.weights import WeightLayer, is_convolution, is_weight_layer, unit_axis
-from initscope.layers.whole import declare_whole, hides_steps, stays_whole
+from initscope.layers.whole import declare_whole, hides_attention, hides_steps, stays_whole
 
 __all__ = [
     "ACTIVATIONS",
@@ -24,6 +24,7 @@ __all__ = [
     "call_name",
     "declare_role",
     "declare_whole",
+    "hides_attention",
     "hides_steps",
     "is_convolution",
     "is_weight_layer",

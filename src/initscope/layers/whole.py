@@ -10,7 +10,7 @@ from initscope.layers.activations import activation_row
 from initscope.layers.modules import ActivationLayer
 from initscope.layers.roles import role_of
 
-__all__ = ["computes_as", "declare_whole", "hides_steps", "stays_whole"]
+__all__ = ["computes_as", "declare_whole", "hides_attention", "hides_steps", "stays_whole"]
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _HIDING = (
@@ -53,6 +53,17 @@ def hides_steps(module: nn.Module) -> bool:
     """
     kinds = [kind for kind in _HIDING if isinstance(module, kind)]
     return bool(kinds) and not isinstance(module, torch.jit.ScriptModule) and computes_as(module, kinds[0])
+
+
+def hides_attention(model: nn.Module) -> bool:
+    """Whether a model holds torch's own attention, whose steps have rows of their own, and no loops over time.
+
+    >>> hides_attention(nn.TransformerEncoderLayer(4, 2)), hides_attention(nn.LSTM(4, 2))
+    (True, False)
+    """
+    modules = list(model.modules())
+    attends = any(isinstance(module, nn.MultiheadAttention) and hides_steps(module) for module in modules)
+    return attends and not any(isinstance(module, nn.RNNBase) for module in modules)
 
 
 def _is_layer_of_torch(kind: type) -> bool:

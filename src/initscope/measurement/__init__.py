@@ -5,17 +5,4 @@ All are tallies of one recording (`initscope.recording`); `record` runs a model 
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        "by_layer": ["LayerWidths", "layer_widths"],
-        "jacobian": ["JacobianSpectrum", "jacobian_spectrum"],
-        "observation": ["Observation", "observe"],
-        "packing": ["Packing", "packing_numbers"],
-        "redraws": ["measure"],
-        "runs": ["Recorded", "record"],
-        "tallies": ["GradientTally", "PairTally", "Tally"],
-        "units": ["ActivityTally", "SpreadTally"],
-        "width": ["MeanWidth", "mean_width"],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

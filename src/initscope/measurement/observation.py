@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from initscope._hall.progress import steps
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs
 from initscope.measurement.attention import AttentionTally, TokenTally
 from initscope.measurement.gradients import has_weight_gradient
 from initscope.measurement.number_formats import FormatTally
 from initscope.measurement.runs import mode_of
-from initscope.measurement.stream import batches, gather_pairs
+from initscope.measurement.stream import BATCH, batches, gather_pairs
 from initscope.measurement.tallies import GradientTally, PairTally
 from initscope.measurement.units import ActivityTally, SpreadTally
 from initscope.recording import Mode, Recorder, cosine_of, couples_samples, pair_batches, set_mode
@@ -228,7 +229,7 @@ def observe(
             tallies = _Tallies(traced, axes, gradients=gradients, **options)
             recorder = Recorder(traced, tallies.all, axes)
             try:
-                recorder.run_all(parts)
+                recorder.run_all(steps(parts, "measuring pairs"))
             except InputError as error:
                 if not gradients or loss is not None:
                     raise
@@ -238,7 +239,8 @@ def observe(
                 recorder = Recorder(traced, tallies.all, axes)
                 recorder.run_all(parts)
             if units:
-                recorder.run_all(chain(rest, stream))
+                left = _batches(data, after=len(pool))
+                recorder.run_all(steps(chain(rest, stream), "reading the other samples", left))
         ran_as = mode_of(model)
     tallies.note_coupling(coupled)
     half = len(pool) // 2
@@ -302,6 +304,13 @@ class _Tallies:
         own = "" if self.gradients is None else self.gradients.notes.get(step, "")
         general = self.note if has_weight_gradient(traced.module(step)) else ""
         return "; ".join(text for text in (own, general) if text)
+
+
+def _batches(data: Any, after: int) -> int | None:
+    """Batches that arrays hold beyond the first samples; None of what does not tell its length."""
+    data = getattr(data, "images", data)
+    samples = len(data) if isinstance(data, (Tensor, np.ndarray)) and data.ndim else after
+    return -(-(samples - after) // BATCH) if samples > after else None
 
 
 def _single(inputs: Inputs) -> Any:

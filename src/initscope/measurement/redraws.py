@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from initscope._hall.progress import kept_if_interrupted, steps
+from initscope.data.pairs import drawn_pairs
 from initscope.errors import check_count
-from initscope.geometry import Floats, Measurement
-from initscope.initializers import Initializer, Present
+from initscope.geometry import Floats, Measurement, Tokens
+from initscope.initializers import AnyLaw, Initializer, Present, as_law
+from initscope.layers import hides_attention
+from initscope.measurement.attention import AttentionTally, TokenTally
 from initscope.measurement.filters import FilterTally, independent_filters, jackknife
 from initscope.measurement.stream import given_pairs
 from initscope.measurement.tallies import PairTally
@@ -26,7 +30,7 @@ from initscope.recording import (
     redrawn,
     set_mode,
 )
-from initscope.tracing import BatchArgs, Node, SampleAxes, Trace, sample_axes, trace
+from initscope.tracing import BatchArgs, Node, SampleAxes, Trace, attends, sample_axes, trace
 from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 __all__ = ["measure"]
@@ -35,10 +39,11 @@ __all__ = ["measure"]
 def measure(
     model: nn.Module,
     x: Any,
-    y: Any,
+    y: Any = None,
     *,
-    initializer: Initializer | None = None,
-    draws: int = 1,
+    pairs: int = 64,
+    initializer: AnyLaw | None = None,
+    draws: int = 8,
     mode: Mode | None = None,
     seed: int = 0,
     batch_args: BatchArgs = None,
@@ -54,9 +59,13 @@ def measure(
         Left as found, also after an exception: weights, buffers, modes, hooks, gradients, random states.
     x, y : array or tensor, ``[pairs, ...]``, or tuple or dict of them
         The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name. Indices of embeddings
-        stay whole numbers: norms then start at the first values that are made of them.
-    initializer : Initializer, optional
-        Law of the redrawn weights. None: zero-mean Gaussian with the variance each layer's weights have now.
+        stay whole numbers: norms then start at the first values that are made of them. Without ``y``, ``x`` is data, an
+        array, tensor or `initscope.data` set, and pairs are drawn from it.
+    pairs : int
+        Number of pairs to draw where ``x`` is data; those that are given are all used.
+    initializer : Initializer, its class or its name, optional
+        Law of the redrawn weights, for example ``"he"``. None: zero-mean Gaussian with the variance each layer's
+        weights have now.
     draws : int
         0 runs the weights the model has; n ≥ 1 draws them n times anew and averages.
     mode : "train", "eval" or None
@@ -80,20 +89,27 @@ def measure(
         cosine is then the mean over the others, ``cosine_draws`` says how many, and the row has a note.
     """
     model = runnable(model)
-    pairs = given_pairs(model, x, y, batch_args)
+    if y is None:
+        x, y, _ = drawn_pairs(x, pairs, seed)
+    sides = given_pairs(model, x, y, batch_args)
     draws = check_count("draws", draws, least=0, hint="0 runs the weights the model has")
     seed = check_count("seed", seed, least=0)
-    law = Present() if initializer is None else initializer
+    law = as_law(initializer) or Present()
     with leaves_no_trace(model):
         set_mode(model, mode)
-        few = pairs.pick(slice(0, 64)).inputs  # as many as prediction records of a model that branches on them
-        traced = trace(model, few)
+        few = sides.pick(slice(0, 64)).inputs  # as many as prediction records of a model that branches on them
+        traced = trace(model, few, opened=hides_attention(model))
         if draws == 0:
-            runs = [_recorded(traced, sample_axes(traced, pairs.inputs), pairs, None)]
+            runs = [_recorded(traced, sample_axes(traced, sides.inputs), sides, None)]
         else:
-            each = _redrawn_runs(redrawn(model, law, draws, few, seed=seed), pairs, law)
-            runs = list(each if progress is None else progress(each))
-    return _summary(runs, draws, seed)
+            each = _redrawn_runs(redrawn(model, law, draws, few, seed=seed), sides, law)
+            runs = []
+            with kept_if_interrupted():
+                for run in steps(each, "measuring draws of the weights", draws) if progress is None else progress(each):
+                    runs.append(run)
+            if not runs:
+                raise KeyboardInterrupt  # and nothing was found yet
+    return _summary(runs, min(draws, len(runs)), seed)
 
 
 @dataclass(frozen=True)
@@ -104,6 +120,7 @@ class _Run:
     values: Floats  # [rows, 3, pairs]: 1 - cosine, norm ratio, rms ratio
     variances: Floats  # [rows, 2, pairs]: of cosine and norm ratio by the jackknife, NaN where it does not apply
     mean_variances: Floats  # [rows, 2]: the same for the means over pairs
+    tokens: Floats | None = None  # [2, rows]: cosine of tokens and entropy of attention, where there is attention
 
 
 def _redrawn_runs(drawn: Iterator[Trace], pairs: Batch, law: Initializer) -> Iterator[_Run]:
@@ -118,12 +135,16 @@ def _recorded(traced: Trace, axes: SampleAxes, pairs: Batch, law: Initializer | 
     coupled = couples_samples(traced.model)
     filters = independent_filters(traced, law)
     geometry, by_filter = PairTally(traced), FilterTally(traced, filters, axes)
-    recorder = Recorder(traced, [geometry, by_filter], axes)
+    within: list[TokenTally | AttentionTally] = [TokenTally(traced), AttentionTally(traced)] if attends(traced) else []
+    recorder = Recorder(traced, [geometry, by_filter, *within], axes)
     parts = pair_batches(pairs, whole=coupled)
     with without_dropout(traced.model):  # it would hide the geometry
         # An input that is part of several pairs is run once, unless the model looks at its whole batch.
         recorder.run_all(parts if coupled else map(distinct, parts))
-    return _reduced(recorder, geometry, by_filter, filters)
+    run = _reduced(recorder, geometry, by_filter, filters)
+    columns = {name: values for tally in within for name, values in tally.columns().items()}
+    names = ("token_cosine", "attention_entropy")
+    return replace(run, tokens=np.stack([columns[name] for name in names])) if within else run
 
 
 def _reduced(recorder: Recorder, geometry: PairTally, by_filter: FilterTally, filters: dict[Node, int]) -> _Run:
@@ -192,7 +213,19 @@ def _summary(runs: list[_Run], draws: int, seed: int) -> Measurement:
         seed,
         counts[:, 0],
         gap=mean[:, 0],
+        tokens=_tokens(runs),
     )
+
+
+def _tokens(runs: list[_Run]) -> Tokens | None:
+    """Means over draws, and their errors."""
+    found = [run.tokens for run in runs if run.tokens is not None]
+    if not found:
+        return None
+    values = np.stack(found)
+    (cosine, entropy), count = values.mean(axis=0), len(values)
+    errors = np.full(values.shape[1:], np.nan) if count == 1 else values.std(axis=0, ddof=1) / np.sqrt(count)
+    return Tokens(cosine, entropy, *errors)
 
 
 def _missing_draws(counted: int, draws: int, seen: bool) -> str:

@@ -17,9 +17,9 @@ from initscope.measurement.endless import with_an_end
 from initscope.recording import Batch, as_pairs
 from initscope.tracing import BatchArgs, Inputs, bind, refuse_different_lengths
 
-__all__ = ["batches", "gather_pairs", "given_pairs", "moved"]
+__all__ = ["BATCH", "batches", "gather_pairs", "given_pairs", "moved"]
 
-_BATCH = 64  # samples of one batch where the data does not come in batches
+BATCH = 64  # samples of one batch where the data does not come in batches
 
 
 def batches(
@@ -78,9 +78,9 @@ def _items(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], In
         raise InputError("targets= goes with arrays; let the Dataset or DataLoader yield (inputs, targets) instead")
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
         length = len(data)  # type: ignore[arg-type]
-        data = DataLoader(data, batch_size=_BATCH, sampler=order.of(length).tolist())
+        data = DataLoader(data, batch_size=BATCH, sampler=order.of(length).tolist())
     elif isinstance(data, IterableDataset):
-        data = DataLoader(data, batch_size=_BATCH)
+        data = DataLoader(data, batch_size=BATCH)
     elif not isinstance(data, Iterable):
         raise InputError(
             f"{type(data).__name__} is not data; give arrays, tensors, a Dataset, a DataLoader, or batches of these"
@@ -106,8 +106,8 @@ def _columns(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], 
             "arguments that carry samples: batch_args='x'"
         )
     index = order.of(length)
-    for start in range(0, length, _BATCH):
-        part = everything.pick(index[start : start + _BATCH])
+    for start in range(0, length, BATCH):
+        part = everything.pick(index[start : start + BATCH])
         yield part.inputs if said.carries else part.inputs.args[0], part.targets
 
 

@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from initscope.errors import InputError
+from initscope.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import torch
@@ -109,7 +109,9 @@ def _parse_token(text: str, position: int) -> Token:
     activations = activation_names()
     if match is None or match[0] != whole or fields.get("activation", "relu") not in activations:
         known = f"{KNOWN}, and activations: {', '.join(activations)}"
-        raise _error(text, position, f"unknown layer {whole!r}. Known: {known}")
+        kind = re.sub(r"[\d.].*", "", whole)
+        meant = did_you_mean(kind, [*activations, "conv", "dense", "flatten", "avgpool", "maxpool", "bn", "dropout"])
+        raise _error(text, position, f"unknown layer {whole!r}{meant or '.'} Known: {known}")
     if fields.get("padding", "zeros") not in PADDINGS:
         raise _error(text, position, f"unknown padding {fields['padding']!r}. Known: {', '.join(PADDINGS)}")
     if "parameter" in fields and fields["activation"] not in (ours := _with_parameter()):

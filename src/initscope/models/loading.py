@@ -18,12 +18,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from initscope._hall.tensors import read_tensors
-from initscope.errors import InputError, check_seed
+from initscope.errors import InputError, check_seed, did_you_mean
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["load_model", "load_weights"]
+__all__ = ["load_factory", "load_model", "load_weights"]
 
 FILE = re.compile(r"(?P<file>.+\.py)(?::(?P<attribute>.*))?", re.DOTALL)
 DOTTED = re.compile(r"(?P<module>[^\W\d][\w.]*):(?P<attribute>[^\W\d][\w.]*)")
@@ -43,7 +43,8 @@ def load_model(
     ----------
     spec
         ``package.module:factory`` or ``file.py:factory`` (a function or class without required arguments, or a Module),
-        or an architecture string such as ``"conv3x3x64-relu*12"``, see `initscope.models.architectures.build`.
+        an architecture string such as ``"conv3x3x64-relu*12"``, see `initscope.models.architectures.build`; or
+        ``hf:NAME_OR_CONFIG`` and ``timm:NAME``, see `initscope.models.libraries`.
     weights
         State dict to load: a .pt or .pth file, or a .npz file of arrays with state-dict names.
     input_shape
@@ -73,6 +74,12 @@ def load_model(
 def _build(spec: str, input_shape: tuple[int, ...] | None) -> torch.nn.Module:
     if match := FILE.fullmatch(spec):
         return _from_module(spec, _import_file(Path(match["file"])), match["attribute"] or "")
+    prefix, colon, name = spec.partition(":")
+    if colon and prefix in ("hf", "timm"):
+        from initscope.models.libraries import BUILDERS
+
+        model: torch.nn.Module = BUILDERS[prefix](name)
+        return model
     if (match := DOTTED.fullmatch(spec)) and not LAYER.match(spec):
         return _from_module(spec, _import_module(match["module"]), match["attribute"])
     from initscope.models.architectures import build
@@ -98,7 +105,8 @@ def _import_module(name: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise InputError(f"{path} is not a file; give path/to/file.py:factory")
+        near = did_you_mean(str(path), map(str, path.parent.glob("*.py")))
+        raise InputError(f"{path} is not a file{near or '; give path/to/file.py:factory'}")
     # A name of its own, so that no module of the same name is replaced by it.
     name = f"_initscope_model_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -126,9 +134,20 @@ def _searching(folder: Path) -> Iterator[None]:
         sys.path[:] = before
 
 
-def _from_module(spec: str, module: ModuleType, attribute: str) -> torch.nn.Module:
-    import torch
+def load_factory(spec: str) -> Any:
+    """What ``package.module:name`` or ``file.py:name`` names, not called.
 
+    >>> load_factory("torch.nn:Linear").__name__
+    'Linear'
+    """
+    if match := FILE.fullmatch(spec):
+        return _named(spec, _import_file(Path(match["file"])), match["attribute"] or "")
+    if match := DOTTED.fullmatch(spec):
+        return _named(spec, _import_module(match["module"]), match["attribute"])
+    raise InputError(f"{spec!r} names no function; give file.py:factory or package.module:factory")
+
+
+def _named(spec: str, module: ModuleType, attribute: str) -> Any:
     factory: Any = module
     for part in attribute.split(".") if attribute else ():
         factory = getattr(factory, part, None)
@@ -136,8 +155,15 @@ def _from_module(spec: str, module: ModuleType, attribute: str) -> torch.nn.Modu
         callables = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
         own = [name for name in callables if getattr(vars(module)[name], "__module__", "") == module.__name__]
         found = ", ".join((own or callables)[:8]) or "nothing that can be called"
-        what = f"no factory {attribute!r}" if attribute else "no factory named"
+        what = f"no factory {attribute!r}{did_you_mean(attribute, callables)}" if attribute else "no factory named"
         raise InputError(f"{spec}: {what}; it defines {found}. Give {module.__file__ or module.__name__}:NAME")
+    return factory
+
+
+def _from_module(spec: str, module: ModuleType, attribute: str) -> torch.nn.Module:
+    import torch
+
+    factory = _named(spec, module, attribute)
     if isinstance(factory, torch.nn.Module):
         return factory
     if not callable(factory):

@@ -11,32 +11,48 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope.geometry import covered_rows, mean_over_pairs
-from initscope.results import label_text
+from initscope.pages.depth import axis_limits, axis_name, depth_ticks
+from initscope.results import label_text, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from initscope.geometry import Comparison, Floats, Prediction, Row
+    from initscope.pages.depth import Panel
 
-__all__ = ["GREY", "MEASURED", "PREDICTED", "THIRD", "angle_figure", "new_axes", "norm_figure", "pairs_figure"]
+__all__ = [
+    "BAD",
+    "GREY",
+    "MEASURED",
+    "PREDICTED",
+    "THIRD",
+    "angle_figure",
+    "behind_activations",
+    "new_axes",
+    "pairs_figure",
+    "panels_figure",
+]
 
 PREDICTED = "#2563c9"
 MEASURED = "#c2410c"
 THIRD = "#0f766e"
 GREY = "#8a8f98"
+BAD = "#b91c1c"
 _MOST_TICKS = 9
 _BAND = (10, 90)  # percentiles over pairs
 
 
 def new_axes(width: float = 5.8, height: float = 3.6) -> Axes:
     """Axes of a figure of their own, drawn lightly: two spines and a faint grid."""
-    from matplotlib.figure import Figure
+    ax = make_axes(None, (width, height))
+    _lightly(ax)
+    return ax
 
-    ax = Figure(figsize=(width, height), layout="constrained").add_subplot()
+
+def _lightly(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(color=GREY, alpha=0.25, linewidth=0.7)
     ax.set_axisbelow(True)
-    return ax
 
 
 def angle_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
@@ -68,34 +84,48 @@ def _spread_of_a_draw(ax: Axes, predicted: Prediction) -> None:
         ax.plot(mean_over_pairs(angle) + 2 * sign * spread, color=PREDICTED, linestyle="--", linewidth=0.9, label=label)
 
 
-def norm_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
-    """Size per unit relative to the input's (``rms_ratio``), measured with two standard errors.
+def panels_figure(panels: Sequence[Panel], titles: Sequence[str], marked: Sequence[frozenset[int]]) -> Axes:
+    """`Panel` by panel against depth on one axis of layers, as the page draws them; the first of the axes.
 
-    Drawn behind activations, where the size returns to what it was; between them weights scale it up and down.
-    Logarithmic if it changes twentyfold.
+    Healthy bands are shaded, rows in ``marked`` are those beyond a threshold.
     """
-    ax = new_axes() if ax is None else ax
-    predicted, measured = comparison.prediction, comparison.measurement
-    shown = [0, *_behind_activations(comparison.rows, range(1, len(comparison.rows)))]
-    drawn, highest = [], 0.0
-    if predicted is not None:
-        drawn.append(mean_over_pairs(predicted.rms_ratio)[shown])
-        ax.plot(shown, drawn[-1], color=PREDICTED, label="predicted")
-    if measured is not None:
-        drawn.append(mean_over_pairs(measured.rms_ratio)[shown])
-        relative = measured.mean_norm_ratio_se / mean_over_pairs(measured.norm_ratio)
-        errors = relative[shown] * drawn[-1]
-        _points(ax, drawn[-1], errors, shown)
-        highest = float(np.nanmax(drawn[-1] + 2 * np.nan_to_num(errors), initial=0.0))
-    values = np.concatenate(drawn)
-    values = values[np.isfinite(values)] if np.isfinite(values).any() else np.ones(1)
-    if values.min() > 0 and values.max() > 20 * values.min():
-        ax.set_yscale("log")
-    else:
-        ax.set_ylim(0, 1.1 * max(highest, values.max()))
-    ax.set_ylabel("size per unit, relative to the input's")
-    _finish_depth(ax, comparison.rows)
-    return ax
+    from matplotlib.figure import Figure
+
+    from initscope._hall.axes import ShownAxes
+
+    shown = [(panel, rows) for panel, rows in zip(panels, marked, strict=True) if len(panel.known)]
+    figure = Figure(figsize=(7.2, 1.25 * len(shown) + 0.7), layout="constrained")
+    first: Axes | None = None
+    for place, (panel, rows) in enumerate(shown, 1):
+        ax = figure.add_subplot(len(shown), 1, place, axes_class=ShownAxes, sharex=first)
+        _lightly(ax)
+        _panel(ax, panel, sorted(rows))
+        ax.tick_params(labelbottom=place == len(shown))
+        first = ax if first is None else first
+    assert first is not None
+    ticks = depth_ticks(len(titles))
+    ax.set_xticks(ticks, [label_text(axis_name(titles[tick])) for tick in ticks])
+    figure.legend(*first.get_legend_handles_labels(), frameon=False, loc="outside upper left", ncols=3)
+    figure.align_ylabels()
+    return first
+
+
+def _panel(ax: Axes, panel: Panel, marked: Sequence[int]) -> None:
+    low, high, logarithmic = axis_limits(panel)
+    band = (low if panel.low is None else panel.low, high if panel.high is None else panel.high)
+    if panel.low is not None or panel.high is not None:
+        ax.axhspan(max(low, band[0]), min(high, band[1]), color=THIRD, alpha=0.1, linewidth=0, label="healthy")
+    places = np.arange(len(panel.measured))
+    ax.set_yscale("log" if logarithmic else "linear")
+    ax.set_ylim(low, high)
+    heights = np.clip(panel.measured, low, None) if logarithmic else panel.measured  # what is zero stands on the axis
+    errors = None if panel.error is None else 2 * np.nan_to_num(panel.error)
+    ax.errorbar(places, heights, yerr=errors, fmt="o", color=MEASURED, markersize=3, elinewidth=1, label="measured")
+    ax.plot(places[marked], heights[marked], "o", color=BAD, markersize=4.5, zorder=3)
+    if panel.predicted is not None:
+        known = np.isfinite(panel.predicted)
+        ax.plot(places[known], panel.predicted[known], color=PREDICTED, label="predicted")
+    ax.set_ylabel(panel.name)
 
 
 def pairs_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
@@ -112,7 +142,7 @@ def pairs_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
     )
     chosen = _first_middle_last(comparison.rows, against + shown.cosine)
     for row, color, marker in zip(chosen, (PREDICTED, THIRD, MEASURED), "os^", strict=False):
-        label = f"after {label_text(comparison.rows[row].layer)}"
+        label = f"after {label_text(comparison.rows[row].title)}"
         ax.plot(against[row], shown.cosine[row], marker, color=color, markersize=4.5, alpha=0.75, label=label)
     points = np.concatenate([against[chosen], shown.cosine[chosen]], axis=None) if chosen else np.array([0.0, 1.0])
     low, high = max(-1.0, np.nanmin(points) - 0.03), min(1.0, np.nanmax(points) + 0.03)
@@ -160,11 +190,11 @@ def _finish_depth(ax: Axes, rows: Sequence[Row]) -> None:
 
 def _first_middle_last(rows: Sequence[Row], values: Floats) -> list[int]:
     covered = [row for row in covered_rows(values) if row > 0]
-    behind = _behind_activations(rows, covered)
+    behind = behind_activations(rows, covered)
     return sorted({behind[0], behind[(len(behind) - 1) // 2], behind[-1]}) if behind else []
 
 
-def _behind_activations(rows: Sequence[Row], places: Sequence[int]) -> list[int]:
+def behind_activations(rows: Sequence[Row], places: Sequence[int]) -> list[int]:
     """Those of ``places`` where something else than weights or a rearrangement acts; all of them if there are none."""
     passing = ("weights", "movement", "bookkeeping")
     return [place for place in places if rows[place].role not in passing] or list(places)

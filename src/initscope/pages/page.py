@@ -1,11 +1,11 @@
-"""The one-file page of a `Comparison`: HTML with its pictures inside; no script, nothing fetched from anywhere."""
+"""The one-file page of a `Comparison`: HTML with its pictures, numbers and script inside; nothing is fetched."""
 
 from __future__ import annotations
 
 import functools
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +13,18 @@ import numpy as np
 
 from initscope._hall.files import write_text
 from initscope.geometry import Comparison
-from initscope.pages.figures import angle_figure, norm_figure, pairs_figure
+from initscope.pages.depth import Panel, drawn_panels
+from initscope.pages.figures import behind_activations, new_axes, pairs_figure
+from initscope.pages.layers import layer_table, page_data, side_columns
+from initscope.pages.quantities import Quantity, angles, sizes
 from initscope.pages.summary import headline, suggestion
 from initscope.pages.svg import inline_svg
-from initscope.pages.table import side_by_side
 from initscope.pages.thumbnails import thumbnails
 
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["render_page", "render_part", "versions", "write_page"]
+__all__ = ["angle_panel", "comparison_context", "render_page", "render_part", "size_panel", "versions", "write_page"]
 
 
 def write_page(path: str | os.PathLike[str], comparison: Comparison, **options: Any) -> None:
@@ -36,10 +38,6 @@ def render_page(
     facts: Mapping[str, object] | None = None,
     images: tuple[Any, Any] | None = None,
     advice: str = "",
-    rows: Sequence[Mapping[str, str]] | None = None,
-    inside: Sequence[Sequence[Mapping[str, str]]] = (),
-    findings: str = "",
-    alternatives: str = "",
     fragment: bool = False,
 ) -> str:
     """The whole page as text.
@@ -54,19 +52,23 @@ def render_page(
         ``x, y`` of the pairs, ``[pairs, C, H, W]``; a few are shown if they are grey or RGB images.
     advice : str
         What to try, instead of the general `suggestion`.
-    rows : list of dicts of short texts, optional
-        The table, instead of `side_by_side`.
-    inside : list of such lists
-        For each of ``rows`` the rows that it stands for, which a click shows; empty lists for none.
-    findings, alternatives : str
-        HTML to stand before the pictures and behind the table, see `render_part`.
     fragment : bool
         For a notebook's cell: one element with its own style, no page around it.
     """
-    context = _context(comparison, facts or {}, images, advice)
-    context |= {"findings": findings, "alternatives": alternatives, "inside": inside} | (
-        {} if rows is None else {"rows": rows}
-    )
+    context = comparison_context(comparison, facts or {}, images)
+    rows, angle, size = comparison.rows, angles(comparison), sizes(comparison)
+    panels = [angle_panel(angle), size_panel(size, [0, *behind_activations(rows, range(1, len(rows)))])]
+    columns = [*side_columns(angle, "angle", "angle °", 1), *side_columns(size, "rms_ratio", "size", 3)]
+    depth = drawn_panels(panels, [row.title for row in rows])
+    context |= {
+        "title": comparison.title or "What the network does to angles and sizes",
+        "headline": headline(comparison),
+        "advice": advice or suggestion(comparison),
+        "depth": depth,
+        "error_is": angle.error_is,
+        "layers": layer_table(rows, columns),
+        "data": page_data(rows, columns, depth["data"]),
+    }
     return render_part("body.html" if fragment else "page.html", **context)
 
 
@@ -81,18 +83,42 @@ def versions() -> dict[str, str]:
     return found | {"Python": platform.python_version()}
 
 
-@functools.cache
-def _environment() -> jinja2.Environment:
-    import jinja2
-
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("initscope.pages"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+def angle_panel(angle: Quantity, low: float | None = None, high: float | None = None) -> Panel:
+    """Angles against depth, with the healthy band that verdicts know."""
+    return Panel(
+        "angle",
+        "between pairs, degrees",
+        "the lower, the more alike the network makes different inputs",
+        angle.measured,
+        angle.error,
+        angle.predicted,
+        low,
+        high,
+        least=0.0,
+        logarithmic=False,
+        digits=1,
     )
 
 
-def _context(
-    comparison: Comparison, facts: Mapping[str, object], images: tuple[Any, Any] | None, advice: str
+def size_panel(size: Quantity, shown: list[int], low: float | None = None, high: float | None = None) -> Panel:
+    """Sizes against depth, at the rows ``shown``: between activations weights scale the signal up and down."""
+    size = size.at(shown)
+    return Panel(
+        "size",
+        "of activations, over the input's",
+        "a level curve keeps the signal; one that runs away, up or down, makes training hard",
+        size.measured,
+        size.error,
+        size.predicted,
+        low,
+        high,
+    )
+
+
+def comparison_context(
+    comparison: Comparison, facts: Mapping[str, object], images: tuple[Any, Any] | None
 ) -> dict[str, Any]:
+    """What templates say of pairs, of what was run, and of words."""
     measured, predicted = comparison.measurement, comparison.prediction
     side = measured if measured is not None else predicted
     assert side is not None
@@ -104,10 +130,6 @@ def _context(
             run["seed"] = str(measured.seed)
     run["versions"] = ", ".join(f"{name} {number}" for name, number in versions().items())
     return {
-        "title": comparison.title or "What the network does to angles and lengths",
-        "headline": headline(comparison),
-        "advice": advice or suggestion(comparison),
-        "rows": side_by_side(comparison),
         "both": measured is not None and predicted is not None,
         "has_measured": measured is not None,
         "has_predicted": predicted is not None,
@@ -116,10 +138,16 @@ def _context(
         and bool((predicted.cosine_sd[1:] > 0).any()),
         "drawn": measured is not None and measured.draws > 0,
         "has_error": measured is not None and bool(np.isfinite(measured.mean_cosine_se).any()),
-        "pictures": {
-            name: inline_svg(draw(comparison), name)
-            for name, draw in (("angles", angle_figure), ("norms", norm_figure), ("pairs", pairs_figure))
-        },
+        "pairs_picture": inline_svg(pairs_figure(comparison, new_axes(4.2, 3.5)), "pairs"),
         "thumbnails": [] if images is None else thumbnails(*images, angles=side.angle),
         "run": run,
     }
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("initscope.pages"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )

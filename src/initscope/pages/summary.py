@@ -44,7 +44,8 @@ def headline(comparison: Comparison) -> str:
         text += ")."
     if verb == "close":
         halved = comparison.halving_depth()
-        text += f" Their median has halved at {halved}." if halved else " Their median does not halve in this depth."
+        at = next((row.title for row in comparison.rows if row.layer == halved), "")
+        text += f" Their median has halved at {at}." if at else " Their median does not halve in this depth."
     return text
 
 

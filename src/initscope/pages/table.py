@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from initscope.geometry import tells_kind
+from initscope.pages.quantities import angles, sizes
 from initscope.results import format_number, printable
 
 if TYPE_CHECKING:
@@ -15,7 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["rich_table", "side_by_side", "table_width", "terminal_table", "with_error"]
 
-_QUANTITIES = {"cosine": ("cosine", 4), "angle": ("angle °", 1), "norm_ratio": ("norm ratio", 3)}
+Texts = list[dict[str, str]]
+_Reduction = Callable[[Texts, list[str]], tuple[Texts, list[str]]]
+_DETAILS = ("kind", "status", "±")
+"""What goes before any text is folded."""
+_QUANTITIES = {"cosine": ("cosine", 4), "angle": ("angle °", 1), "rms_ratio": ("size", 3)}
 _ERROR = re.compile(r" ±\S+")
 _NUMBER = re.compile(rf"–|-?(\d[\d.,]*(e[-+]?\d+)?|inf|nan)%?({_ERROR.pattern})?")
 
@@ -39,12 +47,14 @@ def side_by_side(comparison: Comparison) -> list[dict[str, str]]:
     Columns of a side that is missing, and an empty note column, are left out.
     """
     measured = comparison.measurement
-    angle_errors = None if measured is None else measured.mean_angle_se
+    drawn = measured is not None and measured.draws > 0
+    errors = {} if not drawn else {"angle": angles(comparison), "rms_ratio": sizes(comparison)}
     sides = [side for side in ("predicted", "measured") if getattr(comparison, _ATTRIBUTE[side]) is not None]
     rows = []
     for index, row in enumerate(comparison.table()):
-        if angle_errors is not None:
-            row["angle_se"] = float(angle_errors[index]) if angle_errors[index] == angle_errors[index] else None
+        for name, quantity in errors.items():
+            error = math.nan if quantity.error is None else float(quantity.error[index])
+            row[f"{name}_se"] = error if math.isfinite(error) else None
         rows.append(_texts(row, sides, given=index == 0))
     if not any(row["note"] for row in rows):
         for row in rows:
@@ -69,36 +79,95 @@ def terminal_table(comparison: Comparison, *, title: str = "", width: int | None
     rows = side_by_side(comparison)
     below = [f"{', '.join(layers)}: {note}" for note, layers in _layers_by(rows, "note").items() if note]
     dropped = {"note"}
-    if all(_tells_kind(row["layer"], row["kind"]) for row in rows):
+    if all(tells_kind(row["layer"], row["kind"]) for row in rows):
         dropped.add("kind")
     rows = [{name: text for name, text in row.items() if name not in dropped} for row in rows]
     return rich_table(rows, title=title, below=below, width=width)
 
 
 def rich_table(
-    rows: Sequence[Mapping[str, Any]], *, title: str = "", below: Sequence[str] = (), width: int | None = None
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    title: str = "",
+    below: Sequence[str] = (),
+    width: int | None = None,
+    keep: Sequence[str] = (),
 ) -> Table:
     """A rich table of dicts that share their keys: numbers to the right, one line a row if ``width`` allows.
 
     One status that all rows share is a line below. Where the table is wider than ``width``, kinds, statuses and errors
-    go, in this order, until it fits; lines below name the statuses and say what else was left out.
+    go, in this order, then other columns from the right, but not the first nor those to ``keep``, until it fits; a
+    single row stands upright instead. Texts that are still too long are cut to two lines. Lines below name the statuses
+    and say what else was left out.
     """
     texts = [{name: format_number(cell) for name, cell in row.items()} for row in rows]
     lines = list(below)
     if len({row.get("status") for row in texts}) == 1:
         texts, lines = _without_status(texts, lines)
     table = _drawn(texts, title, lines)
+    if width is None or table_width(table) <= width:
+        return table
+    if len(texts) == 1:
+        texts = [{"of": name.replace("_", " "), "value": text} for name, text in texts[0].items()]
+        return _drawn(_two_lines(texts, width), title, lines)
     left_out: list[str] = []
-    for name, reduced in (("kind", _without_kind), ("status", _without_status), ("±", _without_errors)):
-        if width is None or table_width(table) <= width:
-            break
+    for name, reduced in _reductions(texts, keep):
         fewer, lines = reduced(texts, lines)
         if fewer != texts:
             left_out += [name] * (name != "status")
             texts = fewer
-            said = [f"left out to fit {width} columns: {', '.join(left_out)}; a file has all"] * bool(left_out)
-            table = _drawn(texts, title, lines + said)
-    return table
+            folded = name not in _DETAILS and _fits(_two_lines(texts, width), width)
+            if folded or _fits(texts, width):
+                break
+    said = [f"left out to fit {width} columns: {', '.join(left_out)}; a file has all"] * bool(left_out)
+    return _drawn(texts if _fits(texts, width) else _two_lines(texts, width), title, lines + said)
+
+
+def _fits(rows: Texts, width: int) -> bool:
+    """Whether the rows need no more than ``width``, and nothing was cut from them."""
+    return table_width(_drawn(rows, "", ())) <= width and not any("…" in text for row in rows for text in row.values())
+
+
+def _reductions(rows: Texts, keep: Sequence[str]) -> list[tuple[str, _Reduction]]:
+    """What may go, the least important first."""
+    stays = {next(iter(rows[0]), ""), *keep} if rows else set()
+    columns = [name for name in reversed(rows[0]) if name not in stays | {"kind", "status"}] if rows else []
+    first = zip(_DETAILS, (_without("kind"), _without_status, _without_errors), strict=True)
+    return [*first, *((name.replace("_", " "), _without(name)) for name in columns)]
+
+
+def _two_lines(rows: Texts, width: int) -> Texts:
+    """Texts cut so that the table is ``width`` wide and no cell has more than two lines.
+
+    Columns of numbers keep their width; the others share what is left, the short ones taking only what they need.
+    """
+    widest = {name: max(len(row[name]) for row in rows) for name in rows[0]}
+    words = [name for name in rows[0] if not all(_NUMBER.fullmatch(row[name]) for row in rows)]
+    widest |= {name: max(widest[name], *map(len, _head(name).split("\n"))) for name in widest if name not in words}
+    room = width - 2 - sum(widest[name] + 2 for name in widest if name not in words) - 2 * len(words)
+    for place, name in enumerate(sorted(words, key=lambda name: widest[name])):
+        widest[name] = max(6, min(widest[name], room // (len(words) - place)))
+        room -= widest[name]
+    return [{name: _cut(text, widest[name]) if name in words else text for name, text in row.items()} for row in rows]
+
+
+def _cut(text: str, width: int) -> str:
+    """``text`` on at most two lines of ``width``: words are kept whole where they fit, a long name loses its middle.
+
+    >>> _cut("collapse 1/1, gradient-imbalance 1/1, dead-units 1/1", 20)
+    'collapse 1/1,\\ngradient-imbalance …'
+    >>> _cut("model.layers.11.attention.output.dense", 12)
+    'model.layer…\\noutput.dense'
+    """
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    if len(lines) <= 2 and all(len(line) <= width for line in lines):
+        return "\n".join(lines)
+    if " " not in text.strip():
+        at = text.rfind(".", 0, width) + 1 or width
+        whole = len(text) - at <= width
+        return f"{text[:at]}\n{text[at:]}" if whole else f"{text[: width - 1]}…\n{text[-width:]}"
+    lines = textwrap.wrap(text, width, break_on_hyphens=False, max_lines=2, placeholder=" …")
+    return "\n".join(lines)
 
 
 def table_width(table: Table) -> int:
@@ -110,11 +179,13 @@ def table_width(table: Table) -> int:
     return Measurement.get(console, console.options, table).maximum
 
 
-Texts = list[dict[str, str]]
+def _without(column: str) -> _Reduction:
+    """What leaves that column out."""
 
+    def reduced(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
+        return [{name: text for name, text in row.items() if name != column} for row in rows], below
 
-def _without_kind(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
-    return [{name: text for name, text in row.items() if name != "kind"} for row in rows], below
+    return reduced
 
 
 def _without_status(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
@@ -150,11 +221,15 @@ def _drawn(rows: Texts, title: str, below: Sequence[str]) -> Table:
     )
     for name in rows[0] if rows else ():
         numeric = name != "layer" and all(_NUMBER.fullmatch(row[name]) for row in rows)
-        head = name.replace("_", " ").replace(" predicted", "\npred.").replace(" measured", "\nmeasured")
-        table.add_column(escape(head), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+        justify: Any = "right" if numeric else "left"
+        table.add_column(escape(_head(name)), justify=justify, no_wrap=numeric, overflow="fold")
     for row in rows:
         table.add_row(*(escape(text) for text in row.values()))
     return table
+
+
+def _head(name: str) -> str:
+    return name.replace("_", " ").replace(" predicted", "\npred.").replace(" measured", "\nmeasured")
 
 
 def _layers_by(rows: Texts, name: str) -> dict[str, list[str]]:
@@ -163,9 +238,3 @@ def _layers_by(rows: Texts, name: str) -> dict[str, list[str]]:
     for row in rows:
         found.setdefault(row.get(name, ""), []).append(row.get("layer", ""))
     return found
-
-
-def _tells_kind(layer: str, kind: str) -> bool:
-    """Whether a name such as conv3 says what the layer is; the numbers of a `torch.nn.Sequential` do not."""
-    name = layer.rstrip("0123456789").lower()
-    return bool(name) and name in kind.lower()

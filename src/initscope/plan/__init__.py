@@ -9,18 +9,4 @@ import lazy_loader
 PLANNERS = ("width", "depth", "subspace", "filters", "bits", "projection")
 """Names of the planners whose answers `check` can draw."""
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        "_base": ["Plan"],
-        "bit_counts": ["BitsPlan", "bits"],
-        "checking": ["Check", "check"],
-        "depths": ["DepthPlan", "depth"],
-        "expansivities": ["expansivity"],
-        "filter_counts": ["FiltersPlan", "InnerProductPlan", "filters"],
-        "gradient_norms": ["NormRatios", "norm_ratios"],
-        "projections": ["ProjectionPlan", "projection"],
-        "subspaces": ["SubspacePlan", "subspace", "subspace_extremes"],
-        "widths": ["WidthPlan", "width"],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -46,10 +46,21 @@ class Plan(Result):
         """The numbers by name, as in `statements`."""
         return {name: getattr(self, name) for name in self.statements}
 
+    @property
+    def aim(self) -> dict[str, Any]:
+        """What the answers are for, beside ``eps`` and ``delta``: in the title, and in every row of the table."""
+        return {}
+
+    @property
+    def title(self) -> str:
+        """The question in one line."""
+        aims = "".join(f", {name} {value}" for name, value in self.aim.items())
+        return f"plan {self.planner}: eps = {self.eps:g}, delta = {self.delta:g}{aims}"
+
     def table(self) -> list[dict[str, Any]]:
-        """One row per answer: its name, the number and the statement it rests on."""
+        """One row per answer: its name, the number, what it is for and the statement it rests on."""
         return [
-            {"answer": name, self.unit: number, "rests on": self.statements[name]}
+            {"answer": name, self.unit: number} | self.aim | {"rests on": self.statements[name]}
             for name, number in self.answers.items()
         ]
 

@@ -11,7 +11,7 @@ from initscope.errors import InputError, check_between, check_count
 from initscope.plan._base import check_delta, count_failures
 from initscope.theory import norms
 
-__all__ = ["HE", "LAWS", "Event", "bands", "check_aim", "count_norms", "layer_eps", "norm_failure"]
+__all__ = ["HE", "LAWS", "Event", "band_text", "bands", "check_aim", "count_norms", "layer_eps", "norm_failure"]
 
 Event = Literal["last-layer", "all-layers"]
 
@@ -61,6 +61,15 @@ def bands(eps: float, depth: int, per_layer: bool) -> tuple[np.ndarray, np.ndarr
     powers = np.arange(1, depth + 1) if per_layer else np.ones(depth)
     with np.errstate(over="ignore"):  # a band that has widened to infinity is open
         return (1 - eps) ** powers, (1 + eps) ** powers
+
+
+def band_text(low: float, high: float) -> str:
+    """Where squared norms are promised to stay.
+
+    >>> band_text(0.9**10, 1.1**10)
+    '0.35…2.59'
+    """
+    return f"{low:.2f}…{high:.2f}" if low >= 0.01 and high < 1000 else f"{low:.2g}…{high:.2g}"
 
 
 def count_norms(

@@ -11,7 +11,7 @@ import numpy as np
 
 from initscope.errors import check_count
 from initscope.plan._base import FIXED, Plan
-from initscope.plan._norms import HE, LAWS, Event, bands, check_aim, count_norms, layer_eps, norm_failure
+from initscope.plan._norms import HE, LAWS, Event, band_text, bands, check_aim, count_norms, layer_eps, norm_failure
 from initscope.theory import norms
 from initscope.theory._search import log_excess, smallest
 
@@ -38,6 +38,15 @@ class DepthPlan(Plan):
     chernoff: int
     exact: int
     failure: float
+
+    @property
+    def aim(self) -> dict[str, Any]:
+        """The band of squared norms over the input's, and for which width and how many inputs it holds."""
+        return {
+            "squared norms within": band_text(1 - self.eps, 1 + self.eps),
+            "width": self.width,
+            "samples": self.samples,
+        }
 
     def numbers(self, size: int) -> int:
         """Outputs of all samples."""

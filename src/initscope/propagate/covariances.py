@@ -2,13 +2,15 @@ r"""Covariances between different positions, one offset at a time.
 
 Whatever averages positions after the weights needs E[x_p y_{p+δ}] for δ ≠ 0. Convolutions do not mix offsets, so each
 is its own recursion over maps of one image's size: `crosses` finds the offsets that every earlier layer must supply,
-tells the cost before it is spent, and runs the recursion offset by offset.
+tells the cost before it is spent, and runs the recursion offset by offset. Attention needs all offsets at once: `gram`
+runs the same recursion with whole matrices (`EVERY`) and remembers the last ones.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,14 +21,14 @@ from torch import Tensor
 from initscope.propagate import loops
 from initscope.propagate.budget import Budget
 from initscope.propagate.moments import Cross, Lookup, Maps, NotCovered, Origin, Wanted
-from initscope.propagate.windows import Offset, at_both, base, partner
+from initscope.propagate.windows import EVERY, Offset, at_both, base, partner
 from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation
 
 # fmt: off
 __all__ = [
-    "Activations", "Found", "Gathered", "Stacked", "Summed", "canonical", "closure", "covariances", "crosses",
-    "nothing", "outside",
+    "Activations", "Chosen", "Found", "Gathered", "Gram", "Grams", "Joined", "Multiplied", "Shifted",
+    "Stacked", "Summed", "canonical", "closure", "covariances", "crosses", "gram", "nothing", "outside",
 ]
 # fmt: on
 
@@ -80,7 +82,7 @@ def _affordable(wanted: list[Wanted], budget: Budget) -> bool:
 
 def _lookup(known: Found) -> Lookup:
     def lookup(state: Maps, offset: Offset) -> Cross:
-        if not any(offset):
+        if not any(offset) and offset is not EVERY:
             return aligned(state)
         if outside(state, offset):
             return nothing(state, offset)
@@ -108,7 +110,7 @@ def closure(wanted: Iterable[Wanted], *, deep: bool = True, also_aligned: bool =
     stack = list(wanted)
     while stack:
         state, offset = stack.pop()
-        if not (any(offset) or also_aligned) or outside(state, offset):
+        if not (any(offset) or also_aligned or offset is EVERY) or outside(state, offset):
             continue
         offset, _ = canonical(offset)
         if (state.order, offset) in found:
@@ -129,13 +131,15 @@ def _cost(state: Maps, offset: Offset) -> int:
 
 def canonical(offset: Offset) -> tuple[Offset, bool]:
     """One of ±offset, and whether that is the other direction."""
+    if offset is EVERY:
+        return offset, False
     swapped = next((d for d in offset if d), 0) < 0
     return (tuple(-d for d in offset), True) if swapped else (offset, False)
 
 
 def outside(state: Maps, offset: Offset) -> bool:
     """Whether no two positions are that far apart."""
-    return any(abs(d) >= n for n, d in zip(state.positions, offset, strict=True))
+    return offset is not EVERY and any(abs(d) >= n for n, d in zip(state.positions, offset, strict=True))
 
 
 def nothing(state: Maps, offset: Offset) -> Cross:
@@ -149,6 +153,115 @@ def aligned(state: Maps) -> Cross:
     kxx, kyy, d = (maps.double() for maps in (state.kxx, state.kyy, state.d))
     kxy = (kxx + kyy - d) / 2
     return torch.stack([kxx, kyy, kxy, kxy])
+
+
+Grams = OrderedDict[int, Tensor]
+"""Gram matrices of the last states that asked for theirs, by `Maps.order`."""
+_REMEMBERED = 12
+
+
+def gram(state: Maps, known: Grams) -> Tensor:
+    """E of the products of a unit at every two positions of x and y: ``[pairs, blocks, 2P, 2P]``, in float64.
+
+    ``known`` holds what was found last: steps in a row read each other's.
+    """
+    needed: dict[int, Maps] = {}
+    stack = [state]
+    while stack:
+        one = stack.pop()
+        if one.order in known or one.order in needed:
+            continue
+        if one.origin is None:
+            raise NotCovered("it reads covariances between positions that are not known")
+        entries = 4 * math.prod(one.kxx.shape[:2]) * math.prod(one.positions) ** 2
+        if 8 * entries > _MEMORY:
+            raise NotCovered(
+                f"the covariances of {math.prod(one.positions)} positions would take {8 * entries / 1e9:.1f} GB "
+                f"(bound: {_MEMORY / 1e9:.1f} GB); fewer pairs or shorter sequences would do without whole networks"
+            )
+        needed[one.order] = one
+        stack += [source for source, offset in one.origin.sources(EVERY) if offset is EVERY]
+    found: Found = {(order, EVERY): known[order][None] for order in known}
+    for order in sorted(needed):
+        origin = needed[order].origin
+        assert origin is not None
+        found[order, EVERY] = origin.cross(EVERY, _lookup(found))
+        known[order] = found[order, EVERY][0]
+    known.move_to_end(state.order)
+    result = known[state.order]
+    while len(known) > _REMEMBERED:
+        known.popitem(last=False)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Gram(Origin):
+    """A Gram matrix that is known as a whole: ``[pairs, blocks, 2P, 2P]``, for one axis of positions."""
+
+    matrix: Tensor
+
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
+        """Nothing."""
+        return ()
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """The matrix, or the four diagonals of its blocks."""
+        if offset is EVERY:
+            return self.matrix[None]
+        half, (d,) = self.matrix.shape[-1] // 2, offset
+        x, y = slice(None, half), slice(half, None)
+        blocks = [self.matrix[..., a, b] for a, b in ((x, x), (y, y), (x, y), (y, x))]
+        return torch.stack([block.diagonal(d, dim1=-2, dim2=-1) for block in blocks])
+
+
+@dataclass(frozen=True, eq=False)
+class Shifted(Origin):
+    """Of units with means ``m`` less constants ``a``: E(X-a)(Y-b) = E XY - a E Y - b E X + ab."""
+
+    before: Maps
+    means: tuple[Tensor, Tensor]
+    shifts: tuple[Tensor, Tensor]
+
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
+        """The same offset."""
+        return ((self.before, offset),)
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Covariances less what the constants take away."""
+        shape = self.before.kxx.shape
+        means, shifts = ([side.double().expand(shape) for side in both] for both in (self.means, self.shifts))
+        (m, n), (a, b) = at_both(means[0], means[1], offset), at_both(shifts[0], shifts[1], offset)
+        return lookup(self.before, offset) - a * n - m * b + a * b
+
+    def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
+        """Constants do not move."""
+        return tangents(self.before, offset)
+
+
+@dataclass(frozen=True, eq=False)
+class Multiplied(Origin):
+    """Of products of two uncorrelated units, one of which is linear in zero-mean weights of its own."""
+
+    first: Maps
+    second: Maps
+
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
+        """The same offset of both."""
+        return (self.first, offset), (self.second, offset)
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Covariances multiply."""
+        return lookup(self.first, offset) * lookup(self.second, offset)
+
+    def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
+        """The rule of products."""
+        first, second = (lookup_both(one, offset, values, tangents) for one in (self.first, self.second))
+        return first[0] * second[1] + first[1] * second[0]
+
+
+def lookup_both(state: Maps, offset: Offset, values: Lookup, tangents: Lookup) -> tuple[Cross, Cross]:
+    """What is, and how it moves."""
+    return values(state, offset), tangents(state, offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +285,22 @@ class Activations(Origin):
         """Four duals."""
         covariance = lookup(self.before, offset)
         first, second = at_both(self.before.kxx.double(), self.before.kyy.double(), offset)
+        if offset is EVERY:
+            return self._every(first, second, covariance)
+        return self._duals(first, second, covariance)
+
+    def _every(self, first: Tensor, second: Tensor, covariance: Cross) -> Cross:
+        """Of a symmetric matrix one half is enough."""
+        size = covariance.shape[-1]
+        rows, columns = torch.triu_indices(size, size)
+        half = (one.expand_as(covariance)[..., rows, columns] for one in (first, second, covariance))
+        duals = self._duals(*half)
+        whole = torch.empty_like(covariance)
+        whole[..., rows, columns] = duals
+        whole[..., columns, rows] = duals
+        return whole
+
+    def _duals(self, first: Tensor, second: Tensor, covariance: Tensor) -> Tensor:
         fused = loops.large_loops(covariance) if self.sigma.name == "relu" else None
         if fused is not None:
             gap = (first + second - 2 * covariance).contiguous()
@@ -226,6 +355,48 @@ class Stacked(Origin):
 
 
 @dataclass(frozen=True, eq=False)
+class Joined(Origin):
+    """Of positions of uncorrelated states one after the other: between them nothing."""
+
+    parts: tuple[Maps, ...]
+
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
+        """All positions of every part."""
+        return ((part, EVERY) for part in self.parts)
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Blocks on the diagonal, for x, for y and between them."""
+        if offset is not EVERY:
+            raise NotCovered("it averages positions whose covariances are not known")
+        grams = [lookup(part, EVERY) for part in self.parts]
+        sizes = [gram.shape[-1] // 2 for gram in grams]
+        count = sum(sizes)
+        whole = grams[0].new_zeros((*grams[0].shape[:-2], 2 * count, 2 * count))
+        start = 0
+        for gram, size in zip(grams, sizes, strict=True):
+            place = torch.cat([torch.arange(start, start + size), torch.arange(count + start, count + start + size)])
+            whole[..., place[:, None], place] = gram
+            start += size
+        return whole
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen(Origin):
+    """Of some of the blocks of channels."""
+
+    before: Maps
+    blocks: tuple[int, ...]
+
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
+        """The same offset."""
+        return ((self.before, offset),)
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Of these blocks."""
+        return lookup(self.before, offset)[:, :, list(self.blocks)]
+
+
+@dataclass(frozen=True, eq=False)
 class Gathered(Origin):
     """Of units read from other positions, axis by axis: ``sites[a][p]`` is where output p reads, -1 for a zero."""
 
@@ -241,10 +412,14 @@ class Gathered(Origin):
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
         """Every difference of the sites read by p and p + offset."""
+        if offset is EVERY:
+            return ((self.before, EVERY),)
         return ((self.before, tuple(combination)) for combination in itertools.product(*self._ways(offset)))
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Put together from the maps of all those offsets."""
+        if offset is EVERY:
+            return self._every(lookup(self.before, EVERY))
         ways = self._ways(offset)
         size = [max(0, len(sites) - abs(d)) for sites, d in zip(self.sites, offset)]
         shape = (4, *self.before.kxx.shape[:2], *size)
@@ -255,6 +430,21 @@ class Gathered(Origin):
             write = _mesh([places for _, (places, _) in combination])
             out[(..., *write)] = lookup(self.before, inner)[(..., *read)]
         return out
+
+    def _every(self, inner: Cross) -> Cross:
+        place = torch.zeros((), dtype=torch.long)
+        zero = torch.zeros((), dtype=torch.bool)
+        for sites, size in zip(self.sites, self.before.positions, strict=True):
+            place = place[..., None] * size + sites.clamp_min(0)
+            zero = zero[..., None] | (sites < 0)
+        count = math.prod(self.before.positions)
+        both = torch.cat([place.flatten(), place.flatten() + count])
+        moved = inner[..., both, :][..., both]
+        outside = zero.flatten().repeat(2)
+        if bool(outside.any()):
+            moved[..., outside, :] = 0
+            moved[..., outside] = 0
+        return moved
 
 
 def _ways(sites: Tensor, d: int) -> Ways:

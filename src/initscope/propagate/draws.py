@@ -19,7 +19,7 @@ from initscope.propagate.moments import Draws, Field, Law, Maps, Pair, Wanted
 from initscope.propagate.registry import Context
 from initscope.propagate.windows import Sites
 
-__all__ = ["Sampled", "gaussian_draws", "sampled"]
+__all__ = ["Sampled", "factor_of", "gaussian_draws", "sampled"]
 
 _NORMALS = 1 << 22  # random numbers of one step, all pairs and positions together
 _LEAST, _MOST = 256, 1 << 18  # samples, all replicates together
@@ -99,7 +99,7 @@ def gaussian_draws(state: Maps, sites: Sites, draws: Draws) -> Pair:
     values = torch.empty((flat.shape[2], width, draws.count), dtype=state.kxx.dtype, device=flat.device)
     step = max(1, _AT_ONCE // (width * max(width, draws.count)))
     for start in range(0, flat.shape[2], step):
-        factor = _factor(flat[:, :, start : start + step].movedim(2, 0)).to(values.dtype)
+        factor = factor_of(flat[:, :, start : start + step].movedim(2, 0)).to(values.dtype)
         normal = draws.normal((len(factor), width, draws.count), like=factor)
         torch.bmm(factor, normal, out=values[start : start + step])
     values = values.reshape(*outputs, width, draws.count).movedim(-1, 0).movedim(-1, 3)
@@ -128,7 +128,7 @@ def _covariance(state: Maps, sites: Sites, draws: Draws) -> Tensor:
     return matrix
 
 
-def _factor(covariance: Tensor) -> Tensor:
+def factor_of(covariance: Tensor) -> Tensor:
     """L with L Lᵀ = covariance; what sampling or rounding made negative is left out, and variances stay as they are."""
     size = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
     inverse = torch.where(size > 0, 1 / size, 0)

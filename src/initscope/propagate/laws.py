@@ -19,7 +19,7 @@ from initscope.propagate.windows import Offset, Sites
 from initscope.theory._arccos import half_gap
 from initscope.theory.activations import Activation
 
-__all__ = ["Activated", "MeansOnly", "Normal", "Parts", "Rearranged", "Sum", "Symmetric", "Windowed", "take"]
+__all__ = ["Activated", "Along", "MeansOnly", "Normal", "Parts", "Rearranged", "Sum", "Symmetric", "Windowed", "take"]
 
 
 class Normal(Law):
@@ -192,6 +192,18 @@ class Parts(Law):
     def without_samples(self) -> Law:
         """The same of every part."""
         return Parts(tuple(part.without_samples() for part in self.parts))
+
+
+@dataclass(frozen=True, eq=False)
+class Along(Law):
+    """Positions of several states one after the other."""
+
+    parts: tuple[Maps, ...]
+
+    def means(self, state: Maps) -> Pair:
+        """One after the other."""
+        x, y = zip(*(part.means() for part in self.parts), strict=True)
+        return torch.cat(x, dim=2), torch.cat(y, dim=2)
 
 
 @dataclass(frozen=True, eq=False)

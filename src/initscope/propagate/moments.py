@@ -22,7 +22,7 @@ from torch import Tensor
 from initscope.geometry import Status
 from initscope.propagate import loops
 from initscope.propagate.totals import NotCovered, Totals, own_call, total
-from initscope.propagate.windows import Offset, Sites, at_both
+from initscope.propagate.windows import EVERY, Offset, Sites, at_both
 from initscope.theory._fast import as_numpy
 
 # fmt: off
@@ -161,6 +161,8 @@ class Maps:
         as if they had: a factor or a mean of each channel's own cannot be applied to them.
     origin : Origin or None
         How covariances between different positions come from the states before; None where that is not known.
+    part : tuple of int, or None
+        Of which state, by its order, these are the channels from … to: two that do not overlap are independent.
     """
 
     kxx: Tensor
@@ -175,6 +177,7 @@ class Maps:
     origin: Origin | None = None
     mixed: bool = False
     alike: bool = True
+    part: tuple[int, int, int] | None = None
     note: str = ""
     order: int = field(default_factory=lambda: next(_ORDER))
 
@@ -352,6 +355,9 @@ class Products(Origin):
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Products of the values themselves."""
         x, y = (side.double() for side in self.given.grouped(self.axis, self.groups))
+        if offset is EVERY:
+            both = torch.cat([side.flatten(3) if side.dim() > 3 else side[..., None] for side in (x, y)], dim=3)
+            return (both.mT @ both / both.shape[2])[None]
         first, second = at_both(x, y, offset)
         return (first * second).mean(dim=3)
 

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import matrices
+from initscope.propagate.covariances import Gram
 from initscope.propagate.laws import MeansOnly
 from initscope.propagate.moments import Given, Law, Maps, NotCovered
 from initscope.propagate.registry import Context
 from initscope.recording import Batch, Recorder, Tally
-from initscope.tracing import Inputs, Node, SampleAxes, Step, Trace, sample_axes, trace
+from initscope.tracing import Inputs, Node, SampleAxes, Step, Trace, attends, sample_axes, trace
 from initscope.tracing.untouched import copy_of, snapshot, without_dropout
 
 __all__ = ["Networks", "Simulation", "attribute", "tied_weights"]
@@ -32,9 +33,15 @@ class _Record:
     maps: dict[int, list[Tensor]] = field(default_factory=dict)
     channels: dict[int, int] = field(default_factory=dict)
     draws: int = 0
+    gram: Tensor | None = None
+    """Of tokens with their channels last: products at every two tokens of x and y, ``[pairs, 2T, 2T]``."""
 
-    def add(self, x: Tensor, y: Tensor, *, means: bool) -> None:
+    def add(self, x: Tensor, y: Tensor, *, means: bool, tokens: bool = False) -> None:
         """One draw's values, ``[pairs, ...]``. In sequences channels may come first or last."""
+        if tokens and x.dim() == 3:
+            both = torch.cat([x, y], dim=1)
+            products = both @ both.mT / both.shape[2]
+            self.gram = products if self.gram is None else self.gram.add_(products)
         for axis in (0, 1) if x.dim() == 3 else (0,):
             maps = Given(x, y).as_maps(axis)
             moments = [maps.kxx[:, 0], maps.kyy[:, 0], maps.d[:, 0]]
@@ -76,10 +83,10 @@ class Networks:
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             if drawn is None:
-                drawn = trace(network, values, recorded=samples)
+                drawn = trace(network, values, recorded=samples, opened=self.traced.opened)
             # With fewer networks than replicates these share theirs.
             wanted = [r for r in range(len(groups)) if draw % len(groups) == r % self.draws]
-            tally = _MomentTally(drawn, [groups[r] for r in wanted], means=means)
+            tally = _MomentTally(drawn, [groups[r] for r in wanted], means=means, tokens=attends(self.traced))
             # Of single tensors only: what a tuple holds has steps of its own.
             axes = SampleAxes({step: {"": places.get(name)} for step, name in drawn.names.items()})
             with without_dropout(network):
@@ -127,6 +134,7 @@ class Simulation:
             axis = self._usual_axis(record)
         dtype = next((t.dtype for t in self._x.tensors() if t.is_floating_point()), torch.float32)
         kxx, kyy, d, *means = ((m[:, None] / record.draws).to(dtype) for m in record.maps[axis])
+        known = None if record.gram is None or axis != 1 else Gram(record.gram[:, None].double() / record.draws)
         return Maps(
             kxx,
             kyy,
@@ -136,6 +144,7 @@ class Simulation:
             axis=axis,
             unit=MeansOnly(*means) if means else Law(),
             weights=self._weights(node),
+            origin=known,
             alike=False,
             note=f"{self._networks.draws} networks sampled",
         )
@@ -194,6 +203,7 @@ def tied_weights(traced: Trace) -> frozenset[int]:
     return frozenset(key for key, found in kinds.items() if len(found) > 1 and key in drawn)
 
 
+_GRAMS = 1 << 26  # entries of the products of tokens of all steps
 _MOVES = frozenset({
     "transpose", "permute", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "T", "getattr", "reshape", "view",
     "flatten", "unflatten", "einsum", "rearrange", "unfold", "Flatten", "Unflatten", "Unfold", "Fold", "roll",
@@ -208,17 +218,21 @@ def _sequence_first(traced: Trace, step: Node) -> bool:
 class _MomentTally(Tally):
     """Second moments of every step of one network, for the replicates that it belongs to."""
 
-    def __init__(self, drawn: Trace, groups: list[Records], *, means: bool) -> None:
+    def __init__(self, drawn: Trace, groups: list[Records], *, means: bool, tokens: bool) -> None:
         self._drawn, self._groups, self._means = drawn, groups, means
+        self._left = _GRAMS if tokens else 0
 
     def see(self, step: Node, values: Tensor) -> None:
         """Add the moments of x, the first half of the samples, and y."""
         name = self._drawn.name(step)
         if values.dim() > 1:
             x, y = values.chunk(2)
+            size = len(x) * (2 * values.shape[1]) ** 2 if values.dim() == 3 else 0
+            tokens = 0 < size <= self._left
+            self._left -= size if tokens else 0
             for records in self._groups:
                 if name in records:
-                    records[name].add(x, y, means=self._means)
+                    records[name].add(x, y, means=self._means, tokens=tokens)
 
 
 def attribute(root: nn.Module | None, path: str) -> Any:

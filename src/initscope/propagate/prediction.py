@@ -11,10 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from initscope._hall.progress import steps
+from initscope.data.pairs import drawn_pairs
 from initscope.errors import InputError, check_count
-from initscope.geometry import Floats, Prediction, Row, start_norms
-from initscope.initializers import Initializer, Present, not_drawn
+from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
+from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
 from initscope.initializers._base import equal_parameters
+from initscope.layers import hides_attention
 from initscope.propagate.budget import Budget
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Networks, Simulation, tied_weights
@@ -22,10 +25,11 @@ from initscope.propagate.refusals import refuse_undrawable
 from initscope.propagate.rules import Context
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import Totals
+from initscope.propagate.units import Units
 from initscope.propagate.walk import Missing, Several, Walk
 from initscope.recording.batch import check_norms, check_shapes, real_tensor
 from initscope.theory._fast import fused_loops
-from initscope.tracing import BatchArgs, Inputs, bind, refuse_different_lengths, trace
+from initscope.tracing import BatchArgs, Inputs, attends, bind, refuse_different_lengths, trace
 from initscope.tracing.untouched import leaves_no_trace, runnable
 
 __all__ = ["checked", "networks_of", "predict"]
@@ -37,9 +41,10 @@ _CHUNK = 1 << 20  # input values of one batch of pairs: their maps stay near the
 def predict(
     model: nn.Module,
     x: Any,
-    y: Any,
-    initializer: Initializer | None = None,
+    y: Any = None,
+    initializer: AnyLaw | None = None,
     *,
+    pairs: int = 64,
     mode: Literal["train", "eval"] | None = None,
     draws: int = 4,
     seed: int = 0,
@@ -58,9 +63,13 @@ def predict(
     model : torch.nn.Module
         Any model that torch.fx can trace. Every step has its row, with the status that its numbers deserve.
     x, y : array or tensor, ``[pairs, ...]``, or tuple or dict of them
-        The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name.
-    initializer : Initializer, optional
-        The law of the weights. None: zero-mean Gaussian with the variance that each layer's weights have now.
+        The pairs, shaped as inputs of the model; several inputs as a tuple, or as a dict by name. Without ``y``, ``x``
+        is data, an array, tensor or `initscope.data` set, and pairs are drawn from it.
+    initializer : Initializer, its class or its name, optional
+        The law of the weights, for example ``"he"``. None: zero-mean Gaussian with the variance that each layer's
+        weights have now.
+    pairs : int
+        Number of pairs to draw where ``x`` is data; those that are given are all used.
     mode : {"train", "eval"}, optional
         What batch norm does: statistics of the batch of all x and y together, or its running statistics. None: as the
         model is. Dropout is off in both.
@@ -91,23 +100,25 @@ def predict(
     """
     if mode not in (None, "train", "eval"):
         raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
-    draws, seed = check_count("draws", draws), check_count("seed", seed, least=0)
+    draws, seed, initializer = check_count("draws", draws), check_count("seed", seed, least=0), as_law(initializer)
     model = runnable(model, values=False)
+    if y is None:
+        x, y, _ = drawn_pairs(x, pairs, seed)
     whole = any(isinstance(module, nn.Embedding) for module in model.modules())
     x, y = _bound_pairs(model, x, y, keep_integers=whole, batch_args=batch_args)
-    values, pairs = sum(tensor.numel() for tensor in x.sample_tensors()), x.samples
-    size = min(pairs, max(1, _CHUNK // max(1, values // pairs)))
+    values, given = sum(tensor.numel() for tensor in x.sample_tensors()), x.samples
+    size = min(given, max(1, _CHUNK // max(1, values // given)))
     training = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if any(module.training if mode is None else mode == "train" for module in training):
-        size = pairs  # batch statistics are those of all samples together
+        size = given  # batch statistics are those of all samples together
     networks = networks_of(model, x, initializer, mode=mode, draws=draws, seed=seed, size=size)
     batch = networks.traced.batch
     with leaves_no_trace(model):
         parts = [
-            _walk(networks, _part(x, start, size, batch), _part(y, start, size, batch), start, pairs)
-            for start in range(0, pairs, size)
+            _walk(networks, _part(x, start, size, batch), _part(y, start, size, batch), start, given)
+            for start in steps(range(0, given, size), "predicting pairs")
         ]
-        return _assembled(networks, parts, pairs)
+        return _assembled(networks, parts, given)
 
 
 def networks_of(
@@ -130,7 +141,7 @@ def networks_of(
     context = Context(law, torch.Generator().manual_seed(seed), mode=mode, replicates=replicates)
     with leaves_no_trace(model):
         refuse_undrawable(model, law)
-    traced = trace(model, inputs, recorded=size)
+    traced = trace(model, inputs, recorded=size, opened=hides_attention(model))
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
     values = sum(tensor.numel() for tensor in inputs.sample_tensors())
     fused_loops(*inputs.tensors(), entries=values * len(traced.steps))
@@ -212,6 +223,8 @@ class _Part:
     norm_ratio: Floats
     rms_ratio: Floats
     replicates: list[Floats | None]
+    tokens: list[tuple[list[float], list[float]]]
+    """Of every row and replicate: cosine of tokens, entropy of attention; empty where there is no attention."""
 
 
 def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) -> _Part:
@@ -227,10 +240,15 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
     rows: list[Row] = []
     found: list[Totals] = []
     replicates: list[Floats | None] = []
-    for node, value in walk.states():
+    tokens: list[tuple[list[float], list[float]]] = []
+    for node, value in steps(walk.states(), "predicting layers", len(traced.steps)):
+        if attends(traced):
+            tokens.append(walk.tokens(value[0] if type(value) is tuple and value else value))
         name, kind, role = traced.name(node), traced.kind(node), traced.role(node)
+        if type(value) is tuple and value:
+            value = value[0]  # of several results the first, as it is measured
         states = list(value.states) if isinstance(value, Several) else [value]
-        if all(isinstance(state, Maps) or (isinstance(state, Given) and state.real) for state in states):
+        if all(_counts(state) for state in states):
             note = "; ".join(filter(None, [traced.note(node), states[0].note]))
             rows.append(Row(name, kind, states[0].status, states[0].shape, note, role))
             totals = [state.totals() for state in states]
@@ -248,7 +266,12 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
     rows[0] = replace(rows[0], note="; ".join(remark for remark in remarks if remark))
     norms, units = _norms(found, [node.op == "placeholder" for node in traced.steps])
     gap = np.stack([totals.gap.cpu().numpy() for totals in found])
-    return _Part(tuple(rows), gap, norms, norms * units, replicates)
+    return _Part(tuple(rows), gap, norms, norms * units, replicates, tokens)
+
+
+def _counts(state: Any) -> bool:
+    """Whether a value is numbers for each sample."""
+    return isinstance(state, (Maps, Units)) or (isinstance(state, Given) and state.real)
 
 
 def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction:
@@ -269,7 +292,20 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
         stated = f"cosine ± {float(standard_error(each.mean(axis=1))):.1g}"
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
     sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.initializer)
-    return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap)
+    return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap, _tokens([part.tokens for part in parts]))
+
+
+def _tokens(parts: list[list[tuple[list[float], list[float]]]]) -> Tokens | None:
+    """Means over batches of pairs and replicates, and their errors; 0 where nothing was drawn."""
+    if not parts[0]:
+        return None
+    columns: list[list[tuple[float, float]]] = [[], []]
+    for row in zip(*parts, strict=True):
+        for column, index in zip(columns, (0, 1), strict=True):
+            each = np.array([part[index] for part in row]).mean(axis=0)
+            column.append((float(each.mean()), float(standard_error(each)) if len(each) > 1 else 0.0 * each[0]))
+    (cosine, cosine_se), (entropy, entropy_se) = (np.array(column).T for column in columns)
+    return Tokens(cosine, entropy, cosine_se, entropy_se)
 
 
 def _names(names: tuple[str, ...]) -> str:

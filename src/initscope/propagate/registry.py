@@ -7,12 +7,13 @@ as in this library's tests, it raises; otherwise the row is sampled, and its not
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from initscope.errors import InputError
 from initscope.initializers import Initializer, WeightLaw
@@ -43,7 +44,15 @@ class Context:
     """Weights that several steps read in different ways, by ``id``: no formula knows what they do together."""
     sampled: list[str] = field(default_factory=list)
     """What was drawn so far: "units" or "networks", once for each step."""
+    grams: OrderedDict[int, Tensor] = field(default_factory=OrderedDict)
+    """Gram matrices over all positions that were found last (`covariances.gram`)."""
+    values: OrderedDict[int, tuple[Tensor, Tensor]] = field(default_factory=OrderedDict)
+    """Values that were drawn last (`units.drawn`), by the order of their maps."""
     _laws: dict[nn.Module, WeightLaw] = field(default_factory=dict)
+
+    def of_replicate(self, index: int, generator: torch.Generator) -> Context:
+        """The same for another replicate, which remembers nothing of this one."""
+        return replace(self, replicate=index, generator=generator, grams=OrderedDict(), values=OrderedDict())
 
     def training(self, module: nn.Module) -> bool:
         """Whether a layer acts as in training."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,8 +20,11 @@ from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Simulation, attribute
 from initscope.propagate.registry import Reads, find_operation, rule_of_call
 from initscope.propagate.rules import Context, NotCovered, find_rule
+from initscope.propagate.rules.merging import stacked
 from initscope.propagate.totals import own_call
-from initscope.tracing import MADE_ANEW, Node, Step, Trace, is_named_tuple, overwritten
+from initscope.propagate.units import Drawn, Units, token_cosine
+from initscope.propagate.without_rule import by_units, weighted_units
+from initscope.tracing import MADE_ANEW, Node, SampleAxis, Step, Trace, attends, is_named_tuple, overwritten
 from initscope.tracing.untouched import NoDropoutCalls
 
 __all__ = ["Missing", "Walk"]
@@ -45,15 +51,22 @@ _WEIGHTS = Missing("it computes with weights that are drawn at random, as a func
 
 @dataclass(frozen=True)
 class Weights(Missing):
-    """A matrix of weights that are drawn, which one of the model's own calls multiplies by."""
+    """Matrices of weights that are drawn, one above the other, which one of the model's own calls multiplies by."""
 
-    matrix: Matrix
-    layer: nn.Linear
+    parameters: tuple[nn.Parameter, ...]
+    layers: tuple[nn.Linear, ...]
+    transposed: bool = False
 
     @classmethod
-    def of(cls, matrix: Matrix) -> Weights:
-        """With the Linear that the matrix amounts to."""
-        return cls(_WEIGHTS.reason, matrix, matrix.layer())
+    def of(cls, parts: list[Matrix]) -> Weights:
+        """With the Linear that each of the matrices amounts to."""
+        layers = tuple(part.layer() for part in parts)
+        return cls(_WEIGHTS.reason, tuple(parts[0].parameters), layers, parts[0].transposed)
+
+    @property
+    def bias(self) -> bool:
+        """Whether something is added."""
+        return self.layers[0].bias is not None
 
 
 class Walk:
@@ -63,16 +76,27 @@ class Walk:
         self, traced: Trace, inputs: list[Any], context: Context, simulation: Simulation, *, keep: bool = False
     ) -> None:
         """``keep``: where every value comes from stays known, whether or not a later step reads it."""
-        self._traced, self._simulation, self._keep = traced, simulation, keep
+        self._traced, self._simulation = traced, simulation
+        self._keep = keep or attends(traced)  # every row asks for the cosines of its tokens
         self._contexts = [context] + [
-            replace(context, replicate=index, generator=_next_generator(context.generator))
-            for index in range(1, context.replicates)
+            context.of_replicate(index, _next_generator(context.generator)) for index in range(1, context.replicates)
         ]
         self._inputs = iter(inputs)
         self._pairs = next(len(given.x) for given in inputs if isinstance(given, Given))
         # What an initializer draws; other parameters of the model are constants.
         self._drawn = drawn_parameters(traced.model)
-        self._matrices = {id(one.parameters[0]): Weights.of(one) for one in matrices(traced.model) if not one.part}
+        self._parts: dict[int, list[Matrix]] = {}
+        for one in matrices(traced.model):
+            self._parts.setdefault(id(one.parameters[0]), []).append(one)
+        self._matrices = {
+            key: Weights.of(parts)
+            for key, parts in self._parts.items()
+            if all(isinstance(part.owner, nn.MultiheadAttention) or not part.part for part in parts)
+        }
+        for layer in weight_layers(traced.model):
+            if isinstance(layer, nn.Linear) and find_rule(layer) is not None:
+                found = Weights(_WEIGHTS.reason, tuple(layer.parameters()), (layer,))
+                self._matrices.setdefault(id(layer.weight), found)
         self._values: dict[Node, Any] = {}
 
     def states(self) -> Iterator[tuple[Node, Any]]:
@@ -95,6 +119,14 @@ class Walk:
             for parent in node.all_input_nodes:
                 if last_use[parent] is node:
                     del self._values[parent]
+
+    def tokens(self, value: Any) -> tuple[list[float], list[float]]:
+        """Of the value of a step, for each replicate: the mean cosine of its tokens, the entropy of its weights."""
+        states = value.states if isinstance(value, Several) else (value,)
+        pairs = list(zip(states, self._contexts, strict=False))
+        return [token_cosine(state, context) for state, context in pairs], [
+            getattr(state, "entropy", math.nan) for state in states
+        ]
 
     def _last_readers(self, nodes: list[Node]) -> dict[Reads, int]:
         """The last step whose rule reads means, covariances between positions or laws of its input; -1: none."""
@@ -124,12 +156,13 @@ class Walk:
     def _one_value(self, node: Node, arguments: Any, context: Context) -> Any:
         """The value of a step in one replicate."""
         args, kwargs = arguments
+        if node.target is operator.getitem and type(args[0]) is tuple and isinstance(args[1], int):
+            return args[0][args[1]]
         found = _states((args, kwargs))
         missing = next((value for value in found if isinstance(value, Missing)), None)
         try:
             if missing is None:
-                self._check_samples_first(node)
-                return self._call(node, args, kwargs, found, context)
+                return self._covered(node, args, kwargs, found, context)
             product = _product(call_name(node.target), args, kwargs)
             if product is not None:
                 return self._call_weights(*product, context)
@@ -140,18 +173,56 @@ class Walk:
             return self._sampled(node, found, reason, context)
         return missing or Missing(reason)  # a size, or weights that are computed: nothing to sample
 
+    def _covered(self, node: Node, args: Any, kwargs: Any, found: list[Any], context: Context) -> Any:
+        """By its rule; else unit by unit, where tokens are cut into heads; else on drawn values of all heads."""
+        whole = not any(isinstance(value, Units) for value in found)
+        try:
+            if whole:
+                self._check_samples_first(node)
+                return self._call(node, args, kwargs, found, context)
+            if node.target is getattr or call_name(node.target) in _SIZES:
+                return self._call(node, args, kwargs, found, context)
+        except NotCovered:
+            if not self._moved_before(node):
+                with suppress(NotCovered):
+                    return self._by_units(node, args, kwargs, found, context)
+            raise
+        return self._by_units(node, args, kwargs, found, context)
+
+    def _by_units(self, node: Node, args: Any, kwargs: Any, found: list[Any], context: Context) -> Any:
+        module, name = self._traced.module(node), call_name(node.target)
+        function = module if module is not None else (_method(name) if node.op == "call_method" else node.target)
+        return by_units(module, name, args, kwargs, context, lambda a, k: self._run_drawn(node, function, a, k))
+
+    def _run_drawn(self, node: Node, function: Any, args: Any, kwargs: Any) -> Any:
+        """A call on drawn values."""
+        module = self._traced.module(node)
+        if module is not None and self._drawn.intersection(map(id, module.parameters())):
+            raise NotCovered(f"{type(module).__name__} has no rule")
+        return self._run(function, args, kwargs, node)
+
     def _check_samples_first(self, node: Node) -> None:
         """Rules read the first axis as samples."""
         if node not in self._traced.names:
             return
-        axes = self._simulation.axes
-        if any((place := axes.of(one)) is not None and not place.first for one in (node, *node.all_input_nodes)):
+        if self._is_moved(node) or self._moved_before(node):
             raise NotCovered("samples do not lie on its first axis")
+
+    def _is_moved(self, node: Node) -> bool:
+        """Whether the samples of a step lie elsewhere than along its first axis."""
+        place = self._simulation.axes.of(node)
+        return place is not None and not place.first
+
+    def _moved_before(self, node: Node) -> bool:
+        """Whether those of a step that this one reads do, and nothing tells where each unit is."""
+        return any(
+            self._is_moved(parent) and not _tells_places(self._values.get(parent)) for parent in node.all_input_nodes
+        )
 
     def _filled_in(self, value: Any) -> Any:
         """Arguments with the values of the nodes that they name."""
         if isinstance(value, Step) and not value.row:
-            return self._value(value)
+            return self._value(value) if value.all_input_nodes else self._of_parameters(value)
         if isinstance(value, (fx.Node, Step)):
             return self._values[value]
         if isinstance(value, slice):
@@ -161,6 +232,20 @@ class Walk:
         if isinstance(value, (tuple, list)):
             return (list if isinstance(value, list) else tuple)(self._filled_in(item) for item in value)
         return self._constant(value)
+
+    def _of_parameters(self, step: Step) -> Any:
+        """What is computed of parameters: the part of attention's projections that a call multiplies by, if it is."""
+        value = self._value(step)
+        if not isinstance(value, Missing):
+            return value
+        raw = _evaluated(step)
+        for parts in self._parts.values():
+            chosen = [
+                part for part in parts if isinstance(raw, Tensor) and raw.dim() == 2 and _holds(raw, part.weight())
+            ]
+            if chosen and sum(len(part.weight()) for part in chosen) == len(raw):
+                return Weights.of(chosen)
+        return value
 
     def _constant(self, value: Any) -> Any:
         return self._matrices.get(id(value), _WEIGHTS) if id(value) in self._drawn else value
@@ -173,20 +258,20 @@ class Walk:
         if target is overwritten:
             raise NotCovered("another view of it was written into")
         if not found or all(isinstance(value, Given) for value in found):
-            return self._run(_method(str(target)) if node.op == "call_method" else target, args, kwargs)
+            return self._run(_method(str(target)) if node.op == "call_method" else target, args, kwargs, node)
         if target is getattr:
             return _attribute_of(args[0], args[1])
         if is_named_tuple(target):
             return tuple(args)
-        if name in _SIZES and isinstance(args[0], Maps):
-            return getattr(_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(args[0].kxx)
+        if name in _SIZES and isinstance(args[0], (Maps, Units)):
+            return getattr(_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(_like(args[0]))
         if name in MADE_ANEW and isinstance(args[0], Maps):
             return self._run(
                 _method(name) if node.op == "call_method" else target, (_zeros(args[0]), *args[1:]), kwargs
             )
-        operation = find_operation(name)
-        if operation is not None:
-            return operation(context, *args, **kwargs)
+        with_rule = find_operation(name)
+        if with_rule is not None:
+            return with_rule(context, *args, **kwargs)
         single = bool(args) and isinstance(args[0], Maps) and len(found) == 1
         stand_in = own_call(as_module, name, args[1:], kwargs) if single else None
         if stand_in is None:
@@ -197,6 +282,8 @@ class Walk:
         fixed = not weight_layers(module) and not isinstance(module, _BatchNorm)
         if all(isinstance(value, Given) for value in found) and fixed and not any(True for _ in module.parameters()):
             return self._run(module, args, kwargs)
+        if not found and not self._drawn.intersection(map(id, module.parameters())):
+            return self._of_constants(own_call(module, *args, **kwargs))
         rule = find_rule(module)
         if rule is None:
             raise NotCovered(f"{type(module).__name__} has no rule")
@@ -204,29 +291,52 @@ class Walk:
             raise NotCovered(f"{type(module).__name__} reads {len(found)} values")
         return rule(module, args[0], context)
 
+    def _of_constants(self, value: Any) -> Any:
+        """What a module makes of constants; one for each sample is the same for x and y."""
+        each = isinstance(value, Tensor) and value.dim() > 1 and len(value) == self._pairs > 1
+        return Given(value.detach(), value.detach()) if each else value
+
     def _call_weights(self, state: Any, weights: Weights, context: Context) -> Any:
         """The product with a matrix of weights: the Linear that it amounts to, by the rule of Linear layers."""
-        rule = find_rule(weights.layer)
-        assert rule is not None
-        own = context.drawn(weights.matrix.parameters)
-        after: Maps = rule(weights.layer, state, context)
-        return replace(after, weights=(after.weights - after.fresh) | own, fresh=own)
+        rules = [(layer, find_rule(layer)) for layer in weights.layers]
+        own = context.drawn(weights.parameters)
 
-    def _run(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """A call on constants and given values: on x and on y, or once where there are none."""
-        if not _states((args, kwargs)):
+        def product(before: Any) -> Maps:
+            each = [found(layer, before, context) for layer, found in rules if found is not None]
+            after: Maps = each[0] if len(each) == 1 else stacked(each)
+            return replace(after, weights=(after.weights - after.fresh) | own, fresh=own)
+
+        return weighted_units(state, product) if isinstance(state, Units) else product(state)
+
+    def _run(self, function: Any, args: Any, kwargs: Any, node: Node | None = None) -> Any:
+        """A call on constants, given and drawn values: on x and on y, or once where there are none."""
+        states = _states((args, kwargs))
+        if not states:
             with NoDropoutCalls():
                 return own_call(function, *args, **kwargs)
         with NoDropoutCalls():
             x, y = (own_call(function, *_side(args, side), **_side(kwargs, side)) for side in ("x", "y"))
-        return self._joined(x, y)
+        heads = [state for state in states if isinstance(state, Drawn)]
+        place = self._place(node, x) if heads and node is not None else None
+        attends = node is not None and self._traced.kind(node).lower() == "softmax"
+        return self._joined(x, y, Drawn.of(heads, place, self._pairs, attends=attends) if heads else Given)
 
-    def _joined(self, x: Any, y: Any) -> Any:
+    def _place(self, node: Node, x: Any) -> SampleAxis | None:
+        """Where the samples of drawn values are, if not first."""
+        if isinstance(x, Tensor) and x.is_nested:
+            raise NotCovered("its output has no shape")
+        if not isinstance(x, Tensor) or (x.dim() > 0 and len(x) == self._pairs):
+            return None
+        return self._simulation.axes.of(node)
+
+    def _joined(self, x: Any, y: Any, kind: Callable[[Tensor, Tensor], Given] = Given) -> Any:
         """Both results as one value: a constant where they do not depend on the data."""
         if isinstance(x, (tuple, list)) and any(isinstance(item, Tensor) for item in x):
-            return tuple(self._joined(a, b) for a, b in zip(x, y, strict=True))
+            return tuple(self._joined(a, b, kind) for a, b in zip(x, y, strict=True))
         if not isinstance(x, Tensor):
             return x
+        if kind is not Given:
+            return kind(x, y)
         given, each = Given(x, y), x.shape == y.shape and x.dim() > 0 and len(x) == self._pairs
         if each and given.real:
             return given
@@ -257,11 +367,33 @@ def _product(name: str, args: Any, kwargs: Any) -> tuple[Any, Weights] | None:
         (bias, state, weights), inputs_first = args, True
     else:
         return None
-    if not isinstance(state, (Given, Maps)) or not isinstance(weights, Weights):
+    if not isinstance(state, (Given, Maps, Units)) or not isinstance(weights, Weights):
         return None
     # What is drawn as the bias comes as a reason too; a constant, or the bias of another, has no place here.
-    known = weights.layer.bias is None if bias is None else bias is _WEIGHTS and weights.layer.bias is not None
-    return (state, weights) if known and weights.matrix.transposed == inputs_first else None
+    known = weights.bias == (bias is not None) and (bias is None or isinstance(bias, Missing))
+    return (state, weights) if known and weights.transposed == inputs_first else None
+
+
+def _evaluated(step: Any) -> Any:
+    """A step without a row on the parameters themselves."""
+    if isinstance(step, Step):
+        args, kwargs = _evaluated(step.args), _evaluated(step.kwargs)
+        function = _method(str(step.target)) if step.op == "call_method" else step.target
+        with torch.no_grad():
+            return own_call(function, *args, **kwargs)
+    if isinstance(step, dict):
+        return {key: _evaluated(item) for key, item in step.items()}
+    return type(step)(map(_evaluated, step)) if type(step) in (tuple, list) else step
+
+
+def _holds(whole: Any, part: Tensor) -> bool:
+    """Whether ``part`` are rows of ``whole``, in the same memory."""
+    if not isinstance(whole, Tensor) or whole.dim() != 2:
+        return False
+    if whole.untyped_storage().data_ptr() != part.untyped_storage().data_ptr() or whole.shape[1] != part.shape[1]:
+        return False
+    first, last = whole.storage_offset(), whole.storage_offset() + whole.numel()
+    return first <= part.storage_offset() and part.storage_offset() + part.numel() <= last
 
 
 def _next_generator(generator: torch.Generator) -> torch.Generator:
@@ -275,6 +407,8 @@ def _kept(value: Any, *, origin: bool, law: bool) -> Any:
         return Several(tuple(_kept(state, origin=origin, law=law) for state in value.states))
     if type(value) is tuple:
         return tuple(_kept(item, origin=origin, law=law) for item in value)
+    if isinstance(value, Units):
+        return replace(value, note="", base=_kept(value.base, origin=origin, law=law))
     if not isinstance(value, Maps):
         return value
     return replace(value, note="", origin=value.origin if origin else None, unit=value.unit if law else None)
@@ -295,17 +429,24 @@ def _of_replicate(value: Any, index: int) -> Any:
     return type(value)(_of_replicate(item, index) for item in value) if type(value) in (tuple, list) else value
 
 
+def _tells_places(value: Any) -> bool:
+    """Whether a value knows where its samples are."""
+    if isinstance(value, Several):
+        return all(map(_tells_places, value.states))
+    return all(map(_tells_places, value)) if type(value) is tuple else isinstance(value, (Units, Drawn))
+
+
 def _several(values: list[Any]) -> Any:
     """The values of all replicates as one; what is no state is the same in all."""
     if type(values[0]) is tuple:
         return tuple(_several(list(items)) for items in zip(*values, strict=True))
     missing = next((value for value in values if isinstance(value, Missing)), None)
-    return missing or (Several(tuple(values)) if isinstance(values[0], (Given, Maps)) else values[0])
+    return missing or (Several(tuple(values)) if isinstance(values[0], (Given, Maps, Units)) else values[0])
 
 
 def _states(value: Any) -> list[Any]:
     """All states, and reasons why there is none, in nested arguments; each once."""
-    if isinstance(value, (Given, Maps, Missing)):
+    if isinstance(value, (Given, Maps, Units, Missing)):
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
@@ -329,8 +470,10 @@ def _method(name: str) -> Callable[..., Any]:
     return lambda value, *args, **kwargs: getattr(value, name)(*args, **kwargs)
 
 
-def _like(state: Maps) -> Tensor:
+def _like(state: Maps | Units) -> Tensor:
     """A tensor of the state's shape without memory."""
+    if isinstance(state, Units):
+        return torch.empty(state.source.shape, dtype=state.base.kxx.dtype, device="meta")
     return torch.empty((len(state.kxx), *state.shape), dtype=state.kxx.dtype, device="meta")
 
 
@@ -339,10 +482,10 @@ def _zeros(state: Maps) -> Tensor:
 
 
 def _attribute_of(state: Any, name: str) -> Any:
-    if not isinstance(state, Maps):
+    if not isinstance(state, (Maps, Units)):
         return getattr(state, name)
     if name in ("dtype", "device"):
-        return getattr(state.kxx, name)
+        return getattr(state.base.kxx if isinstance(state, Units) else state.kxx, name)
     if name in ("shape", "ndim", "is_cuda", "requires_grad"):
         return getattr(_like(state), name)
     raise NotCovered(f"its attribute {name} has no rule")

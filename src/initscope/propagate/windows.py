@@ -19,9 +19,28 @@ from initscope.theory._boxes import box_sum
 from initscope.theory._fast import as_numpy
 from initscope.theory.images._windows import Windows
 
-__all__ = ["FilterTaps", "Offset", "Sites", "at_both", "base", "partner"]
+__all__ = ["EVERY", "FilterTaps", "Offset", "Sites", "at_both", "base", "partner"]
 
 Offset = tuple[int, ...]
+
+
+class _Every(tuple[int, ...]):
+    """Stands for all offsets together."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+EVERY: Offset = _Every()
+"""All pairs of positions at once: covariances at it are whole Gram matrices ``[1, pairs, blocks, 2P, 2P]``.
+
+P is the number of positions, flattened; those of x come first, then those of y. What acts elementwise on covariances
+at an offset acts elementwise on these.
+"""
 
 
 @dataclass(frozen=True)
@@ -118,6 +137,19 @@ class FilterTaps(Windows):
             for size, pad in zip(positions, self.padding, strict=True)
         )
 
+    def places(self, positions: tuple[int, ...]) -> Iterator[Tensor]:
+        """For each tap the flattened input position that every output reads by it, -1 for a zero."""
+        lines = []
+        for axis, sites in enumerate(self.sites(positions)):
+            span = (self.kernel_size[axis] - 1) * self.dilation[axis]
+            starts = torch.arange(0, len(sites) - span, self.stride[axis])
+            lines.append([sites[starts + self.dilation[axis] * tap] for tap in range(self.kernel_size[axis])])
+        for taps in itertools.product(*lines):
+            place, inside = torch.zeros((), dtype=torch.long), torch.ones((), dtype=torch.bool)
+            for line, size in zip(taps, positions, strict=True):
+                place, inside = place[..., None] * size + line.clamp_min(0), inside[..., None] & (line >= 0)
+            yield torch.where(inside, place, -1).flatten()
+
     def centre(self, values: Tensor) -> Tensor:
         """What the centre tap, number (k-1)//2 of each axis, reads of ``[samples, channels, …]``."""
         for axis, sites in enumerate(self.sites(tuple(values.shape[2:]))):
@@ -137,6 +169,7 @@ class FilterTaps(Windows):
 
 def base(maps: Tensor, offset: Offset) -> Tensor:
     """Entries at those positions p of the trailing axes for which p + offset exists."""
+    assert offset is not EVERY
     index: Any = tuple(slice(max(0, -d), n - max(0, d)) for n, d in zip(maps.shape[maps.dim() - len(offset) :], offset))
     return maps[(..., *index)]
 
@@ -147,6 +180,12 @@ def partner(maps: Tensor, offset: Offset) -> Tensor:
 
 
 def at_both(x: Tensor, y: Tensor, offset: Offset) -> tuple[Tensor, Tensor]:
-    """Values of the first and of the second factor of the four products, stacked like them."""
+    """Values of the first and of the second factor of the four products, stacked like them.
+
+    At `EVERY` of a column and of a row of the Gram matrix, ``[1, pairs, blocks, 2P, 1]`` and ``[…, 1, 2P]``.
+    """
+    if offset is EVERY:
+        both = torch.cat([x.flatten(2), y.flatten(2)], dim=2) if x.dim() > 2 else torch.stack([x, y], dim=2)
+        return both[None, ..., :, None], both[None, ..., None, :]
     xp, yp, xq, yq = base(x, offset), base(y, offset), partner(x, offset), partner(y, offset)
     return torch.stack([xp, yp, xp, yp]), torch.stack([xq, yq, yq, xq])

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from initscope.initializers import Initializer
+from initscope.layers import hides_attention
 from initscope.tracing import Inputs, Trace, trace
 from initscope.tracing.untouched import copy_of, snapshot
 
@@ -31,7 +32,7 @@ def redrawn(model: nn.Module, law: Initializer, draws: int, inputs: Inputs, *, s
     device = next((parameter.device for parameter in model.parameters()), "cpu")
     generator = torch.Generator(device=device).manual_seed(seed)
     copied = copy_of(model)
-    traced = trace(copied, inputs)
+    traced = trace(copied, inputs, opened=hides_attention(copied))
     set_back = snapshot(copied)
     for _ in range(draws):
         set_back()

@@ -79,12 +79,17 @@ def _gathered_norms(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
 def row_norms(values: Tensor) -> Tensor:
     """Norms along the last axis, in float64; right also where squares would overflow or vanish."""
     norms = _joined(_block_norms(values))
-    if bool(_fits(norms, values.dtype).all()):
+    unfit = ~_fits(norms, values.dtype)
+    if not bool(unfit.any()):
         return norms
-    largest = values.abs().amax(dim=-1, keepdim=True).double()
-    scale = torch.where((largest > 0) & torch.isfinite(largest), largest, 1.0)
-    scaled: Tensor = torch.linalg.vector_norm(values.double() / scale, dim=-1)
-    return scaled * scale[..., 0]
+    rows = values[unfit]
+    largest: Tensor = torch.linalg.vector_norm(rows, ord=torch.inf, dim=-1, keepdim=True).double()
+    scalable = ((largest > 0) & torch.isfinite(largest))[..., 0]  # the others are zero, infinite or NaN as they stand
+    scaled: Tensor = torch.linalg.vector_norm(rows[scalable].double() / largest[scalable], dim=-1)
+    rescaled = largest[..., 0]
+    rescaled[scalable] *= scaled
+    norms[unfit] = rescaled
+    return norms
 
 
 def _fits(norms: Tensor, dtype: torch.dtype) -> Tensor:

@@ -6,7 +6,4 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submod_attrs={"declaration": ["Sweep", "read_sweep"], "engine": ["SweepResult", "run_sweep"]},
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -10,13 +10,4 @@ Each check states in its docstring what it would catch. The library's own parts 
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        "activation_contract": ["ActivationContract"],
-        "hasher_contract": ["HasherContract"],
-        "initializer_contract": ["InitializerContract"],
-        "rule_contract": ["RuleContract"],
-        "statistics": ["z_score"],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -2,22 +2,4 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "activations",
-        "angles",
-        "concentration",
-        "convolutions",
-        "images",
-        "injectivity",
-        "inversion",
-        "linear_layers",
-        "mean_width",
-        "metric_spaces",
-        "norms",
-        "regions",
-        "separation",
-        "tails",
-    ],
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -60,9 +60,9 @@ def inner_product_filters(
 
     .. math:: N > \max(K, K^2)\,\log\frac{2n^2}{\delta}, \qquad K = \frac{D\,\nu^2 L^2 R^2 n^2}{\varepsilon}
 
-    n² = ``positions``, R = ``patch_norm`` bounds the norm of every patch of both images, ν² = ``variance`` of the
-    weights, L the Lipschitz constant of an activation with σ(0) = 0 (needed, not said). ``eps`` is absolute, in units
-    of the inner product. D is `BERNSTEIN_CONSTANT`.
+    n² = ``positions`` counts the places of the filter, 784 for a 28 × 28 image. R = ``patch_norm`` bounds the norm of
+    every patch of both images, ν² = ``variance`` of the weights, L the Lipschitz constant of an activation with
+    σ(0) = 0 (needed, not said). ``eps`` is absolute, in units of the inner product. D is `BERNSTEIN_CONSTANT`.
     """
     check_count("positions", positions)
     check_between("eps", eps, 0.0, math.inf)
@@ -96,9 +96,11 @@ def cosine_filters(
     .. math:: N > \max(K, K^2)\,\log\frac{6n^2}{\delta}, \qquad K = \frac{5 D L^2 R^2 n^2}{\varepsilon\,\nu_\sigma^2
               r^2}
 
-    R = ``patch_ratio`` bounds every patch norm over its image's norm; ν_σ² = ``second_moment`` of the homogeneous
-    activation (½ for ReLU; the paper prints ν²). Cyclic convolution, stride 1. The paper asks ε ≤ 1/10; its last step
-    holds up to 1 (docs).
+    n² = ``positions`` counts the places of the filter, which cyclic convolution has one of at each pixel: 784 for a
+    28 × 28 image, not its side 28. R = ``patch_ratio`` bounds every patch norm over its image's norm, and D is
+    `BERNSTEIN_CONSTANT`. L = ``lipschitz`` is the Lipschitz constant of the activation (1 for ReLU), ν_σ² =
+    ``second_moment`` the E σ(Z)² of the homogeneous activation (½ for ReLU; the paper prints ν²). Cyclic convolution,
+    stride 1. The paper asks ε ≤ 1/10; its last step holds up to 1 (docs).
     """
     check_between("eps", eps, 0.0, 1.0)
     check_between("second_moment", second_moment, 0.0, math.inf)

@@ -11,12 +11,12 @@ from initscope.tracing._samples import SampleAxes, SampleAxis, sample_axes
 from initscope.tracing._streams import hidden_sides
 from initscope.tracing._symbolic import Watch
 from initscope.tracing._threads import LARGE, all_threads, multiplications
-from initscope.tracing._trace import Node, Step, Trace, trace
+from initscope.tracing._trace import Node, Step, Trace, attends, trace
 
 # fmt: off
 __all__ = [
     "LARGE", "MADE_ANEW", "BatchArgs", "Inputs", "Node", "SampleAxes", "SampleAxis", "Step", "Trace", "Watch",
-    "all_threads", "bind", "hidden_sides", "is_named_tuple", "map_tensors", "multiplications", "named_tensors",
-    "overwritten", "refuse_different_lengths", "sample_axes", "trace",
+    "all_threads", "attends", "bind", "hidden_sides", "is_named_tuple", "map_tensors", "multiplications",
+    "named_tensors", "overwritten", "refuse_different_lengths", "sample_axes", "trace",
 ]
 # fmt: on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
@@ -90,7 +91,8 @@ class Inputs:
         if isinstance(error, InputError):
             return error
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
-        return InputError(f"the model fails on inputs of shape {shapes}: {type(error).__name__}: {error}")
+        said = _where_it_failed(error) or f"{type(error).__name__}: {error}"
+        return InputError(f"the model fails on inputs of shape {shapes}: {said}")
 
     def names(self, model: nn.Module) -> list[str]:
         """A name for every tensor: the parameter of ``forward``, with the key or index inside it."""
@@ -100,6 +102,18 @@ class Inputs:
             for prefix, value in [*zip(prefixes, self.args, strict=True), *self.kwargs.items()]
             for name, _ in named_tensors(value, prefix)
         ]
+
+
+def _where_it_failed(error: Exception) -> str:
+    """The layer of torch that refused a shape, and what reached it; empty for any other failure."""
+    if "shape" not in str(error) and "channels" not in str(error) and "size" not in str(error):
+        return ""
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        module, given = frame.f_locals.get("self"), frame.f_locals.get("input")
+        leaf = isinstance(module, nn.Module) and next(module.children(), None) is None
+        if leaf and type(module).__module__.startswith("torch.nn.") and isinstance(given, Tensor):
+            return f"{module} got a tensor of shape {tuple(given.shape)}; change the layer, or the shape of the data"
+    return ""
 
 
 def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None) -> Inputs:

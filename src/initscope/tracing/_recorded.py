@@ -119,6 +119,7 @@ class Recording(TorchFunctionMode):
     def made_by(self, output: Any) -> tuple[Step, ...]:
         """The steps that made the tensors of an output."""
         steps = [self._data.get(tensor) for _, tensor in named_tensors(output, "")]
+        steps = [step.args[0] if step is not None and _is_item(step) else step for step in steps]
         return tuple(dict.fromkeys(step for step in steps if step is not None and step.row))
 
     def _unhook(self) -> None:
@@ -174,7 +175,8 @@ class Recording(TorchFunctionMode):
         written = args[0] if func is torch.Tensor.__setitem__ else output
         if not _holds_values(written) or not any(step.row or step.all_input_nodes for step in sources):
             step = Step(_name_of(func), op, target, self._symbolic(args), self._symbolic(kwargs), row=False)
-            map_tensors(written, lambda tensor: self._data.__setitem__(tensor, step))
+            for one, tensor in _items(step, written):
+                self._data[tensor] = one
             return output
         name = self._projection(func, args) or self._function_name(OPERATORS.get(target) or _name_of(func))
         index = len(self.steps)
@@ -225,7 +227,8 @@ class Recording(TorchFunctionMode):
         if self.watch is not None:
             replaced = self.watch(name, args, kwargs, output)
             output = output if replaced is None else replaced
-        map_tensors(output, lambda tensor: self._keep(tensor, step))
+        for one, tensor in _items(step, output):
+            self._keep(tensor, one)
         for tensor in [one for one, version in self._versions.items() if one._version != version]:
             self._versions[tensor] = tensor._version
             name = self._function_name(overwritten.__name__)
@@ -237,6 +240,20 @@ class Recording(TorchFunctionMode):
 
     def _symbolic(self, value: Any) -> Any:
         return map_tensors(value, lambda tensor: self._data.get(tensor, tensor))
+
+
+def _items(step: Step, output: Any) -> Iterator[tuple[Step, torch.Tensor]]:
+    """The tensors of an output; who reads one of several results reads an item of the step."""
+    several = type(output) in (tuple, list) and len(output) > 1
+    for index, item in enumerate(output) if several else ((0, output),):
+        one = Step("getitem", "call_function", operator.getitem, (step, index), row=False) if several else step
+        for _, tensor in named_tensors(item, ""):
+            yield one, tensor
+
+
+def _is_item(step: Step) -> bool:
+    """Whether a step only stands for one of several results of another."""
+    return not step.row and step.target is operator.getitem and isinstance(step.args[0], Step) and step.args[0].row
 
 
 def _holds_values(output: Any) -> bool:

@@ -21,10 +21,12 @@ from initscope.tracing._recorded import Recording, Step
 from initscope.tracing._symbolic import Watch, run_graph, symbolic_graph
 from initscope.tracing.untouched import leaves_no_trace, runnable
 
-__all__ = ["Node", "Step", "Trace", "trace"]
+__all__ = ["Node", "Step", "Trace", "attends", "trace"]
 
 Node = fx.Node | Step
 """A step of a model: both kinds have ``op``, ``name``, ``target``, ``args``, ``kwargs`` and ``all_input_nodes``."""
+
+_ATTENTION = frozenset({"scaled_dot_product_attention", "softmax", "Softmax"})
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,11 @@ class Trace:
             return None if node is None else watch(node, args, kwargs, output)
 
         return Recording(self.root, lambda module: id(module) in is_leaf, pass_on, opened=self.opened).run(inputs)
+
+
+def attends(traced: Trace) -> bool:
+    """Whether a model has attention: a call of it, or a softmax."""
+    return any(traced.kind(step) in _ATTENTION for step in traced.steps)
 
 
 def trace(

@@ -16,6 +16,7 @@ from initscope.propagate.laws import Activated, MeansOnly, Parts
 from initscope.propagate.moments import Given, Maps, NotCovered, State
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.batch import normalised_activation
+from initscope.propagate.rules.gates import expression, known
 from initscope.propagate.rules.merging import stacked
 from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation, activation
@@ -57,6 +58,10 @@ def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
         return exact
     if isinstance(state.unit, Parts):
         return stacked([apply_activation(sigma, part, context) for part in state.unit.parts])
+    inner = None if state.gaussian else expression(state)
+    if inner is not None:
+        before, function = inner
+        return apply_activation(known(lambda x: sigma(function(x))), before, context)
     if not state.gaussian:
         return sampled(state, Activated(sigma, state), context)
     fused = loops.large_loops(state.kxx, state.kyy, state.d) if sigma.name == "relu" else None

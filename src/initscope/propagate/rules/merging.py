@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import weakest
-from initscope.propagate.covariances import Stacked, Summed
-from initscope.propagate.laws import Normal, Parts, Sum
-from initscope.propagate.moments import Given, Maps, NotCovered, Rescaled, State
+from initscope.propagate.covariances import Joined, Shifted, Stacked, Summed
+from initscope.propagate.laws import Along, Normal, Parts, Sum
+from initscope.propagate.moments import Constants, Given, Maps, NotCovered, Rescaled, State
 from initscope.propagate.registry import Context, operation
+from initscope.propagate.rules.gates import combined, gated, independent
 
 __all__ = ["add", "concatenate", "multiply", "per_channel"]
 
 
-@operation("add", reads=("means",))
+@operation("add", reads=("means", "law"))
 def add(context: Context, a: Any, b: Any, alpha: float = 1) -> State:
     """Sum of two branches, or of a state and a number."""
     if alpha != 1:
@@ -26,9 +27,11 @@ def add(context: Context, a: Any, b: Any, alpha: float = 1) -> State:
     if not isinstance(a, (Given, Maps)):
         a, b = b, a
     if isinstance(b, (Given, Maps)):
-        return _sum_of_branches(a, b)
+        return _sum_of_branches(a, b, context)
     if isinstance(a, Given):
         return a.run(lambda values: values + b)
+    if isinstance(b, Tensor) and b.numel() > 1:
+        return _sum_of_branches(a, _for_every_sample(b, a), context)
     number = _number(b)
     return a if number == 0 else shifted(a, -number, -number)
 
@@ -36,6 +39,9 @@ def add(context: Context, a: Any, b: Any, alpha: float = 1) -> State:
 @operation("sub", reads=("means",))
 def subtract(context: Context, a: Any, b: Any, alpha: float = 1) -> State:
     """Difference, as the sum with the negative."""
+    if isinstance(a, Maps) and isinstance(b, Given) and _one_for_all_channels(a, b):
+        x, y = _factors(a, b)
+        return shifted(a, alpha * x, alpha * y) if bool(x.any()) or bool(y.any()) else a
     return add(context, a, multiply(context, b, -alpha) if isinstance(b, (Given, Maps)) else -alpha * b)
 
 
@@ -46,15 +52,22 @@ def negative(context: Context, a: State) -> State:
     return result
 
 
-@operation("mul", reads=())
+@operation("mul", reads=("law",))
 def multiply(context: Context, a: Any, b: Any) -> Any:
-    """Product with a constant: a number, or one number for each channel."""
+    """Product with a constant: a number, one for each channel or position; of two states, a gate."""
     if not isinstance(a, (Given, Maps)):
         a, b = b, a
     if isinstance(b, (Given, Maps)):
         if isinstance(a, Given) and isinstance(b, Given):
             return Given(a.x * b.x, a.y * b.y, weakest(a.status, b.status))
-        raise NotCovered("a product of two random values has no closed form")
+        if isinstance(a, Maps) and isinstance(b, Maps):
+            return combined(a, b, lambda x, y: x * y, context) or gated(a, b)
+        maps, given = (a, b) if isinstance(a, Maps) else (b, a)
+        assert isinstance(maps, Maps)
+        assert isinstance(given, Given)
+        if not _one_for_all_channels(maps, given):
+            raise NotCovered("a product of two random values has no closed form")
+        return maps.scaled(*_factors(maps, given))
     if isinstance(a, Given):
         return a.run(lambda values: values * b)
     if not isinstance(a, Maps):
@@ -64,26 +77,85 @@ def multiply(context: Context, a: Any, b: Any) -> Any:
 
 @operation("div", reads=())
 def divide(context: Context, a: Any, b: Any) -> State:
-    """Quotient by a constant."""
+    """Quotient by a constant, or by one number for each position."""
+    if isinstance(a, Maps) and isinstance(b, Given) and _one_for_all_channels(a, b):
+        return a.scaled(*(1 / side for side in _factors(a, b)))
     if isinstance(b, (Given, Maps)):
         raise NotCovered("division by a random value has no closed form")
     result: State = multiply(context, a, 1 / b)
     return result
 
 
+def _one_for_all_channels(state: Maps, given: Given) -> bool:
+    """Whether given values have one number for each position, as what a norm divides by."""
+    shape = (1,) * (len(state.shape) - len(given.shape)) + given.shape
+    whole = all(size in (1, n) for size, n in zip(shape, state.shape, strict=False))
+    return given.x.is_floating_point() and len(shape) == len(state.shape) and whole and shape[state.axis] == 1
+
+
+def _factors(state: Maps, given: Given) -> tuple[Tensor, Tensor]:
+    """Those numbers, shaped like the maps."""
+    x, y = (side.to(state.kxx.dtype).movedim(state.axis + 1, 1) for side in (given.x, given.y))
+    return x.expand(state.kxx.shape), y.expand(state.kxx.shape)
+
+
+def _for_every_sample(constant: Tensor, state: Maps) -> Given:
+    """A constant, as positions that are added to all samples alike."""
+    values = constant.detach().to(state.kxx.dtype).expand(len(state.kxx), *state.shape)
+    return Given(values, values)
+
+
 @operation("cat", "concat", "concatenate", reads=())
 def concatenate(context: Context, tensors: Sequence[Any], dim: int = 0) -> State:
     """Channels side by side, each with its own law."""
+    tensors = [part for part in tensors if not (isinstance(part, Tensor) and part.numel() == 0)]
+    if len(tensors) == 1:
+        return tensors[0]  # type: ignore[no-any-return]
     if all(isinstance(part, Given) for part in tensors):
         status = weakest(*(part.status for part in tensors))
         return Given(torch.cat([p.x for p in tensors], dim), torch.cat([p.y for p in tensors], dim), status)
+    like = next(part for part in tensors if isinstance(part, Maps))
+    axis, along = like.axis, dim % (len(like.shape) + 1)
+    if along != axis + 1:
+        return joined([_as_maps(part, like) for part in tensors], along)
     if not all(isinstance(part, (Given, Maps)) for part in tensors):
         raise NotCovered("it joins random values with constants")
-    axis = next(part.axis for part in tensors if isinstance(part, Maps))
-    shape = tensors[0].shape
-    if dim % (len(shape) + 1) != axis + 1:
-        raise NotCovered("it joins positions, not channels")
     return stacked([part.as_maps(axis) if isinstance(part, Given) else part for part in tensors])
+
+
+def _as_maps(part: Any, like: Maps) -> Maps:
+    """Given values, or a constant that stands for all samples, as maps."""
+    if isinstance(part, Tensor):
+        values = part.detach().to(like.kxx.dtype)
+        part = Given(values, values) if len(values) == len(like.kxx) else None
+    if isinstance(part, Given):
+        part = part.as_maps(like.axis)
+    if not isinstance(part, Maps) or part.axis != like.axis:
+        raise NotCovered("it joins random values with constants of another shape")
+    return part
+
+
+def joined(parts: Sequence[Maps], along: int) -> Maps:
+    """Positions of several states one after the other: a token in front of others."""
+    first = parts[0]
+    if any(part.mixed or len(part.positions) != 1 or len(part.sizes) > 1 for part in parts) or along == 0:
+        raise NotCovered("it joins positions, not channels")
+    # A constant token has nothing in common with random ones.
+    if not all(independent(a, b) for a, b in itertools.combinations([part for part in parts if part.weights], 2)):
+        raise NotCovered("it joins positions of states that share their randomness")
+    kxx, kyy, d = (torch.cat([getattr(part, name) for part in parts], dim=2) for name in ("kxx", "kyy", "d"))
+    return first.after(
+        kxx=kxx,
+        kyy=kyy,
+        d=d,
+        unit=Along(tuple(parts)),
+        weights=frozenset().union(*(part.weights for part in parts)),
+        fresh=frozenset(),
+        origin=Joined(tuple(parts)),
+        alike=all(part.alike for part in parts),
+        status=weakest(*(part.status for part in parts)),
+        part=None,
+    )
 
 
 def stacked(parts: Sequence[Maps]) -> Maps:
@@ -105,7 +177,7 @@ def stacked(parts: Sequence[Maps]) -> Maps:
     )
 
 
-def _sum_of_branches(a: State, b: State) -> State:
+def _sum_of_branches(a: State, b: State, context: Context) -> State:
     if isinstance(a, Given) and isinstance(b, Given):
         return Given(a.x + b.x, a.y + b.y, weakest(a.status, b.status))
     if a is b and isinstance(a, Maps):
@@ -115,11 +187,15 @@ def _sum_of_branches(a: State, b: State) -> State:
     assert isinstance(a, Maps)
     if a.shape != b.shape:
         raise NotCovered(f"it adds shapes {a.shape} and {b.shape}")
+    if isinstance(b, Given) and isinstance(a.unit, Along) and a.axis == len(a.shape) - 1:
+        return _sum_of_parts(a.unit.parts, b, context)
     b = b.as_maps(a.axis) if isinstance(b, Given) else b
     if a.axis != b.axis or a.mixed != b.mixed:
         raise NotCovered("its branches have their channels on different axes")
-    apart = (a.fresh and not a.fresh & b.weights) or (b.fresh and not b.fresh & a.weights)
-    if not apart:
+    if not independent(a, b):
+        together = combined(a, b, lambda x, y: x + y, context)
+        if together is not None:
+            return together
         raise NotCovered("its branches share their randomness")
     a, b = _same_blocks(a, b)
     return a.after(
@@ -130,9 +206,23 @@ def _sum_of_branches(a: State, b: State) -> State:
         weights=a.weights | b.weights,
         fresh=a.fresh | b.fresh if a.fresh and b.fresh else frozenset(),
         origin=Summed((a, b)),
+        part=None,
         alike=a.alike and b.alike,
         status=weakest(a.status, b.status),
     )
+
+
+def _sum_of_parts(parts: Sequence[Maps], b: Given, context: Context) -> Maps:
+    """Given values added to positions that come from several states: constants add to constants exactly."""
+    start, sums = 0, []
+    for part in parts:
+        stop = start + part.positions[0]
+        own = Given(b.x[:, start:stop], b.y[:, start:stop])
+        before = part.unit.given if isinstance(part.unit, Constants) else part
+        after = _sum_of_branches(before, own, context)
+        sums.append(after.as_maps(part.axis) if isinstance(after, Given) else after)
+        start = stop
+    return joined(sums, 1)
 
 
 def _sum_unit(a: Maps, b: Maps) -> Any:
@@ -172,7 +262,7 @@ def shifted(state: Maps, x: float | Tensor, y: float | Tensor) -> Maps:
         d=state.d - 2 * (x - y) * (mx - my) + (x - y) * (x - y),
         unit=Rescaled(state, 1.0, 1.0, x, y),
         fresh=frozenset(),
-        origin=None,
+        origin=Shifted(state, (mx, my), (torch.as_tensor(x), torch.as_tensor(y))),
     )
 
 

@@ -13,14 +13,17 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from initscope.geometry import weakest
 from initscope.propagate.laws import MeansOnly
 from initscope.propagate.moments import Given, Law, Maps, NotCovered, State
-from initscope.propagate.registry import Context, rule
+from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.rules.batch import batch_normalised
+from initscope.propagate.rules.elementwise import apply_activation
+from initscope.propagate.rules.gates import expression, known
 from initscope.propagate.rules.merging import per_channel, shifted
 from initscope.propagate.rules.weights import WIDE_GROUP
 
-__all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
+__all__ = ["batch_norm", "channel_mean", "group_norm", "layer_norm", "rms_norm"]
 
 
 @rule(nn.LayerNorm, reads=("means",))
@@ -54,6 +57,55 @@ def group_norm(module: nn.GroupNorm, state: State, context: Context) -> State:
         raise NotCovered("its groups mix channels of different laws")
     over = _Axes(blocks=groups == 1, positions=True)
     return affine(_divided(_centred(state, over), over, module.eps), module.weight, module.bias)
+
+
+@operation("pow", "square", reads=("law", "positions"))
+def power(context: Context, state: Any, exponent: Any = 2) -> State:
+    """Powers of units; squares also where their law is not known: a norm reads only their mean."""
+    if isinstance(state, Given):
+        return state.run(lambda values: values**exponent)
+    if not isinstance(state, Maps) or not isinstance(exponent, (int, float)):
+        raise NotCovered("its exponent is random")
+    inner = expression(state)
+    if inner is not None and not (exponent == 2 and state.gaussian):
+        before, function = inner
+        return apply_activation(known(lambda x: function(x) ** exponent), before, context)
+    if exponent != 2:
+        raise NotCovered("the law of its input is not known beyond second moments")
+    kxy = (state.kxx + state.kyy - state.d) / 2
+    note = "" if state.gaussian else "squares of units that are taken as Gaussian"
+    return state.after(
+        kxx=3 * state.kxx.square(),
+        kyy=3 * state.kyy.square(),
+        d=3 * state.kxx.square() + 3 * state.kyy.square() - 2 * (state.kxx * state.kyy + 2 * kxy.square()),
+        unit=MeansOnly(state.kxx, state.kyy),
+        fresh=frozenset(),
+        origin=None,
+        status=state.status if state.gaussian else weakest(state.status, "approximate"),
+        note=note,
+    )
+
+
+def channel_mean(state: Maps, *, keepdim: bool) -> Given:
+    """The mean over many channels is its expectation: one number for each position."""
+    x, y = (_Axes(blocks=True, positions=False).mean(mean, state.sizes)[:, 0] for mean in state.means())
+    x, y = (side.unsqueeze(state.axis + 1) if keepdim else side for side in (x, y))
+    status = "closed form" if state.status == "approximate" else state.status
+    return Given(x, y, status)
+
+
+@operation("var", reads=("means",))
+def variance(context: Context, state: Any, dim: Any = None, *, correction: float = 1, **options: Any) -> State:
+    """The variance over the channels of a position."""
+    keepdim = bool(options.get("keepdim", False))
+    if isinstance(state, Given):
+        return state.run(lambda values: values.var(dim, correction=correction, keepdim=keepdim))
+    if not isinstance(state, Maps) or dim not in (-1, [-1], (-1,)) or state.axis != len(state.shape) - 1:
+        raise NotCovered("it is no variance over channels")
+    centred = _centred(state, _Axes(blocks=True, positions=False))
+    factor = state.channels / (state.channels - correction)
+    squares = centred.after(unit=MeansOnly(factor * centred.kxx, factor * centred.kyy))
+    return channel_mean(squares, keepdim=keepdim)
 
 
 @rule(_BatchNorm, reads=("positions",))

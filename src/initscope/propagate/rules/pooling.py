@@ -17,8 +17,9 @@ from initscope.propagate.draws import sampled
 from initscope.propagate.laws import Windowed
 from initscope.propagate.moments import Cross, Draws, Given, Lookup, Maps, NotCovered, Origin, Pair, State, Wanted
 from initscope.propagate.registry import Context, operation, rule
+from initscope.propagate.rules.norms import channel_mean
 from initscope.propagate.rules.shapes import rearranged_one
-from initscope.propagate.windows import FilterTaps, Offset, Sites
+from initscope.propagate.windows import EVERY, FilterTaps, Offset, Sites
 
 __all__ = ["adaptive_average", "average", "largest", "mean"]
 
@@ -58,15 +59,17 @@ def adaptive_average(module: Any, state: State, context: Context) -> State:
     return averaged(state, kernel, kernel, context)
 
 
-@operation("mean", reads=("law", "positions"))
+@operation("mean", reads=("law", "positions", "means"))
 def mean(context: Context, state: State, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> State:
     """Mean over whole axes of positions."""
     if isinstance(state, Given):
         return state.run(lambda values: values.mean(dim=dim, keepdim=keepdim))
     rank = len(state.shape) + 1
     dims = sorted({d % rank for d in ([dim] if isinstance(dim, int) else dim or range(rank))})
+    if dims == [state.axis + 1]:
+        return channel_mean(state, keepdim=keepdim)
     if 0 in dims or state.axis + 1 in dims:
-        raise NotCovered("it averages over samples or channels")
+        raise NotCovered("it averages over samples, or over channels and positions together")
     axes = [d - 1 if d - 1 < state.axis else d - 2 for d in dims]
     kernel = tuple(n if a in axes else 1 for a, n in enumerate(state.positions))
     pooled = averaged(state, kernel, kernel, context)
@@ -180,10 +183,14 @@ class Pooled(Origin):
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
         """Every offset between a position of one window and one of the other."""
+        if offset is EVERY:
+            return ((self.before, EVERY),)
         return ((self.before, self._inner(offset, tau)) for tau in self._inside())
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """The sum over those offsets."""
+        if offset is EVERY:
+            return self._every(lookup(self.before, EVERY))
         size = [
             (n - k) // s + 1 - abs(d) for n, k, s, d in zip(self.before.positions, self.kernel, self.stride, offset)
         ]
@@ -198,3 +205,15 @@ class Pooled(Origin):
             window = [k - abs(t) for k, t in zip(self.kernel, tau)]
             total += _box(lookup(self.before, inner)[index], window, self.stride)[cut]
         return total / math.prod(self.kernel) ** 2
+
+    def _every(self, inner: Cross) -> Cross:
+        """Averages of rows and of columns."""
+        axes, count = len(self.kernel), math.prod(self.before.positions)
+        windows = FilterTaps(self.kernel, self.stride, (1,) * axes, ((0, 0),) * axes)
+        places = torch.stack(list(windows.places(self.before.positions)))
+        mean = torch.zeros(places.shape[1], count, dtype=torch.float64)
+        mean.scatter_(1, places.T, 1 / len(places))
+        both = torch.zeros(2 * len(mean), 2 * count, dtype=torch.float64)
+        both[: len(mean), :count] = both[len(mean) :, count:] = mean
+        pooled: Cross = both @ inner @ both.T
+        return pooled

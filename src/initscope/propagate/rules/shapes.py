@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from torch.nn.modules import padding
 
 from initscope.propagate.covariances import Gathered
-from initscope.propagate.laws import Rearranged, take
+from initscope.propagate.laws import Rearranged, Symmetric, take
 from initscope.propagate.moments import Cross, Given, Lookup, Maps, NotCovered, Origin, State, Wanted
 from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.totals import own_call
-from initscope.propagate.windows import Offset
+from initscope.propagate.units import Units, is_tokens, moved_units, units_of
+from initscope.propagate.windows import EVERY, Offset
 
-__all__ = ["moves_units", "rearranged"]
+__all__ = ["MOVES", "move_of", "moves_units", "rearranged"]
 
 
 @rule(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout, reads=())
@@ -53,7 +54,7 @@ def upsample(module: nn.Upsample, state: State, context: Context) -> State:
     return rearranged_one(state, module, context)
 
 
-_MOVES = (
+MOVES = (
     "view", "reshape", "flatten", "unflatten", "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis",
     "t", "unsqueeze", "squeeze", "expand", "chunk", "split", "tensor_split", "unbind", "narrow", "select", "getitem",
     "index_select", "flip", "roll", "repeat", "tile", "repeat_interleave", "pad", "pixel_shuffle", "pixel_unshuffle",
@@ -70,19 +71,21 @@ def _move(name: str) -> Callable[..., Any]:
         if name == "pad" and isinstance(state, Maps) and _pad_value(*args, **kwargs) != 0:
             raise NotCovered("it pads with a constant, which is not random")
 
-        def call(values: Tensor) -> Any:
-            if name == "getitem":
-                return values[args[0]]
-            if hasattr(values, name):
-                return getattr(values, name)(*args, **kwargs)
-            return getattr(nn.functional, name)(values, *args, **kwargs)
-
-        return rearranged(state, call, context)
+        return rearranged(state, lambda values: move_of(name, values, *args, **kwargs), context)
 
     return moved
 
 
-for _name in _MOVES:
+def move_of(name: str, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """The call of that name, on values or on numbers of units."""
+    if name == "getitem":
+        return values[args[0]]
+    if hasattr(values, name):
+        return getattr(values, name)(*args, **kwargs)
+    return getattr(nn.functional, name)(values, *args, **kwargs)
+
+
+for _name in MOVES:
     operation(_name, reads=())(_move(_name))
 
 
@@ -106,6 +109,10 @@ def rearranged(state: State, operation: Callable[[Tensor], Any], context: Contex
         if isinstance(x, Tensor):
             return Given(x, y, state.status)
         return tuple(Given(a, b, state.status) for a, b in zip(x, y, strict=True))
+    if is_tokens(state) and state.gaussian | isinstance(state.unit, Symmetric):
+        cut = moved_units(units_of(state), operation)
+        if all(one.part is not None if isinstance(one, Maps) else _cuts_channels(one) for one in _each(cut)):
+            return cut
     batch = len(state.kxx)
     # Numbered from 1, so that zeros that are filled in come out as -1; in float64, which every operation accepts.
     numbers = torch.arange(1, math.prod(state.shape) + 1, dtype=torch.float64).reshape(state.shape)
@@ -113,6 +120,22 @@ def rearranged(state: State, operation: Callable[[Tensor], Any], context: Contex
     if isinstance(moved, Tensor):
         return _moved(state, moved, batch)
     return tuple(_moved(state, part, batch) for part in moved)
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _cuts_channels(units: Units) -> bool:
+    """Whether channels of a token lie along several axes now, or samples elsewhere."""
+    source, base = units.source, units.base
+    if len(source) != len(base.kxx):
+        return True
+    if source.dim() < 3 or base.origin is None:
+        return False
+    token = source // units.base.shape[1]
+    along = [bool((token == token.narrow(a, 0, 1)).all()) for a in range(1, source.dim())]
+    return sum(along) > 1 or not any(along)
 
 
 def _moved(state: Maps, moved: Tensor, batch: int) -> Maps:
@@ -176,10 +199,14 @@ class Flattened(Origin):
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
         """Every position with itself."""
+        if offset is EVERY:
+            return ()
         return ((self.before, (0,) * len(self.before.positions)),)
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Its covariances, side by side."""
+        if offset is EVERY:
+            raise NotCovered("no positions are left")
         inner = lookup(*next(iter(self.sources(offset)))).flatten(2)
         return torch.where(self.keys < 0, 0, inner[:, :, self.keys.clamp_min(0)])
 

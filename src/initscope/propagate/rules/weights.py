@@ -17,10 +17,23 @@ from initscope.geometry import weakest
 from initscope.initializers import WeightLaw
 from initscope.propagate.covariances import Gathered
 from initscope.propagate.laws import Normal, Symmetric, Windowed
-from initscope.propagate.moments import Cross, Draws, Given, Law, Lookup, Maps, NotCovered, Origin, Pair, State, Wanted
+from initscope.propagate.moments import (
+    Cross,
+    Draws,
+    Given,
+    Law,
+    Lookup,
+    Maps,
+    NotCovered,
+    Origin,
+    Pair,
+    Products,
+    State,
+    Wanted,
+)
 from initscope.propagate.registry import Context, Reads, rule
 from initscope.propagate.rules.shapes import rearranged_one
-from initscope.propagate.windows import FilterTaps, Offset, Sites, at_both
+from initscope.propagate.windows import EVERY, FilterTaps, Offset, Sites, at_both
 
 __all__ = ["convolution", "linear"]
 
@@ -52,6 +65,9 @@ class Weighted(Origin):
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
         """The offset times the stride, where padding lets it be."""
+        if offset is EVERY:
+            given = self.windows is not None and isinstance(self.before.origin, Products)
+            return () if given else ((self.before, EVERY),)
         gathered = self._gathered
         return ((self.before, offset),) if gathered is None else gathered.sources(self._inner(offset))
 
@@ -75,13 +91,32 @@ class Weighted(Origin):
     def _averages(self, offset: Offset, lookup: Lookup) -> Cross:
         """n v ⟨k⟩ at this offset."""
         gathered, windows = self._gathered, self.windows
+        if offset is EVERY and windows is not None:
+            blocks = regroup(self._every(windows, lookup)[0], self.before.sizes, self.groups)
+            return self.scale / windows.taps * blocks[None]
         if gathered is None or windows is None:
             inner, taps = lookup(self.before, offset), 1
         else:
             inner, taps = gathered.cross(self._inner(offset), lookup), windows.taps
         blocks = regroup(inner.flatten(0, 1), self.before.sizes, self.groups)
         sums = blocks if windows is None else windows.sum_padded(blocks)
-        return self.scale / taps * sums.reshape(4, -1, *sums.shape[1:])
+        return self.scale / taps * sums.reshape(len(inner), -1, *sums.shape[1:])
+
+    def _every(self, windows: FilterTaps, lookup: Lookup) -> Cross:
+        """Sums over the taps of whole matrices; of given values, products of what every tap reads."""
+        origin, total = self.before.origin, torch.zeros((), dtype=torch.float64)
+        if isinstance(origin, Products):
+            values = [side.double().flatten(3) for side in origin.given.grouped(origin.axis, origin.groups)]
+            for place in windows.places(self.before.positions):
+                both = torch.cat([side[..., place.clamp_min(0)] * (place >= 0) for side in values], dim=3)
+                total = total + both.mT @ both / both.shape[2]
+            return total[None]
+        inner, count = lookup(self.before, EVERY), math.prod(self.before.positions)
+        for place in windows.places(self.before.positions):
+            both = torch.cat([place.clamp_min(0), place.clamp_min(0) + count])
+            inside = (place >= 0).to(inner).repeat(2)
+            total = total + inner[..., both, :][..., both] * inside[:, None] * inside
+        return total
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,44 +7,4 @@ m, n), `planning` (widths).
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submodules=[
-        "bounds",
-        "cones",
-        "euler",
-        "finite_size",
-        "finite_temperature",
-        "parisi",
-        "parisi_functional",
-        "parisi_grid",
-        "planning",
-        "replica",
-    ],
-    submod_attrs={
-        "_estimate": ["Estimate"],
-        "bounds": [
-            "cover_probability_bound",
-            "cover_threshold",
-            "deep_expansivity",
-            "union_failure_bound",
-            "union_threshold",
-        ],
-        "cones": [
-            "circular_volumes",
-            "crofton_probability",
-            "euler_of_layer",
-            "orthant_volumes",
-            "product_volumes",
-            "statistical_dimension",
-            "subspace_volumes",
-        ],
-        "euler": ["euler_characteristic", "euler_crossing", "euler_threshold"],
-        "finite_temperature": ["FreeEntropy", "free_entropy"],
-        "finite_size": ["meets_cone", "probability", "simulate_probability"],
-        "parisi": ["full_rsb_threshold", "ground_state_energy", "k_rsb_threshold", "order_parameter"],
-        "parisi_grid": ["grid_energy", "grid_threshold"],
-        "planning": ["expansivity"],
-        "replica": ["one_rsb_threshold", "rs_free_entropy", "rs_threshold"],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,5 @@
+"""``python -m initscope``: the command line."""
+
+from initscope.cli import main
+
+main()

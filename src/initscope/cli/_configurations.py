@@ -1,0 +1,93 @@
+"""What ``initscope predict`` says of a configuration: block by block, or several starts side by side."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from initscope.cli._output import Format, ask_of, emit, say
+from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    from initscope.configurations import Outlook
+
+__all__ = ["ConfigurationOptions", "is_configuration", "show_configuration"]
+
+_SHOWN = 24  # rows of a table for people; json and csv have all
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ConfigurationOptions:
+    """Options of a configuration in the place of a model."""
+
+    tokens: int | None = None
+    """Of a configuration: length of the sequences; 128 if not given."""
+    set: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = field(default=())
+    """Of a configuration: NAME=VALUE to change in it, such as hidden_size=8192; again for more."""
+    compare: Annotated[bool, Parameter(negative="")] = False
+    """Of a configuration: put several starts side by side (0.02, depth-scaled, mup, deepnorm, zero-outputs)."""
+
+
+def is_configuration(model: str) -> bool:
+    """Whether MODEL is a Hugging Face configuration: a .json file, a folder with a config.json, or hf:NAME."""
+    return model.startswith("hf:") or model.lower().endswith(".json") or (Path(model) / "config.json").is_file()
+
+
+def show_configuration(
+    model: str, options: ConfigurationOptions, format: Format, out: Path | None, text: str | None = None
+) -> None:
+    """Print what a configuration does at its start."""
+    from initscope.configurations import StartComparison, compare_starts, outlook, read
+
+    built, tokens = read(model, **dict(map(_change, options.set))), options.tokens or 128
+    ids = None if text is None else _ids(text, tokens)
+    result = compare_starts(built, tokens, ids=ids) if options.compare else outlook(built, tokens, ids=ids)
+    ask_of(model=model)
+    if out is not None:  # before anything is printed: the reader may go away
+        result.to_html(out)
+        say(f"page: {out}")
+    if isinstance(result, StartComparison):
+        emit(result, format, title=f"{built.family}, {built.parameters / 1e9:.3g} billion weights, {tokens} tokens")
+    else:
+        _emit_blocks(result, format)
+
+
+def _emit_blocks(result: Outlook, format: Format) -> None:
+    if format != "table":
+        emit(result, format)
+        return
+    from initscope.cli._output import print_table
+
+    rows = [{key: value for key, value in row.items() if not key.endswith("_se")} for row in result.table()]
+    if len(rows) > _SHOWN:
+        rows = [*rows[: _SHOWN // 2], *rows[-(_SHOWN // 2) :]]
+        say(f"{_SHOWN} of {len(result.rows)} rows; --format json has all")
+    size = f"{result.model.parameters / 1e9:.3g} billion weights"
+    print_table(rows, title=f"{result.model.family}, {size}, {result.tokens} tokens")
+    say(f"the stream grows like depth^{result.growth:.2f}")
+    if result.logits == result.logits:
+        say(f"logits {result.logits:.3g}, loss at the start {result.loss:.4g}")
+    for note in result.notes:
+        say(note)
+
+
+def _change(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise InputError(f"--set {text!r}: give NAME=VALUE, such as hidden_size=8192")
+    try:
+        return name.strip(), json.loads(value)
+    except ValueError:
+        return name.strip(), value
+
+
+def _ids(text: str, tokens: int) -> Any:
+    from initscope.data.text import text_pairs
+
+    x, y = text_pairs(text, tokens=tokens, pairs=1)
+    return [x[0], y[0]]

@@ -1,0 +1,116 @@
+"""Progress on stderr, from one second on: what is done, how much of it, and about how long it will still take.
+
+On a terminal one line is written over and over; in a file or a pipe a new line for each thing that takes longer than a
+second, and then ever more rarely.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from initscope._hall.progress import Stage, Watcher, stage, watching
+from initscope.results import printable
+
+__all__ = ["Meter", "metered", "stage_text", "time_text"]
+
+_FIRST, _UNTOLD, _TICK = 1.0, 5.0, 0.25
+_RARER = 2.0  # the next line in a file comes after twice the time of the last
+
+
+class Meter(Watcher):
+    """Shows the innermost stage that tells how far it is, else the innermost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._shown = self._last = ""
+        self._next = _FIRST
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._began = time.monotonic()
+
+    def note(self, message: str) -> None:
+        """A line of its own."""
+        self._clear()
+        self._write(f"initscope: {printable(message)}\n")
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more and leave the line empty."""
+        self._ended.set()
+        self._thread.join(timeout=1)
+        self._clear()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_TICK):
+            self._tick(time.monotonic())
+
+    def _tick(self, now: float) -> None:
+        stages = list(self.stages)
+        untold = len(stages) == 1 and not self._terminal  # the command says nothing of where it is
+        if not stages or now - self._began < (_UNTOLD if untold else _FIRST):
+            return
+        shown = next((told for told in reversed(stages) if (told.total or 0) > 1), stages[-1])
+        text = stage_text(shown, now)
+        if self._terminal:
+            self._clear()
+            self._shown = text
+            self._write(text)
+        elif now - self._began >= self._next or (shown.what != self._last and now - shown.began >= _FIRST):
+            self._next, self._last = _RARER * (now - self._began), shown.what
+            self._write(f"{text}\n")
+
+    def _clear(self) -> None:
+        if self._shown:
+            self._write("\r\x1b[K")
+            self._shown = ""
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # a stderr that is closed shows nothing
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def stage_text(told: Stage, now: float) -> str:
+    """One line on a stage.
+
+    >>> stage_text(Stage("trying other starts", 17, began=0.0, done=3), now=6.0)
+    'trying other starts: 3 of 17, about 28 s left'
+    """
+    spent = now - told.began
+    if told.total is None or told.total < 2:
+        return f"{told.what}: {time_text(spent)} so far"
+    left = f", about {time_text(spent / told.done * (told.total - told.done))} left" if told.done else ""
+    return f"{told.what}: {told.done} of {told.total}{left}"
+
+
+def time_text(seconds: float) -> str:
+    """A length of time in words.
+
+    >>> time_text(7.4), time_text(99), time_text(7300)
+    ('7 s', '1 min 39 s', '2 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@contextmanager
+def metered() -> Iterator[Meter]:
+    """A meter that looks on while the block runs."""
+    meter = Meter()
+    with watching(meter), stage("working"):
+        meter.start()
+        try:
+            yield meter
+        finally:
+            meter.stop()

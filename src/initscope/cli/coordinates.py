@@ -1,0 +1,109 @@
+"""``initscope coordinates``: how sizes grow with the width, by theory and after a few steps of the optimiser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from initscope.cli._comparison import check_suffix
+from initscope.cli._configurations import is_configuration
+from initscope.cli._options import Seed, Whole
+from initscope.cli._output import Format, emit, say, user_code
+from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+    from initscope.coordinates import CoordinateCheck
+
+__all__ = ["coordinates"]
+
+
+def coordinates(
+    model: Annotated[str, Parameter(help="file.py:factory or package.module:factory, called with a width.")],
+    /,
+    *,
+    widths: Annotated[str, Parameter(help="Widths, or of a configuration factors, joined by commas: 64,128,256,512.")],
+    data: Annotated[str | None, Parameter(help="text, text:FILE, or an array file; default: text.")] = None,
+    input_shape: Annotated[str | None, Parameter(help="Instead of data: Gaussian inputs of this shape.")] = None,
+    tokens: Annotated[Whole, Parameter(help="Tokens of a passage of text.")] = 32,
+    samples: Annotated[Whole, Parameter(help="Samples of the one batch.")] = 16,
+    steps: Annotated[Whole, Parameter(help="Steps of the optimiser; 0: the start alone.")] = 5,
+    optimizer: Annotated[
+        str | None, Parameter(help="file.py:function, called with the model; default: Adam in μP.")
+    ] = None,
+    tolerance: Annotated[float, Parameter(help="Exponents up to this pass.")] = 0.2,
+    seed: Seed = 0,
+    format: Format = "table",
+    out: Annotated[Path | None, Parameter(help="Write a picture to this .png or .svg file.")] = None,
+) -> None:
+    """Check that sizes do not depend on the width: exponents by theory, and after steps of the optimiser.
+
+    Exit code 1 where they do.
+    """
+    from initscope.coordinates import coordinates
+
+    check_suffix(out, "--out", (".png", ".svg", ".pdf"))
+    sizes = _numbers(widths)
+    if is_configuration(model):
+        _of_configuration(model, sizes, tokens, format)
+        return
+    with user_code():
+        factory = _callable(model)
+        made = None if optimizer is None else _callable(optimizer)
+        x = _inputs(data, input_shape, tokens, samples, seed)
+        whole = [int(size) for size in sizes]
+        found = coordinates(
+            factory, x, widths=whole, steps=steps, optimizer=made, tolerance=tolerance, seed=seed
+        )  # fmt: skip
+    emit(found, format, title="exponents of the root mean square against the width")
+    _told(found, out)
+
+
+def _told(found: CoordinateCheck, out: Path | None) -> None:
+    for verdict in found.verdicts or ("sizes do not depend on the width",):
+        say(verdict)
+    if out is not None:
+        found.plot().get_figure(root=True).savefig(out)  # type: ignore[union-attr]
+        say(f"picture: {out}")
+    if not found.passes:
+        raise SystemExit(1)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--widths {text!r}: give numbers joined by commas, such as 64,128,256") from None
+
+
+def _callable(spec: str) -> Any:
+    from initscope.models.loading import load_factory
+
+    return load_factory(spec)
+
+
+def _inputs(data: str | None, shape: str | None, tokens: int, samples: int, seed: int) -> torch.Tensor:
+    import torch
+
+    from initscope.cli._sources import parse_shape
+    from initscope.data import load_any
+
+    if shape is not None:
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randn(samples, *parse_shape(shape), generator=generator)
+    spec = data or "text"
+    found = load_any(spec, size=tokens if spec.startswith("text") else None, limit=samples)
+    return torch.from_numpy(found.images[:samples])
+
+
+def _of_configuration(model: str, factors: list[float], tokens: int, format: Format) -> None:
+    """Exponents of a configuration at the start, by theory alone."""
+    from initscope.configurations import read, width_exponents
+
+    found = width_exponents(read(model), factors, tokens=tokens)
+    emit(found, format, title="exponents against the width at the start, by theory")
+    for verdict in found.verdicts:
+        say(verdict)

@@ -1,0 +1,69 @@
+"""`compare_starts`: one configuration under several initialisations, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from initscope.configurations.recursion import Outlook, outlook
+from initscope.configurations.starts import STARTS, with_start
+from initscope.configurations.transformer import Transformer
+from initscope.results import Result, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["StartComparison", "compare_starts"]
+
+
+@dataclass(frozen=True)
+class StartComparison(Result):
+    """Outlooks of one configuration, by the name of the start."""
+
+    outlooks: dict[str, Outlook]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per start: the stream and its tokens at the end, attention, logits, loss, what to know."""
+        result = []
+        for name, one in self.outlooks.items():
+            stream = [row for row in one.rows if row.kind != "logits"]
+            attention = [row for row in one.rows if row.kind == "attention"]
+            result.append({
+                "start": name,
+                "rms": stream[-1].rms / stream[0].rms,
+                "growth": one.growth,
+                "token_cosine": stream[-1].token_cosine,
+                "cosine": stream[-1].cosine,
+                "entropy": min(row.entropy for row in attention),
+                "scores": max(row.scores for row in attention),
+                "logits": one.logits,
+                "loss": one.loss,
+                "note": "; ".join(one.notes),
+            })  # fmt: skip
+        return result
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Cosine of tokens against depth, one line for each start."""
+        ax = make_axes(ax)
+        for name, one in self.outlooks.items():
+            ax.plot([row.token_cosine for row in one.rows if row.kind != "logits"], label=name)
+        ax.set_xlabel("attention and feed-forward layers")
+        ax.set_ylabel("mean cosine of tokens")
+        ax.legend()
+        return ax
+
+
+def compare_starts(
+    model: Transformer, tokens: int = 128, *, starts: Sequence[str] = tuple(STARTS), **options: Any
+) -> StartComparison:
+    """One configuration under several initialisations: see `STARTS`; ``options`` as of `outlook`.
+
+    Examples
+    --------
+    >>> from initscope.configurations import read
+    >>> model = read({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2, "vocab_size": 100})
+    >>> [row["start"] for row in compare_starts(model, 8, starts=["configuration", "zero-outputs"]).table()]
+    ['configuration', 'zero-outputs']
+    """
+    return StartComparison({name: outlook(with_start(model, name), tokens, **options) for name in starts})

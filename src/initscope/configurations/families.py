@@ -1,0 +1,158 @@
+"""Hugging Face configurations as `Transformer`: names of sizes, and how each family draws its weights.
+
+No weights and no `transformers` are needed for a file or a dict; ``hf:LlamaConfig`` asks `transformers` for the
+defaults of a configuration by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from initscope.configurations.transformer import Spreads, Transformer
+from initscope.errors import InputError, MissingDependencyError
+
+__all__ = ["FAMILIES", "read"]
+
+Configuration = Mapping[str, Any]
+
+
+def read(source: str | os.PathLike[str] | Configuration, **changes: Any) -> Transformer:
+    """A transformer from a Hugging Face configuration.
+
+    Parameters
+    ----------
+    source : path, dict or str
+        A config.json (or a folder that holds one), its contents, or ``"hf:LlamaConfig"`` for the defaults of a
+        configuration of the library `transformers`, which only this form needs.
+    changes
+        Entries to set, by their names in the configuration: ``hidden_size=8192``.
+
+    Examples
+    --------
+    >>> small = read({"model_type": "gpt2", "n_embd": 256, "n_layer": 4, "n_head": 4, "vocab_size": 1000})
+    >>> small.inner, round(small.spreads.output, 5)      # 0.02/√(2·4)
+    (1024, 0.00707)
+    """
+    entries = dict(_entries(source))
+    unknown = [name for name in changes if name not in entries and name not in _NAMES]
+    if unknown:
+        raise InputError(f"the configuration has no entry {unknown[0]!r}; one of {', '.join(sorted(entries))}")
+    entries.update(changes)
+    kind = entries.get("model_type")
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        told = f"model_type {kind!r}" if kind else "no model_type"
+        raise InputError(f"the configuration has {told}, which is no model that is known here: {', '.join(FAMILIES)}")
+    try:
+        return FAMILIES[kind](entries)
+    except KeyError as error:
+        raise InputError(
+            f"the configuration of {kind} lacks {error}; add it to the file or give it with --set"
+        ) from None
+
+
+def _entries(source: Any) -> Configuration:
+    if isinstance(source, Mapping):
+        return source
+    text = os.fspath(source)
+    if text.startswith("hf:"):
+        return _defaults(text[3:])
+    path = Path(text) / "config.json" if Path(text).is_dir() else Path(text)
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise InputError(f"{path} is no JSON file: {error}") from None
+    if not isinstance(entries, dict):
+        raise InputError(f"{path} holds no configuration: a JSON object of names and values")
+    return entries
+
+
+def _defaults(name: str) -> Configuration:
+    try:
+        transformers = importlib.import_module("transformers")
+    except ImportError as error:
+        raise MissingDependencyError("transformers", "transformers") from error
+    kind = getattr(transformers, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, transformers.PretrainedConfig)):
+        raise InputError(f"transformers has no configuration {name!r}; its names look like LlamaConfig, GPT2Config")
+    return dict(kind().to_dict())
+
+
+def _activation(name: str) -> str:
+    known = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu_fast": "gelu_tanh", "swish": "silu"}
+    return known.get(name, name)
+
+
+def _same(spread: float, **others: float) -> Spreads:
+    names = ("embedding", "positions", "query", "key", "value", "output", "up", "down", "head")
+    return Spreads(**(dict.fromkeys(names, spread) | {"positions": 0.0} | others))
+
+
+def _llama(c: Configuration) -> Transformer:
+    width, heads = c["hidden_size"], c["num_attention_heads"]
+    size = c.get("head_dim") or width // heads
+    rope = c.get("rope_parameters") or {}
+    return Transformer(
+        c["model_type"], width, c["num_hidden_layers"], heads, c.get("num_key_value_heads") or heads, size,
+        c["intermediate_size"], c["vocab_size"], _activation(c.get("hidden_act", "silu")),
+        _same(c.get("initializer_range", 0.02)), gated=True, tied=bool(c.get("tie_word_embeddings", False)), norm="rms",
+        rotation=float(c.get("rope_theta") or rope.get("rope_theta") or 10000.0), scale=size**-0.5,
+        eps=c.get("rms_norm_eps", 1e-6), experts=c.get("num_local_experts", 1) or 1,
+        chosen=c.get("num_experts_per_tok", 1) or 1 if c.get("num_local_experts") else 1,
+    )  # fmt: skip
+
+
+def _gpt2(c: Configuration) -> Transformer:
+    width, heads, layers, spread = c["n_embd"], c["n_head"], c["n_layer"], c.get("initializer_range", 0.02)
+    scaled = spread / (2 * layers) ** 0.5
+    return Transformer(
+        "gpt2", width, layers, heads, heads, width // heads, c.get("n_inner") or 4 * width, c["vocab_size"],
+        _activation(c.get("activation_function", "gelu_new")),
+        _same(spread, positions=spread, output=scaled, down=scaled), tied=bool(c.get("tie_word_embeddings", True)),
+        scale=(width // heads) ** -0.5, eps=c.get("layer_norm_epsilon", 1e-5),
+    )  # fmt: skip
+
+
+def _bert(c: Configuration) -> Transformer:
+    width, heads, spread = c["hidden_size"], c["num_attention_heads"], c.get("initializer_range", 0.02)
+    picture = c["model_type"] == "vit"
+    return Transformer(
+        c["model_type"], width, c["num_hidden_layers"], heads, heads, width // heads, c["intermediate_size"],
+        0 if picture else c["vocab_size"], _activation(c.get("hidden_act", "gelu")),
+        _same(spread, positions=spread), causal=False, tied=not picture, order="pre" if picture else "post",
+        scale=(width // heads) ** -0.5, eps=c.get("layer_norm_eps", 1e-12),
+    )  # fmt: skip
+
+
+def _t5(c: Configuration) -> Transformer:
+    width, heads, size, factor = c["d_model"], c["num_heads"], c["d_kv"], c.get("initializer_factor", 1.0)
+    inner, feed = c["d_ff"], str(c.get("feed_forward_proj", "relu"))
+    spreads = Spreads(
+        embedding=factor, positions=0.0, query=factor * (width * size) ** -0.5, key=factor * width**-0.5,
+        value=factor * width**-0.5, output=factor * (heads * size) ** -0.5, up=factor * width**-0.5,
+        down=factor * inner**-0.5, head=factor,
+    )  # fmt: skip
+    tied = bool(c.get("tie_word_embeddings", True))
+    return Transformer(
+        "t5", width, c["num_layers"], heads, heads, size, inner, c["vocab_size"],
+        _activation(feed.removeprefix("gated-").replace("gelu", "gelu_new")), spreads, gated=feed.startswith("gated-"),
+        causal=False, tied=tied, norm="rms", scale=1.0, eps=c.get("layer_norm_epsilon", 1e-6),
+        head_scale=width**-0.5 if tied else 1.0,
+    )  # fmt: skip
+
+
+FAMILIES: dict[str, Callable[[Configuration], Transformer]] = {
+    **dict.fromkeys(("llama", "mistral", "mixtral", "qwen2"), _llama),
+    "gpt2": _gpt2,
+    **dict.fromkeys(("bert", "roberta", "vit"), _bert),
+    "t5": _t5,
+}
+_NAMES = frozenset(
+    {"initializer_range", "initializer_factor", "head_dim", "n_inner", "num_key_value_heads", "rope_theta"}
+)

@@ -1,0 +1,110 @@
+"""`Transformer`: the sizes of a transformer and the law of its weights, which is all that its start depends on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from initscope.errors import InputError
+from initscope.results import Result
+
+__all__ = ["Spreads", "Transformer"]
+
+
+@dataclass(frozen=True)
+class Spreads(Result):
+    """Standard deviations of the weights, by what they do; ``positions`` 0 where none are learned."""
+
+    embedding: float
+    positions: float
+    query: float
+    key: float
+    value: float
+    output: float
+    up: float
+    down: float
+    head: float
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0 <= value < math.inf:
+                raise InputError(f"standard deviation of {name} = {value} must be finite and not negative")
+
+
+@dataclass(frozen=True)
+class Transformer(Result):
+    """Sizes of a stack of equal blocks of attention and feed-forward layers, and the law of its weights.
+
+    Attributes
+    ----------
+    width, layers, heads, key_heads, head_size, inner, vocabulary : int
+        Sizes; ``key_heads`` fewer than ``heads`` where heads share keys and values; ``inner`` is the width of the
+        feed-forward layer; ``vocabulary`` 0 for models of images, whose tokens are patches.
+    activation : str
+        Of the feed-forward layer, a name of `initscope.theory.activations`.
+    gated, causal, tied : bool
+        Whether activations gate a second projection, a token sees only those before it, the head is the embedding.
+    norm : {"rms", "layer"}; order : {"pre", "post"}
+        What is normed, and whether before the branches or behind the sums.
+    rotation : float
+        Base of the rotation of queries and keys by their position; 0: none.
+    scale : float
+        Factor of the scores.
+    shortcut : float
+        Factor of the stream where a branch is added: 1, or more as in DeepNorm.
+    experts, chosen : int
+        Of a mixture: how many, and how many each token reads; 1 and 1 for a plain feed-forward layer.
+    """
+
+    family: str
+    width: int
+    layers: int
+    heads: int
+    key_heads: int
+    head_size: int
+    inner: int
+    vocabulary: int
+    activation: str
+    spreads: Spreads
+    gated: bool = False
+    causal: bool = True
+    tied: bool = False
+    norm: Literal["rms", "layer"] = "layer"
+    order: Literal["pre", "post"] = "pre"
+    rotation: float = 0.0
+    scale: float = 0.0
+    eps: float = 1e-6
+    shortcut: float = 1.0
+    experts: int = 1
+    chosen: int = 1
+    head_scale: float = field(default=1.0)
+    """Factor of what the head reads or gives."""
+
+    def __post_init__(self) -> None:
+        for name in ("width", "layers", "heads", "key_heads", "head_size", "inner", "experts", "chosen"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise InputError(f"{name} = {getattr(self, name)!r} must be a whole number from 1 on")
+        if self.heads % self.key_heads:
+            raise InputError(f"{self.heads} heads cannot share {self.key_heads} keys evenly; one must divide the other")
+        if self.chosen > self.experts:
+            raise InputError(f"a token cannot read {self.chosen} of {self.experts} experts")
+
+    @property
+    def parameters(self) -> int:
+        """Weights of all matrices, norms and biases left out."""
+        attention = self.width * self.head_size * (2 * self.heads + 2 * self.key_heads)
+        forward = self.width * self.inner * (3 if self.gated else 2) * self.experts
+        table = self.vocabulary * self.width * (1 if self.tied else 2)
+        return self.layers * (attention + forward) + table
+
+    def widened(self, factor: float) -> Transformer:
+        """All widths times ``factor``: more heads of the same size, a wider stream and feed-forward layer."""
+        times = {
+            name: round(getattr(self, name) * factor) for name in ("width", "heads", "key_heads", "inner")
+        }  # fmt: skip
+        if any(abs(times[name] - getattr(self, name) * factor) > 1e-9 or times[name] < 1 for name in times):
+            raise InputError(
+                f"widths of {self.family} cannot be multiplied by {factor}: heads would be no whole number"
+            )
+        return replace(self, **times)

@@ -1,0 +1,136 @@
+"""What a coordinate check found: exponents of every row, and the verdict in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from initscope.results import Result, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["SCORES", "CoordinateCheck", "CoordinateRow", "judged"]
+
+Floats = npt.NDArray[np.float64]
+SCORES = "scores"
+"""Kind of the rows that hold what a softmax of attention reads."""
+_ADVICE = {
+    SCORES: "use 1/d attention: divide scores by the head size, not by its root",
+    "embedding": "scale the embedding so that its size does not depend on the width",
+    "output": "divide the output by the width: an output multiplier, or weights of deviation 1/width",
+    "weights": "scale its weights by 1/√fan-in, and their learning rate by 1/fan-in under Adam",
+}
+
+
+@dataclass(frozen=True)
+class CoordinateRow(Result):
+    """Exponents of one row's root mean square against the width.
+
+    ``predicted`` is by theory at the start, NaN where a row has no prediction; ``measured [steps + 1]`` after 0, 1, …
+    steps, with standard errors of the fit ``errors``.
+    """
+
+    layer: str
+    kind: str
+    role: str
+    predicted: float
+    measured: tuple[float, ...]
+    errors: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class CoordinateCheck(Result):
+    """Exponents of all rows, and what is wrong in words (see `initscope.coordinates.coordinates`).
+
+    ``sizes [widths, steps + 1, rows]`` are root mean squares. ``passes`` where no row grows or shrinks with the width
+    by more than ``tolerance`` after the last step.
+    """
+
+    widths: tuple[int, ...]
+    steps: int
+    tolerance: float
+    rows: tuple[CoordinateRow, ...]
+    sizes: Floats
+    verdicts: tuple[str, ...]
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing was found."""
+        return not self.verdicts
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per row: exponents at the start, predicted and measured, and after the last step."""
+        return [
+            {
+                "layer": row.layer, "kind": row.kind, "predicted": row.predicted, "start": row.measured[0],
+                "start_se": row.errors[0], "end": row.measured[-1], "end_se": row.errors[-1],
+            }
+            for row in self.rows
+        ]  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Widths, verdicts and rows."""
+        return {
+            "widths": list(self.widths), "steps": self.steps, "passes": self.passes, "verdicts": list(self.verdicts),
+            "rows": [row.to_dict() for row in self.rows],
+        }  # fmt: skip
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Root mean squares against the width, at the start (dashed) and after the last step."""
+        ax = make_axes(ax)
+        chosen = [index for index, row in enumerate(self.rows) if row.role in ("embedding", "weights", SCORES)]
+        for place, index in enumerate(chosen):
+            color = f"C{place % 10}"
+            ax.loglog(self.widths, self.sizes[:, 0, index], "--", color=color, alpha=0.5)
+            ax.loglog(self.widths, self.sizes[:, -1, index], color=color, label=self.rows[index].layer)
+        ax.set_xlabel("width")
+        ax.set_ylabel("root mean square")
+        if len(chosen) <= 12:
+            ax.legend(fontsize="small")
+        return ax
+
+
+def judged(rows: Sequence[CoordinateRow], reads: Sequence[Sequence[int]], tolerance: float) -> tuple[str, ...]:
+    """In words, which rows do not stay put, each where it begins: rows that only pass it on are not named.
+
+    After the last step no size may depend on the width; before the first a size may fall, but not grow. Scores and the
+    output may fall at any time: both start small in μP, and a few steps do not make up for it.
+    """
+    wrong: dict[int, float] = {}
+    weights = [index for index, row in enumerate(rows) if row.role == "weights"]
+    for index, row in enumerate(rows):
+        start, end = row.measured[0], row.measured[-1]
+        slack = 2 * (row.errors[-1] if math.isfinite(row.errors[-1]) else 0.0)
+        if math.isfinite(end) and abs(end) > tolerance + slack and not (len(row.measured) == 1 and end < 0):
+            wrong[index] = end
+        elif math.isfinite(start) and start > tolerance + 2 * row.errors[0]:
+            wrong[index] = start
+    found = []
+    for index, exponent in wrong.items():
+        row = rows[index]
+        role = "output" if weights and index == weights[-1] and row.role == "weights" else row.role
+        if role in (SCORES, "output") and exponent < 0:
+            continue
+        if role not in _ADVICE or any(_passes_on(parent, wrong, rows, exponent, reads) for parent in reads[index]):
+            continue
+        verb = "grow" if exponent > 0 else "shrink"
+        what = f"logits of {row.layer}" if role == SCORES else row.layer
+        found.append(f"{what} {verb}{'' if role == SCORES else 's'} like width^{exponent:.2g}: {_ADVICE[role]}")
+    return tuple(found)
+
+
+def _passes_on(
+    parent: int, wrong: dict[int, float], rows: Sequence[CoordinateRow], exponent: float, reads: Sequence[Sequence[int]]
+) -> bool:
+    """Whether a row before, or one that it moves, is wrong in the same way."""
+    if parent in wrong and wrong[parent] * exponent > 0:
+        return True
+    if rows[parent].role in ("movement", "bookkeeping", "activation", "scaling"):
+        return any(_passes_on(before, wrong, rows, exponent, reads) for before in reads[parent])
+    return False

@@ -1,0 +1,38 @@
+"""A flat index without faiss: NumPy compares all codes. It does what `HammingIndex` asks of faiss's flat index."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from initscope.embed.codes import hamming_blocks
+
+__all__ = ["PlainFlat"]
+
+
+class PlainFlat:
+    """Packed codes in one array, ``uint8 [N, bits / 8]``."""
+
+    def __init__(self, bits: int) -> None:
+        self.codes = np.empty((0, bits // 8), dtype=np.uint8)
+
+    @property
+    def ntotal(self) -> int:
+        """Number of codes."""
+        return len(self.codes)
+
+    def add(self, codes: np.ndarray) -> None:
+        """Put codes behind those that are there."""
+        self.codes = np.concatenate([self.codes, codes])
+
+    def remove_ids(self, places: np.ndarray) -> None:
+        """Remove the codes at these places; the others keep their order."""
+        self.codes = np.delete(self.codes, places, axis=0)
+
+    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Distances and places of the ``k`` nearest codes of each query, ties in the order of the codes."""
+        found = np.empty((len(queries), k), dtype=np.int64)
+        for rows, distances in hamming_blocks(queries, self.codes):
+            keys = distances.astype(np.int64) * self.ntotal + np.arange(self.ntotal)  # no two alike
+            nearest = np.partition(keys, k - 1, axis=1)[:, :k] if k < self.ntotal else keys
+            found[rows] = np.sort(nearest, axis=1)
+        return (found // self.ntotal).astype(np.int32), found % self.ntotal

@@ -1,0 +1,190 @@
+"""What a report's page shows of every layer: panels against depth, columns, sections, and what is beyond bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from initscope.geometry import Comparison, Floats, Row, mean_over_pairs
+from initscope.inspection.blocks import fold
+from initscope.inspection.diagnosis import relative_gradients
+from initscope.inspection.evidence import Evidence
+from initscope.inspection.signal_verdicts import collapsed_rows
+from initscope.pages.depth import Panel
+from initscope.pages.figures import behind_activations
+from initscope.pages.layers import Column, Section, side_columns
+from initscope.pages.page import angle_panel, size_panel
+from initscope.pages.quantities import Quantity, angles, error_over_pairs, sizes
+
+if TYPE_CHECKING:
+    from initscope.inspection.report import Report
+
+__all__ = ["LayerQuantities", "layer_quantities"]
+
+_MOST_LINES = 40
+_GROUPS = 32
+"""More lines than the first are folded into about as many groups as the second."""
+
+
+@dataclass(frozen=True)
+class LayerQuantities:
+    """Panels with their rows to be marked, columns and sections of the table, rows of faults, what errors are over."""
+
+    panels: list[Panel]
+    marked: list[frozenset[int]]
+    columns: list[Column]
+    sections: list[Section]
+    faulty: frozenset[int]
+    error_is: str
+
+
+def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
+    """All of it; values count as beyond their bounds only where a verdict says that this is a fault."""
+    seen, limits, rows = report.observation, report.thresholds, report.rows
+    evidence = Evidence(seen, report.facts)
+    trunk = np.flatnonzero(evidence.trunk).tolist()
+    angle, size, gradient = angles(comparison).at(trunk), sizes(comparison), relative_gradients(report)
+    start = float(next(iter(angle.measured[np.isfinite(angle.measured)]), math.nan))
+    faults = {verdict.name for verdict in report.verdicts if verdict.fault}
+
+    def beyond(values: Floats, low: tuple[str, float] | None, high: tuple[str, float] | None) -> frozenset[int]:
+        wrong = np.zeros(len(values), dtype=bool)
+        if low is not None and low[0] in faults:
+            wrong |= values < low[1]
+        if high is not None and high[0] in faults:
+            wrong |= values > high[1]
+        return _where(wrong)
+
+    imbalance = limits.gradient_imbalance
+    on_trunk = size.at(trunk).measured
+    rank = np.where(evidence.trunk & evidence.hidden, seen.effective_rank, np.nan)
+    bad = {
+        "size": beyond(on_trunk, ("vanishing", limits.vanishing), ("exploding", limits.exploding)),
+        "gradient": beyond(gradient, ("gradient-imbalance", 1 / imbalance), ("gradient-imbalance", imbalance)),
+        "angle": _where(collapsed_rows(evidence, limits.collapse)) if "collapse" in faults else frozenset(),
+        "rank": beyond(rank, ("rank-loss", limits.rank_loss), None),
+        "dead": beyond(seen.dead_fraction, None, ("dead-units", limits.dead_units)),
+        "saturated": beyond(seen.saturated_fraction, None, ("saturated", limits.saturated)),
+    }
+    begun = {verdict.layer for verdict in report.verdicts if verdict.fault}
+    first = frozenset(index for index, row in enumerate(rows) if row.layer in begun or row.within in begun)
+    drawn = [0, *behind_activations(rows, [index for index in trunk if index > 0])]
+    panels = [
+        size_panel(size, drawn, limits.vanishing, limits.exploding),
+        _gradient_panel(report, gradient, imbalance),
+        angle_panel(angle, limits.collapse * start, limits.expansion * start),
+        _rank_panel(rank, limits.rank_loss),
+        _share_panel("dead", "units that are zero for all samples", seen.dead_fraction, limits.dead_units),
+        _share_panel(
+            "saturated", "values at an end of the activation's range", seen.saturated_fraction, limits.saturated
+        ),
+    ]
+    return LayerQuantities(
+        panels,
+        [bad[panel.name] for panel in panels],
+        _columns(report, angles(comparison), size, bad),
+        _sections(rows, first),
+        frozenset().union(first, *bad.values()),
+        angle.error_is,
+    )
+
+
+def _where(mask: npt.NDArray[np.bool_]) -> frozenset[int]:
+    return frozenset(np.flatnonzero(mask).tolist())
+
+
+def _gradient_panel(report: Report, gradient: Floats, imbalance: float) -> Panel:
+    known = mean_over_pairs(report.observation.gradient_ratio)
+    relative = np.divide(gradient, known, out=np.full(len(known), np.nan), where=known > 0)
+    return Panel(
+        "gradient",
+        "of a layer's weights, over the last's",
+        "layers whose gradient is far smaller than others stay where they are",
+        gradient,
+        error_over_pairs(report.observation.gradient_ratio) * relative,
+        low=1 / imbalance,
+        high=imbalance,
+    )
+
+
+def _rank_panel(rank: Floats, low: float) -> Panel:
+    says = "in how many directions the outputs differ; near 1 all samples lie on a line"
+    return Panel("rank", "of the outputs, effective", says, rank, low=low, digits=1, least=0.0)
+
+
+def _share_panel(name: str, says: str, values: Floats, high: float) -> Panel:
+    return Panel(name, "units, share of all", says, values, high=high, least=0.0, most=1.0, logarithmic=False, digits=2)
+
+
+def _columns(report: Report, angle: Quantity, size: Quantity, bad: dict[str, frozenset[int]]) -> list[Column]:
+    seen = report.observation
+    ratio, cosine = mean_over_pairs(seen.gradient_ratio), mean_over_pairs(seen.gradient_cosine)
+    return [
+        *side_columns(angle, "angle", "angle °", 1, bad["angle"]),
+        *side_columns(size, "rms_ratio", "size", 3, bad["size"]),
+        Column("gradient_over_last", "gradient", relative_gradients(report), bad=bad["gradient"]),
+        Column("gradient_ratio", "gradient ratio", ratio, error_over_pairs(seen.gradient_ratio), extra=True),
+        Column("gradient_cosine", "gradient cosine", cosine, extra=True),
+        Column("dead_fraction", "dead", seen.dead_fraction, digits=2, bad=bad["dead"]),
+        Column("saturated_fraction", "saturated", seen.saturated_fraction, digits=2, bad=bad["saturated"]),
+        Column("effective_rank", "rank", seen.effective_rank, digits=1, bad=bad["rank"]),
+        Column("mean_width", "mean width", seen.mean_width, seen.mean_width_error, digits=2, extra=True),
+    ]
+
+
+def _sections(rows: Sequence[Row], faulty: frozenset[int]) -> list[Section]:
+    """Blocks, and where there are very many, groups of them; those in which a fault begins are open."""
+    lines = [(_line_title(rows, name, members), members) for name, members in fold(rows)]
+    if len(lines) > _MOST_LINES:
+        lines = _grouped(rows, lines)
+    joins = {
+        "gradient_over_last": _geometric_mean,
+        "gradient_ratio": _geometric_mean,
+        "dead_fraction": _largest,
+        "saturated_fraction": _largest,
+    }
+    return [Section(title, tuple(members), bool(faulty & set(members)), joins) for title, members in lines]
+
+
+def _line_title(rows: Sequence[Row], name: str, members: list[int]) -> str:
+    first = rows[members[0]]
+    if name == first.layer:
+        return first.title
+    return f"block {name}" if name.rpartition(".")[2].isdigit() else name
+
+
+def _grouped(rows: Sequence[Row], lines: list[tuple[str, list[int]]]) -> list[tuple[str, list[int]]]:
+    """Neighbouring lines together; a group begins with weights, and the input stays for itself."""
+    least = len(lines) / _GROUPS
+    groups: list[list[tuple[str, list[int]]]] = [[lines[0]], []]
+    for title, members in lines[1:]:
+        weighty = any(rows[index].role in ("weights", "recurrent") for index in members)
+        if len(groups[-1]) >= least and (weighty or len(groups[-1]) > 2 * least):
+            groups.append([])
+        groups[-1].append((title, members))
+    return [(_group_title(group), [i for _, members in group for i in members]) for group in groups if group]
+
+
+def _group_title(group: list[tuple[str, list[int]]]) -> str:
+    """“layers 1 to 16”, “blocks 2 to 9”, or the names of the first and the last line."""
+    first, last = group[0][0], group[-1][0]
+    if first == last:
+        return first
+    numbers = [title.partition(" (")[0].partition(" ") for title in (first, last)]
+    if numbers[0][0] == numbers[1][0] and numbers[0][0] in ("layer", "block"):
+        return f"{numbers[0][0]}s {numbers[0][2]} to {numbers[1][2]}"
+    return f"{first} to {last}"
+
+
+def _largest(values: Floats) -> float:
+    return float(values.max())
+
+
+def _geometric_mean(values: Floats) -> float:
+    positive = values[values > 0]
+    return float(np.exp(np.log(positive).mean())) if len(positive) else 0.0

@@ -1,0 +1,60 @@
+"""The pytest plugin: a fixture ``initscope`` whose ``assert_healthy(model, data)`` fails with the report's verdicts.
+
+It loads with pytest wherever initscope is installed, and imports nothing else until the fixture is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from initscope.inspection import Report
+
+__all__ = ["Checks", "initscope", "pytest_addoption"]
+
+
+def pytest_addoption(parser: Any) -> None:
+    """``--initscope-report FOLDER``: where pages of failing models are written."""
+    group = parser.getgroup("initscope")
+    group.addoption("--initscope-report", default="", help="Folder for the pages of models that are not healthy.")
+
+
+class Checks:
+    """What the fixture offers."""
+
+    def __init__(self, name: str, folder: str) -> None:
+        self._name, self._folder = name, folder
+
+    def inspect(self, model: Any, data: Any, **options: Any) -> Report:
+        """`initscope.inspect` without other starts, which a test does not need."""
+        from initscope.inspection import inspect
+
+        return inspect(model, data, **({"pairs": 64, "alternatives": False, "prediction": False} | options))
+
+    def assert_healthy(self, model: Any, data: Any, *, ignore: tuple[str, ...] = (), **options: Any) -> Report:
+        """Fail if the model has a fault at its start; ``ignore`` names verdicts that do not count."""
+        __tracebackhide__ = True
+        report = self.inspect(model, data, **options)
+        from initscope.inspection import Unhealthy
+
+        try:
+            report.assert_healthy(ignore=ignore)
+        except Unhealthy as error:
+            raise Unhealthy(f"{error}{self._page(report)}") from None
+        return report
+
+    def _page(self, report: Report) -> str:
+        if not self._folder:
+            return ""
+        from pathlib import Path
+
+        safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in self._name)
+        return f"\npage: {report.to_html(Path(self._folder) / f'{safe}.html')}"
+
+
+@pytest.fixture(name="initscope")
+def initscope(request: Any) -> Checks:
+    """``initscope.assert_healthy(model, data)``, and ``initscope.inspect``."""
+    return Checks(request.node.name, request.config.getoption("--initscope-report"))

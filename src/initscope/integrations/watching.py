@@ -1,0 +1,121 @@
+"""`Watch`: inspect a model at the start of training and as it goes on, say what appears, stop if asked to."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from initscope.errors import InputError, check_count
+from initscope.inspection import EpochLog, Report, inspect
+from initscope.inspection.verdicts import Verdict, check_fail_on, failing
+from initscope.integrations.loggers import scalars
+
+__all__ = ["Unhealthy", "Watch"]
+
+Logger = Callable[[Mapping[str, float], int], None]
+
+
+class Unhealthy(RuntimeError):
+    """Training is stopped because of a verdict that was asked for; the message says which."""
+
+
+class Watch(EpochLog):
+    """A report at the start, then a row each time, and a warning for every verdict that was not there before.
+
+    Parameters
+    ----------
+    data
+        What `initscope.inspect` is run on, kept for the whole training: a few hundred samples are enough. A batch of
+        the training's own loader does.
+    every : int
+        Look at every so many calls of `step`; the callbacks count epochs, or evaluations.
+    warn_on : str
+        ``any``, ``faults`` or names of verdicts, joined by commas: a warning when one appears.
+    stop_on : str
+        The same: `step` then returns True, or with ``stop="raise"`` raises `Unhealthy`.
+    log : callable or list of callables, optional
+        Each called with a few dozen scalars and the step: `tensorboard_logger`, `wandb_logger`, or one's own.
+    out : path, optional
+        Where the page of the first report is written.
+    pairs, seed, mode
+        As in `initscope.inspect`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+    >>> watch = Watch(torch.rand(32, 8), pairs=8, stop_on="not-finite")
+    >>> watch.start(model).healthy
+    True
+    >>> for epoch in range(2):
+    ...     if watch.step(model, epoch):  # after the epoch's optimiser steps
+    ...         break
+    >>> [row["epoch"] for row in watch.rows]
+    [0, 1]
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        every: int = 1,
+        warn_on: str = "faults",
+        stop_on: str = "",
+        stop: str = "flag",
+        log: Logger | list[Logger] | None = None,
+        out: str | os.PathLike[str] | None = None,
+        pairs: int = 64,
+        seed: int = 0,
+        mode: Any = "eval",
+    ) -> None:
+        super().__init__(data, pairs=pairs, seed=seed, mode=mode)
+        for wanted in (warn_on, stop_on):
+            check_fail_on(wanted)
+        if stop not in ("flag", "raise"):
+            raise InputError(f"stop = {stop!r} must be 'flag' (step returns True) or 'raise'")
+        self.every, self.warn_on, self.stop_on, self.stop = check_count("every", every), warn_on, stop_on, stop
+        self.loggers = log if isinstance(log, list) else [] if log is None else [log]
+        self.out, self.report = out, None
+        self.stopped_by: tuple[Verdict, ...] = ()
+        self._known: set[str] = set()
+        self._calls = 0
+
+    report: Report | None
+    """That of the start."""
+
+    def start(self, model: nn.Module) -> Report:
+        """The report before training, with what to change; written to ``out``, logged as step 0."""
+        options: dict[str, Any] = {"pairs": self.pairs, "seed": self.seed, "mode": self.mode}
+        self.report = inspect(model, self.data, **options)
+        if self.out is not None:
+            self.report.to_html(self.out)
+        self._tell(self.report, 0)
+        self._check(self.report)
+        return self.report
+
+    def step(self, model: nn.Module, step: int) -> bool:
+        """Look at the model if it is time to; whether training is to stop."""
+        self._calls += 1
+        if (self._calls - 1) % self.every == 0:
+            report = self.observe(model, step)
+            self._tell(report, step)
+            self._check(report)
+        return bool(self.stopped_by)
+
+    def _tell(self, report: Report, step: int) -> None:
+        """Warn of what was not there at the last look, and log."""
+        for verdict in failing(report.verdicts, self.warn_on):
+            if verdict.name not in self._known:
+                warnings.warn(f"initscope, step {step}: {verdict}", stacklevel=4)
+        self._known = {verdict.name for verdict in report.verdicts}
+        for logger in self.loggers:
+            logger(scalars(report), step)
+
+    def _check(self, report: Report) -> None:
+        self.stopped_by = tuple(failing(report.verdicts, self.stop_on)) if self.stop_on else ()
+        if self.stopped_by and self.stop == "raise":
+            raise Unhealthy("; ".join(map(str, self.stopped_by)))

@@ -1,0 +1,10 @@
+# Names of the package for type checkers and editors; lazy_loader reads them from here too.
+from .figures import (
+    angle_figure as angle_figure,
+)
+from .page import (
+    render_page as render_page,
+)
+from .page import (
+    write_page as write_page,
+)

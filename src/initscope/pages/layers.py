@@ -1,0 +1,144 @@
+"""The table of layers on a page: columns of numbers, rows in sections that fold, notes as footnotes.
+
+Without a script all rows are shown; the page's own folds, sorts, filters and exports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from initscope.geometry import Floats, Row
+from initscope.pages.depth import rounded
+from initscope.pages.quantities import Quantity
+from initscope.pages.table import with_error
+
+__all__ = ["Column", "Section", "layer_table", "page_data", "side_columns"]
+
+_WEIGHTS = ("weights", "recurrent", "embedding")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: ``side`` is predicted, measured or nothing, ``extra`` what a narrow page leaves out."""
+
+    name: str
+    title: str
+    values: Floats
+    errors: Floats | None = None
+    side: str = ""
+    digits: int = 3
+    extra: bool = False
+    bad: frozenset[int] = frozenset()
+
+    def text(self, index: int) -> str:
+        """The value of a row with its error, short."""
+        value = float(self.values[index])
+        error = np.nan if self.errors is None else float(self.errors[index])
+        if value == 0:
+            return "0"
+        return with_error(value if np.isfinite(value) else None, error if error > 0 else None, self.digits)
+
+    def of_section(self, members: Sequence[int], join: Callable[[Floats], float] | None = None) -> str:
+        """The last known value of several rows, or what ``join`` makes of all of them."""
+        known = self.values[list(members)]
+        known = known[np.isfinite(known)]
+        if not len(known):
+            return "–"
+        return with_error(float(known[-1] if join is None else join(known)), None, self.digits)
+
+
+def side_columns(
+    quantity: Quantity, name: str, title: str, digits: int, bad: frozenset[int] = frozenset()
+) -> list[Column]:
+    """A quantity's columns, predicted beside measured."""
+    measured = Column(f"{name}_measured", title, quantity.measured, quantity.error, "measured", digits, bad=bad)
+    if quantity.predicted is None:
+        return [measured]
+    return [Column(f"{name}_predicted", title, quantity.predicted, quantity.spread, "predicted", digits), measured]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows that fold into one line."""
+
+    title: str
+    members: tuple[int, ...]
+    is_open: bool = False
+    joins: Mapping[str, Callable[[Floats], float]] = field(default_factory=dict)
+    """By column: what of all its rows the line shows, where it is not the last."""
+
+
+def layer_table(
+    rows: Sequence[Row],
+    columns: Sequence[Column],
+    sections: Sequence[Section] = (),
+    faulty: frozenset[int] = frozenset(),
+) -> dict[str, Any]:
+    """What the template ``layers.html`` shows; columns without a value are left out."""
+    columns = [column for column in columns if np.isfinite(column.values).any()]
+    sections = sections or [Section("", (index,)) for index in range(len(rows))]
+    notes = {note: number for number, note in enumerate(dict.fromkeys(row.note for row in rows if row.note), 1)}
+    statuses = {row.status for row in rows}
+    told = len(statuses) > 1
+
+    def line(index: int) -> dict[str, Any]:
+        row = rows[index]
+        return {
+            "index": index,
+            "title": row.title,
+            "cells": [_cell(c, c.text(index), index in c.bad) for c in columns],
+            "status": row.status if told else None,
+            "note": notes.get(row.note),
+            "weights": row.role in _WEIGHTS,
+            "fault": index in faulty,
+        }
+
+    return {
+        "columns": columns,
+        "told": told,
+        "status": "" if told else next(iter(statuses)),
+        "notes": [(number, note, sum(row.note == note for row in rows)) for note, number in notes.items()],
+        "sections": [
+            {
+                "title": section.title,
+                "steps": len(section.members),
+                "open": section.is_open,
+                "folds": len(section.members) > 1,
+                "cells": [
+                    _cell(
+                        c, c.of_section(section.members, section.joins.get(c.name)), bool(c.bad & set(section.members))
+                    )
+                    for c in columns
+                ],
+                "rows": [line(index) for index in section.members],
+                "fault": bool(faulty & set(section.members)),
+            }
+            for section in sections
+        ],
+    }
+
+
+def _cell(column: Column, text: str, bad: bool) -> dict[str, Any]:
+    value, _, error = text.partition(" ")
+    return {"value": value, "error": error, "bad": bad, "column": column}
+
+
+def page_data(rows: Sequence[Row], columns: Sequence[Column], panels: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """What the page's script reads: the names, the numbers of the table, the panels."""
+    numbers: dict[str, Any] = {}
+    for column in columns:
+        if np.isfinite(column.values).any():
+            numbers[column.name] = rounded(column.values)
+            if column.errors is not None and np.isfinite(column.errors).any():
+                numbers[f"{column.name}_se"] = rounded(column.errors)
+    texts = {
+        "layer": [row.layer for row in rows],
+        "kind": [row.kind for row in rows],
+        "status": [row.status for row in rows],
+        "note": [row.note for row in rows],
+    }
+    return {"titles": [row.title for row in rows], "texts": texts, "numbers": numbers, "panels": list(panels)}

@@ -1,0 +1,91 @@
+"""Angles and sizes of a `Comparison` after every layer, with their errors: what panels and tables of a page show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from initscope.geometry import Comparison, Floats, Measurement, mean_over_pairs
+
+__all__ = ["Quantity", "angles", "error_over_pairs", "sizes"]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Means over pairs ``[rows]``: measured with one standard error, predicted with the spread of one draw.
+
+    ``error_is`` says what the errors are over; empty where there are none.
+    """
+
+    measured: Floats
+    error: Floats | None = None
+    predicted: Floats | None = None
+    spread: Floats | None = None
+    error_is: str = ""
+
+    def at(self, rows: Sequence[int]) -> Quantity:
+        """The same with values at these rows only."""
+        hidden = np.ones(len(self.measured), dtype=bool)
+        hidden[list(rows)] = False
+
+        def shown(side: Floats | None) -> Floats | None:
+            return None if side is None else np.where(hidden, np.nan, side)
+
+        measured = np.where(hidden, np.nan, self.measured)
+        return replace(
+            self,
+            measured=measured,
+            error=shown(self.error),
+            predicted=shown(self.predicted),
+            spread=shown(self.spread),
+        )
+
+
+def error_over_pairs(values: Floats) -> Floats:
+    """Standard error of the mean over pairs, ``[rows]``; NaN where fewer than two have a value."""
+    known = np.isfinite(values)
+    counts = known.sum(axis=1)
+    deviations = np.where(known, values - mean_over_pairs(values)[:, None], 0.0)
+    squares = (deviations**2).sum(axis=1)
+    few = np.full(len(values), np.nan)
+    return np.asarray(np.sqrt(np.divide(squares, counts * np.maximum(counts - 1, 1), out=few, where=counts > 1)))
+
+
+def angles(comparison: Comparison) -> Quantity:
+    """Mean angle in degrees."""
+    predicted, measured = comparison.prediction, comparison.measurement
+    spread = None
+    if predicted is not None and predicted.cosine_sd is not None and (predicted.cosine_sd[1:] > 0).any():
+        sine = np.sin(np.radians(predicted.angle))
+        spread = mean_over_pairs(np.degrees(predicted.cosine_sd / np.where(sine > 0, sine, np.nan)))
+    expected = None if predicted is None else mean_over_pairs(predicted.angle)
+    if measured is None:
+        return Quantity(np.full(len(comparison.rows), np.nan), None, expected, spread)
+    error = measured.mean_angle_se if measured.draws else error_over_pairs(measured.angle)
+    return _with_error(mean_over_pairs(measured.angle), error, expected, spread, measured)
+
+
+def sizes(comparison: Comparison) -> Quantity:
+    """Mean size: root mean square of the units over the input's."""
+    predicted, measured = comparison.prediction, comparison.measurement
+    expected = None if predicted is None else mean_over_pairs(predicted.rms_ratio)
+    if measured is None:
+        return Quantity(np.full(len(comparison.rows), np.nan), None, expected)
+    mean = mean_over_pairs(measured.rms_ratio)
+    if measured.draws:
+        length = mean_over_pairs(measured.norm_ratio)
+        error = measured.mean_norm_ratio_se * np.divide(mean, length, out=np.full(len(mean), np.nan), where=length > 0)
+    else:
+        error = error_over_pairs(measured.rms_ratio)
+    return _with_error(mean, error, expected, None, measured)
+
+
+def _with_error(
+    mean: Floats, error: Floats, expected: Floats | None, spread: Floats | None, measured: Measurement
+) -> Quantity:
+    if not np.isfinite(error[1:]).any():
+        return Quantity(mean, None, expected, spread)
+    over = "over draws of the weights" if measured.draws else "over the pairs"
+    return Quantity(mean, error, expected, spread, over)

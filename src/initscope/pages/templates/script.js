@@ -1,0 +1,219 @@
+// Makes a page alive: hover and click in the pictures; sorting, filters, folding and export of the table; copying of code.
+// Nothing is fetched. Without this script all of the page is there, unfolded.
+document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
+  const holder = root.querySelector('script[type="application/json"]');
+  if (!holder) return;
+  root.classList.add("live");
+  const data = JSON.parse(holder.textContent);
+  const all = (selector, within = root) => [...within.querySelectorAll(selector)];
+  const made = (tag, name, text = "") => Object.assign(document.createElement(tag), { className: name, textContent: text });
+
+  // Copying: what stands in the code beside the button.
+  const written = async (text) => {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const area = Object.assign(document.createElement("textarea"), { value: text });
+      root.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+  };
+  for (const button of all(".copy")) {
+    button.addEventListener("click", async () => {
+      await written(button.parentElement.querySelector("code").textContent);
+      button.textContent = "copied";
+      setTimeout(() => (button.textContent = "copy"), 1500);
+    });
+  }
+
+  // The table: rows live in sections; sorted, they stand in one body of their own.
+  const table = root.querySelector(".layers table");
+  const rows = all(".row", table);
+  const sections = all("tbody", table);
+  const status = root.querySelector(".layers [role=status]");
+  const home = new Map(rows.map((row) => [row, row.parentElement]));
+  const sorted = made("tbody", "sorted");
+  const only = new Set();
+  let wanted = "";
+  let by = null;
+  let direction = 1;
+  const numberOf = (row) => data.numbers[by][row.dataset.row];
+
+  const fold = (section, open) => {
+    section.classList.toggle("open", open);
+    section.querySelector(".fold button")?.setAttribute("aria-expanded", open);
+  };
+  const show = () => {
+    const filtered = only.size > 0 || wanted !== "";
+    let count = 0;
+    for (const row of rows) {
+      const index = row.dataset.row;
+      const named = (data.titles[index] + " " + data.texts.layer[index]).toLowerCase().includes(wanted);
+      const fits = named && [...only].every((name) => name in row.dataset);
+      row.classList.toggle("hide", !fits);
+      count += fits;
+    }
+    for (const section of sections) {
+      const left = all(".row:not(.hide)", section).length;
+      section.querySelector(".fold")?.classList.toggle("hide", left === 0);
+      if (filtered && left) fold(section, true);
+    }
+    status.textContent = filtered ? `${count} of ${rows.length} rows` : "";
+  };
+  const sort = (column) => {
+    if (column === "") by = null;
+    else if (by === column) [by, direction] = direction === 1 ? [column, -1] : [null, 1];
+    else [by, direction] = [column, 1];
+    for (const head of all("th[data-sort]", table)) {
+      const state = head.dataset.sort === by ? (direction === 1 ? "ascending" : "descending") : "none";
+      head.setAttribute("aria-sort", state);
+    }
+    if (by === null) {
+      for (const row of rows) home.get(row).append(row);
+      sorted.remove();
+    } else {
+      const known = rows.filter((row) => numberOf(row) !== null);
+      const unknown = rows.filter((row) => numberOf(row) === null);
+      known.sort((a, b) => direction * (numberOf(a) - numberOf(b)));
+      sorted.replaceChildren(...known, ...unknown);
+      table.append(sorted);
+    }
+    for (const section of sections) section.classList.toggle("hide", by !== null);
+    show();
+  };
+  const download = (text, name, type) => {
+    const link = Object.assign(document.createElement("a"), { download: name });
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  };
+  const records = () =>
+    data.titles.map((_, index) => {
+      const record = {};
+      for (const part of [data.texts, data.numbers])
+        for (const [name, values] of Object.entries(part)) record[name] = values[index];
+      return record;
+    });
+  const quoted = (value) => {
+    const text = value === null ? "" : String(value);
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const csv = () => {
+    const lines = records();
+    const names = Object.keys(lines[0]);
+    return [names.join(","), ...lines.map((line) => names.map((name) => quoted(line[name])).join(","))].join("\r\n") + "\r\n";
+  };
+  const act = {
+    open: () => sections.forEach((section) => fold(section, true)),
+    close: () => sections.forEach((section) => fold(section, false)),
+    csv: () => download(csv(), "layers.csv", "text/csv"),
+    json: () => download(JSON.stringify({ rows: records() }, null, 1) + "\n", "layers.json", "application/json"),
+  };
+  if (table) {
+    for (const section of sections) {
+      fold(section, section.classList.contains("open"));
+      section.querySelector(".fold")?.addEventListener("click", () => fold(section, !section.classList.contains("open")));
+    }
+    for (const head of all("th[data-sort]", table)) {
+      head.tabIndex = 0;
+      head.addEventListener("click", () => sort(head.dataset.sort));
+      head.addEventListener("keydown", (event) => event.key === "Enter" && sort(head.dataset.sort));
+    }
+    for (const button of all("[data-do]")) button.addEventListener("click", () => act[button.dataset.do]());
+    for (const box of all("[data-only]"))
+      box.addEventListener("change", () => {
+        box.checked ? only.add(box.dataset.only) : only.delete(box.dataset.only);
+        show();
+      });
+    root.querySelector("input[type=search]").addEventListener("input", (event) => {
+      wanted = event.target.value.trim().toLowerCase();
+      show();
+    });
+  }
+  const go = (index) => {
+    const row = rows.find((one) => Number(one.dataset.row) === index);
+    if (!row) return;
+    only.clear();
+    wanted = "";
+    for (const input of all(".tools input")) [input.checked, input.value] = [false, input.type === "search" ? "" : input.value];
+    show();
+    fold(home.get(row), true);
+    for (const other of rows) other.classList.toggle("here", other === row);
+    row.scrollIntoView({ block: "center" });
+  };
+
+  // The pictures: the layer under the pointer, in all panels at once.
+  const figure = root.querySelector(".depth");
+  if (!figure) return;
+  const panels = all(".panel", figure);
+  const plots = panels.map((panel) => panel.querySelector(".plot"));
+  const cursors = plots.map((plot) => plot.appendChild(Object.assign(made("div", "cursor"), { hidden: true })));
+  const tip = figure.appendChild(Object.assign(made("div", "tip"), { hidden: true }));
+  const count = data.titles.length;
+  let here = null;
+  const short = (value) =>
+    value === 0 ? "0" : Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+  const told = (index) => data.panels.some((panel) => panel.measured[index] !== null || (panel.predicted?.[index] ?? null) !== null);
+  const nearest = (at, panel) => {
+    const known = (index) => (panel === null ? told(index) : data.panels[panel].measured[index] !== null);
+    for (let away = 0; away < count; away += 1)
+      for (const index of [at - away, at + away]) if (index >= 0 && index < count && known(index)) return index;
+    return at;
+  };
+  const point = (index, current) => {
+    here = index;
+    for (const cursor of cursors) {
+      cursor.hidden = false;
+      cursor.style.left = `${(100 * (index + 0.5)) / count}%`;
+    }
+    const lines = made("table", "");
+    data.panels.forEach((panel, number) => {
+      const value = panel.measured[index];
+      const expected = panel.predicted?.[index] ?? null;
+      if (value === null && expected === null) return;
+      const line = lines.insertRow();
+      line.className = number === current ? "now" : "";
+      line.insertCell().textContent = panel.name;
+      const error = panel.error?.[index] ?? null;
+      line.insertCell().textContent = value === null ? "–" : short(value) + (error ? ` ± ${short(error)}` : "");
+      line.insertCell().textContent = expected === null ? "" : `predicted ${short(expected)}`;
+    });
+    tip.replaceChildren(made("strong", "", data.titles[index]), lines);
+    tip.hidden = false;
+    const [frame, plot] = [figure.getBoundingClientRect(), plots[current ?? 0].getBoundingClientRect()];
+    const x = plot.left - frame.left + (plot.width * (index + 0.5)) / count;
+    const right = x + 14 + tip.offsetWidth <= frame.width;
+    tip.style.left = `${Math.max(4, right ? x + 14 : x - 14 - tip.offsetWidth)}px`;
+    tip.style.top = `${plot.bottom - frame.top + 6}px`; // below, so that the points stay in sight
+  };
+  const hide = () => {
+    here = null;
+    tip.hidden = true;
+    for (const cursor of cursors) cursor.hidden = true;
+  };
+  const follow = (event) => {
+    const panel = event.target.closest?.(".panel");
+    if (!panel) return hide();
+    const number = panels.indexOf(panel);
+    const box = plots[number].getBoundingClientRect();
+    const share = (event.clientX - box.left) / box.width;
+    if (share < -0.02 || share > 1.02) return hide();
+    point(nearest(Math.min(count - 1, Math.max(0, Math.floor(share * count))), number), number);
+  };
+  figure.addEventListener("pointermove", follow);
+  figure.addEventListener("pointerleave", hide);
+  figure.addEventListener("click", (event) => {
+    follow(event);
+    if (here !== null) go(here);
+  });
+  figure.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) {
+      event.preventDefault();
+      point(Math.min(count - 1, Math.max(0, (here ?? -1) + step)), 0);
+    } else if (event.key === "Enter" && here !== null) go(here);
+    else if (event.key === "Escape") hide();
+  });
+});

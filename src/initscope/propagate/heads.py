@@ -1,0 +1,74 @@
+r"""What one head of attention does to the tokens' Gram matrix, given its weights A: :math:`C \to A\,C\,A^T`.
+
+Values are linear in weights of their own, so that given A the expectation over them is exact; A itself is made of
+queries and keys that were drawn from the Gram matrix, and the mean over heads estimates the expectation over A.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["attended_gram", "attention_weights", "entropy_of"]
+
+_AT_ONCE = 1 << 24  # numbers of the products that are made together
+
+
+def attention_weights(
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """softmax(scale·q kᵀ + mask), ``[..., queries, keys]``; a row that the mask leaves no key is zero."""
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if causal:
+        allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        scores = scores.masked_fill(~allowed, -math.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    return scores.softmax(dim=-1).nan_to_num()
+
+
+def attended_gram(gram: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The mean over heads of A C Aᵀ, with A of x and of y on the diagonal.
+
+    ``gram [pairs, 2S, 2S]`` is that of the values, ``x`` and ``y`` ``[pairs, heads, T, S]`` are the weights; returns
+    ``[pairs, 2T, 2T]`` in float64. Rows of weights sum to 1, so that a constant passes as it is: it is taken off first,
+    and single precision is enough for what is left, also where tokens are nearly equal.
+    """
+    pairs, heads, queries, keys = x.shape
+    constant = gram.mean(dim=(1, 2), keepdim=True)
+    rest = (gram - constant).to(x.dtype)
+    xx, yy, xy = rest[:, :keys, :keys], rest[:, keys:, keys:], rest[:, :keys, keys:]
+    total = torch.zeros((pairs, 2 * queries, 2 * queries), dtype=torch.float64)
+    step = max(1, _AT_ONCE // (pairs * queries * max(queries, keys)))
+    for start in range(0, heads, step):
+        a, b = x[:, start : start + step], y[:, start : start + step]
+        for (rows, left), (columns, right), block in (
+            ((slice(None, queries), a), (slice(None, queries), a), xx),
+            ((slice(queries, None), b), (slice(queries, None), b), yy),
+            ((slice(None, queries), a), (slice(queries, None), b), xy),
+        ):
+            # The sum over heads is one product of all heads' weights side by side.
+            first = (left @ block[:, None]).transpose(1, 2).flatten(2)
+            total[:, rows, columns] += (first @ right.transpose(1, 2).flatten(2).mT).double()
+    total[:, queries:, :queries] = total[:, :queries, queries:].mT
+    full = torch.cat([one.sum(dim=-1) for one in (x, y)], dim=-1).double()  # 1, or 0 where no key is left
+    return total / heads + constant * (full.mT @ full) / heads
+
+
+def entropy_of(*weights: Any) -> float:
+    r"""Mean of :math:`-\sum_j p_j\ln p_j/\ln n` over all queries that have n > 1 keys; NaN where none has."""
+    shares = []
+    for one in weights:
+        allowed = (one > 0).sum(dim=-1)
+        several = allowed > 1
+        shares.append((torch.special.entr(one).sum(dim=-1)[several] / allowed[several].float().log()).flatten())
+    together = torch.cat(shares)
+    return float(together.double().mean()) if len(together) else math.nan

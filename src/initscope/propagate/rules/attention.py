@@ -1,0 +1,187 @@
+"""Attention: queries and keys are drawn from the tokens' Gram matrix, values pass through what they make of it.
+
+Drawn at their own head dimension, queries and keys go through whatever the model does to them (rotations, norms,
+biases, masks, caps), and the mean over heads of A C Aᵀ is the Gram matrix behind: `initscope.propagate.heads`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from initscope.geometry import weakest
+from initscope.propagate.covariances import Gram, gram
+from initscope.propagate.heads import attended_gram, attention_weights, entropy_of
+from initscope.propagate.laws import Normal, Symmetric
+from initscope.propagate.moments import Given, Maps, NotCovered, State
+from initscope.propagate.registry import Context, operation, rule
+from initscope.propagate.units import Drawn, Units, drawn, units_of
+
+__all__ = ["attention", "embedding", "product"]
+
+_HEADS = 16
+"""Heads that are drawn for each replicate, where the model has fewer."""
+
+
+@operation("scaled_dot_product_attention", reads=("positions", "law", "means"))
+def attention(
+    context: Context,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> State | Units:
+    """softmax(scale·q kᵀ + mask) v: queries and keys drawn, values by their Gram matrix."""
+    if isinstance(value, Drawn) or not isinstance(value, (Maps, Units)):
+        return _all_drawn(context, query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    value = value if isinstance(value, Units) else units_of(value)
+
+    def weights(q: Given, k: Given) -> list[Tensor]:
+        sides = []
+        for side in ("x", "y"):
+            queries, keys = _side(q, side), _side(k, side)
+            if enable_gqa:
+                keys = keys.repeat_interleave(queries.shape[-3] // keys.shape[-3], dim=-3)
+            mask = _side(attn_mask, side)
+            sides.append(attention_weights(queries, keys, mask, causal=is_causal, scale=scale))
+        return sides
+
+    if enable_gqa:
+        groups = _heads(query) // value.source.shape[-3]
+        value = replace(value, source=value.source.repeat_interleave(groups, dim=-3))
+    sides = [weights(drawn(query, context), drawn(key, context))]
+    undrawn = isinstance(query, (Maps, Units)) and isinstance(key, (Maps, Units))
+    count = sides[0][0].numel() // (sides[0][0].shape[-1] * sides[0][0].shape[-2] * len(value.base.kxx))
+    again = -(-_HEADS // max(1, count)) - 1 if undrawn and _same_or_apart(query, key) else 0
+    sides += [weights(*_drawn_again(query, key, context)) for _ in range(again)]
+    before = [one.weights for one in (drawn(query, context), drawn(key, context)) if isinstance(one, Drawn)]
+    after = attended(value, sides, frozenset().union(*before), context)
+    heads = context.replicates * len(sides) * count
+    return replace(after, note=f"{heads} heads drawn", entropy=entropy_of(*(one for pair in sides for one in pair)))
+
+
+def _side(value: Any, side: str) -> Any:
+    return getattr(value, side) if isinstance(value, Given) else value
+
+
+def _heads(query: Any) -> int:
+    return int(query.shape[-3])
+
+
+def _same_or_apart(query: Any, key: Any) -> bool:
+    bases = [one.base if isinstance(one, Units) else one for one in (query, key)]
+    return all(base.gaussian for base in bases)
+
+
+def _drawn_again(query: Any, key: Any, context: Context) -> tuple[Given, Given]:
+    """Other draws of queries and keys; of one state the same for both."""
+    again = replace(context, values=type(context.values)())
+    return drawn(query, again), drawn(key, again)
+
+
+def _all_drawn(
+    context: Context, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None, grouped: bool
+) -> Given:
+    """Attention whose values are known, or drawn."""
+    states = [drawn(one, context) for one in (query, key, value)]
+
+    def run(side: str) -> Tensor:
+        q, k, v = (_side(one, side) for one in states)
+        result: Tensor = nn.functional.scaled_dot_product_attention(
+            q, k, v, _side(mask, side), is_causal=causal, scale=scale, enable_gqa=grouped
+        )
+        return result
+
+    weights = frozenset().union(*(one.weights for one in states if isinstance(one, Drawn)))
+    return Drawn(run("x"), run("y"), "sampled", weights=weights)
+
+
+def attended(value: Units, sides: Sequence[Sequence[Tensor]], before: frozenset[object], context: Context) -> Units:
+    """Weights ``[..., queries, keys]`` of x and y, of each draw, times the values of all heads."""
+    lines, base = value.lines(), value.base
+    pairs, tokens = len(base.kxx), base.shape[0]
+    if not torch.equal(lines.token, torch.arange(tokens)):
+        raise NotCovered("it reads only some of the tokens")
+    block = torch.bucketize(lines.channel, torch.tensor(base.sizes).cumsum(0), right=True)
+    if bool((block != block.flatten()[0]).any()):
+        raise NotCovered("the values of its heads have different laws")
+    sample = lines.sample.flatten()
+    order = torch.argsort(sample, stable=True)
+    heads = len(sample) // pairs
+    if not torch.equal(sample[order], torch.arange(pairs).repeat_interleave(heads)):
+        raise NotCovered("its heads are not those of every sample")
+    inner = gram(base, context.grams)[:, int(block.flatten()[0])]
+    total = torch.zeros((), dtype=torch.float64)
+    for x, y in sides:
+        shape = (*lines.sample.shape, *x.shape[-2:])
+        both = [one.expand(shape).reshape(len(sample), *x.shape[-2:])[order] for one in (x, y)]
+        total = total + attended_gram(inner, *(one.reshape(pairs, heads, *x.shape[-2:]) for one in both))
+    queries, width = sides[0][0].shape[-2], lines.channel.shape[-1]
+    after = from_gram(base, total / len(sides), heads * width, base.weights | before)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(heads).repeat(pairs)
+    start = ((sample * queries) * heads * width + rank * width).reshape(lines.sample.shape)
+    token = torch.arange(queries)[:, None] * heads * width + torch.arange(width)
+    return Units(after, start[..., None, None] + token)
+
+
+def from_gram(base: Maps, matrix: Tensor, channels: int, weights: frozenset[object]) -> Maps:
+    """Zero-mean units whose Gram matrix ``[pairs, 2T, 2T]`` is known."""
+    half = matrix.shape[-1] // 2
+    square = matrix.diagonal(dim1=-2, dim2=-1)
+    cross = matrix[:, :half, half:].diagonal(dim1=-2, dim2=-1)
+    kxx, kyy = square[:, :half], square[:, half:]
+    d = (kxx + kyy - 2 * cross).clamp_min(0)
+    kxx, kyy, d = (maps[:, None].to(base.kxx.dtype) for maps in (kxx, kyy, d))
+    return base.after(
+        kxx=kxx,
+        kyy=kyy,
+        d=d,
+        sizes=(channels,),
+        status=weakest(base.status, "closed form after sampling"),
+        unit=Symmetric(),
+        weights=weights,
+        origin=Gram(matrix[:, None]),
+        part=None,
+    )
+
+
+@operation("matmul", "bmm", reads=("positions", "law"))
+def product(context: Context, a: Any, b: Any) -> Any:
+    """Weights of an attention times values; other products are run on drawn values."""
+    if isinstance(a, Drawn) and isinstance(b, Units) and a.x.shape[-1] == b.source.shape[-2]:
+        return attended(b, [(a.x, a.y)], a.weights, context)
+    raise NotCovered("a product of two random values has no closed form")
+
+
+@rule(nn.Embedding, reads=(), role="embedding")
+def embedding(module: nn.Embedding, state: State, context: Context) -> State:
+    """Rows of a table: as they are, or drawn, where a Linear that is drawn holds the same table."""
+    if not isinstance(state, Given):
+        raise NotCovered("its indices are random")
+    if id(module.weight) not in context.tied:
+        return state.run(module)
+    layer = nn.Linear(module.embedding_dim, module.num_embeddings, bias=False, device="meta")
+    layer.weight = module.weight
+    law = context.law(layer)
+    if not law.independent or law.strength > 0 or state.x.dim() != 2:
+        raise NotCovered("its table is drawn by a law whose rows have no Gram matrix of their own")
+    return _drawn_table(law.variance, module, state, context.drawn([module.weight]))
+
+
+def _drawn_table(variance: float, module: nn.Embedding, state: Given, weights: frozenset[object]) -> Maps:
+    """A table of Gaussian rows: tokens are equal where their indices are, and else at right angles."""
+    both = torch.cat([state.x, state.y], dim=1)
+    matrix = variance * (both[:, :, None] == both[:, None, :]).double()
+    zero = torch.zeros((), dtype=module.weight.dtype)
+    like = Maps(zero, zero, zero, (module.embedding_dim,), "closed form", axis=1)
+    maps = from_gram(like, matrix, module.embedding_dim, weights)
+    return replace(maps, status="closed form", unit=Normal())

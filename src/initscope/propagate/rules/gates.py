@@ -1,0 +1,112 @@
+"""Products of two random states: gates of independent projections; and functions of one Gaussian state, written out.
+
+``silu(g)·u`` of two projections multiplies covariances. ``0.5·x·(1 + tanh(…x…))`` is a function of one Gaussian x: its
+parts are put together, and the whole is an activation like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from initscope.geometry import weakest
+from initscope.propagate.covariances import Multiplied
+from initscope.propagate.laws import Activated, Along, Symmetric
+from initscope.propagate.moments import Maps, NotCovered, Rescaled, Scaled
+from initscope.propagate.registry import Context
+from initscope.theory.activations import Activation, activation, gelu, gelu_tanh, silu
+
+__all__ = ["combined", "expression", "gated", "independent"]
+
+Function = Callable[[Any], Any]
+_KNOWN = (gelu, gelu_tanh, silu)
+
+
+def independent(a: Maps, b: Maps) -> bool:
+    """Whether one of two states is linear in zero-mean weights that the other does not read, or in other channels."""
+    if (a.fresh and not a.fresh & b.weights) or (b.fresh and not b.fresh & a.weights):
+        return True
+    if isinstance(a.unit, Along) and (not b.weights or b.fresh):
+        return all(independent(part, b) for part in a.unit.parts if part.weights)
+    if a.part is None or b.part is None or a.part[0] != b.part[0]:
+        return False
+    apart = a.part[2] <= b.part[1] or b.part[2] <= a.part[1]
+    return apart and bool(a.fresh or b.fresh)
+
+
+def gated(a: Maps, b: Maps) -> Maps:
+    """The product of two states, one of them of zero mean and independent of the other: second moments multiply.
+
+    With m the mean of both sides' squares, s half their difference and d the squared distance, the product has
+    d = 2 s s' + m d' + m' d - d d'/2, in which nothing cancels.
+    """
+    if a.shape != b.shape or a.axis != b.axis or a.mixed or b.mixed or len(a.sizes) + len(b.sizes) > 2:
+        raise NotCovered("it multiplies states of different shapes or blocks")
+    if not independent(a, b):
+        raise NotCovered("a product of two values that share their randomness has no closed form")
+    m, n = (a.kxx + a.kyy) / 2, (b.kxx + b.kyy) / 2
+    s, t = (a.kxx - a.kyy) / 2, (b.kxx - b.kyy) / 2
+    d = (2 * s * t + m * b.d + n * a.d - a.d * b.d / 2).clamp_min(0)
+    return a.after(
+        kxx=a.kxx * b.kxx,
+        kyy=a.kyy * b.kyy,
+        d=d,
+        unit=Symmetric(),
+        weights=a.weights | b.weights,
+        fresh=a.fresh | b.fresh if a.fresh and b.fresh else a.fresh or b.fresh,
+        origin=Multiplied(a, b),
+        alike=a.alike and b.alike,
+        status=weakest(a.status, b.status),
+        part=None,
+    )
+
+
+def expression(state: Maps) -> tuple[Maps, Function] | None:
+    """The Gaussian state that a state is a function of, unit by unit, and the function."""
+    unit, origin = state.unit, state.origin
+    if isinstance(unit, Activated):
+        inner = expression(unit.before)
+        return None if inner is None else (inner[0], _after(unit.sigma, inner[1]))
+    if isinstance(unit, Rescaled):
+        numbers = (unit.x_scale, unit.y_scale, unit.x_shift, unit.y_shift)
+        inner = expression(unit.before) if all(isinstance(n, (int, float)) for n in numbers) else None
+        if inner is None or unit.x_scale != unit.y_scale or unit.x_shift != unit.y_shift:
+            return None
+        scale, shift = unit.x_scale, unit.x_shift
+        return inner[0], _after(lambda x: (x - shift) * scale, inner[1])
+    if not state.gaussian:
+        return None
+    if isinstance(origin, Scaled) and isinstance(origin.x, float) and origin.x == origin.y and origin.before.gaussian:
+        inner, factor = expression(origin.before), origin.x
+        if inner is not None:
+            return inner[0], _after(lambda x: x * factor, inner[1])
+    return state, lambda x: x
+
+
+def _after(outer: Function, inner: Function) -> Function:
+    return lambda x: outer(inner(x))
+
+
+def combined(a: Maps, b: Maps, operation: Callable[[Any, Any], Any], context: Context) -> Maps | None:
+    """``operation`` of two functions of one Gaussian state; None if they are not that."""
+    from initscope.propagate.rules.elementwise import apply_activation
+
+    first, second = expression(a), expression(b)
+    if first is None or second is None or first[0].order != second[0].order:
+        return None
+    f, g = first[1], second[1]
+    return apply_activation(known(lambda x: operation(f(x), g(x))), first[0], context)
+
+
+def known(function: Function) -> Activation:
+    """An activation of the catalogue that computes the same, or the function as one."""
+    points = torch.linspace(-6, 6, 97, dtype=torch.float64)
+    values = function(points)
+    for one in _KNOWN:
+        if isinstance(values, Tensor) and bool(torch.allclose(one(points), values, rtol=0, atol=1e-9)):
+            return one
+    return replace(activation(function), name="written out")

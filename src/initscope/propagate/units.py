@@ -1,0 +1,259 @@
+"""Units of token maps at other places, as heads and samples along another axis (`Units`); drawn values (`Drawn`).
+
+Attention cuts the channels of every token into heads, and torch's own folds samples and heads into one axis. A `Units`
+keeps the maps it was cut from and the number of every unit, so that whatever moves units is run on the numbers. What no
+rule covers, as rotations of queries by their position, is run on values that are drawn from the maps: jointly for all
+tokens of x and y, every channel by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from initscope.geometry import Status, weakest
+from initscope.propagate.covariances import Chosen, gram
+from initscope.propagate.draws import factor_of
+from initscope.propagate.heads import entropy_of
+from initscope.propagate.moments import Constants, Given, Maps, NotCovered, State
+from initscope.propagate.registry import Context
+from initscope.propagate.totals import Totals, own_call
+from initscope.tracing import SampleAxis
+
+__all__ = [
+    "Drawn",
+    "Lines",
+    "Units",
+    "drawn",
+    "fresh_values",
+    "is_tokens",
+    "moved_units",
+    "placed",
+    "token_cosine",
+    "units_of",
+]
+
+_LEAST_TOKENS = 4  # as where they are measured
+_VALUES = 8  # drawn values of so many states are kept: a step may read those of another again
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn(Given):
+    """Values of one drawn layer, ``[pairs, ...]``, or with the samples elsewhere, as ``place`` says."""
+
+    weights: frozenset[object] = frozenset()
+    place: SampleAxis | None = None
+    samples: int = 0
+    entropy: float = math.nan
+    """Of weights of an attention, as `measurement.attention` has it."""
+
+    @classmethod
+    def of(
+        cls, parents: Sequence[Drawn], place: SampleAxis | None, samples: int, *, attends: bool = False
+    ) -> Callable[[Tensor, Tensor], Drawn]:
+        """What makes values of a step that reads others; ``attends``: they are weights of an attention."""
+        weights = frozenset[object]().union(*(parent.weights for parent in parents))
+        status = weakest(*(parent.status for parent in parents))
+
+        def make(x: Tensor, y: Tensor) -> Drawn:
+            where = None if x.dim() > 0 and len(x) == samples else place or _folded(x, samples)
+            entropy = entropy_of(x, y) if attends and x.dim() >= 3 else math.nan
+            return cls(x, y, status, weights=weights, place=where, samples=samples, entropy=entropy)
+
+        return make
+
+    def as_maps(self, axis: int, groups: int = 1) -> Maps:
+        """Mean squares over the channels."""
+        if self.place is not None:
+            raise NotCovered("samples do not lie on its first axis")
+        maps = super().as_maps(axis, groups)
+        return maps.after(weights=self.weights, status=self.status)
+
+    def totals(self) -> Totals:
+        """Sums over units."""
+        if self.place is None:
+            return super().totals()
+        x, y = (self.place.to_front(side, self.samples) for side in (self.x, self.y))
+        if x is None or y is None:
+            raise NotCovered("it mixes samples")
+        return replace(self, x=x, y=y, place=None).totals()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one sample's output; where samples are not first, of all of them."""
+        return tuple(self.x.shape[1:] if self.place is None else self.x.shape)
+
+
+def _folded(x: Tensor, samples: int) -> SampleAxis:
+    """Samples along the first axis, each with all its tokens."""
+    if x.dim() == 0 or len(x) % samples:
+        raise NotCovered("it mixes samples")
+    return SampleAxis(0, len(x) // samples, len(x) // samples)
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Units of ``base``, which has one axis of positions and its channels last, at the places of ``source``.
+
+    ``source`` holds (sample·T + token)·channels + channel, in the shape of the step's output with all its samples.
+    """
+
+    base: Maps
+    source: Tensor
+    note: str = ""
+    entropy: float = math.nan
+
+    @property
+    def status(self) -> Status:
+        """That of the maps."""
+        return self.base.status
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one sample's output; where samples are not first, of all of them."""
+        samples = len(self.base.kxx)
+        return tuple(self.source.shape[1:] if len(self.source) == samples else self.source.shape)
+
+    def totals(self) -> Totals:
+        """Sums over units."""
+        base, (tokens, channels) = self.base, self.base.shape
+        if self.source.numel() == len(base.kxx) * tokens * channels:
+            return base.totals()  # every unit once
+        edges = torch.tensor(base.sizes).cumsum(0)
+        block = torch.bucketize((self.source % channels).contiguous(), edges, right=True)
+        place = (self.source // channels * len(base.sizes) + block).flatten()
+        counts = torch.bincount(place, minlength=len(base.kxx) * tokens * len(base.sizes))
+        counts = counts.reshape(len(base.kxx), tokens, -1).mT.double()
+        xx, yy, distance = ((counts * maps).sum(dim=(1, 2)) for maps in (base.kxx, base.kyy, base.d))
+        return Totals.of(xx, yy, distance, self.source.numel() // len(base.kxx))
+
+    def collapsed(self) -> Maps | Units:
+        """The maps themselves, where all units are back at their places."""
+        shape = (len(self.base.kxx), *self.base.shape)
+        if tuple(self.source.shape) != shape or not torch.equal(self.source, _numbers(self.base)):
+            return self
+        return replace(self.base, note=self.note)
+
+    def lines(self) -> Lines:
+        """Where the vectors along the last axis stand."""
+        (tokens, channels), source = self.base.shape, self.source
+        sample = source[..., 0, 0] // (tokens * channels)
+        token = source.reshape(-1, *source.shape[-2:])[0, :, 0] // channels % tokens
+        channel = source[..., 0, :] % channels
+        expected = (sample[..., None] * tokens + token)[..., None] * channels + channel[..., None, :]
+        if not torch.equal(expected, source):
+            raise NotCovered("tokens and channels of its heads are mixed")
+        return Lines(sample, token, channel)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Units ``[..., tokens, channels]`` of which every leading index is a head: sample, its tokens, its channels."""
+
+    sample: Tensor
+    token: Tensor
+    channel: Tensor
+
+
+def is_tokens(state: Any) -> bool:
+    """Whether a state is of tokens with their channels last."""
+    return isinstance(state, Maps) and not state.mixed and len(state.positions) == 1 and state.axis == 1
+
+
+def units_of(state: State) -> Units:
+    """All units of a state at their own places."""
+    maps = state.as_maps(1) if isinstance(state, Given) and len(state.shape) == 2 else state
+    if not isinstance(maps, Maps) or not is_tokens(maps):
+        raise NotCovered("it is not known as tokens with channels")
+    return Units(maps, _numbers(maps))
+
+
+def _numbers(state: Maps) -> Tensor:
+    shape = (len(state.kxx), *state.shape)
+    return torch.arange(math.prod(shape)).reshape(shape)
+
+
+def moved_units(units: Units, operation: Callable[[Tensor], Any]) -> Any:
+    """The units after an operation that only moves, copies or drops them."""
+    moved = own_call(operation, units.source)
+    if isinstance(moved, Tensor):
+        return placed(replace(units, source=moved, entropy=math.nan))
+    return tuple(placed(replace(units, source=part, entropy=math.nan)) for part in moved)
+
+
+def placed(units: Units) -> Maps | Units:
+    """Maps where units, or some of their channels, stand as in maps."""
+    base, source = units.base, units.source
+    tokens, channels = base.shape
+    if source.dim() != 3 or source.shape[:2] != (len(base.kxx), tokens) or source.shape[2] == channels:
+        return units.collapsed()
+    start, width = int(source[0, 0, 0]), source.shape[2]
+    chosen = _numbers(base)[..., start : start + width]
+    if start >= channels or chosen.shape != source.shape or not torch.equal(chosen, source):
+        return units
+    edges = [sum(base.sizes[:k]) for k in range(len(base.sizes) + 1)]
+    blocks = [k for k in range(len(base.sizes)) if edges[k] < start + width and start < edges[k + 1]]
+    sizes = tuple(min(edges[k + 1], start + width) - max(edges[k], start) for k in blocks)
+    kxx, kyy, d = (maps[:, blocks] for maps in (base.kxx, base.kyy, base.d))
+    part = (base.order, start, start + width)
+    return base.after(kxx=kxx, kyy=kyy, d=d, sizes=sizes, origin=Chosen(base, tuple(blocks)), part=part)
+
+
+def drawn(state: Any, context: Context) -> Drawn | Any:
+    """Values of a state, drawn once: whoever reads the state again reads the same ones."""
+    if isinstance(state, Given) or not isinstance(state, (Maps, Units)):
+        return state
+    units = state if isinstance(state, Units) else units_of(state)
+    base = units.base
+    if base.order not in context.values:
+        context.values[base.order] = fresh_values(base, context)
+        while len(context.values) > _VALUES:
+            context.values.popitem(last=False)
+    x, y = (side.reshape(-1)[units.source] for side in context.values[base.order])
+    status = weakest(base.status, "sampled")
+    first = len(x) == len(base.kxx) and bool((units.source[0] < math.prod(base.shape)).all())
+    place = None if first else SampleAxis(-1)
+    return Drawn(x, y, status, weights=base.weights, place=place, samples=len(base.kxx))
+
+
+def fresh_values(base: Maps, context: Context) -> tuple[Tensor, Tensor]:
+    """New values of all units of a state, ``[pairs, tokens, channels]`` for x and for y."""
+    if isinstance(base.unit, Constants):
+        return base.unit.given.x, base.unit.given.y
+    if not base.gaussian:
+        raise NotCovered("the law of its input is not known beyond second moments")
+    context.sampled.append("heads")
+    root = factor_of(gram(base, context.grams)).to(base.kxx.dtype)
+    parts = []
+    for block, size in enumerate(base.sizes):
+        shape = (len(root), root.shape[-1], size)
+        parts.append(root[:, block] @ torch.randn(shape, generator=context.generator, dtype=root.dtype))
+    values = torch.cat(parts, dim=2)
+    x, y = values.chunk(2, dim=1)
+    return x.contiguous(), y.contiguous()
+
+
+def token_cosine(state: Any, context: Context) -> float:
+    """Mean cosine of the tokens of a sample, over x and y; NaN where the state has no tokens, or it is not known."""
+    if isinstance(state, Given) and not isinstance(state, Drawn) and state.real and len(state.shape) == 2:
+        state = state.as_maps(1)
+    if not is_tokens(state) or min(state.shape) < _LEAST_TOKENS:
+        return math.nan
+    try:
+        matrix = gram(state, context.grams)
+    except NotCovered:
+        return math.nan
+    shares = torch.tensor(state.sizes, dtype=torch.float64) / sum(state.sizes)
+    matrix = (matrix * shares[:, None, None]).sum(dim=1)
+    tokens: int = state.shape[0]
+    cosines: list[float] = []
+    for block in (matrix[:, :tokens, :tokens], matrix[:, tokens:, tokens:]):
+        scale = block.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(block.dtype).tiny).rsqrt()
+        units = scale[:, :, None] * block * scale[:, None, :]
+        cosines.append(float((units.sum(dim=(1, 2)) - tokens).mean()) / (tokens * (tokens - 1)))
+    return sum(cosines) / 2

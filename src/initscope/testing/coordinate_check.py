@@ -1,0 +1,22 @@
+"""`assert_coordinates`: a coordinate check as a test of one's own model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from initscope.coordinates import CoordinateCheck
+
+__all__ = ["assert_coordinates"]
+
+
+def assert_coordinates(check: CoordinateCheck) -> None:
+    """Fail with the verdicts of a check in which sizes depend on the width.
+
+    >>> import torch
+    >>> from initscope.coordinates import coordinates
+    >>> def stack(width):
+    ...     return torch.nn.Sequential(torch.nn.Linear(4, width), torch.nn.Linear(width, 3))
+    >>> assert_coordinates(coordinates(stack, torch.randn(8, 4), widths=(32, 64, 128), steps=0, tolerance=0.6))
+    """
+    assert check.passes, "sizes depend on the width: " + "; ".join(check.verdicts)

@@ -1,0 +1,192 @@
+"""Progress on stderr, Ctrl-C that keeps what was found, readers that go away."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import initscope
+from initscope._hall.progress import interrupted, kept_if_interrupted, note, stage, steps, watching
+from initscope.cli._progress import Meter
+
+
+@pytest.fixture
+def listen(monkeypatch):
+    """A function that takes stderr over; pytest would take it back from a fixture that does so itself."""
+
+    def begin(terminal=False):
+        written = io.StringIO()
+        written.isatty = lambda: terminal
+        monkeypatch.setattr(sys, "stderr", written)
+        return written
+
+    return begin
+
+
+def test_steps_are_counted_only_for_a_watcher(listen):
+    stderr = listen()
+    assert list(steps("abc", "letters")) == ["a", "b", "c"]
+    with watching(Meter()) as meter:
+        for count, _ in enumerate(steps("abc", "letters")):
+            (told,) = meter.stages
+            assert (told.what, told.total, told.done) == ("letters", 3, count)
+        assert meter.stages == []
+    assert stderr.getvalue() == ""
+
+
+def test_a_line_says_what_is_left_and_comes_ever_more_rarely(listen):
+    stderr = listen()
+    meter = Meter()
+    with watching(meter), stage("working"), stage("trying other starts", 4) as told:
+        for second in range(1, 21):
+            told.done = min(3, second // 4)
+            meter._tick(meter._began + second)
+    lines = stderr.getvalue().splitlines()
+    assert lines[0] == "trying other starts: 0 of 4"
+    assert "left" in lines[-1]
+    assert 3 <= len(lines) <= 6
+    assert "\x1b" not in stderr.getvalue()
+
+
+def test_a_terminal_has_one_line_that_goes(listen):
+    stderr = listen(terminal=True)
+    meter = Meter()
+    with watching(meter), stage("working"):
+        meter._tick(meter._began + 0.5)
+        assert stderr.getvalue() == ""  # not within the first second
+        meter._tick(meter._began + 2)
+        meter._tick(meter._began + 3)
+        meter._clear()
+    assert stderr.getvalue().count("\n") == 0
+    assert stderr.getvalue().endswith("\r\x1b[K")
+
+
+def test_a_library_call_is_not_kept_from_being_interrupted():
+    with pytest.raises(KeyboardInterrupt), kept_if_interrupted():
+        raise KeyboardInterrupt
+    with watching(Meter()):
+        with kept_if_interrupted():
+            raise KeyboardInterrupt
+        assert interrupted()
+    assert not interrupted()
+
+
+def test_a_note_comes_once(listen):
+    stderr = listen()
+    with watching(Meter()):
+        for _ in range(2):
+            note("compiling, for a test")
+    assert stderr.getvalue() == "initscope: compiling, for a test\n"
+
+
+def test_a_folder_is_not_made_silently(listen, tmp_path):
+    from initscope._hall.files import write_text
+
+    stderr = listen()
+    with watching(Meter()):
+        write_text(tmp_path / "new" / "a.txt", "one")
+        write_text(tmp_path / "new" / "b.txt", "two")
+    assert stderr.getvalue() == f"initscope: the folder {tmp_path / 'new'} was not there and has been made\n"
+
+
+def test_compiling_is_told(listen, tmp_path, monkeypatch):
+    """The first call compiles and says so; a second process finds the machine code on the disk and is silent."""
+    pytest.importorskip("numba")
+    (tmp_path / "loop_of_a_test.py").write_text("def double(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    from loop_of_a_test import double
+
+    from initscope._hall import compiled
+
+    told = []
+    monkeypatch.setattr(compiled, "note", told.append)
+    assert compiled.compiled(double)(3.0) == 6.0
+    assert len(told) == 1
+    assert "compiling" in told[0]
+    assert compiled.compiled(double)(3.0) == 6.0
+    assert len(told) == 1
+
+
+def test_what_was_tried_before_an_interrupt_is_kept(monkeypatch):
+    """Ctrl-C at the fourth start: the report has those before it, and says which were left out."""
+    from initscope.inspection import alternatives
+
+    begin, calls = alternatives._Trials.begin, []
+
+    def interrupting(self, variant):
+        calls.append(variant.name)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        begin(self, variant)
+
+    monkeypatch.setattr(alternatives._Trials, "begin", interrupting)
+    layers = [layer for _ in range(20) for layer in (nn.Linear(16, 16), nn.ReLU())]
+    data = torch.rand(20, 16, generator=torch.Generator().manual_seed(0))
+    with watching(Meter()):
+        report = initscope.inspect(nn.Sequential(*layers), data, pairs=8)
+    assert {item.name for item in report.what_if.alternatives} == set(calls[:3])
+    assert report.what_if.skipped[calls[3]] == "interrupted"
+
+
+def test_draws_before_an_interrupt_are_kept(monkeypatch):
+    from initscope.measurement import redraws
+
+    recorded, calls = redraws._recorded, []
+
+    def interrupting(*arguments):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return recorded(*arguments)
+
+    monkeypatch.setattr(redraws, "_recorded", interrupting)
+    with watching(Meter()):
+        found = initscope.measure(nn.Linear(4, 8), torch.eye(4), draws=8)
+    assert found.draws == 3
+
+
+SLOW = """
+import time, torch
+from torch import nn
+class Slow(nn.Module):
+    def forward(self, x):
+        time.sleep(0.05)
+        return x
+def make():
+    return nn.Sequential(nn.Flatten(), *[l for _ in range(20) for l in (nn.Linear(64, 64), nn.ReLU(), Slow())])
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_ctrl_c_prints_what_was_found_and_exits_130(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which nohup ignores
+        "from initscope.cli import main; main('inspect slow.py:make --data digits --limit 60'.split())"
+    )
+    line = [sys.executable, "-c", script]
+    with subprocess.Popen(
+        line, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+    ) as process:
+        for message in process.stderr:
+            if message.startswith("trying other starts"):
+                break
+        process.send_signal(signal.SIGINT)
+        output, messages = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "initscope: interrupted: this is what was found so far" in messages
+    assert "What if" in output
+    assert "interrupted" in output
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+@pytest.mark.parametrize("command", ["reproduce --list", "--help", "plan width --format json"])
+def test_a_reader_that_goes_away_is_no_error(command):
+    line = f"{sys.executable} -m initscope {command} | true"
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, encoding="utf-8", check=False)
+    assert [message for message in ran.stderr.splitlines() if not message.startswith("working")] == []

@@ -1,0 +1,150 @@
+"""`Searcher` against brute force; removal, radius, files left on the disk, and life without faiss."""
+
+import numpy as np
+import pytest
+
+from initscope.embed import HammingIndex, Searcher, within_radius
+from initscope.embed.codes import hamming_distance
+from initscope.errors import InputError
+
+
+def points(count=3000, width=48, seed=0):
+    """Rows around 100 centres: every row has neighbours that are nearer than chance."""
+    draw = np.random.default_rng(seed)
+    return draw.standard_normal((100, width))[draw.integers(0, 100, count)] + 0.7 * draw.standard_normal((count, width))
+
+
+def nearest_by_cosine(X, Q, k):
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (X, Q)]
+    return np.argsort(-unit[1] @ unit[0].T, axis=1, kind="stable")[:, :k]
+
+
+def recall(found, truth):
+    return np.mean([len(set(a) & set(b)) / len(b) for a, b in zip(found, truth)])
+
+
+def test_reranking_finds_what_codes_alone_miss():
+    X = points()
+    Q = X[:50] + 0.2 * np.random.default_rng(1).standard_normal((50, 48))
+    truth = nearest_by_cosine(X, Q, 10)
+    searcher = Searcher(bits=256, rerank=200).fit(X)
+    found = searcher.search(Q, 10)
+    alone = Searcher(bits=256, rerank=0).fit(X).search(Q, 10)
+    assert recall(found.ids, truth) > 0.98
+    assert recall(alone.ids, truth) < 0.8
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    asked = Q / np.linalg.norm(Q, axis=1, keepdims=True)
+    exact = 1 - np.einsum("qkn,qn->qk", unit[found.ids], asked)
+    np.testing.assert_allclose(found.distances, exact, atol=1e-12)
+
+
+def test_all_candidates_give_the_exact_answer():
+    X = points(200)
+    found = Searcher(bits=16, rerank=200).fit(X).search(X[:20], 10)
+    np.testing.assert_array_equal(found.ids, nearest_by_cosine(X, X[:20], 10))
+
+
+def test_add_and_remove():
+    X, more = points(300), points(100, seed=5)
+    searcher = Searcher(bits=64, rerank=400).fit(X)
+    np.testing.assert_array_equal(searcher.add(more), np.arange(300, 400))
+    assert searcher.search(more[:3], 1).ids[:, 0].tolist() == [300, 301, 302]
+    assert searcher.remove([300, 302, 999]) == 2
+    found = searcher.search(more[:3], 5).ids
+    assert len(searcher) == 398
+    assert not {300, 302} & set(found.ravel().tolist())
+    assert found[1, 0] == 301
+
+
+def test_a_file_stays_on_the_disk(tmp_path):
+    X = points(400).astype(np.float32)
+    np.save(tmp_path / "X.npy", X)
+    mapped = Searcher(bits=64, rerank=50).fit(tmp_path / "X.npy")
+    assert all(isinstance(part, np.memmap) for part in mapped._parts)
+    held = Searcher(bits=64, rerank=50).fit(X)
+    np.testing.assert_array_equal(mapped.search(X[:9], 5).ids, held.search(X[:9], 5).ids)
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf"])
+def test_radius_is_exact(kind):
+    draw = np.random.default_rng(0)
+    codes, asked = (draw.integers(0, 4, (count, 3), dtype=np.uint8) for count in (300, 20))
+    index = HammingIndex(24, kind)
+    index.add(codes, ids=np.arange(300) * 7)
+    found = within_radius(index, asked, 2)
+    expected = {
+        (q, 7 * c)
+        for q in range(20)
+        for c in np.flatnonzero(hamming_distance(np.repeat(asked[q : q + 1], 300, 0), codes) <= 2)
+    }
+    assert set(zip(found.queries.tolist(), found.ids.tolist())) == expected
+    assert len(found.table()) == len(expected)
+    assert (np.diff(found.queries) >= 0).all()
+
+
+def test_without_faiss_the_answers_are_the_same(monkeypatch, tmp_path):
+    codes = np.random.default_rng(0).integers(0, 8, (500, 2), dtype=np.uint8)  # many ties
+    with_it = HammingIndex(16)
+    with_it.add(codes)
+    monkeypatch.setattr("initscope.embed.index.has_faiss", lambda: False)
+    without = HammingIndex(16)
+    without.add(codes[:200])
+    without.add(codes[200:])
+    for mine, theirs in zip(without.search(codes[:30], 12), with_it.search(codes[:30], 12)):
+        np.testing.assert_array_equal(mine, theirs)
+    assert without.remove([0, 1]) == 2
+    without.save(tmp_path / "plain.index")
+    monkeypatch.undo()
+    assert len(HammingIndex.load(tmp_path / "plain.index")) == 498
+
+
+def test_bad_vectors_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"no \.npy file"):
+        Searcher().fit(tmp_path / "nothing.npy")
+    with pytest.raises(InputError, match="matrix of numbers"):
+        Searcher().fit(np.zeros(5))
+    with pytest.raises(InputError, match="k = 9"):
+        Searcher(bits=8, rerank=2).fit(points(5)).search(points(1), 9)
+
+
+def test_commands(tmp_path, monkeypatch, capsys):
+    """From vectors to answers on the command line: build, add, remove, radius, exact re-ranking."""
+    import json
+
+    from initscope.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    X = points(300).astype(np.float32)
+    np.save("X.npy", X)
+    np.save("Q.npy", X[:4] + np.float32(0.01))
+    main(["hash", "fit", "x.hash", "--data", "X.npy", "--bits", "64"])
+    for name in ("X", "Q"):
+        main(f"hash encode x.hash {name}.npz --data {name}.npy".split())
+    main(["search", "build", "X.npz", "x.index"])
+    capsys.readouterr()
+    main(
+        [
+            "search",
+            "query",
+            "x.index",
+            "Q.npz",
+            "--k",
+            "3",
+            "--rerank",
+            "300",
+            "--vectors",
+            "X.npy",
+            "--queries",
+            "Q.npy",
+            "--format",
+            "json",
+        ]
+    )
+    found = json.loads(capsys.readouterr().out)
+    np.testing.assert_array_equal(found["ids"], nearest_by_cosine(X, np.load("Q.npy"), 3))
+    main(["search", "add", "x.index", "Q.npz"])
+    main(["search", "remove", "x.index", "0", "1"])
+    assert len(HammingIndex.load("x.index")) == 302
+    capsys.readouterr()
+    main(["search", "radius", "x.index", "Q.npz", "--radius", "0", "--format", "json"])
+    assert {300, 301, 302, 303} <= set(json.loads(capsys.readouterr().out)["ids"])

@@ -1,0 +1,69 @@
+"""One cure for one network: the best start that was tried, or without trials a law that suits its activations."""
+
+import pytest
+import torch
+from torch import nn
+
+import initscope
+from initscope.inspection.layer_quantities import layer_quantities
+from initscope.inspection.page import as_comparison
+
+
+def stack(activation, depth=40, bias=True):
+    torch.manual_seed(0)
+    layers = [part for _ in range(depth) for part in (nn.Linear(32, 32, bias=bias), activation())]
+    return nn.Sequential(*layers, nn.Linear(32, 10))
+
+
+def data():
+    return torch.randn(64, 32, generator=torch.Generator().manual_seed(1))
+
+
+def inspected(activation, **options):
+    return initscope.inspect(stack(activation), data(), pairs=16, prediction=False, **options)
+
+
+def cures(report):
+    """Of the faults that another start mends."""
+    return {v.name: v for v in report.verdicts if v.fault and v.code and "initializers" in v.code}
+
+
+def test_every_verdict_names_the_best_start_that_was_tried():
+    report = inspected(nn.Tanh)
+    best, found = report.what_if.best, cures(report)
+    assert {"collapse", "gradient-imbalance"} <= set(found)
+    assert not best.crossed
+    assert {verdict.code for verdict in found.values()} == {best.code}
+    for verdict in found.values():
+        assert best.name in verdict.advice
+        assert "looks_linear" not in verdict.advice
+        assert "initializers" not in verdict.advice
+
+
+@pytest.mark.parametrize(
+    ("activation", "law", "keeping"),
+    [(nn.Tanh, "glorot_", "glorot_"), (nn.Sigmoid, "glorot_", "glorot_"), (nn.GELU, "he_", "he_"),
+     (nn.ReLU, "he_", "looks_linear_")],
+)  # fmt: skip
+def test_without_trials_the_law_suits_the_activation(activation, law, keeping):
+    found = cures(inspected(activation, alternatives=False))
+    assert found["collapse"].code == f"initscope.initializers.{keeping}(model)"
+    assert found["gradient-imbalance"].code == f"initscope.initializers.{law}(model)"
+    for verdict in found.values():
+        assert "{" not in verdict.advice
+        assert verdict.code.removesuffix("(model)") in verdict.advice
+
+
+def test_attention_gets_no_mirrored_weights():
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), num_layers=3)
+    report = initscope.inspect(encoder, data().unflatten(1, (2, 16)), pairs=16, alternatives=False, prediction=False)
+    assert cures(report)["clones"].code == "initscope.initializers.glorot_(model)"
+
+
+def test_the_page_marks_angles_by_the_rule_of_the_verdict():
+    """Biases close the angles of all samples alike: below a tenth at once, a fault only below a thousandth."""
+    report = inspected(nn.Tanh, alternatives=False)
+    first = next(v.layer for v in report.verdicts if v.name == "collapse")
+    found = layer_quantities(report, as_comparison(report))
+    marked = next(rows for panel, rows in zip(found.panels, found.marked, strict=True) if panel.name == "angle")
+    assert report.rows[min(marked)].layer == first

@@ -1,0 +1,113 @@
+"""Laws of softmax attention against draws, limits and sums that are done by hand."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from initscope.errors import InputError
+from initscope.theory import attention
+
+SAMPLES = 20_000
+
+
+def weights(tokens, deviation, seed):
+    logits = np.random.default_rng(seed).normal(0, deviation, (SAMPLES, tokens))
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+CASES = [(2, 0.5), (5, 1.0), (24, 2.5), (64, 0.2), (64, 6.0)]
+
+
+@pytest.mark.parametrize(("tokens", "deviation"), CASES)
+def test_participation_and_entropy_are_means_of_draws(tokens, deviation):
+    """z-scores of 20,000 softmaxes below 4: errors of 1 % of a participation would show."""
+    shares = weights(tokens, deviation, seed=tokens)
+    own = -np.where(shares > 0, shares * np.log(np.maximum(shares, 1e-300)), 0).sum(axis=1) / math.log(tokens)
+    for values, exact in (
+        ((shares**2).sum(axis=1), attention.participation(tokens, deviation)),
+        (own, attention.entropy(tokens, deviation)),
+    ):
+        assert abs(values.mean() - exact) < 4 * values.std() / math.sqrt(SAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "deviation", "value"),
+    [(512, math.sqrt(math.log(512)), 0.1015), (512, math.sqrt(2 * math.log(512)), 0.249),
+     (4096, 2 * math.sqrt(math.log(4096)), 0.401)],
+)  # fmt: skip
+def test_participation_of_many_keys(tokens, deviation, value):
+    """Figures of an independent simulation."""
+    assert abs(attention.participation(tokens, deviation) - value) < 5e-4 + 0.002 * value
+
+
+def test_two_keys_are_a_logistic_of_one_normal_number():
+    """p = 1/(1 + e^d) with d ~ N(0, 2s²): by quadrature in one dimension."""
+    nodes, gauss = np.polynomial.hermite_e.hermegauss(120)
+    for deviation in (0.3, 1.0, 2.0):
+        p = 1 / (1 + np.exp(math.sqrt(2) * deviation * nodes))
+        expected = (gauss * (p**2 + (1 - p) ** 2)).sum() / gauss.sum()
+        assert abs(attention.participation(2, deviation) - expected) < 1e-6
+
+
+def test_participation_tends_to_the_random_energy_model():
+    """The gap to the limit shrinks as T grows with s/√ln T fixed."""
+    gaps = [
+        attention.participation(tokens, 2.5 * math.sqrt(math.log(tokens)))
+        - attention.frozen_participation(tokens, 2.5 * math.sqrt(math.log(tokens)))
+        for tokens in (16, 256, 4096, 65536)
+    ]
+    assert all(a > b > 0 for a, b in itertools.pairwise(gaps))
+
+
+def test_variance_after_attention_of_equally_correlated_tokens():
+    """Drawn tokens of cosine .6, logits of keys with the same cosine: z-score below 4."""
+    rng, tokens, rho, deviation = np.random.default_rng(1), 12, 0.6, 2.0
+    common, own = rng.normal(size=(2, SAMPLES, tokens))
+    logits = deviation * (math.sqrt(rho) * common[:, :1] + math.sqrt(1 - rho) * own)
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    values = math.sqrt(rho) * rng.normal(size=(SAMPLES, 1)) + math.sqrt(1 - rho) * rng.normal(size=(SAMPLES, tokens))
+    squares = (shares * values).sum(axis=1) ** 2
+    exact = attention.attended_variance(rho, tokens, deviation)
+    assert abs(squares.mean() - exact) < 4 * squares.std() / math.sqrt(SAMPLES)
+
+
+def test_uniform_attention_collapses_at_its_rate():
+    """The matrix itself: (I + βU)C(I + βU)ᵀ of uniform U, with independent values; and the depth scale near 1."""
+    tokens, strength, rho = 6, 0.7, 0.4
+    gram = np.full((tokens, tokens), rho) + (1 - rho) * np.eye(tokens)
+    mean = np.full((tokens, tokens), 1 / tokens)
+    after = gram + strength * mean @ gram @ mean
+    assert math.isclose(attention.uniform_cosine(rho, tokens, strength=strength), after[0, 1] / after[0, 0])
+    cosine, depth = 1 - 1e-3, attention.collapse_depth(strength)
+    later = cosine
+    for _ in range(3):
+        later = attention.uniform_cosine(later, tokens, strength=strength)
+    assert math.isclose(attention.angle_exponent(cosine, later), -3 / depth, rel_tol=2e-3)
+
+
+def test_exponents_and_growth():
+    assert np.allclose(attention.growth_exponent([8, 16, 32], [[1, 1, 1], [8, 4, 2]]), [0, -1])
+    assert np.isnan(attention.growth_exponent([1, 2], [0.0, 1.0]))
+    assert attention.residual_growth(10, 0.5) == 11
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: attention.participation(0, 1.0),
+        lambda: attention.participation(4, -1.0),
+        lambda: attention.entropy(1, 1.0),
+        lambda: attention.attended_variance(-0.5, 4, 1.0),
+        lambda: attention.uniform_cosine(0.1, 4, strength=-1),
+        lambda: attention.collapse_depth(-1),
+        lambda: attention.angle_exponent(1.0, 0.5),
+        lambda: attention.growth_exponent([2], [1.0]),
+    ],
+)
+def test_bad_input_is_told(call):
+    with pytest.raises(InputError):
+        call()
