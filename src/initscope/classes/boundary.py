@@ -1,6 +1,7 @@
 """Points at the boundary of classes: for an anchor the farthest of its class and the nearest of another.
 
-A matrix product in float32 (faiss's, where it is installed) finds a few candidates; distances in float64 decide between them.
+A matrix product in float32 (faiss's, where it is installed) finds a few candidates; distances in float64 decide between
+them.
 """
 
 from __future__ import annotations
