@@ -91,7 +91,7 @@ class TheoremIndex(Table):
             return []
         place = self.state.document.settings.env.new_serialno("statement")
         target = nodes.target("", "", ids=[f"statement-{self.arguments[0]}-{place}"])
-        return [addnodes.index(entries=[("single", match[0], target["ids"][0], "", None)]), target]
+        return [addnodes.index(entries=[("single", match[0], target["ids"][0], "main", None)]), target]
 
     def example(self, row):
         """Return the example behind a line that opens it, with the imports that it needs."""

@@ -53,7 +53,8 @@ def meaning(env, name):
         meant = [(full, entry) for full, entry in meant if entry.objtype in ALONE]
     elif not meant and name.partition(".")[0] in VARIABLES.values():  # a field without a text of its own
         return meaning(env, name.partition(".")[0])
-    canonical = [(full, entry) for full, entry in meant if not entry.aliased] or meant
+    first = [(full, entry) for full, entry in meant if full == f"initscope.{name}"]  # the front door's own
+    canonical = first or [(full, entry) for full, entry in meant if not entry.aliased] or meant
     return canonical[0] if len(canonical) == 1 else None
 
 
@@ -75,9 +76,9 @@ def look_up(app, env, node, inside):
     if node.get("refdomain") != "py":
         return None
     name, here = node["reftarget"].removesuffix("()"), node.get("refdoc", env.docname)
-    exhibit = exhibits().get(name)
-    if exhibit is not None:
-        return env.domains["std"].resolve_xref(env, here, app.builder, "ref", f"exhibit-{exhibit}", node, inside)
+    place = env.domains["std"].anonlabels.get(f"exhibit-{exhibits().get(name)}")
+    if place is not None:
+        return make_refnode(app.builder, here, *place, inside, name)
     found = meaning(env, name)
     if found is None:
         return None

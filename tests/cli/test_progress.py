@@ -165,7 +165,11 @@ def make():
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_ctrl_c_prints_what_was_found_and_exits_130(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
-    line = [sys.executable, "-m", "initscope", "inspect", "slow.py:make", "--data", "digits", "--limit", "60"]
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which nohup ignores
+        "from initscope.cli import main; main('inspect slow.py:make --data digits --limit 60'.split())"
+    )
+    line = [sys.executable, "-c", script]
     with subprocess.Popen(
         line, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
     ) as process:
