@@ -190,3 +190,11 @@ def test_a_reader_that_goes_away_is_no_error(command):
     line = f"{sys.executable} -m initscope {command} | true"
     ran = subprocess.run(["bash", "-c", line], capture_output=True, encoding="utf-8", check=False)
     assert [message for message in ran.stderr.splitlines() if not message.startswith("working")] == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+def test_a_page_is_written_though_nobody_reads_the_table(tmp_path):
+    line = "inspect dense8-relu --data digits --limit 40 --no-prediction --out p.html"
+    command = ["bash", "-c", f"{sys.executable} -m initscope {line} | true"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (tmp_path / "p.html").stat().st_size > 10_000
