@@ -19,14 +19,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 
 def said_of(fault, seed: int) -> tuple[bool, str]:
-    """Whether the fault was found at a start, and all faults that were named."""
+    """Whether the fault was found at a start, and not before it was made, and all faults that were named."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             report = fault.inspect(seed)
+            before = fault.patient.inspect(seed) if "build" in fault.changes else None
     except Exception as error:  # whatever it is, this model could not be inspected
         return False, f"{type(error).__name__}: {error}"[:200]
     named = [f"{verdict.name} at {verdict.layer}" for verdict in report.verdicts if verdict.fault]
+    if before is not None and fault.found_in(before):
+        return False, "the same before the fault was made"
     return fault.found_in(report), ", ".join(named) or "healthy"
 
 

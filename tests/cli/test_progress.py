@@ -165,7 +165,11 @@ def make():
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_ctrl_c_prints_what_was_found_and_exits_130(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
-    line = [sys.executable, "-m", "initscope", "inspect", "slow.py:make", "--data", "digits", "--limit", "60"]
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which nohup ignores
+        "from initscope.cli import main; main('inspect slow.py:make --data digits --limit 60'.split())"
+    )
+    line = [sys.executable, "-c", script]
     with subprocess.Popen(
         line, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
     ) as process:
@@ -186,3 +190,11 @@ def test_a_reader_that_goes_away_is_no_error(command):
     line = f"{sys.executable} -m initscope {command} | true"
     ran = subprocess.run(["bash", "-c", line], capture_output=True, encoding="utf-8", check=False)
     assert [message for message in ran.stderr.splitlines() if not message.startswith("working")] == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+def test_a_page_is_written_though_nobody_reads_the_table(tmp_path):
+    line = "inspect dense8-relu --data digits --limit 40 --no-prediction --out p.html"
+    command = ["bash", "-c", f"{sys.executable} -m initscope {line} | true"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (tmp_path / "p.html").stat().st_size > 10_000

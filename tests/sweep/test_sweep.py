@@ -49,7 +49,10 @@ def bytes_of(folder):
 
 def started(file, out):
     """The command in a process of its own."""
-    script = f"from initscope.cli import main; main(['sweep', {str(file)!r}, '--out', {str(out)!r}, '--workers', '1'])"
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which nohup ignores
+        f"from initscope.cli import main; main(['sweep', {str(file)!r}, '--out', {str(out)!r}, '--workers', '1'])"
+    )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.PIPE, text=True)
 

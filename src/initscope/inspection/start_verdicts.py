@@ -96,7 +96,10 @@ def _loss_at_start(evidence: Evidence, threshold: float) -> Finding | None:
     excess = step.loss - step.chance
     fault = excess > _HOPELESS * threshold or not evidence.head_gain <= _HEAD_GAIN
     words = f"cross-entropy {step.loss:.3g} where a uniform guess has {step.chance:.3g}"
-    return Finding(min(evidence.signal.head, evidence.signal.output), excess, fault, words=words)
+    place, weights = min(evidence.signal.head, evidence.signal.output), evidence.facts.weights
+    tied = weights is not None and evidence.seen.rows[place].within in weights.tied
+    code = 'torch.nn.init.normal_(model.get_submodule("{layer}").weight, std=0.02)' if tied else None
+    return Finding(place, excess, fault, words=words, code=code)
 
 
 def _precision(evidence: Evidence, threshold: float) -> Finding | None:
