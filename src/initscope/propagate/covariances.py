@@ -35,6 +35,8 @@ __all__ = [
 _OVERHEAD = 1 << 15  # what one map costs beside its entries
 _INTEGRAL, _PLANE = 256, 1024  # what an entry costs that is integrated, in one dimension and in two
 _MEMORY = 1 << 29
+_NODES, _TABLE = 513, 1 << 14  # of a dual as a function of the angle, and from how many entries on it pays
+_NEARLY = 1.05  # ratio of variances between which a straight line is right to 1e-4
 
 
 Found = dict[tuple[int, Offset], Cross]
@@ -290,7 +292,10 @@ class Activations(Origin):
         return self._duals(first, second, covariance)
 
     def _every(self, first: Tensor, second: Tensor, covariance: Cross) -> Cross:
-        """Of a symmetric matrix one half is enough."""
+        """Of a symmetric matrix one half is enough; of nearly equal variances, as behind a norm, a table."""
+        least, most = float(first.min()), float(first.max())
+        if self.sigma.integrated and covariance.numel() > _TABLE and 0 < most <= _NEARLY * least:
+            return self._from_tables(least, most, first, second, covariance)
         size = covariance.shape[-1]
         rows, columns = torch.triu_indices(size, size)
         half = (one.expand_as(covariance)[..., rows, columns] for one in (first, second, covariance))
@@ -299,6 +304,28 @@ class Activations(Origin):
         whole[..., rows, columns] = duals
         whole[..., columns, rows] = duals
         return whole
+
+    def _from_tables(self, least: float, most: float, first: Tensor, second: Tensor, covariance: Cross) -> Cross:
+        """The dual as a function of the angle at two variances, by cubics, and between these by a straight line."""
+        size = (first * second).sqrt()
+        place = torch.arccos((covariance / size).clamp(-1, 1)).mul_((_NODES - 1) / math.pi)
+        below = place.long().clamp_(1, _NODES - 3)
+        t = place.sub_(below)
+        cubic = (
+            -t * (t - 1) * (t - 2) / 6,
+            (t + 1) * (t - 1) * (t - 2) / 2,
+            -(t + 1) * t * (t - 2) / 2,
+            (t + 1) * t * (t - 1) / 6,
+        )
+        angle = torch.linspace(0, math.pi, _NODES, dtype=torch.float64)
+        tables = []
+        for variance in (least, most):
+            same = torch.full_like(angle, variance)
+            nodes = self._duals(same, same, variance * angle.cos())
+            tables.append(sum(weight * nodes[below + shift - 1] for shift, weight in enumerate(cubic)))
+        share = (size - least) / (most - least) if most > least else 0.0
+        result: Cross = tables[0] + share * (tables[1] - tables[0])
+        return result
 
     def _duals(self, first: Tensor, second: Tensor, covariance: Tensor) -> Tensor:
         fused = loops.large_loops(covariance) if self.sigma.name == "relu" else None

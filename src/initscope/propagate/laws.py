@@ -19,7 +19,23 @@ from initscope.propagate.windows import Offset, Sites
 from initscope.theory._arccos import half_gap
 from initscope.theory.activations import Activation
 
-__all__ = ["Activated", "Along", "MeansOnly", "Normal", "Parts", "Rearranged", "Sum", "Symmetric", "Windowed", "take"]
+__all__ = [
+    "WRITTEN_OUT",
+    "Activated",
+    "Along",
+    "MeansOnly",
+    "Normal",
+    "Parts",
+    "Rearranged",
+    "Sum",
+    "Symmetric",
+    "Windowed",
+    "take",
+]
+
+
+WRITTEN_OUT = "written out"
+"""Name of an activation that was put together from a model's own steps and is none of the catalogue."""
 
 
 class Normal(Law):

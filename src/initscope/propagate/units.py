@@ -20,7 +20,8 @@ from initscope.geometry import Status, weakest
 from initscope.propagate.covariances import Chosen, gram
 from initscope.propagate.draws import factor_of
 from initscope.propagate.heads import entropy_of
-from initscope.propagate.moments import Constants, Given, Maps, NotCovered, State
+from initscope.propagate.laws import WRITTEN_OUT, Activated
+from initscope.propagate.moments import Constants, Given, Maps, NotCovered, Rescaled, State
 from initscope.propagate.registry import Context
 from initscope.propagate.totals import Totals, own_call
 from initscope.tracing import SampleAxis
@@ -238,12 +239,22 @@ def fresh_values(base: Maps, context: Context) -> tuple[Tensor, Tensor]:
     return x.contiguous(), y.contiguous()
 
 
+def _is_part_of_activation(state: Any) -> bool:
+    """Whether a state is a step on the way to an activation that is written out."""
+    unit = state.unit
+    while isinstance(unit, Rescaled):
+        unit = unit.before.unit
+    return isinstance(unit, Activated) and unit.sigma.name == WRITTEN_OUT
+
+
 def token_cosine(state: Any, context: Context) -> float:
     """Mean cosine of the tokens of a sample, over x and y; NaN where the state has no tokens, or it is not known."""
     if isinstance(state, Given) and not isinstance(state, Drawn) and state.real and len(state.shape) == 2:
         state = state.as_maps(1)
     if not is_tokens(state) or min(state.shape) < _LEAST_TOKENS:
         return math.nan
+    if _is_part_of_activation(state):
+        return math.nan  # to integrate it for all tokens would cost more than all the rest
     try:
         matrix = gram(state, context.grams)
     except NotCovered:
