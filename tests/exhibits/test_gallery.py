@@ -106,12 +106,12 @@ def test_the_page_stands_alone_with_contents_and_deep_links(tmp_path):
 
 def test_the_command_lists_runs_and_refuses(tmp_path, capsys):
     main(["reproduce", "--list", "--format", "json"])
-    listed = json.loads(capsys.readouterr().out)["exhibits"]
+    listed = json.loads(capsys.readouterr().out)
     assert [set(told) for told in listed] == [{"id", "source", "statement", "published"}] * len(all_exhibits())
     assert [told["id"] for told in listed] == list(all_exhibits())
     main(["reproduce", "cnn-resolution", "--scale", "small", "--out", str(tmp_path / "g"), "--format", "json"])
     shown = capsys.readouterr()
-    results = json.loads(shown.out)["exhibits"]
+    results = json.loads(shown.out)
     assert results == json.loads((tmp_path / "g" / "results.json").read_text(encoding="utf-8"))
     assert set(results[0]) == {"id", "status", "ours", "published", "seconds"}
     assert re.search(r"1/1 cnn-resolution: agrees", shown.err)
