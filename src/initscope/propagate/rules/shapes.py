@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import padding
 
-from initscope.propagate.covariances import Gathered
 from initscope.propagate.laws import Rearranged, Symmetric, take
 from initscope.propagate.moments import Cross, Given, Lookup, Maps, NotCovered, Origin, State, Wanted
+from initscope.propagate.origins import Gathered
 from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.totals import own_call
 from initscope.propagate.units import Units, is_tokens, moved_units, units_of
