@@ -20,7 +20,18 @@ from initscope.propagate.windows import EVERY, Offset, at_both, base, partner
 from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation
 
-__all__ = ["Activations", "Chosen", "Gathered", "Gram", "Joined", "Multiplied", "Shifted", "Stacked", "Summed"]
+__all__ = [
+    "Activations",
+    "Chosen",
+    "Gathered",
+    "Gram",
+    "Joined",
+    "Multiplied",
+    "Placed",
+    "Shifted",
+    "Stacked",
+    "Summed",
+]
 
 _INTEGRAL, _PLANE = 256, 1024  # what an entry costs that is integrated, in one dimension and in two
 _NODES, _TABLE = 513, 1 << 14  # of a dual as a function of the angle, and from how many entries on it pays
@@ -238,6 +249,27 @@ class Joined(Origin):
             whole[..., place[:, None], place] = gram
             start += size
         return whole
+
+
+@dataclass(frozen=True, eq=False)
+class Placed(Origin):
+    """Of positions in another order or shape, as patches that become tokens: known for all of them together only."""
+
+    before: Maps
+    where: Tensor
+
+    def sources(self, offset: Offset) -> Iterable[Wanted]:
+        """All positions."""
+        if offset is not EVERY:
+            raise NotCovered("it averages positions whose covariances are not known")
+        return ((self.before, EVERY),)
+
+    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
+        """Rows and columns at their new places, 0 for a zero."""
+        place, count = self.where.flatten(), math.prod(self.before.positions)
+        both = torch.cat([place.clamp_min(0), place.clamp_min(0) + count])
+        inside = (place >= 0).double().repeat(2)
+        return lookup(self.before, EVERY)[..., both, :][..., both] * inside[:, None] * inside
 
 
 @dataclass(frozen=True, eq=False)
