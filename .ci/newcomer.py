@@ -1,7 +1,7 @@
 """Copy what the README says to type, top to bottom: its commands as a shell script, its Python as one program.
 
-``python .ci/newcomer.py README.md FOLDER`` writes ``commands.sh`` and ``program.py`` there. Installing is left out: whoever
-runs them has done it.
+``python .ci/newcomer.py README.md FOLDER`` writes ``commands.sh`` and ``program.py`` there. Installing is left out:
+whoever runs them has done it, without extras, so lines that say they need one (``# extra: invert``) are left out too.
 """
 
 import re
@@ -26,6 +26,7 @@ def read(text):
 
 if __name__ == "__main__":
     found, program = read(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    found = [line for line in found if "# extra:" not in line]
     folder = Path(sys.argv[2])
     script = "".join(f"echo '$' {line.partition(' #')[0]!r}; {line}\n" for line in found)
     (folder / "commands.sh").write_text(f"set -euo pipefail\n{script}", encoding="utf-8")

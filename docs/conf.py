@@ -24,7 +24,14 @@ extensions = [
     "linked_names",
     "mathml",
 ]
-exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py", "tutorials/*.ipynb", "tutorials/*.py"]
+exclude_patterns = [
+    "_build",
+    "**/sg_execution_times.rst",
+    "gallery/*.ipynb",
+    "gallery/*.py",
+    "tutorials/*.ipynb",
+    "tutorials/*.py",
+]
 templates_path = ["_templates"]
 # `name` in single backticks is Python's name where the documentation has one, and plain code elsewhere.
 default_role = "py:obj"
@@ -46,6 +53,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "min_reported_time": 1e9,
+    "write_computation_times": False,  # pages of them would load a script from elsewhere
     "capture_repr": (),  # what is worth reading is printed
 }
 

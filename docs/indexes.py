@@ -15,6 +15,7 @@ from pathlib import Path
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
+from sphinx import addnodes
 from sphinx.util.nodes import nested_parse_with_titles
 
 from initscope.exhibits import all_exhibits
@@ -78,8 +79,19 @@ class TheoremIndex(Table):
         names = [f"`{name}`" for name in (*row["functions"], *row.get("see", []))]
         tests = [f"``{path.removeprefix('tests/')}``" for path in row["tests"]]
         exhibits = [f":ref:`{id} <exhibit-{id}>`" for id in row["exhibits"]]
-        statement = self.parsed(f"{row['statement']}{beyond}", row.get("note", ""))
+        statement = [*self.entry(row), *self.parsed(f"{row['statement']}{beyond}", row.get("note", ""))]
         return [[*statement, *self.example(row)], *(self.parsed(*lines or "–") for lines in (names, tests, exhibits))]
+
+    def entry(self, row):
+        """Return an entry of the index, and its place, for what has a number: the search knows “corollary 1” by it."""
+        match = re.match(
+            r"(theorem|corollary|lemma|proposition|remark|definition|conjecture) [A-Z]?[\d.]*\d", row["statement"]
+        )
+        if match is None:
+            return []
+        place = self.state.document.settings.env.new_serialno("statement")
+        target = nodes.target("", "", ids=[f"statement-{self.arguments[0]}-{place}"])
+        return [addnodes.index(entries=[("single", match[0], target["ids"][0], "main", None)]), target]
 
     def example(self, row):
         """Return the example behind a line that opens it, with the imports that it needs."""

@@ -1,7 +1,8 @@
 """Names of Python in the guides are links: ``plan.width``, ``ZeroSum`` and ``report.blocks()`` lead to what they name.
 
-A literal is linked if it can mean one documented thing only. Parameters, keys and attributes stay plain, since many
-things have them; so do the pages of the reference, which link by themselves.
+A literal is linked if it can mean one documented thing only. Parameters and keys stay plain, since many things have
+them. A name in single backticks that the reference does not know by this name is looked up by its end, too; what runs
+an exhibit leads to the exhibit.
 """
 
 from __future__ import annotations
@@ -11,19 +12,24 @@ import re
 from docutils import nodes
 from sphinx.util.nodes import make_refnode
 
-OBJECTS = ("class", "function", "method", "property", "module", "exception", "data")
+from initscope.exhibits import all_exhibits
+
+OBJECTS = ("class", "function", "method", "property", "attribute", "module", "exception", "data")
+ALONE = ("class", "function", "exception")
+"""What a name without a dot may mean."""
 VARIABLES = {"report": "Report", "comparison": "Comparison"}
 """Variables of the guides' examples, and what they hold."""
 
 
 def named(text):
     """Return the dotted name that a literal writes, or None: a call's arguments do not count."""
-    match = re.fullmatch(r"(~?[A-Za-z_][\w.]*\w)(\(.*\))?", text, re.DOTALL)
+    match = re.fullmatch(r"([A-Za-z_][\w.]*\w)(\(.*\))?", text, re.DOTALL)
     if match is None:
         return None
     name = match[1]
     first, dot, rest = name.partition(".")
-    name = f"{VARIABLES[first]}.{rest}" if dot and first in VARIABLES else name
+    if dot and first in VARIABLES:
+        return f"{VARIABLES[first]}.{rest}" if rest not in ("html", "json") else None
     telling = "." in name or match[2] or re.match(r"[A-Z][a-z]+[A-Z]", name) or "_" in name.strip("_")
     return name if telling else None
 
@@ -32,33 +38,60 @@ def suffixes(objects):
     """Return every ending of a documented name, with the names that end so."""
     found = {}
     for full, entry in objects.items():
-        if entry.objtype not in OBJECTS:
-            continue
-        parts = full.split(".")
+        parts = full.split(".") if entry.objtype in OBJECTS else []
         for start in range(len(parts)):
             found.setdefault(".".join(parts[start:]), []).append((full, entry))
     return found
+
+
+def meaning(env, name):
+    """Return the one documented thing that a name means, with its entry, or None."""
+    if not hasattr(env, "name_suffixes"):
+        env.name_suffixes = suffixes(env.domains["py"].objects)
+    meant = env.name_suffixes.get(name, [])
+    if "." not in name:
+        meant = [(full, entry) for full, entry in meant if entry.objtype in ALONE]
+    elif not meant and name.partition(".")[0] in VARIABLES.values():  # a field without a text of its own
+        return meaning(env, name.partition(".")[0])
+    first = [(full, entry) for full, entry in meant if full == f"initscope.{name}"]  # the front door's own
+    canonical = first or [(full, entry) for full, entry in meant if not entry.aliased] or meant
+    return canonical[0] if len(canonical) == 1 else None
 
 
 def link(app, doctree, docname):
     """Put a reference around each literal that names one thing."""
     if docname.startswith("generated/") or app.builder.format != "html":
         return
-    if not hasattr(app.env, "name_suffixes"):
-        app.env.name_suffixes = suffixes(app.env.domains["py"].objects)
     for literal in list(doctree.findall(nodes.literal)):
         name = named(literal.astext())
-        if name is None or isinstance(literal.parent, nodes.reference):
-            continue
-        meant = app.env.name_suffixes.get(name, [])
-        if name.count(".") == 0:
-            meant = [(full, entry) for full, entry in meant if entry.objtype in ("class", "function", "exception")]
-        canonical = [(full, entry) for full, entry in meant if not entry.aliased] or meant
-        if len(canonical) != 1:
-            continue
-        full, entry = canonical[0]
-        reference = make_refnode(app.builder, docname, entry.docname, entry.node_id, literal.deepcopy(), full)
-        literal.replace_self(reference)
+        found = None if name is None or isinstance(literal.parent, nodes.reference) else meaning(app.env, name)
+        if found is not None:
+            full, entry = found
+            inside = literal.deepcopy()
+            literal.replace_self(make_refnode(app.builder, docname, entry.docname, entry.node_id, inside, full))
+
+
+def look_up(app, env, node, inside):
+    """Resolve a name in single backticks by its end, and what runs an exhibit by the exhibit."""
+    if node.get("refdomain") != "py":
+        return None
+    name, here = node["reftarget"].removesuffix("()"), node.get("refdoc", env.docname)
+    place = env.domains["std"].anonlabels.get(f"exhibit-{exhibits().get(name)}")
+    if place is not None:
+        return make_refnode(app.builder, here, *place, inside, name)
+    found = meaning(env, name)
+    if found is None:
+        return None
+    full, entry = found
+    return make_refnode(app.builder, here, entry.docname, entry.node_id, inside, full)
+
+
+def exhibits():
+    """Return the first exhibit of each function that runs some, by the function's name."""
+    found = {}
+    for id, declared in all_exhibits().items():
+        found.setdefault(f"{declared.produce.__module__}.{declared.produce.__name__}", id)
+    return found
 
 
 def forget(app, env):
@@ -68,6 +101,7 @@ def forget(app, env):
 
 
 def setup(app):
-    app.connect("doctree-resolved", link)
     app.connect("env-updated", forget)
+    app.connect("doctree-resolved", link)
+    app.connect("missing-reference", look_up)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""What a user's editor sees: pyright and mypy --strict on a script, right calls accepted, a misspelt keyword refused."""
+"""What a user's editor sees: pyright and mypy --strict on a script: right calls pass, a misspelt keyword does not."""
 
 import importlib.util
 import os

@@ -19,6 +19,7 @@ import torch
 from networks import pooled, stack
 
 import initscope
+from initscope.theory.images import expected_cosine
 
 torch.set_num_threads(1)
 
@@ -28,7 +29,14 @@ def timed(case, count, size):
     model = (pooled if case.startswith("pooled") else stack)(depth, side)
     rng = np.random.default_rng(0)
     x, y = (torch.from_numpy(part) for part in rng.random((2, count, 3, size, size)).astype(np.float32))
+    if case.startswith("formula"):
+        call = partial(expected_cosine, x.numpy(), y.numpy(), kernel_size=side)
+        return timing(call)
     call = partial(initscope.kernel, model, x) if case.startswith("matrix") else partial(initscope.predict, model, x, y)
+    return timing(call)
+
+
+def timing(call):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     call()  # loops are loaded here
     best = (float("inf"), float("inf"))

@@ -84,6 +84,34 @@ def test_a_note_comes_once(listen):
     assert stderr.getvalue() == "initscope: compiling, for a test\n"
 
 
+def test_a_folder_is_not_made_silently(listen, tmp_path):
+    from initscope._hall.files import write_text
+
+    stderr = listen()
+    with watching(Meter()):
+        write_text(tmp_path / "new" / "a.txt", "one")
+        write_text(tmp_path / "new" / "b.txt", "two")
+    assert stderr.getvalue() == f"initscope: the folder {tmp_path / 'new'} was not there and has been made\n"
+
+
+def test_compiling_is_told(listen, tmp_path, monkeypatch):
+    """The first call compiles and says so; a second process finds the machine code on the disk and is silent."""
+    pytest.importorskip("numba")
+    (tmp_path / "loop_of_a_test.py").write_text("def double(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    from loop_of_a_test import double
+
+    from initscope._hall import compiled
+
+    told = []
+    monkeypatch.setattr(compiled, "note", told.append)
+    assert compiled.compiled(double)(3.0) == 6.0
+    assert len(told) == 1
+    assert "compiling" in told[0]
+    assert compiled.compiled(double)(3.0) == 6.0
+    assert len(told) == 1
+
+
 def test_what_was_tried_before_an_interrupt_is_kept(monkeypatch):
     """Ctrl-C at the fourth start: the report has those before it, and says which were left out."""
     from initscope.inspection import alternatives
@@ -137,7 +165,11 @@ def make():
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_ctrl_c_prints_what_was_found_and_exits_130(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
-    line = [sys.executable, "-m", "initscope", "inspect", "slow.py:make", "--data", "digits", "--limit", "60"]
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which nohup ignores
+        "from initscope.cli import main; main('inspect slow.py:make --data digits --limit 60'.split())"
+    )
+    line = [sys.executable, "-c", script]
     with subprocess.Popen(
         line, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
     ) as process:
@@ -158,3 +190,11 @@ def test_a_reader_that_goes_away_is_no_error(command):
     line = f"{sys.executable} -m initscope {command} | true"
     ran = subprocess.run(["bash", "-c", line], capture_output=True, encoding="utf-8", check=False)
     assert [message for message in ran.stderr.splitlines() if not message.startswith("working")] == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
+def test_a_page_is_written_though_nobody_reads_the_table(tmp_path):
+    line = "inspect dense8-relu --data digits --limit 40 --no-prediction --out p.html"
+    command = ["bash", "-c", f"{sys.executable} -m initscope {line} | true"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (tmp_path / "p.html").stat().st_size > 10_000

@@ -148,3 +148,14 @@ def test_commands(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     main(["search", "radius", "x.index", "Q.npz", "--radius", "0", "--format", "json"])
     assert {300, 301, 302, 303} <= set(json.loads(capsys.readouterr().out)["ids"])
+
+
+def test_nearest_rows_without_faiss(monkeypatch):
+    from initscope._hall import faiss
+
+    X = points(300).astype(np.float32)
+    with_it = faiss.nearest_rows(X[:40], X, 5)
+    monkeypatch.setattr(faiss, "has_faiss", lambda: False)
+    without = faiss.nearest_rows(X[:40], X, 5)
+    np.testing.assert_array_equal(without[1], with_it[1])
+    np.testing.assert_allclose(without[0], with_it[0], rtol=1e-4, atol=1e-3)

@@ -1,5 +1,7 @@
 """What published architectures do that looks like a fault and is none, each in a few lines, and the fault beside it."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
@@ -120,6 +122,33 @@ def test_two_texts_given_by_name_and_a_frozen_table_of_positions():
     assert "no-gradient" in faults(frozen, {"ids": words(), "decoder_ids": words().roll(1, 0)})
 
 
+class Latents(nn.Module):
+    """A few learned tokens that look at all pixels, then at each other (Jaegle et al. 2021)."""
+
+    def __init__(self, *, deviation=1.0):
+        super().__init__()
+        self.latents, self.enter = nn.Parameter(0.02 * torch.randn(8, WIDTH)), nn.Linear(1, WIDTH)
+        self.places = nn.Parameter(torch.randn(64, WIDTH))
+        self.before, self.norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.cross = nn.MultiheadAttention(WIDTH, 4, batch_first=True)
+        layers = [nn.TransformerEncoderLayer(WIDTH, 4, 64, 0.0, batch_first=True, norm_first=True) for _ in range(2)]
+        self.blocks, self.head = nn.Sequential(*layers), nn.Linear(WIDTH, 10)
+        nn.init.normal_(self.blocks[1].linear2.weight, std=deviation / 8)
+
+    def forward(self, images):
+        pixels = self.before(self.enter(images.flatten(1)[..., None]) + self.places)
+        latents = self.latents.expand(images.shape[0], -1, -1)
+        seen, _ = self.cross(self.norm(latents), pixels, pixels, need_weights=False)
+        return self.head(self.blocks(latents + seen).mean(1))
+
+
+def test_latents_that_average_pixels_do_not_collapse_them():
+    digits = torch.as_tensor(initscope.data.load("digits").images[:24])
+    images = (digits - digits.mean()) / digits.std()
+    assert faults(Latents, images) == set()
+    assert "exploding" in faults(lambda: Latents(deviation=1e5), images)
+
+
 class Patches(nn.Module):
     """Patches of an image as tokens, as many as there are units further on, and a norm over their units."""
 
@@ -141,3 +170,50 @@ class Patches(nn.Module):
 def test_a_norm_of_the_channels_of_patches_is_over_units():
     images = torch.randn(24, 3, 32, 32, generator=torch.Generator().manual_seed(0)).cumsum(-1) / 4
     assert faults(Patches, images) == set()
+
+
+def test_widths_that_alternate_are_no_trend_of_gradients():
+    images = torch.as_tensor(initscope.data.load("digits").images[:48]).flatten(1)
+    images = (images - images.mean()) / images.std()
+
+    def build():
+        sizes = (64, 1024, 16, 1024, 16, 1024, 16)
+        layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
+        return initscope.initializers.he_(nn.Sequential(*layers, nn.Linear(16, 10)))
+
+    assert faults(build, images) == set()
+
+
+class Writer(nn.Module):
+    """A language model whose words are its head."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.block, self.norm = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, WORDS, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids):
+        x = self.words(ids)
+        return self.head(self.norm(x + self.block(x).relu()))
+
+
+def test_tied_words_are_drawn_smaller_and_not_put_to_zero():
+    ids = torch.cat([words(), words().roll(3, 1)])
+    with seeded(0):
+        model = Writer()
+        nn.init.normal_(model.words.weight, std=3.0)
+    options = {"pairs": 12, "alternatives": False, "prediction": False}
+    report = initscope.inspect(model, ids, **options)
+    (code,) = [verdict.code for verdict in report.verdicts if verdict.fault]
+    exec(code, {"model": model, "torch": torch})
+    assert initscope.inspect(model, ids, **options).healthy
+
+
+def test_units_that_a_norm_kills_are_revived_by_its_bias():
+    model = nn.Sequential(nn.Linear(16, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 5))
+    nn.init.constant_(model[1].bias, -10.0)
+    data = torch.randn(48, 16, generator=torch.Generator().manual_seed(0)).cumsum(-1)
+    report = initscope.inspect(model, data, pairs=12, alternatives=False, prediction=False)
+    codes = {verdict.name: verdict.code for verdict in report.verdicts}
+    assert codes["dead-units"] == 'torch.nn.init.zeros_(model.get_submodule("1").bias)'

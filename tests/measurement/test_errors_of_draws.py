@@ -25,7 +25,7 @@ def test_filters_that_belong_together_have_no_error_of_one_draw(law):
     """They are not independent: the jackknife over them would state an error where there may be none."""
     x, y = pairs()
     model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 32))
-    one = initscope.measure(model, x, y, initializer=law)
+    one = initscope.measure(model, x, y, initializer=law, draws=1)
     assert np.isnan(one.cosine_se[1:]).all()
     several = initscope.measure(model, x, y, initializer=law, draws=4)
     assert np.isfinite(several.cosine_se).all()
@@ -52,11 +52,11 @@ def test_small_layers_have_no_error_of_one_draw_and_the_smallest_that_have_cover
     """
     x, y = pairs(count=1)
     for filters in (3, LEAST_FILTERS - 1):
-        measured = initscope.measure(nn.Sequential(nn.Linear(12, filters)), x, y, initializer=He())
+        measured = initscope.measure(nn.Sequential(nn.Linear(12, filters)), x, y, initializer=He(), draws=1)
         assert np.isnan(measured.cosine_se[1]).all()
     model = nn.Sequential(nn.Linear(12, LEAST_FILTERS), nn.ReLU())
     predicted = initscope.predict(model, x, y, He()).cosine[:, 0]
-    runs = [initscope.measure(model, x, y, initializer=He(), seed=seed) for seed in range(400)]
+    runs = [initscope.measure(model, x, y, initializer=He(), draws=1, seed=seed) for seed in range(400)]
     for row in (1, 2):
         centre = np.mean([run.cosine[row, 0] for run in runs])  # at this width the mean differs a little from the limit
         assert abs(centre - predicted[row]) < 0.05

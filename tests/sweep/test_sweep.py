@@ -49,7 +49,10 @@ def bytes_of(folder):
 
 def started(file, out):
     """The command in a process of its own."""
-    script = f"from initscope.cli import main; main(['sweep', {str(file)!r}, '--out', {str(out)!r}, '--workers', '1'])"
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which nohup ignores
+        f"from initscope.cli import main; main(['sweep', {str(file)!r}, '--out', {str(out)!r}, '--workers', '1'])"
+    )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.PIPE, text=True)
 
@@ -66,7 +69,7 @@ def test_interrupted_killed_and_resumed(undisturbed, tmp_path):
     wait_for_results(out, 2)
     first.send_signal(signal.SIGINT)
     assert "interrupted" in first.communicate()[1]
-    assert first.returncode == 1
+    assert first.returncode == 130
     after = pandas.read_parquet(out)["run"].nunique()
     assert 2 <= after < 40
     second = started(file, out)
@@ -129,7 +132,8 @@ def test_failures_are_recorded_and_retried(tmp_path, monkeypatch, capsys):
         main(command)
     assert json.loads(capsys.readouterr().out)["ran"] == 0
     main([*command, "--retry-failed"])
-    assert json.loads(capsys.readouterr().out) == {"folder": "out", "runs": 2, "ran": 1, "failed": 0, "errors": {}}
+    told = json.loads(capsys.readouterr().out)
+    assert {"folder": "out", "runs": 2, "ran": 1, "failed": 0, "errors": {}}.items() <= told.items()
     assert (pandas.read_parquet("out")["status"] == "done").all()
 
 

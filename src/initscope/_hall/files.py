@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from initscope._hall.progress import note
 from initscope.errors import InputError
 
 try:
@@ -59,7 +60,9 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     given = Path(target)
     with _told(given):
         place, before = _destination(given)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.parent.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            note(f"the folder {place.parent} was not there and has been made")
         prefix, suffix = _affixes(place)
         _remove_leftovers(place.parent, prefix, suffix)
         temporary, handle = _new_file(place.parent, prefix, suffix, 0o666 if before is None else 0o600)

@@ -1,6 +1,7 @@
-"""Points at the boundary of classes: for an anchor the farthest of its class and the nearest of another, by faiss.
+"""Points at the boundary of classes: for an anchor the farthest of its class and the nearest of another.
 
-faiss finds a few candidates by a matrix product in float32; distances in float64 decide between them.
+A matrix product in float32 (faiss's, where it is installed) finds a few candidates; distances in float64 decide between
+them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from initscope._hall.faiss import load_faiss
+from initscope._hall.faiss import nearest_rows
 from initscope._hall.randomness import generator
 
 __all__ = ["BoundaryPoints", "boundary_points", "candidates", "decide", "sketch"]
@@ -70,7 +71,6 @@ def candidates(rows: NDArray[np.float32], classes: NDArray[Any], anchors: Index,
 
     Where there are fewer than ``count``, some are repeated.
     """
-    faiss = load_faiss()
     order = np.argsort(classes, kind="stable")
     ends = np.searchsorted(classes[order], np.unique(classes), side="right")
     # Around the mean, squared norms are small and their differences keep their digits.
@@ -87,7 +87,7 @@ def candidates(rows: NDArray[np.float32], classes: NDArray[Any], anchors: Index,
         if own.any():
             far[own] = members[_farthest(queries[own], block, count)]
         if not own.all():
-            distance, places = faiss.knn(queries[~own], block, few)
+            distance, places = nearest_rows(queries[~own], block, few)
             both = np.hstack([near_distance[~own], distance])
             both_near = np.hstack([near[~own], members[places]])
             best = np.argpartition(both, count - 1, axis=1)[:, :count]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from initscope._hall.faiss import load_faiss
+from initscope._hall.faiss import nearest_rows
 from initscope.classes.labelled import Labelled, labelled
 from initscope.classes.neural_collapse import layer_rows, ridge_classifier
 from initscope.classes.outputs import layers_of
@@ -138,11 +138,10 @@ def _sets(train: Any, test: Any) -> tuple[Labelled, Labelled]:
 
 
 def _depth(train: Labelled, test: Labelled) -> NDArray[np.float64]:
-    faiss = load_faiss()
     rows, queries = (np.ascontiguousarray(each.images.flatten(1).numpy()) for each in (train, test))
     distances = np.empty((len(test), len(train.names)))
     for each in range(len(train.names)):
-        distances[:, each] = np.sqrt(faiss.knn(queries, rows[train.classes == each], 1)[0][:, 0])
+        distances[:, each] = np.sqrt(nearest_rows(queries, rows[train.classes == each], 1)[0][:, 0])
     own = np.take_along_axis(distances, test.classes[:, None], axis=1)[:, 0]
     np.put_along_axis(distances, test.classes[:, None], np.inf, axis=1)
     with np.errstate(divide="ignore"):

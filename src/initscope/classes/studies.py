@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from initscope._hall.faiss import load_faiss
+from initscope._hall.faiss import nearest_rows
 from initscope._hall.randomness import generator
 from initscope.classes.labelled import UNLABELLED, Labelled, labelled
 from initscope.classes.supervised import train
@@ -214,11 +214,10 @@ def _of_every_class(data: Labelled, order: NDArray[np.int64], size: int) -> NDAr
 
 def _own_depth(data: Labelled) -> NDArray[np.float64]:
     """Distance to the nearest of another class over that to the nearest other sample of its own."""
-    faiss = load_faiss()
     rows = np.ascontiguousarray(data.images.flatten(1).numpy())
     near = np.empty((len(data), len(data.names)))
     for each in range(len(data.names)):
-        found = faiss.knn(rows, rows[data.classes == each], 2)[0]
+        found = nearest_rows(rows, rows[data.classes == each], 2)[0]
         near[:, each] = np.where(data.classes == each, found[:, 1], found[:, 0])
     own = np.take_along_axis(near, data.classes[:, None], axis=1)[:, 0].copy()
     np.put_along_axis(near, data.classes[:, None], np.inf, axis=1)

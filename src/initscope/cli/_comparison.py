@@ -11,9 +11,11 @@ from initscope.cli._output import Format, emit, print_fitted, say
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from initscope.geometry import Comparison
 
-__all__ = ["check_suffix", "show", "write_pairs"]
+__all__ = ["check_suffix", "save_figure", "show", "write_pairs"]
 
 
 def show(
@@ -25,9 +27,14 @@ def show(
     images: tuple[Any, Any] | None = None,
     advice: str = "",
 ) -> None:
-    """Print the comparison; for people also its meaning; and write the page if one is asked for."""
+    """Write the page if one is asked for, then print the comparison; for people also its meaning."""
     from initscope.pages.summary import headline, suggestion
 
+    if out is not None:
+        from initscope.pages import write_page
+
+        write_page(out, comparison, facts=facts, images=images, advice=advice)
+        say(f"page: {out}")
     if format == "table":
         from initscope.pages.table import terminal_table
 
@@ -38,11 +45,6 @@ def show(
         )
     else:
         emit(comparison, format)
-    if out is not None:
-        from initscope.pages import write_page
-
-        write_page(out, comparison, facts=facts, images=images, advice=advice)
-        say(f"page: {out}")
 
 
 def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> None:
@@ -54,12 +56,22 @@ def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> N
     if path.is_dir():
         raise InputError(f"{option} {path} is a folder; give the name of a file in it")
     folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if folder != path.absolute().parent:
-        say(f"{option} {path}: the folder {path.parent} is not there yet and will be made")
     if not folder.is_dir():
         raise InputError(f"{option} {path}: {folder} is a file, so it cannot hold others; give another folder")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{option} {path}: the folder {folder} cannot be written to; give another one")
+
+
+def save_figure(ax: Axes, path: Path) -> None:
+    """Write the picture that the axes belong to."""
+    from matplotlib.figure import Figure
+
+    from initscope._hall.files import atomic_path
+
+    assert isinstance(ax.figure, Figure)
+    with atomic_path(path) as temporary:
+        ax.figure.savefig(temporary, dpi=160)
+    say(f"picture: {path}")
 
 
 def write_pairs(path: Path, comparison: Comparison) -> None:

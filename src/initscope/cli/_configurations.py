@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from initscope.cli._output import Format, emit, say
+from initscope.cli._output import Format, ask_of, emit, say
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
-    from initscope.configurations import Outlook, StartComparison
+    from initscope.configurations import Outlook
 
 __all__ = ["ConfigurationOptions", "is_configuration", "show_configuration"]
 
@@ -42,20 +42,19 @@ def show_configuration(
     model: str, options: ConfigurationOptions, format: Format, out: Path | None, text: str | None = None
 ) -> None:
     """Print what a configuration does at its start."""
-    from initscope.configurations import compare_starts, outlook, read
+    from initscope.configurations import StartComparison, compare_starts, outlook, read
 
     built, tokens = read(model, **dict(map(_change, options.set))), options.tokens or 128
     ids = None if text is None else _ids(text, tokens)
-    result: Outlook | StartComparison
-    if options.compare:
-        result = compare_starts(built, tokens, ids=ids)
-        emit(result, format, title=f"{built.family}, {built.parameters / 1e9:.3g} billion weights, {tokens} tokens")
-    else:
-        result = outlook(built, tokens, ids=ids)
-        _emit_blocks(result, format)
-    if out is not None:
+    result = compare_starts(built, tokens, ids=ids) if options.compare else outlook(built, tokens, ids=ids)
+    ask_of(model=model)
+    if out is not None:  # before anything is printed: the reader may go away
         result.to_html(out)
         say(f"page: {out}")
+    if isinstance(result, StartComparison):
+        emit(result, format, title=f"{built.family}, {built.parameters / 1e9:.3g} billion weights, {tokens} tokens")
+    else:
+        _emit_blocks(result, format)
 
 
 def _emit_blocks(result: Outlook, format: Format) -> None:

@@ -47,9 +47,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "plan subspace": ("plan subspace --dim 5 --eps 0.2 --delta 0.05",),
     "plan filters": ("plan filters --data photos --pairs 5 --eps 0.2",),
     "plan bits": ("plan bits --eps 0.1 --delta 0.05 --pairs 1000 --format json",),
-    "plan projection": ("plan projection --eps 0.2 --delta 0.05 --points 1000",),
+    "plan projection": ("plan projection --eps 0.2 --delta 0.05 --samples 1000",),
     "plan expansivity": ("plan expansivity --inputs 20 --delta 0.05 --depth 3",),
-    "plan gradients": ("plan gradients --eps 0.2 --delta 0.05",),
     "plan check": ("plan check bits --pairs 100 --trials 200",),
     "injectivity": ("injectivity thresholds", "injectivity decide dense40-relu --input-shape 8"),
     "injectivity thresholds": ("injectivity thresholds --format json",),
@@ -69,6 +68,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "invert": ("invert conv3x3x32-relu-maxpool2 --layer relu1 --size 32 --iterations 20 --out page.html",),
     "discriminate": ("discriminate --data digits --limit 300 --ratios 2,8 --reconstruct 1 --epochs 0",),
     "reproduce": ("reproduce --list", "reproduce layer-theorem --out gallery"),
+    "sweep": ("sweep grid.toml --out results --workers 2",),
+    "coordinates": (
+        "coordinates mytransformer.py:make --widths 64,128,256,512",
+        "coordinates config.json --widths 1,2,4,8 --tokens 128",
+    ),
     "completion": ("completion bash",),
 }
 _LAST = "--debug, anywhere, shows the traceback of an error."

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from initscope.cli._comparison import check_suffix, show
+from initscope.cli._comparison import check_suffix, save_figure, show
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, say
 from initscope.results import counted
-
-if TYPE_CHECKING:
-    from initscope.geometry import Comparison
 
 __all__ = ["demo"]
 
@@ -50,18 +47,6 @@ def demo(
         draws=draws,
         seed=seed,
     )
-    show(shown.comparison, format, out=out, facts=shown.facts, images=(shown.x, shown.y), advice=shown.meaning)
     if figure is not None:
-        _save_figure(shown.comparison, figure)
-
-
-def _save_figure(comparison: Comparison, path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    from initscope._hall.files import atomic_path
-
-    ax = comparison.plot()
-    assert isinstance(ax.figure, Figure)
-    with atomic_path(path) as temporary:
-        ax.figure.savefig(temporary, dpi=160)
-    say(f"picture: {path}")
+        save_figure(shown.comparison.plot(), figure)
+    show(shown.comparison, format, out=out, facts=shown.facts, images=(shown.x, shown.y), advice=shown.meaning)

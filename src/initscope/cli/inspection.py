@@ -119,9 +119,9 @@ def inspect(
             prediction=options.prediction,
             alternatives=options.alternatives,
         )
-    _show(report, output)
     if output.apply is not None:
         _apply(report, built, output.apply, source.seed)
+    _show(report, output)
     failed = failing(report.verdicts, output.fail_on)
     for verdict in failed:
         say(f"initscope: {verdict}")
@@ -130,16 +130,16 @@ def inspect(
 
 
 def _show(report: Report, output: InspectOutput) -> None:
-    """Print the report and write its page."""
+    """Write the page, then print the report: whoever reads it may go away half-way."""
+    if output.out is not None:
+        report.to_html(output.out)
+        say(f"page: {output.out}")
     if output.format == "table":
         _print(report, output.depth)
     elif output.format == "md":
         print(report.to_markdown(), end="")
     else:
         emit(report, output.format, best=_best(report))
-    if output.out is not None:
-        report.to_html(output.out)
-        say(f"page: {output.out}")
 
 
 def _best(report: Report) -> dict[str, Any] | None:

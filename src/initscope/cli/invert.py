@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from initscope.cli._comparison import check_suffix
+from initscope.cli._comparison import check_suffix, save_figure
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, emit, print_table, say, user_code
 from initscope.cli._sources import DataSource, load_data
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["discriminate", "invert"]
 
-NORMALISATIONS = {"none": (0.0, 1.0), "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}
+NORMALISATIONS: dict[str, tuple[Any, Any]] = {
+    "none": (0.0, 1.0),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
 
 
 def invert(
@@ -63,15 +66,15 @@ def invert(
             progress=say,
             title=f"What layers of {model} still know",
         )
+    if out is not None:
+        found.to_html(out)
+        say(f"page: {out}")
     if format == "table":
         print_table(found.summary(), title=found.title)
         for note in found.notes():
             say(note)
     else:
         emit(found, format)
-    if out is not None:
-        found.to_html(out)
-        say(f"page: {out}")
 
 
 def _photographs(path: Path | None, size: int) -> ImageSet:
@@ -129,5 +132,4 @@ def discriminate(
                     name=data.name, progress=say)  # fmt: skip
     emit(found, format, title=f"{found.name}: accuracy from all pixels {found.full:.3f} ± {found.full_se:.3f}")
     if figure is not None:
-        found.plot().figure.savefig(figure, dpi=160)
-        say(f"picture: {figure}")
+        save_figure(found.plot(), figure)

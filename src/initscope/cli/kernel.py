@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
+from initscope.cli._help import OUTPUT, WORK
 from initscope.cli._output import json_text, print_table, provenance, say, user_code
 from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
 from initscope.cli.predict_measure import Model
@@ -23,12 +24,16 @@ def kernel(
     model: Model,
     /,
     *,
-    out: Annotated[Path, Parameter(help="File for the matrix, .npy.")],
+    out: Annotated[Path, Parameter(group=OUTPUT, help="File for the matrix, .npy.")],
     source: ModelSource | None = None,
-    kind: Annotated[Literal["nngp", "ntk"], Parameter(help="Covariances, or inner products of gradients.")] = "nngp",
+    kind: Annotated[
+        Literal["nngp", "ntk"], Parameter(group=WORK, help="Covariances, or inner products of gradients.")
+    ] = "nngp",
     blocks: BlockOptions | None = None,
-    cosines: Annotated[bool, Parameter(help="Divide by the diagonal; otherwise inner products per unit.")] = True,
-    format: Annotated[Literal["table", "json"], Parameter(help="How to print what was found.")] = "table",
+    cosines: Annotated[
+        bool, Parameter(group=WORK, help="Divide by the diagonal; otherwise inner products per unit.")
+    ] = True,
+    format: Annotated[Literal["table", "json"], Parameter(group=OUTPUT, help="How to print what was found.")] = "table",
 ) -> None:
     """Expected kernel matrix (NNGP or NTK) of a model of infinite width on a data set.
 

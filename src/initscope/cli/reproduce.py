@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from initscope.cli._output import Format, csv_text, emit, json_text, print_table, provenance, say
+from initscope.cli._output import Format, csv_text, emit, json_text, print_table, say
 from initscope.errors import InputError
 
 __all__ = ["reproduce"]
@@ -39,7 +39,7 @@ def reproduce(
         )
     found = gallery.reproduce(None if all else ids, out=out, scale=scale, again=again, progress=say)
     if format == "json":
-        print(json_text(provenance() | {"exhibits": found.results()}), end="")
+        print(json_text(found.results()), end="")
     else:
         emit(found, format)
     say(f"page: {out / 'index.html'}")
@@ -50,7 +50,7 @@ def reproduce(
 
 def _list(described: list[dict[str, object]], format: Format) -> None:
     if format == "json":
-        print(json_text(provenance() | {"exhibits": described}), end="")
+        print(json_text(described), end="")
         return
     rows = [told | {"published": _in_words(told["published"])} for told in described]
     if format == "csv":

@@ -65,13 +65,13 @@ def separation(
             rechosen=rechosen,
             probes=probes,
         )
+    if out is not None:
+        found.to_html(out)
+        say(f"page: {out}")
     if format == "table":
         _print(found)
     else:
         emit(found, format)
-    if out is not None:
-        found.to_html(out)
-        say(f"page: {out}")
 
 
 def _names(files: list[str]) -> list[str]:

@@ -23,7 +23,9 @@ class Searcher:
     """Nearest neighbours by cosine: short codes choose candidates, the vectors themselves rank them.
 
     The distance of two codes is binomial around the angle of the vectors [Charikar2002]_: nearest codes alone find few
-    of the nearest vectors, but the nearest hundred codes hold nearly all of the nearest ten.
+    of the nearest vectors, the nearest hundred hold many more. Of the ten nearest, 256 bits find .61 alone and .994
+    with 100 candidates on 1,700 digits, .48 and 1.00 on 10,000 points in clusters, but .25 and .61 on 14,400 crops of
+    photographs and .14 and .44 on 10,000 Gaussian points, which are all about equally far: there more candidates help.
 
     Parameters
     ----------
@@ -32,7 +34,8 @@ class Searcher:
     rerank : int
         Candidates whose exact cosine is computed for each query; 0 ranks by the codes alone.
     hasher : Hasher, optional
-        What makes the codes, any hash of `initscope.embed`; default: `SignHash` of that many bits, centred.
+        What makes the codes, any hash of `initscope.embed`; default: `SignHash` of that many bits, not centred, as
+        the cosine that ranks is not.
     kind : {"flat", "ivf", "hnsw"}
         Of `HammingIndex`; all but "flat" need faiss.
     seed : int
@@ -60,7 +63,7 @@ class Searcher:
     ) -> None:
         self.bits = check_count("bits", bits)
         self.rerank = check_count("rerank", rerank, least=0, hint="0 ranks by the codes alone")
-        self.hasher = SignHash(bits=bits, center=True, random_state=seed) if hasher is None else hasher
+        self.hasher = SignHash(bits=bits, random_state=seed) if hasher is None else hasher
         self.index = HammingIndex(self.hasher.bits, kind)
         self._parts: list[np.ndarray] = []  # arrays of vectors, as they were given
         self._ends: list[int] = []  # rows of all parts up to each

@@ -18,7 +18,8 @@ class Finding(NamedTuple):
     """What a test found: the first row where it holds, and the worst value of all rows.
 
     ``layer`` names what has no row: a module that is not called, or a parameter. ``words`` add what was seen, ``code``
-    is what to type where the declaration's own does not fit.
+    is what to type where the declaration's own does not fit; ``measured`` is False where the value is of something else
+    than the declaration's threshold.
     """
 
     row: int
@@ -27,6 +28,7 @@ class Finding(NamedTuple):
     layer: str = ""
     words: str = ""
     code: str | None = None
+    measured: bool = True
 
 
 @dataclass(frozen=True)

@@ -135,9 +135,10 @@ class Signal:
 
     @cached_property
     def reductions(self) -> tuple[int, ...]:
-        """Rows of the trunk at which places are averaged, or one of them is picked: pooling, the token of a class."""
+        """Rows of the trunk at which places are averaged, or one of them is picked: pooling, the token of a class, few
+        latent tokens that look at many."""
         pairs = zip(self.trunk, self.trunk[1:], strict=False)
-        kinds = ("pooling", "movement", "merge", "scaling")
+        kinds = ("pooling", "movement", "merge", "scaling", "attention")
         return tuple(
             after
             for before, after in pairs

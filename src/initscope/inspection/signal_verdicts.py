@@ -76,12 +76,17 @@ def _zero_gradient(evidence: Evidence, _: float) -> Finding | None:
 
 
 def _gradient_imbalance(evidence: Evidence, threshold: float) -> Finding | None:
-    """Growth of the gradient from block to block, taken over the whole depth: single jumps are no trend."""
+    """Growth of the gradient from block to block, taken over the whole depth: single jumps are no trend.
+
+    Nor is up and down, as of widths that alternate: the median slope of all pairs of blocks (Theil and Sen) counts
+    where it is the smaller one.
+    """
     passed, places = evidence.gradient_by_block
     if len(passed) < 3:
         return None
-    steps = np.diff(np.log(passed))
-    total = float(np.exp(abs(np.median(steps)) * len(steps)))
+    logs, (first, second) = np.log(passed), np.triu_indices(len(passed), 1)
+    slope = np.median((logs[second] - logs[first]) / (second - first))
+    total = float(np.exp(min(abs(slope), abs(np.median(np.diff(logs)))) * (len(logs) - 1)))
     if not total > threshold:
         return None
     return Finding(places[0] if passed[0] < passed[-1] else places[-1], total)
@@ -98,7 +103,14 @@ def _dead_units(evidence: Evidence, threshold: float) -> Finding | None:
     shares = np.where(judged, evidence.seen.dead_fraction, np.nan)
     margin = _CHANCE * np.sqrt(threshold * (1 - min(1.0, threshold)) / evidence.channels)
     found = np.flatnonzero(shares - margin > threshold)
-    return Finding(int(found[0]), float(np.nanmax(shares[found]))) if len(found) else None
+    if not len(found):
+        return None
+    row = evidence.seen.rows[int(found[0])]
+    before = {evidence.seen.rows[parent].within for parent in row.reads} | {row.within}
+    weights = evidence.facts.weights
+    shifted = [] if weights is None else [path for path in weights.shifted if path in before]
+    code = f'torch.nn.init.zeros_(model.get_submodule("{shifted[0]}").bias)' if shifted else None
+    return Finding(int(found[0]), float(np.nanmax(shares[found])), code=code)
 
 
 def _saturated(evidence: Evidence, threshold: float) -> Finding | None:
@@ -121,10 +133,12 @@ def _attention_entropy(evidence: Evidence, threshold: float) -> Finding | None:
     wrong = np.flatnonzero(sums > 1 + 1e-2)
     if len(wrong):
         row = int(wrong[0])
-        return Finding(row, float(sums[row]), words="its softmax is not over the keys: their weights do not sum to 1")
+        words = "its softmax is not over the keys: their weights do not sum to 1"
+        return Finding(row, float(sums[row]), words=words, measured=False)
     blind = np.flatnonzero(own == 0)
     if len(blind):
-        return Finding(int(blind[0]), 0.0, words="no token may look at itself: the mask is inverted")
+        words = "no token may look at itself: the mask is inverted"
+        return Finding(int(blind[0]), 0.0, words=words, measured=False)
     return first_below(entropy, threshold)
 
 

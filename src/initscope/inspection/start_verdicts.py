@@ -31,7 +31,7 @@ def _input_scale(evidence: Evidence, threshold: float) -> Finding | None:
         return Finding(evidence.start, float(size))
     if data.constant_channels:
         told = f"{data.constant_channels} of {data.channels} channels never change"
-        return Finding(evidence.start, float(size), words=told, code="")
+        return Finding(evidence.start, float(size), words=told, code="", measured=False)
     return None
 
 
@@ -96,7 +96,10 @@ def _loss_at_start(evidence: Evidence, threshold: float) -> Finding | None:
     excess = step.loss - step.chance
     fault = excess > _HOPELESS * threshold or not evidence.head_gain <= _HEAD_GAIN
     words = f"cross-entropy {step.loss:.3g} where a uniform guess has {step.chance:.3g}"
-    return Finding(min(evidence.signal.head, evidence.signal.output), excess, fault, words=words)
+    place, weights = min(evidence.signal.head, evidence.signal.output), evidence.facts.weights
+    tied = weights is not None and evidence.seen.rows[place].within in weights.tied
+    code = 'torch.nn.init.normal_(model.get_submodule("{layer}").weight, std=0.02)' if tied else None
+    return Finding(place, excess, fault, words=words, code=code)
 
 
 def _precision(evidence: Evidence, threshold: float) -> Finding | None:
@@ -111,7 +114,7 @@ def _precision(evidence: Evidence, threshold: float) -> Finding | None:
     under = float(step.gradients.shares()[1][0])
     if under > _UNDERFLOW:
         words = "of the weights' gradients vanish in float16: scale the loss, or use bfloat16"
-        return Finding(evidence.start, under, fault=False, words=words)
+        return Finding(evidence.start, under, fault=False, words=words, measured=False)
     return None
 
 

@@ -55,8 +55,8 @@ class Verdict(Result):
     @property
     def finding(self) -> str:
         """What was found, where, and how much of what; without the advice."""
-        worst = f" at worst {self.value:.3g} (threshold {self.threshold:g})" if self.threshold else ""
-        told = "; ".join(filter(None, [f"{self.value_is}{worst}".strip(), self.words]))
+        worst = f"{self.value_is} at worst {self.value:.3g} (threshold {self.threshold:g})" if self.threshold else ""
+        told = "; ".join(filter(None, [worst.strip(), self.words]))
         return f"{self.name} from {self.layer} on{f': {told}' if told else ''}"
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence
         declared.name,
         layer,
         finding.value,
-        threshold,
+        threshold if finding.measured else 0.0,
         declared.source,
         advice if fault else "",
         fault,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
-from initscope.layers import is_weight_layer
+from initscope.layers import is_weight_layer, role_of
 
 __all__ = ["WeightFacts", "drawn_weights", "weight_facts"]
 
@@ -33,6 +33,10 @@ class WeightFacts:
     odd: dict[str, float]
     mixing: dict[str, tuple[int, int]]
     """Inputs and outputs of the layers that see all channels: no groups, none transposed."""
+    tied: frozenset[str] = frozenset()
+    """Modules whose weights are also those of a table: zero logits would be zero words."""
+    shifted: tuple[str, ...] = ()
+    """Norms whose biases put most of their outputs below zero."""
 
 
 def drawn_weights(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tensor]]:
@@ -57,7 +61,19 @@ def weight_facts(model: nn.Module) -> WeightFacts:
         for path, module, _, values in weights
         if is_weight_layer(module) and getattr(module, "groups", 1) == 1 and not isinstance(module, _ConvTransposeNd)
     }
-    return WeightFacts(_clones(weights), _symmetric(weights), _odd(weights), mixing)
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    named = {path: module for path, module in model.named_modules() if getattr(module, "weight", None) is not None}
+    tied = frozenset(path for path, module in named.items() if id(module.weight) in tables)
+    shifted = tuple(path for path, module in named.items() if role_of(module) == "norm" and _is_shifted(module))
+    return WeightFacts(_clones(weights), _symmetric(weights), _odd(weights), mixing, tied, shifted)
+
+
+def _is_shifted(norm: nn.Module) -> bool:
+    """Whether the outputs of most units are below zero by more than two deviations."""
+    weight, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
+    if not isinstance(weight, Tensor) or not isinstance(bias, Tensor):
+        return False
+    return bool(((bias + 2 * weight.abs()) < 0).double().mean() > 0.5)
 
 
 _Weights = list[tuple[str, nn.Module, str, Tensor]]

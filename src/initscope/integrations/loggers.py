@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -46,10 +47,10 @@ def tensorboard_logger(writer: Any) -> Callable[[Mapping[str, float], int], None
     """Logs to a ``torch.utils.tensorboard.SummaryWriter``, or to one that is made for the folder given."""
     if not hasattr(writer, "add_scalar"):
         try:
-            from torch.utils.tensorboard import SummaryWriter
+            room = importlib.import_module("torch.utils.tensorboard")
         except ImportError as error:
             raise MissingDependencyError("tensorboard", "integrations") from error
-        writer = SummaryWriter(str(writer))  # type: ignore[no-untyped-call]
+        writer = room.SummaryWriter(str(writer))
 
     def log(values: Mapping[str, float], step: int) -> None:
         for name, value in values.items():

@@ -21,10 +21,11 @@ import numpy.typing as npt
 from initscope._hall.compiled import compiled
 from initscope.theory._fused import windows
 
-__all__ = ["Scratch", "box_sums", "coefficients", "products", "rectify", "rectify_tangent"]
+__all__ = ["Scratch", "box_sums", "coefficients", "position_means", "products", "rectify", "rectify_tangent"]
 
 Floats = npt.NDArray[np.float32]
 _DEGREE = 7
+_SMALL = 5  # taps up to which adding them one by one is faster than doubling
 
 
 def _compile(function: Any) -> Any:
@@ -126,8 +127,87 @@ def _pick(line: Floats, out: Floats, size: Any, stride: Any, pitch: int, gain: A
                 target[c] = gain * source[c] + bias
 
 
+@_compile
+def _sum_across(maps: Floats, edges: Any, taps: int, shift: int, row: Floats, out: Floats) -> None:
+    """Sums of ``taps`` entries, ``shift`` apart, along the rows of ``maps`` [height, width · n] into ``out``.
+
+    ``edges``: padded columns before, the columns that stand there (-1: zero) and n; ``row``: room for a padded row.
+    """
+    before, columns, n = edges
+    width, size = maps.shape[1] // n, out.shape[1]
+    for i in range(maps.shape[0]):
+        source, target = maps[i], out[i]
+        own = row[before * n : (before + width) * n]
+        for t in range(own.shape[0]):
+            own[t] = source[t]
+        for j in range(columns.shape[0]):
+            if j < before or j >= before + width:
+                place, column = row[j * n : (j + 1) * n], columns[j]
+                for c in range(n):
+                    place[c] = source[column * n + c] if column >= 0 else np.float32(0)
+        # Views, not offsets: a signed offset is checked at every access, and the loop stays scalar.
+        first = row[:size]
+        if taps == 3:
+            second, third = row[shift : shift + size], row[2 * shift : 2 * shift + size]
+            for t in range(size):
+                target[t] = first[t] + second[t] + third[t]
+        else:
+            for t in range(size):
+                target[t] = first[t]
+            for tap in range(1, taps):
+                later = row[tap * shift : tap * shift + size]
+                for t in range(size):
+                    target[t] += later[t]
+
+
+@_compile
+def _sum_down(line: Floats, rows: Any, taps: int, dilation: int, scale: Any, out: Floats) -> None:
+    """gain · (sums of ``taps`` rows of ``line``) + bias into ``out`` [outputs, size]; ``scale``: gain and bias."""
+    gain, bias = scale
+    size = out.shape[1]
+    for i in range(out.shape[0]):
+        target = out[i]
+        if taps == 3 and min(rows[i], rows[i + dilation], rows[i + 2 * dilation]) >= 0:
+            first, second, third = line[rows[i]], line[rows[i + dilation]], line[rows[i + 2 * dilation]]
+            for t in range(size):
+                target[t] = gain * (first[t] + second[t] + third[t]) + bias
+            continue
+        for t in range(size):
+            target[t] = bias
+        for tap in range(taps):
+            if rows[i + tap * dilation] >= 0:
+                source = line[rows[i + tap * dilation]]
+                for t in range(size):
+                    target[t] += gain * source[t]
+
+
+@_compile
+def position_means(maps: Floats, out: Any) -> None:
+    """Means of maps ``[positions, n]`` over positions, in float64."""
+    for c in range(maps.shape[1]):
+        out[c] = 0.0
+    for p in range(maps.shape[0]):
+        row = maps[p]
+        for c in range(row.shape[0]):
+            out[c] += row[c]
+    for c in range(maps.shape[1]):
+        out[c] /= maps.shape[0]
+
+
 def box_sums(maps: Floats, out: Floats, boxes: Any, gain: float, bias: float, scratch: Scratch) -> None:
-    """gain · (sums over the windows of ``boxes``) + bias, of maps ``[positions, n]`` into ``out``, by doubling."""
+    """gain · (sums over the windows of ``boxes``) + bias, of maps ``[positions, n]`` into ``out``.
+
+    Small filters of stride 1 tap by tap, along whole rows in memory; others by doubling.
+    """
+    if boxes.before is not None and max(boxes.taps) <= _SMALL:
+        n, (down, across) = maps.shape[1], boxes.out_size
+        rows = maps.reshape(-1, boxes.width * n)
+        line = scratch.lines[0][: len(rows) * across * n].reshape(len(rows), across * n)
+        edges = (boxes.before, boxes.columns, n)
+        _sum_across(rows, edges, boxes.taps[1], boxes.spread[1] * n, scratch.lines[1], line)
+        scale = (np.float32(gain), np.float32(bias))
+        _sum_down(line, boxes.rows, boxes.taps[0], boxes.spread[0], scale, out.reshape(down, across * n))
+        return
     n, pitch = maps.shape[1], len(boxes.columns)
     first, second, third = scratch.lines
     whole = len(boxes.rows) * pitch * n

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,6 +40,8 @@ class Boxes:
     spread: tuple[int, ...]
     stride: tuple[int, ...]
     out_size: tuple[int, ...]
+    before: int | None
+    """Padded columns before the first of the map's own, which follow each other; None if there is a stride."""
 
     @classmethod
     def of(cls, taps: FilterTaps, size: Sequence[int]) -> Boxes:
@@ -51,7 +52,9 @@ class Boxes:
             (len(sites) - reach) // step + 1
             for sites, reach, step in zip((rows, columns), spread, taps.stride, strict=True)
         )
-        return cls(rows, columns, size[1], taps.kernel_size, taps.dilation, taps.stride, out)
+        return cls(
+            rows, columns, size[1], taps.kernel_size, taps.dilation, taps.stride, out, _before(taps, columns, size[1])
+        )
 
     @property
     def padded(self) -> int:
@@ -59,49 +62,54 @@ class Boxes:
         return len(self.rows) * len(self.columns)
 
 
-class Side:
-    """Images of one side: their variances along the chain, and themselves in blocks, others innermost."""
+def _before(taps: FilterTaps, columns: npt.NDArray[np.int64], width: int) -> int | None:
+    """Where the map's own columns begin."""
+    own = np.arange(width)
+    places = range(len(columns) - width + 1) if max(taps.stride) == 1 else ()
+    return next((place for place in places if np.array_equal(columns[place : place + width], own)), None)
 
-    def __init__(self, chain: Chain, images: Tensor) -> None:
+
+class Side:
+    """Images of one side, themselves in blocks, others innermost, and what is known of each of them alone.
+
+    ``deviations``: before the ReLUs, by their place in the chain, deviations and their inverses, ``[images, 2,
+    positions]``, 0 where 0. ``variance`` and ``tangent``: at the end. ``sizes``: heights and widths before every step.
+    """
+
+    def __init__(self, chain: Chain, images: Tensor, *, tangent: bool) -> None:
         self.images = images.float().reshape(*images.shape[:2], -1).numpy()  # [images, channels, positions]
-        self.variances, self.tangents = _diagonals(chain, images)
+        self.sizes, self.deviations, self.variance, self.tangent = _diagonals(chain, images, tangent)
 
     def __len__(self) -> int:
         return len(self.images)
-
-    @cached_property
-    def deviations(self) -> list[Floats]:
-        """Before every step on maps: deviations and their inverses, ``[images, 2, positions]``; 0 stays 0."""
-        roots = [variance.reshape(len(self), -1).sqrt() for variance in self.variances]
-        return [torch.stack([root, torch.where(root > 0, 1 / root, 0)], dim=1).float().numpy() for root in roots]
 
     def blocks(self, lanes: int) -> list[_Block]:
         """The images by ``lanes``, the last block filled up with zeros."""
         count = -(-len(self) // lanes)
         images = _innermost(self.images, count, lanes)
-        deviations = [_innermost(each, count, lanes) for each in self.deviations]
-        return [_Block(images[b], [each[b] for each in deviations]) for b in range(count)]
+        deviations = {step: _innermost(each, count, lanes) for step, each in self.deviations.items()}
+        return [_Block(images[b], {step: each[b] for step, each in deviations.items()}) for b in range(count)]
 
 
 @dataclass(frozen=True)
 class _Anchor:
-    """One image, ``[channels, positions]``, and its deviations before every step, ``[2, positions]``."""
+    """One image, ``[channels, positions]``, and its deviations before the ReLUs, ``[2, positions]``."""
 
     image: Floats
-    deviations: list[Floats]
+    deviations: dict[int, Floats]
 
     @classmethod
     def of(cls, side: Side, index: int) -> _Anchor:
         """Image number ``index``."""
-        return cls(side.images[index], [each[index] for each in side.deviations])
+        return cls(side.images[index], {step: each[index] for step, each in side.deviations.items()})
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Images ``[channels, positions, lanes]`` and their deviations before every step, ``[2, positions, lanes]``."""
+    """Images ``[channels, positions, lanes]`` and their deviations before the ReLUs, ``[2, positions, lanes]``."""
 
     images: Floats
-    deviations: list[Floats]
+    deviations: dict[int, Floats]
 
 
 def _innermost(values: Floats, count: int, lanes: int) -> Floats:
@@ -111,22 +119,30 @@ def _innermost(values: Floats, count: int, lanes: int) -> Floats:
     return np.ascontiguousarray(np.moveaxis(whole.reshape(count, lanes, *values.shape[1:]), 1, -1))
 
 
-def _diagonals(chain: Chain, images: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    """Covariances and tangents of each image with itself, before every step and behind the last one, in float64."""
+def _diagonals(
+    chain: Chain, images: Tensor, tangents: bool
+) -> tuple[list[tuple[int, ...]], dict[int, Floats], Tensor, Tensor]:
+    """Each image with itself, in float64: sizes and deviations before the steps, variance and tangent at the end.
+
+    Without ``tangents`` the tangent stays 0.
+    """
     k = images.double().square().sum(dim=1)
-    found = [(k, torch.zeros_like(k))]
-    for step in chain.steps:
-        k, tangent = found[-1]
+    tangent = torch.zeros_like(k)
+    sizes: list[tuple[int, ...]] = []
+    deviations: dict[int, Floats] = {}
+    for place, step in enumerate(chain.steps):
+        sizes.append(tuple(k.shape[1:]))
         if isinstance(step, Mean):
             k, tangent = (maps.reshape(len(maps), -1).mean(dim=1) for maps in (k, tangent))
         elif isinstance(step, Rectified):
+            root = k.reshape(len(k), -1).sqrt()
+            deviations[place] = torch.stack([root, torch.where(root > 0, 1 / root, 0)], dim=1).float().numpy()
             k, tangent = k / 2, tangent / 2
         else:
-            k, tangent = (step.gain * (maps if step.taps is None else step.taps.sum(maps)) for maps in (k, tangent))
-            k = k + step.bias
-            tangent = tangent + k
-        found.append((k, tangent))
-    return [k for k, _ in found], [tangent for _, tangent in found]
+            sums = step.taps.sum if step.taps is not None else torch.clone
+            k = step.gain * sums(k) + step.bias
+            tangent = step.gain * sums(tangent) + k if tangents else torch.zeros_like(k)
+    return sizes, deviations, k, tangent
 
 
 def stack_kernel(chain: Chain, images: Tensor, others: Tensor | None, *, tangent: bool) -> tuple[Floats, ...]:
@@ -134,8 +150,8 @@ def stack_kernel(chain: Chain, images: Tensor, others: Tensor | None, *, tangent
 
     ``images``, ``others``: ``[images, channels, height, width]`` or ``[images, features]``; None: the same.
     """
-    left = Side(chain, images)
-    right = left if others is None else Side(chain, others)
+    left = Side(chain, images, tangent=tangent)
+    right = left if others is None else Side(chain, others, tangent=tangent)
     k = np.zeros((len(left), len(right)), np.float32)
     theta = np.zeros_like(k) if tangent else None
     if images.dim() == 2:
@@ -143,7 +159,7 @@ def stack_kernel(chain: Chain, images: Tensor, others: Tensor | None, *, tangent
     else:
         _on_maps(chain, left, right, k, theta)
     _dense(chain, left, right, k, theta)
-    ends = [side.tangents[-1] if tangent else side.variances[-1] for side in (left, right)]
+    ends = [side.tangent if tangent else side.variance for side in (left, right)]
     result = k if theta is None else theta
     if others is None:
         np.fill_diagonal(result, ends[0].numpy())
@@ -152,23 +168,24 @@ def stack_kernel(chain: Chain, images: Tensor, others: Tensor | None, *, tangent
 
 def _on_maps(chain: Chain, left: Side, right: Side, k: Floats, theta: Floats | None) -> None:
     """The steps on maps; both matrices get the means over positions. Of a symmetric one half is computed."""
-    sizes, boxes = [tuple(left.variances[0].shape[1:])], []
-    for step in chain.image_steps:
-        boxes.append(Boxes.of(step.taps, sizes[-1]) if isinstance(step, Sums) and step.taps is not None else None)
-        sizes.append(sizes[-1] if boxes[-1] is None else boxes[-1].out_size)
-    largest = max([math.prod(size) for size in sizes] + [box.padded for box in boxes if box is not None])
+    boxes = [
+        Boxes.of(step.taps, size) if isinstance(step, Sums) and step.taps is not None else None
+        for step, size in zip(chain.image_steps, left.sizes)
+    ]
+    largest = max([math.prod(size) for size in left.sizes] + [box.padded for box in boxes if box is not None])
     lanes = _LANES * max(1, _BLOCK // largest // _LANES)
     blocks, symmetric = right.blocks(lanes), right is left
     tasks = [(i, b) for i in range(len(left)) for b in range(i // lanes if symmetric else 0, len(blocks))]
 
     def work(share: slice) -> None:
-        scratch = _fused.Scratch(largest * lanes)
+        scratch, means = _fused.Scratch(largest * lanes), np.empty(lanes)
         for i, b in tasks[share]:
             found = _through(chain.image_steps, boxes, _Anchor.of(left, i), blocks[b], scratch, theta is not None)
             columns = slice(b * lanes, min(len(right), (b + 1) * lanes))
             for matrix, maps in zip((k, theta), found):
                 if matrix is not None and maps is not None:
-                    matrix[i, columns] = maps.mean(axis=0, dtype=np.float64)[: columns.stop - columns.start]
+                    _fused.position_means(maps, means)
+                    matrix[i, columns] = means[: columns.stop - columns.start]
 
     in_threads(work, len(tasks), threads())
     if symmetric:
@@ -190,7 +207,7 @@ def _through(
     k = np.empty(block.images.shape[1:], np.float32)
     _fused.products(anchor.image, block.images, k)
     theta: Floats | None = None
-    for step, box, own, (others, inverse) in zip(steps, boxes, anchor.deviations, block.deviations):
+    for place, (step, box) in enumerate(zip(steps, boxes, strict=True)):
         if isinstance(step, Sums):
             assert box is not None
             before, k = k, np.empty((math.prod(box.out_size), block.images.shape[2]), np.float32)
@@ -201,6 +218,7 @@ def _through(
                     _fused.box_sums(theta, moved, box, step.gain, 0.0, scratch)
                 theta = moved + k
         else:
+            own, (others, inverse) = anchor.deviations[place], block.deviations[place]
             if theta is not None:
                 _fused.rectify_tangent(k, theta, own, inverse, _fused.coefficients())
             _fused.rectify(k, own, others, inverse, _fused.coefficients())

@@ -65,7 +65,7 @@ class Walk:
             if all(isinstance(part.owner, nn.MultiheadAttention) or not part.part for part in parts)
         }
         for layer in weight_layers(traced.model):
-            if isinstance(layer, nn.Linear):
+            if isinstance(layer, nn.Linear) and find_rule(layer) is not None:
                 found = Weights(WEIGHTS.reason, tuple(layer.parameters()), (layer,))
                 self._matrices.setdefault(id(layer.weight), found)
         self._values: dict[Node, Any] = {}

@@ -1,0 +1,98 @@
+"""The title of the page says what is wrong, where and how much, by numbers found another way."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import initscope
+from initscope.geometry import Row
+from initscope.inspection.diagnosis import relative_gradients
+
+
+def samples(count=32, width=24):
+    return torch.rand(count, width, generator=torch.Generator().manual_seed(0)) - 0.5
+
+
+def stack(depth=12, width=24, scale=1.0, activation=nn.Tanh):
+    generator = torch.Generator().manual_seed(1)
+    layers = [nn.Linear(width, width, bias=False) for _ in range(depth)]
+    for layer in layers:
+        with torch.no_grad():
+            layer.weight.normal_(0, scale / width**0.5, generator=generator)
+    return nn.Sequential(*(module for layer in layers for module in (layer, activation())))
+
+
+def diagnosed(model, **options):
+    return initscope.inspect(model, samples(), pairs=12, alternatives=False, prediction=False, **options)
+
+
+def test_names_of_layers_are_for_people():
+    titles = {
+        ("11", "Linear"): "layer 11 (Linear)",
+        ("3.2", "ReLU"): "layer 3.2 (ReLU)",
+        ("conv3", "Conv2d"): "conv3",
+        ("blocks.0.relu_1", "relu"): "blocks.0.relu_1",
+        ("encoder.fc1", "Linear"): "encoder.fc1 (Linear)",
+    }
+    assert {key: Row(*key, "closed form").title for key in titles} == titles
+    assert Row("input", "input", "closed form", role="input").title == "input"
+
+
+def test_gradients_that_vanish_are_called_so():
+    """Of 8 sigmoid layers the first gets (1/4)⁷ of the last's at most: slopes of a sigmoid are at most 1/4."""
+    report = diagnosed(stack(depth=8, activation=nn.Sigmoid))
+    assert "gradients vanish" in report.diagnosis
+    shares = relative_gradients(report)
+    known = shares[np.isfinite(shares)]
+    assert known[-1] == 1
+    model, x = stack(depth=8, activation=nn.Sigmoid), report.observation.x[0]
+    (model(x) @ torch.ones(24)).backward()
+    share = float(model[0].weight.grad.norm() / model[14].weight.grad.norm())
+    # Another sample and another direction at the output: the same order of magnitude.
+    assert share / 10 < known[0] < 10 * share
+
+
+@pytest.mark.parametrize(
+    ("scale", "said"),
+    [
+        (0.3, r"the signal vanishes: (\S+) of the input's size"),
+        (8.0, r"the signal explodes: (\S+) times the input's size"),
+    ],
+)
+def test_sizes_that_run_away_are_told_with_their_factor(scale, said):
+    model = stack(scale=scale, activation=nn.ReLU)
+    report = diagnosed(model)
+    told = re.search(said, report.diagnosis)
+    assert told, report.diagnosis
+    x = report.observation.x
+    with torch.no_grad():
+        after = [model[: k + 1](x).norm(dim=1) / x.norm(dim=1) for k in range(len(model))]
+    medians = [float(ratios.median()) for ratios in after]
+    # All layers are as wide as the input; one or two digits are told. What the last weights make may be small.
+    assert float(told[1]) == pytest.approx(min(medians[:-2]) if scale < 1 else max(medians), rel=0.3)
+    assert re.match(r"12 layers, ", report.diagnosis)
+
+
+def test_a_healthy_network_is_called_healthy():
+    report = diagnosed(stack(depth=3))
+    assert report.diagnosis.startswith("3 layers, healthy: nothing to change")
+
+
+def test_the_title_of_the_page_is_the_diagnosis():
+    report = diagnosed(stack(scale=8.0, activation=nn.ReLU))
+    page = report.to_html()
+    title = re.search(r"<title>(.*?) · initscope</title>", page)[1]
+    assert title == re.search(r"<h1>(.*?)</h1>", page)[1]
+    assert title.startswith("12 layers, ")
+
+
+def test_equal_layers_are_one_line_of_what_can_be_recovered():
+    """Of twelve ReLU layers of equal width eleven are alike: one line for all of them, not eleven."""
+    report = diagnosed(nn.Sequential(nn.Linear(24, 32), nn.ReLU(), *stack(depth=11, width=32, activation=nn.ReLU)))
+    page = report.to_html()
+    part = page[page.index("Can the input be recovered?") :].split("</table>")[0]
+    assert part.count("<tr>") == 1 + 2
+    assert "11 layers: layer 2 (Linear) to layer 22 (Linear)" in part

@@ -1,0 +1,51 @@
+"""The action's own script, run by bash as GitHub would, with the real command."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ACTION = ROOT / ".github" / "actions" / "inspect" / "action.yml"
+
+pytestmark = pytest.mark.skipif(not ACTION.exists() or os.name == "nt", reason="only a checkout has the action")
+
+
+def script():
+    return textwrap.dedent(ACTION.read_text(encoding="utf-8").rpartition("run: |\n")[2])
+
+
+def run(folder, **inputs):
+    """The last step with these inputs; `initscope` is this checkout's."""
+    (folder / "initscope").write_text(f'#!/bin/sh\nexec {sys.executable} -m initscope "$@"\n', encoding="utf-8")
+    (folder / "initscope").chmod(0o755)
+    given = {"MODEL": "dense8-relu", "DATA": "digits", "FAIL_ON": "", "OPTIONS": "--limit 40 --no-prediction"} | inputs
+    environment = os.environ | given | {
+        "PATH": f"{folder}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+        "PYTHONPATH": str(ROOT / "src"),
+    }  # fmt: skip
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script()]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False)
+
+
+def test_summary_and_page(tmp_path):
+    ran = run(tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "summary.md").read_text(encoding="utf-8").startswith("## initscope")
+    assert (tmp_path / "initscope.html").is_file()
+
+
+def test_faults_fail_the_job_and_inputs_are_no_script(tmp_path):
+    """Sixty layers at torch's start; the name of the data holds a command, which must not run."""
+    deep = "from torch import nn\ndef make():\n    layers = [nn.Flatten(), nn.Linear(64, 16)]\n"
+    deep += "    return nn.Sequential(*layers, *[each for _ in range(60) for each in (nn.Linear(16, 16), nn.ReLU())])\n"
+    (tmp_path / "mine.py").write_text(deep, encoding="utf-8")
+    options = "--limit 40 --no-prediction --no-alternatives"
+    ran = run(tmp_path, MODEL="mine.py:make", FAIL_ON="faults", OPTIONS=options)
+    assert ran.returncode == 1
+    assert "not healthy" in (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert run(tmp_path, DATA="$(touch made)").returncode == 2
+    assert not (tmp_path / "made").exists()

@@ -1,0 +1,46 @@
+"""What the documentation adds to Sphinx: names that become links."""
+
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("sphinx")
+
+
+@pytest.fixture(scope="module")
+def linked_names():
+    path = Path(__file__).parents[1] / "docs" / "linked_names.py"
+    spec = importlib.util.spec_from_file_location("linked_names", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_literals_that_name_something(linked_names):
+    named = linked_names.named
+    assert named("plan.width") == "plan.width"
+    assert named('report.to_html("page.html")') == "Report.to_html"
+    assert named("ZeroSum(strength=0.5)") == "ZeroSum"
+    assert named("expected_cosine") == "expected_cosine"
+    # Parameters, options, files and words of one's own are nobody's name.
+    assert [named(text) for text in ("draws", "--out FILE", "report.html", "pairs=8", "[rows, pairs]")] == [None] * 5
+
+
+def test_a_name_that_may_mean_two_things_means_none(linked_names):
+    function = SimpleNamespace(objtype="function", aliased=False)
+    names = ("a.width", "b.plan.width", "c.one_only", "initscope.twice", "initscope.room.twice")
+    python = SimpleNamespace(objects=dict.fromkeys(names, function))
+    environment = SimpleNamespace(domains={"py": python})
+    meaning = linked_names.meaning
+    assert meaning(environment, "width") is None
+    assert meaning(environment, "plan.width")[0] == "b.plan.width"
+    assert meaning(environment, "one_only")[0] == "c.one_only"
+    assert meaning(environment, "nobody") is None
+    assert meaning(environment, "twice")[0] == "initscope.twice"
+
+
+def test_every_exhibit_can_be_linked(linked_names):
+    found = linked_names.exhibits()
+    assert found["initscope.exhibits.cosine_scatter.run"] == "cnn-figure-1"

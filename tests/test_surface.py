@@ -1,0 +1,119 @@
+"""What Python users meet: laws by name, pairs drawn from data, results that export alike, code apart from prose."""
+
+import inspect as signatures
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import initscope
+from initscope.errors import InputError
+from initscope.inspection import verdicts
+from initscope.inspection.variants import laws, rewritten, sizes
+
+
+def network(depth=2):
+    layers = [layer for _ in range(depth) for layer in (nn.Linear(16, 16, bias=False), nn.ReLU())]
+    return initscope.initializers.he_(nn.Sequential(*layers), generator=torch.Generator().manual_seed(0))
+
+
+DATA = torch.rand(12, 16, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("law", ["glorot", initscope.initializers.Glorot, initscope.initializers.Glorot()])
+def test_a_law_by_name_class_or_instance(law):
+    x, y = DATA[:6], DATA[6:]
+    expected = initscope.predict(network(), x, y, initscope.initializers.Glorot()).rms_ratio
+    np.testing.assert_array_equal(initscope.predict(network(), x, y, law).rms_ratio, expected)
+    drawn = initscope.measure(network(), x, y, initializer=initscope.initializers.Glorot(), draws=2).cosine
+    np.testing.assert_array_equal(initscope.measure(network(), x, y, initializer=law, draws=2).cosine, drawn)
+    report = initscope.inspect(network(), DATA, pairs=4, initializer=law, alternatives=False)
+    assert report.prediction is not None
+    matrix = initscope.kernel(network(), DATA, initializer=initscope.initializers.Glorot(), normalize=False)
+    np.testing.assert_array_equal(initscope.kernel(network(), DATA, initializer=law, normalize=False), matrix)
+
+
+def test_a_law_that_is_none():
+    with pytest.raises(InputError, match="did you mean glorot"):
+        initscope.predict(network(), DATA, initializer="gloro")
+    with pytest.raises(InputError, match="no weight law"):
+        initscope.measure(network(), DATA, initializer=3)
+
+
+@pytest.mark.parametrize("data", [DATA, DATA.numpy()], ids=["tensor", "array"])
+def test_pairs_are_drawn_from_data(data):
+    x, y, _ = initscope.data.random_pairs(data, 10, 3)
+    expected = initscope.predict(network(), x, y).cosine
+    np.testing.assert_array_equal(initscope.predict(network(), data, pairs=10, seed=3).cosine, expected)
+    assert initscope.predict(network(), data).cosine.shape[1] == 64
+    assert initscope.measure(network(), data, draws=1, pairs=5).cosine.shape[1] == 5
+    assert initscope.predict(network(), data[:3]).cosine.shape[1] == 3  # all there are
+
+
+def test_pairs_are_drawn_from_an_image_set():
+    digits = initscope.data.load("digits", limit=20)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU())
+    assert initscope.predict(model, digits, pairs=7).cosine.shape[1] == 7
+    assert initscope.measure(model, digits, pairs=7, draws=2).cosine.shape[1] == 7
+    with pytest.raises(InputError, match="holds no samples"):
+        initscope.predict(model, "digits")
+
+
+def test_defaults_are_those_of_the_command_line():
+    from initscope.cli._sources import DataSource, InspectSource
+    from initscope.cli.predict_measure import measure as command
+
+    python = signatures.signature(initscope.measure).parameters
+    assert python["draws"].default == signatures.signature(command).parameters["draws"].default
+    assert python["pairs"].default == DataSource().pairs
+    assert signatures.signature(initscope.inspect).parameters["pairs"].default == InspectSource().pairs
+
+
+def test_results_show_and_export_alike(tmp_path):
+    predicted = initscope.predict(network(), DATA)
+    report = initscope.inspect(network(), DATA, pairs=4, alternatives=False)
+    plan = initscope.plan.width(eps=0.2, delta=0.1)
+    for number, result in enumerate((predicted, report, plan)):
+        assert len(repr(result)) < 1000
+        assert "\n" not in repr(result)
+        assert result.to_arrow().num_rows == len(result.to_pandas()) == len(result.table())
+        page = result.to_html(tmp_path / f"{number}.html")
+        assert page == tmp_path / f"{number}.html"
+        assert isinstance(page, Path)
+        assert page.read_text(encoding="utf-8") == result.to_html()
+    found = initscope.embed.Neighbours(np.zeros((50, 4)), np.zeros((50, 4), dtype=int))
+    assert repr(found) == "Neighbours(distances=<ndarray 50 × 4>, ids=<ndarray 50 × 4>)"
+
+
+def test_code_is_code_or_none():
+    """What is to be typed compiles; what is to be done by hand stands in the advice."""
+    model = network(30)
+    for variant in (*laws(model), *rewritten(model), *sizes()):
+        assert (variant.code is None) == bool(variant.advice)
+        if variant.code is not None:
+            compile(variant.code, variant.name, "exec")
+    report = initscope.inspect(nn.Sequential(*[nn.Linear(16, 16), nn.ReLU()] * 30), DATA, pairs=4)
+    for told in (*report.verdicts, *report.what_if.alternatives):
+        assert told.code is None or compile(told.code, told.name, "exec")
+
+
+def test_any_faults_or_names():
+    def verdict(name, fault):
+        return verdicts.Verdict(name, "3", 0.5, 0.1, "a paper", "do this", fault=fault)
+
+    given = [verdict("collapse", True), verdict("expansion", False)]
+    names = {wanted: [v.name for v in verdicts.failing(given, wanted)] for wanted in ("", "any", "faults", "expansion")}
+    assert names == {"": [], "any": ["collapse", "expansion"], "faults": ["collapse"], "expansion": ["expansion"]}
+    with pytest.raises(InputError, match="did you mean collapse"):
+        verdicts.check_fail_on("faults, colapse")
+    assert "median angle of pairs over the input's at worst 0.5 (threshold 0.1)" in given[0].finding
+
+
+def test_a_layer_that_refuses_is_named_without_torchs_words():
+    model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(9, 2))
+    with pytest.raises(InputError) as refused:
+        initscope.inspect(model, DATA)
+    assert "Linear(in_features=9, out_features=2, bias=True) got a tensor of shape" in str(refused.value)
+    assert "mat1" not in str(refused.value)
