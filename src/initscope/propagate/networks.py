@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import matrices
-from initscope.propagate.covariances import Gram
 from initscope.propagate.laws import MeansOnly
 from initscope.propagate.moments import Given, Law, Maps, NotCovered
+from initscope.propagate.origins import Gram
 from initscope.propagate.registry import Context
 from initscope.recording import Batch, Recorder, Tally
 from initscope.tracing import Inputs, Node, SampleAxes, Step, Trace, attends, sample_axes, trace

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import Status, weakest
-from initscope.propagate.covariances import Chosen, gram
+from initscope.propagate.covariances import gram
 from initscope.propagate.draws import factor_of
 from initscope.propagate.heads import entropy_of
 from initscope.propagate.laws import WRITTEN_OUT, Activated
 from initscope.propagate.moments import Constants, Given, Maps, NotCovered, Rescaled, State
+from initscope.propagate.origins import Chosen
 from initscope.propagate.registry import Context
 from initscope.propagate.totals import Totals, own_call
 from initscope.tracing import SampleAxis

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import Matrix, matrices
 from initscope.layers import as_module, call_name
+from initscope.propagate.called_weights import WEIGHTS, Missing, Weights, evaluated, holds, method_of, weights_product
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Simulation, attribute
 from initscope.propagate.registry import Reads, find_operation, rule_of_call
@@ -33,40 +34,10 @@ _SIZES = ("size", "dim", "numel", "ndimension", "len")
 
 
 @dataclass(frozen=True)
-class Missing:
-    """Instead of a state: why there is none."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
 class Several:
     """Instead of a state: one for each replicate, behind a step that was sampled."""
 
     states: tuple[Any, ...]
-
-
-_WEIGHTS = Missing("it computes with weights that are drawn at random, as a function of its own")
-
-
-@dataclass(frozen=True)
-class Weights(Missing):
-    """Matrices of weights that are drawn, one above the other, which one of the model's own calls multiplies by."""
-
-    parameters: tuple[nn.Parameter, ...]
-    layers: tuple[nn.Linear, ...]
-    transposed: bool = False
-
-    @classmethod
-    def of(cls, parts: list[Matrix]) -> Weights:
-        """With the Linear that each of the matrices amounts to."""
-        layers = tuple(part.layer() for part in parts)
-        return cls(_WEIGHTS.reason, tuple(parts[0].parameters), layers, parts[0].transposed)
-
-    @property
-    def bias(self) -> bool:
-        """Whether something is added."""
-        return self.layers[0].bias is not None
 
 
 class Walk:
@@ -95,7 +66,7 @@ class Walk:
         }
         for layer in weight_layers(traced.model):
             if isinstance(layer, nn.Linear) and find_rule(layer) is not None:
-                found = Weights(_WEIGHTS.reason, tuple(layer.parameters()), (layer,))
+                found = Weights(WEIGHTS.reason, tuple(layer.parameters()), (layer,))
                 self._matrices.setdefault(id(layer.weight), found)
         self._values: dict[Node, Any] = {}
 
@@ -163,10 +134,10 @@ class Walk:
         try:
             if missing is None:
                 return self._covered(node, args, kwargs, found, context)
-            product = _product(call_name(node.target), args, kwargs)
+            product = weights_product(call_name(node.target), args, kwargs)
             if product is not None:
                 return self._call_weights(*product, context)
-            reason = _WEIGHTS.reason if missing.reason == _WEIGHTS.reason else "a layer before it is not covered"
+            reason = WEIGHTS.reason if missing.reason == WEIGHTS.reason else "a layer before it is not covered"
         except NotCovered as error:
             reason = str(error)
         if node in self._traced.names:
@@ -191,7 +162,7 @@ class Walk:
 
     def _by_units(self, node: Node, args: Any, kwargs: Any, found: list[Any], context: Context) -> Any:
         module, name = self._traced.module(node), call_name(node.target)
-        function = module if module is not None else (_method(name) if node.op == "call_method" else node.target)
+        function = module if module is not None else (method_of(name) if node.op == "call_method" else node.target)
         return by_units(module, name, args, kwargs, context, lambda a, k: self._run_drawn(node, function, a, k))
 
     def _run_drawn(self, node: Node, function: Any, args: Any, kwargs: Any) -> Any:
@@ -238,17 +209,17 @@ class Walk:
         value = self._value(step)
         if not isinstance(value, Missing):
             return value
-        raw = _evaluated(step)
+        raw = evaluated(step)
         for parts in self._parts.values():
             chosen = [
-                part for part in parts if isinstance(raw, Tensor) and raw.dim() == 2 and _holds(raw, part.weight())
+                part for part in parts if isinstance(raw, Tensor) and raw.dim() == 2 and holds(raw, part.weight())
             ]
             if chosen and sum(len(part.weight()) for part in chosen) == len(raw):
                 return Weights.of(chosen)
         return value
 
     def _constant(self, value: Any) -> Any:
-        return self._matrices.get(id(value), _WEIGHTS) if id(value) in self._drawn else value
+        return self._matrices.get(id(value), WEIGHTS) if id(value) in self._drawn else value
 
     def _call(self, node: Node, args: Any, kwargs: Any, found: list[Any], context: Context) -> Any:
         module = self._traced.module(node)
@@ -258,7 +229,7 @@ class Walk:
         if target is overwritten:
             raise NotCovered("another view of it was written into")
         if not found or all(isinstance(value, Given) for value in found):
-            return self._run(_method(str(target)) if node.op == "call_method" else target, args, kwargs, node)
+            return self._run(method_of(str(target)) if node.op == "call_method" else target, args, kwargs, node)
         if target is getattr:
             return _attribute_of(args[0], args[1])
         if is_named_tuple(target):
@@ -267,7 +238,7 @@ class Walk:
             return getattr(_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(_like(args[0]))
         if name in MADE_ANEW and isinstance(args[0], Maps):
             return self._run(
-                _method(name) if node.op == "call_method" else target, (_zeros(args[0]), *args[1:]), kwargs
+                method_of(name) if node.op == "call_method" else target, (_zeros(args[0]), *args[1:]), kwargs
             )
         with_rule = find_operation(name)
         if with_rule is not None:
@@ -356,46 +327,6 @@ class Walk:
         return replace(state, note=f"{reason}: {state.note}")
 
 
-def _product(name: str, args: Any, kwargs: Any) -> tuple[Any, Weights] | None:
-    """(state, weights) of a call that amounts to a Linear: x @ w, linear(x, w, b), addmm(b, x, w)."""
-    args = (*args, *(kwargs[key] for key in ("weight", "bias") if key in kwargs))
-    if name in ("matmul", "mm") and len(args) == 2:
-        (state, weights), bias, inputs_first = args, None, True
-    elif name == "linear" and len(args) in (2, 3):
-        (state, weights), bias, inputs_first = args[:2], args[2] if len(args) == 3 else None, False
-    elif name == "addmm" and len(args) == 3:
-        (bias, state, weights), inputs_first = args, True
-    else:
-        return None
-    if not isinstance(state, (Given, Maps, Units)) or not isinstance(weights, Weights):
-        return None
-    # What is drawn as the bias comes as a reason too; a constant, or the bias of another, has no place here.
-    known = weights.bias == (bias is not None) and (bias is None or isinstance(bias, Missing))
-    return (state, weights) if known and weights.transposed == inputs_first else None
-
-
-def _evaluated(step: Any) -> Any:
-    """A step without a row on the parameters themselves."""
-    if isinstance(step, Step):
-        args, kwargs = _evaluated(step.args), _evaluated(step.kwargs)
-        function = _method(str(step.target)) if step.op == "call_method" else step.target
-        with torch.no_grad():
-            return own_call(function, *args, **kwargs)
-    if isinstance(step, dict):
-        return {key: _evaluated(item) for key, item in step.items()}
-    return type(step)(map(_evaluated, step)) if type(step) in (tuple, list) else step
-
-
-def _holds(whole: Any, part: Tensor) -> bool:
-    """Whether ``part`` are rows of ``whole``, in the same memory."""
-    if not isinstance(whole, Tensor) or whole.dim() != 2:
-        return False
-    if whole.untyped_storage().data_ptr() != part.untyped_storage().data_ptr() or whole.shape[1] != part.shape[1]:
-        return False
-    first, last = whole.storage_offset(), whole.storage_offset() + whole.numel()
-    return first <= part.storage_offset() and part.storage_offset() + part.numel() <= last
-
-
 def _next_generator(generator: torch.Generator) -> torch.Generator:
     seed = int(torch.randint(1 << 62, (), generator=generator))
     return torch.Generator(device=generator.device).manual_seed(seed)
@@ -464,10 +395,6 @@ def _side(value: Any, side: str) -> Any:
     if isinstance(value, dict):
         return {key: _side(item, side) for key, item in value.items()}
     return type(value)(_side(item, side) for item in value) if type(value) in (tuple, list) else value
-
-
-def _method(name: str) -> Callable[..., Any]:
-    return lambda value, *args, **kwargs: getattr(value, name)(*args, **kwargs)
 
 
 def _like(state: Maps | Units) -> Tensor:

@@ -13,6 +13,7 @@ from initscope.layers.calls import UNCHANGED
 from initscope.propagate.moments import Given, Maps, NotCovered
 from initscope.propagate.registry import Context, find_operation, find_rule
 from initscope.propagate.rules.attention import attention, product
+from initscope.propagate.rules.gates import independent
 from initscope.propagate.rules.shapes import MOVES, move_of
 from initscope.propagate.units import Units, drawn, is_tokens, moved_units, placed, units_of
 
@@ -87,17 +88,9 @@ def _values(value: Any, context: Context) -> Any:
         base = state.base if isinstance(state, Units) else state
         found[base.order] = base
     for a, b in combinations(found.values(), 2):
-        apart = (a.fresh and not a.fresh & b.weights) or (b.fresh and not b.fresh & a.weights)
-        if not apart and not disjoint(a, b):
+        if not independent(a, b):
             raise NotCovered("its branches share their randomness")
     return _replaced(value, context)
-
-
-def disjoint(a: Maps, b: Maps) -> bool:
-    """Whether two states are channels of one layer that do not overlap."""
-    if a.part is None or b.part is None or a.part[0] != b.part[0]:
-        return False
-    return a.part[2] <= b.part[1] or b.part[2] <= a.part[1]
 
 
 def _random(value: Any) -> list[Maps | Units]:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from initscope.geometry import weakest
-from initscope.propagate.covariances import Gram, gram
+from initscope.propagate.covariances import gram
 from initscope.propagate.heads import attended_gram, attention_weights, entropy_of
 from initscope.propagate.laws import Normal, Symmetric
 from initscope.propagate.moments import Given, Maps, NotCovered, State
+from initscope.propagate.origins import Gram
 from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.units import Drawn, Units, drawn, units_of
 

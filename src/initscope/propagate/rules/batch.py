@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from initscope.propagate.covariances import Activations
 from initscope.propagate.moments import (
     Cross,
     Draws,
@@ -30,6 +29,7 @@ from initscope.propagate.moments import (
     Products,
     Scaled,
 )
+from initscope.propagate.origins import Activations
 from initscope.propagate.rules import weights
 from initscope.propagate.windows import Offset, Sites
 from initscope.theory import activations

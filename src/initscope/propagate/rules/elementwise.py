@@ -10,10 +10,10 @@ from torch import nn
 from initscope.geometry import weakest
 from initscope.layers import ActivationLayer, activation_of
 from initscope.propagate import loops
-from initscope.propagate.covariances import Activations
 from initscope.propagate.draws import sampled
 from initscope.propagate.laws import Activated, MeansOnly, Parts
 from initscope.propagate.moments import Given, Maps, NotCovered, State
+from initscope.propagate.origins import Activations
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.batch import normalised_activation
 from initscope.propagate.rules.gates import expression, known

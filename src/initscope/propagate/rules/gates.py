@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import weakest
-from initscope.propagate.covariances import Multiplied
 from initscope.propagate.laws import WRITTEN_OUT, Activated, Along, Symmetric
 from initscope.propagate.moments import Maps, NotCovered, Rescaled, Scaled
+from initscope.propagate.origins import Multiplied
 from initscope.propagate.registry import Context
 from initscope.theory.activations import Activation, activation, gelu, gelu_tanh, silu
 

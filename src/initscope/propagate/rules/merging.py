@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import weakest
-from initscope.propagate.covariances import Joined, Shifted, Stacked, Summed
 from initscope.propagate.laws import Along, Normal, Parts, Sum
 from initscope.propagate.moments import Constants, Given, Maps, NotCovered, Rescaled, State
+from initscope.propagate.origins import Joined, Shifted, Stacked, Summed
 from initscope.propagate.registry import Context, operation
 from initscope.propagate.rules.gates import combined, gated, independent
 

@@ -16,6 +16,7 @@ from initscope.propagate.covariances import crosses
 from initscope.propagate.draws import sampled
 from initscope.propagate.laws import Windowed
 from initscope.propagate.moments import Cross, Draws, Given, Lookup, Maps, NotCovered, Origin, Pair, State, Wanted
+from initscope.propagate.origins import Placed
 from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.rules.norms import channel_mean
 from initscope.propagate.rules.shapes import rearranged_one
@@ -92,7 +93,8 @@ def averaged(state: Maps, kernel: tuple[int, ...], stride: tuple[int, ...], cont
     r"""Means over windows: :math:`k^{-2}\sum_\tau\sum_t K(sp+t, sp+t+\tau)` over all offsets inside a window."""
     if all(k == 1 for k in kernel) and all(s == 1 for s in stride):
         return state
-    if state.origin is None and state.unit is not None and math.prod(kernel) <= _DRAWN_TOGETHER:
+    known = state.origin is not None and not isinstance(state.origin, Placed)
+    if not known and state.unit is not None and math.prod(kernel) <= _DRAWN_TOGETHER:
         # Units that were drawn know no covariances between positions, but whole windows of them can be drawn.
         size = tuple((n - k) // s + 1 for n, k, s in zip(state.positions, kernel, stride))
         mean = Mean(state, stride, _grid(kernel))

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import padding
 
-from initscope.propagate.covariances import Gathered
 from initscope.propagate.laws import Rearranged, Symmetric, take
 from initscope.propagate.moments import Cross, Given, Lookup, Maps, NotCovered, Origin, State, Wanted
+from initscope.propagate.origins import Gathered, Placed
 from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.totals import own_call
 from initscope.propagate.units import Units, is_tokens, moved_units, units_of
@@ -223,6 +223,8 @@ def _at(
     """``whole``: each channel is one channel of ``state`` at all positions, so that they are correlated as there."""
     every = blocks == tuple(range(len(state.sizes)))
     origin = _sites(state, where, place, axis) if every and whole else None
+    if origin is None and every and whole and state.origin is not None and where.dim() == 1:
+        origin = Placed(state, where)
     kxx, kyy, d = (take(maps[:, list(blocks)], where) for maps in (state.kxx, state.kyy, state.d))
     unit = state.unit
     if unit is not None and not unit.lasting:

@@ -15,7 +15,6 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from initscope.geometry import weakest
 from initscope.initializers import WeightLaw
-from initscope.propagate.covariances import Gathered
 from initscope.propagate.laws import Normal, Symmetric, Windowed
 from initscope.propagate.moments import (
     Cross,
@@ -31,6 +30,7 @@ from initscope.propagate.moments import (
     State,
     Wanted,
 )
+from initscope.propagate.origins import Gathered
 from initscope.propagate.registry import Context, Reads, rule
 from initscope.propagate.rules.shapes import rearranged_one
 from initscope.propagate.windows import EVERY, FilterTaps, Offset, Sites, at_both
