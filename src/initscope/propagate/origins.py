@@ -166,7 +166,7 @@ class Activations(Origin):
         for variance in (least, most):
             same = torch.full_like(angle, variance)
             nodes = self._duals(same, same, variance * angle.cos())
-            tables.append(sum(weight * nodes[below + shift - 1] for shift, weight in enumerate(cubic)))
+            tables.append(torch.stack([weight * nodes[below + k - 1] for k, weight in enumerate(cubic)]).sum(dim=0))
         share = (size - least) / (most - least) if most > least else 0.0
         result: Cross = tables[0] + share * (tables[1] - tables[0])
         return result
