@@ -20,6 +20,8 @@ from initscope.theory.injectivity.parisi_functional import Floats, FunctionalVal
 __all__ = ["grid_energy", "grid_threshold", "solve_grid"]
 
 GRID = Grid()
+_FROM_NEARBY = 8.0
+"""Expansivity beyond which the iteration begins at the solution of a smaller one."""
 
 
 @cache
@@ -30,7 +32,10 @@ def solve_grid(alpha: float, levels: int = 200, largest: float = 15.0, tolerance
     The value is second order in what remains.
     """
     c = largest * np.arange(1, levels + 1) / levels
-    state = np.log(Levels(0.2 / alpha, np.linspace(0.7, 0.999, levels), c).response)
+    start = Levels(0.2 / alpha, np.linspace(0.7, 0.999, levels), c)
+    if alpha > _FROM_NEARBY:  # where the iteration leaves this start for overlaps that there are not
+        start = solve_grid(max(_FROM_NEARBY, alpha / 1.1), levels, largest, tolerance).levels
+    state = np.log(start.response)
     states: list[Floats] = []
     moves: list[Floats] = []
     for _ in range(1000):
@@ -60,7 +65,7 @@ def grid_energy(alpha: float, levels: int = 200, largest: float = 15.0) -> Estim
     The value is a lower bound on the full-RSB energy; the error adds what half the levels and two thirds of the range
     change, which covers the discretisation and the cut at ``largest``.
     """
-    alpha = check_between("alpha", alpha, 2.9, 30.0, hint="ground_state_energy reaches further")
+    alpha = check_between("alpha", alpha, 3.4, 9.5, hint="ground_state_energy reaches further")
     levels = check_count("levels", levels, least=10, most=1000)
     largest = check_between("largest", largest, 3.0, 30.0, hint="transforms lose levels beyond 30")
     value = solve_grid(alpha, levels, largest).energy(alpha)
