@@ -28,7 +28,7 @@ def hugging_face_callback(data: Any = None, **options: Any) -> Any:
     except ImportError as error:
         raise MissingDependencyError("transformers", "integrations") from error
 
-    class InitscopeCallback(TrainerCallback):  # type: ignore[misc]
+    class InitscopeCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         """Looks at the model as it trains."""
 
         def __init__(self) -> None:
