@@ -35,6 +35,10 @@ _FEWEST_BITS = 16
 """Bits below which Student's t of values that are not Gaussian is not to be relied on."""
 
 
+_DRAWN_SINGLY = 2000
+"""Points of a picture that are shapes of their own; more become pixels, or its file would grow with them."""
+
+
 @dataclass(frozen=True)
 class HammingDistortion(Result):
     """Hamming distance against angle for pairs of rows.
@@ -80,7 +84,8 @@ class HammingDistortion(Result):
         ax = make_axes(ax)
         share = np.linspace(0, 1, 200)
         spread = 2 * np.sqrt(share * (1 - share) / self.bits)
-        ax.plot(np.degrees(self.angles), self.hamming / self.bits, ".", color="C1", markersize=4, alpha=0.4, mew=0)
+        points = ax.plot(np.degrees(self.angles), self.hamming / self.bits, ".", color="C1", markersize=4, alpha=0.4)
+        points[0].set(mew=0, rasterized=len(self.angles) > _DRAWN_SINGLY)
         ax.plot([], [], "o", color="C1", markersize=4, label="pairs")  # dots large enough to be seen in the legend
         ax.plot(180 * share, share, color="C0", label="angle / π")
         for sign in (-1, 1):
