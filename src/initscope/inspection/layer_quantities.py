@@ -77,7 +77,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
     panels = [
         size_panel(size, drawn, limits.vanishing, limits.exploding),
         _gradient_panel(report, gradient, imbalance),
-        angle_panel(angle, limits.collapse * start, limits.expansion * start),
+        angle_panel(angle, limits.collapse * start),
         _rank_panel(rank, limits.rank_loss),
         _share_panel("dead", "units that are zero for all samples", seen.dead_fraction, limits.dead_units),
         _share_panel(

@@ -83,8 +83,8 @@ def versions() -> dict[str, str]:
     return found | {"Python": platform.python_version()}
 
 
-def angle_panel(angle: Quantity, low: float | None = None, high: float | None = None) -> Panel:
-    """Angles against depth, with the healthy band that verdicts know."""
+def angle_panel(angle: Quantity, low: float | None = None) -> Panel:
+    """Angles against depth, with the healthy band that verdicts know: angles that open are no fault."""
     return Panel(
         "angle",
         "between pairs, degrees",
@@ -93,7 +93,6 @@ def angle_panel(angle: Quantity, low: float | None = None, high: float | None = 
         angle.error,
         angle.predicted,
         low,
-        high,
         least=0.0,
         logarithmic=False,
         digits=1,
