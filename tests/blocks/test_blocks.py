@@ -1,13 +1,14 @@
 """Data in blocks against the same data in memory: sources, codes, neighbours, widths and kernels."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import initscope
-from initscope.blocks import merge_nearest, nearest_in_blocks, open_blocks
+from initscope.blocks import matrices, merge_nearest, nearest_in_blocks, open_blocks
 from initscope.cli import main
 from initscope.cli._vectors import read_codes, stored_codes
 from initscope.data import load_any
@@ -243,3 +244,11 @@ def test_two_widths_are_one(tmp_path):
         first.merge(second)
         found = first.result().to_dict()
         same(found, expected.to_dict(), 1e-12)
+
+
+def test_threads_of_a_worker_share_one_model():
+    """Two that drew its weights at once gave two models, and a kernel of both."""
+    name = matrices.ModelName("conv3x3x4-relu", None, (1, 6, 6), 0)
+    with ThreadPoolExecutor(8) as pool:
+        built = list(pool.map(matrices._built, [name] * 8))
+    assert all(model is built[0] for model in built)

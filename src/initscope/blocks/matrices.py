@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -64,8 +65,17 @@ def kernel_in_blocks(
     return largest
 
 
-@lru_cache(maxsize=1)
+_building = threading.Lock()
+
+
 def _built(model: ModelName) -> Any:
+    """The model of this process. Threads that drew its weights at once would share a random state, and differ."""
+    with _building:
+        return _loaded(model)
+
+
+@lru_cache(maxsize=1)
+def _loaded(model: ModelName) -> Any:
     from initscope.models import load_model
 
     return load_model(model.spec, weights=model.weights, input_shape=model.shape, seed=model.seed).eval()
