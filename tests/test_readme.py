@@ -86,7 +86,8 @@ def test_a_newcomer_gets_a_script(tmp_path):
     command = [sys.executable, ROOT / ".ci" / "newcomer.py", ROOT / "README.md", tmp_path]
     subprocess.run(command, check=True)
     subprocess.run(["bash", "-n", tmp_path / "commands.sh"], check=True)
-    compile((tmp_path / "program.py").read_text(encoding="utf-8"), "program.py", "exec")
+    assert compile((tmp_path / "program.py").read_text(encoding="utf-8"), "program.py", "exec").co_code
+    assert (tmp_path / "commands.sh").read_text(encoding="utf-8").count("\n") > 15
 
 
 def test_python_of_the_page(workplace):

@@ -40,7 +40,9 @@ def test_help_has_groups_and_examples(words, capsys, monkeypatch):
 
 @pytest.mark.parametrize("line", sorted({line for lines in EXAMPLES.values() for line in lines}))
 def test_examples_are_understood(line):
-    app.parse_args(shlex.split(line), exit_on_error=False, print_error=False)
+    command, bound, *_ = app.parse_args(shlex.split(line), exit_on_error=False, print_error=False)
+    assert callable(command)
+    assert bound.signature.parameters
 
 
 def test_cheap_examples_run(tmp_path, monkeypatch, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -93,18 +94,19 @@ def _values(block: Block) -> Any:
 
 
 @dataclass(frozen=True)
-class _Source:
+class _Source(ABC):
     path: Path
     shape: tuple[int, ...] | None = None
     normalize: str | None = None
     size: tuple[int, int] | None = None
 
+    @abstractmethod
     def read(self, start: int, stop: int) -> ImageSet:
-        raise NotImplementedError
+        """The samples from ``start`` to ``stop``."""
 
+    @abstractmethod
     def bounds(self, rows: int | None) -> list[int]:
         """Where blocks begin, and the end."""
-        raise NotImplementedError
 
 
 def _even(count: int, rows: int) -> list[int]:
