@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 def stack(depth):
+    torch.manual_seed(depth)
     return nn.Sequential(*[layer for _ in range(depth) for layer in (nn.Linear(16, 16), nn.ReLU())])
 
-DATA = torch.rand(40, 16)
+DATA = torch.rand(40, 16, generator=torch.Generator().manual_seed(0))
 
 def test_good(initscope):
     assert initscope.assert_healthy(stack(2), DATA, pairs=16).healthy
