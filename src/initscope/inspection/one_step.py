@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from initscope._hall.randomness import torch_generator
 from initscope.inspection.weights import drawn_weights
 from initscope.measurement.number_formats import FORMATS, FormatCount
 from initscope.measurement.observation import Observation
@@ -157,7 +158,7 @@ def _value(output: Any, targets: Any, loss: Loss | None, classified: tuple[Tenso
     if classified is not None and isinstance(output, Tensor):
         return classified[0]
     real = [tensor for _, tensor in named_tensors(output, "") if tensor.is_floating_point() and tensor.requires_grad]
-    generator = torch.Generator().manual_seed(0)
+    generator = torch_generator(0, "direction of the output")
     parts = [(tensor * torch.randn(tensor.shape, generator=generator).to(tensor)).mean() for tensor in real]
     return torch.stack([part.float() for part in parts]).sum()
 
