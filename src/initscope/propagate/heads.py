@@ -67,6 +67,7 @@ def entropy_of(*weights: Any) -> float:
     r"""Mean of :math:`-\sum_j p_j\ln p_j/\ln n` over all queries that have n > 1 keys; NaN where none has."""
     shares = []
     for one in weights:
+        one = one.detach()
         allowed = (one > 0).sum(dim=-1)
         several = allowed > 1
         shares.append((torch.special.entr(one).sum(dim=-1)[several] / allowed[several].float().log()).flatten())
