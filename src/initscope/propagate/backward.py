@@ -20,7 +20,7 @@ from torch import Tensor
 
 from initscope.propagate.attended import Attended
 from initscope.propagate.channels import Channels, law_of, places_of, positions_of
-from initscope.propagate.draws import factor_of
+from initscope.propagate.heads import gradients_through_heads
 from initscope.propagate.laws import Activated
 from initscope.propagate.moments import Maps, NotCovered, Products, Scaled
 from initscope.propagate.origins import (
@@ -45,7 +45,6 @@ __all__ = ["back", "sources_of", "spread_over_taps"]
 Shares = list[tuple[Maps, Tensor]]
 _TABLE, _NODES = 1 << 14, 257  # entries from which on a dual is interpolated, and between how many angles
 _NEARLY = 1.05
-_TIMES = 2  # gradients that are drawn for each head
 
 
 def sources_of(state: Maps) -> tuple[Maps, ...]:
@@ -236,43 +235,18 @@ def _through_law(law: Any, state: Maps, gradients: Tensor, channels: Channels) -
 
 
 def _through_heads(origin: Attended, gradients: Tensor, channels: Channels) -> Shares:
-    r"""Values: the mean over heads of :math:`A^T\Delta A`. Queries and keys: drawn gradients, through drawn heads.
-
-    Gradients :math:`\delta` of the outputs and values v are drawn for every head, and :math:`\sum\delta^TAv` is
-    differentiated by the drawn queries and keys, through whatever the model does to them.
-    """
-    whole, values = gradients[:, 0], channels.gram(origin.value)[:, origin.block]
-    back_to_values = torch.zeros_like(values)
-    for weights in origin.weights:
-        plain = weights.detach().double()
-        back_to_values += torch.einsum("nhts,nhtr->nsr", plain, torch.einsum("ntu,nhur->nhtr", whole, plain))
-    draws = len(origin.weights)
-    value = gradients.new_zeros((len(gradients), len(origin.value.sizes), *values.shape[-2:]))
-    value[:, origin.block] = back_to_values / (draws * origin.weights[0].shape[1])
-    shares: Shares = [(origin.value, value)]
-    if not origin.roots:
-        return shares
+    """Values by the drawn weights, queries and keys by gradients drawn for them (`heads.gradients_through_heads`)."""
+    values = channels.gram(origin.value)[:, origin.block]
     tensors = [side for root in origin.roots for side in (root.x, root.y)]
-    for _ in range(_TIMES):
-        found = torch.autograd.grad(_drawn_loss(origin, whole, values, channels), tensors, retain_graph=True)
+    by_values, by_roots = gradients_through_heads(
+        origin.weights, tensors, gradients[:, 0], values, origin.width, channels.gaussian
+    )
+    value = gradients.new_zeros((len(gradients), len(origin.value.sizes), *values.shape[-2:]))
+    value[:, origin.block] = by_values
+    shares: Shares = [(origin.value, value)]
+    for found in by_roots:
         for root, x, y in zip(origin.roots, found[::2], found[1::2], strict=True):
             parts = torch.split(torch.cat([x, y]).double(), list(root.base.sizes), dim=-1)
             squares = torch.stack([part @ part.mT for part in parts], dim=1)
-            shares.append((root.base, squares / (_TIMES * draws)))
+            shares.append((root.base, squares / (len(by_roots) * len(origin.weights))))
     return shares
-
-
-def _drawn_loss(origin: Attended, whole: Tensor, values: Tensor, channels: Channels) -> Tensor:
-    """The sum over heads of δᵀ A v, with gradients and values drawn for each."""
-    with torch.enable_grad():
-        total = torch.zeros(())
-        for weights in origin.weights:
-            shape = (len(weights), weights.shape[1], origin.width)
-            share = whole / (shape[1] * shape[2])
-            delta, value = (
-                channels.gaussian(factor_of(gram), shape[1] * shape[2]).reshape(*gram.shape[:2], *shape[1:])
-                for gram in (share, values)
-            )
-            products = torch.einsum("nthw,nshw->nhts", delta, value).to(weights.dtype)
-            total = total + (products * weights).sum()
-    return total
