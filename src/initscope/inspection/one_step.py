@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from initscope._hall.randomness import torch_generator
+from initscope.inspection.straight_through import straight_through
 from initscope.inspection.weights import drawn_weights
 from initscope.measurement.number_formats import FORMATS, FormatCount
 from initscope.measurement.observation import Observation
@@ -116,11 +117,11 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
 
 
 def _leading_to_output(seen: Observation) -> set[str]:
-    """Modules whose values the output is made of."""
-    waiting, reached = [seen.output % len(seen.rows)], set[int]()
+    """Modules whose values the output is made of, other than past a detachment that is meant."""
+    waiting, reached, meant = [seen.output % len(seen.rows)], set[int](), straight_through(seen.rows)
     while waiting:
         index = waiting.pop()
-        if index not in reached:
+        if index not in reached and index not in meant:
             reached.add(index)
             waiting += seen.rows[index].reads
     return {seen.rows[index].within for index in reached}
