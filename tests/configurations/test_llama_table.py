@@ -1,8 +1,8 @@
 """A causal stack with RMS norms, rotations and gates: predicted beside an independent simulation, and drawn networks.
 
 T = 24 tokens, half of those of y equal to those of x. Sizes and cosines of tokens do not depend on which half that is;
-the cosine of the pair does, from .07 (the second half) to .64 (the first) behind one block, because equal first tokens stay
-equal and a causal token reads all before it.
+the cosine of the pair does, from .07 (the second half) to .64 (the first) behind one block: equal first tokens stay
+equal, and a causal token reads all before it.
 """
 
 import math
