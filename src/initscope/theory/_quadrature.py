@@ -151,16 +151,20 @@ def _adaptive(
         return xp.astype(xp.reshape(flat[0], shape), dtype)
     largest = [int(xp.argmax(a)) for a in flat]
     sample = [xp.concat([a[:: max(1, size // 24)], *(xp.reshape(a[at], (1,)) for at in largest)]) for a in flat]
+
+    def whole(level: int, elements: list[Array]) -> Array:
+        pieces = _chunks(elements[0].shape[0], count(level))
+        return xp.concat([evaluate(level, *(a[start:stop] for a in elements)) for start, stop in pieces])
+
     level = 1
-    before = evaluate(level, *sample)
+    before = whole(level, sample)
     while level < levels and count(level + 1) * sample[0].shape[0] <= 64 * _CHUNK:
-        after = evaluate(level + 1, *sample)
+        after = whole(level + 1, sample)
         size_of_it = xp.abs(after) + 1e-3 * xp.max(xp.abs(after))
         if bool(xp.all(xp.abs(after - before) <= _TOLERANCE * size_of_it)):
             break
         level, before = level + 1, after
-    parts = [evaluate(level, *(a[start:stop] for a in flat)) for start, stop in _chunks(size, count(level))]
-    return xp.astype(xp.reshape(xp.concat(parts), shape), dtype)
+    return xp.astype(xp.reshape(whole(level, flat), shape), dtype)
 
 
 def _chunks(size: int, per_element: int) -> Iterator[tuple[int, int]]:
