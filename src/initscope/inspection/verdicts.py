@@ -115,7 +115,7 @@ def check_fail_on(wanted: str) -> None:
         known = ("any", "faults", *verdict_names())
         if name not in known:
             meant = did_you_mean(name, known)
-            raise InputError(f"fail-on {name}: no verdict is called so{meant or ';'} known: {', '.join(known)}")
+            raise InputError(f"fail-on {name}: no verdict is called so{meant}; known: {', '.join(known)}")
 
 
 def failing(verdicts: Iterable[Verdict], wanted: str) -> list[Verdict]:
