@@ -6,6 +6,7 @@ Options, their kinds, defaults and help are those of the function; ``plan check 
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 import types
 from collections.abc import Callable
@@ -109,7 +110,7 @@ def _options(planner: Callable[..., Any], leave: tuple[str, ...]) -> list[inspec
             continue
         default = _DEFAULTS.get(name, argument.default) if argument.default is argument.empty else argument.default
         described = Parameter(name=_NAMES.get(name), group=WORK, help=texts[name])
-        kind = Annotated.__class_getitem__((_option_kind(kinds[name]), described))  # type: ignore[attr-defined]
+        kind = operator.getitem(Annotated, (_option_kind(kinds[name]), described))
         options.append(inspect.Parameter(name, argument.KEYWORD_ONLY, default=default, annotation=kind))
     return options
 

@@ -85,12 +85,13 @@ def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence
     fault = finding.fault and not (declared.needs_norms and evidence.facts.idle_norms)
     template = declared.code if finding.code is None else finding.code
     template, advice = (filled_in(text, evidence.seen.rows) for text in (template, declared.advice))
+    crossed = threshold if finding.threshold is None else finding.threshold
     code = template.format(layer=finding.layer or row.within) or None if fault else None
     return Verdict(
         declared.name,
         layer,
         finding.value,
-        threshold if finding.measured else 0.0,
+        crossed if finding.measured else 0.0,
         declared.source,
         advice if fault else "",
         fault,
