@@ -217,7 +217,7 @@ class Result:
         return html_table(self.table())
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the numeric fields as bars, else the numbers of `table` row by row (subclasses draw something better)."""
+        """Draw the numeric fields as bars, else the numbers of `table` row by row; subclasses draw something better."""
         ax = make_axes(ax)
         numbers = {name: value for name, value in self.to_dict().items() if _is_number(value)}
         if numbers:

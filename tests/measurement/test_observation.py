@@ -347,8 +347,10 @@ def test_data_without_an_end_are_told(monkeypatch):
             observe(torch.nn.Linear(3, 2), endless)
 
 
-@pytest.mark.parametrize(("extra", "targets", "given"), [(0, True, [False, False]), (1, True, [True, False]),
-                                                          (2, True, [True, True]), (2, False, [False, False])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("extra", "targets", "given"),
+    [(0, True, [False, False]), (1, True, [True, False]), (2, True, [True, True]), (2, False, [False, False])],
+)
 def test_targets_of_their_own_leave_optional_arguments_to_the_tuple(extra, targets, given):
     """Without them what stands behind the required argument is taken for labels."""
     seen = []
