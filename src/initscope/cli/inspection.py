@@ -40,6 +40,7 @@ _SHORT = {
     "angle measured": "angle ° measured",
     "rms ratio measured": "size",
     "gradient ratio": "gradient",
+    "gradient ratio predicted": "grad. pred.",
     "dead fraction": "dead",
     "saturated fraction": "sat.",
     "effective rank": "rank",

@@ -30,6 +30,7 @@ _DIGITS = {
     "rms_ratio_predicted": 3,
     "rms_ratio_measured": 3,
     "gradient_ratio": 3,
+    "gradient_ratio_predicted": 3,
     "gradient_cosine": 3,
     "dead_fraction": 2,
     "saturated_fraction": 2,

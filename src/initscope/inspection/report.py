@@ -122,8 +122,9 @@ class Report(Result):
             line = dict(table[told[-1]]) | {"layer": name, "rows": len(members)}
             if len(told) > 1:
                 line["kind"] = f"{len(told)} steps"
-            known = [table[i]["gradient_ratio"] for i in members if (table[i]["gradient_ratio"] or 0) > 0]
-            line["gradient_ratio"] = float(np.exp(np.log(known).mean())) if known else line["gradient_ratio"]
+            for column in ("gradient_ratio", "gradient_ratio_predicted"):
+                known = [table[i][column] for i in members if (table[i][column] or 0) > 0]
+                line[column] = float(np.exp(np.log(known).mean())) if known else line[column]
             for column in _LARGEST:
                 line[column] = max((table[i][column] for i in members if table[i][column] is not None), default=None)
             lines.append(line)
@@ -179,8 +180,10 @@ class Report(Result):
             columns[f"{name}_measured"] = plain(mean_over_pairs(measured))
             if name == "cosine":
                 columns["cosine_se"] = nothing if redrawn is None else plain(redrawn.mean_cosine_se)
-        for name in ("gradient_ratio", "gradient_cosine"):
-            columns[name] = plain(mean_over_pairs(getattr(seen, name)))
+        columns["gradient_ratio"] = plain(mean_over_pairs(seen.gradient_ratio))
+        known = None if predicted is None else predicted.gradient_ratio
+        columns["gradient_ratio_predicted"] = nothing if known is None else plain(known)
+        columns["gradient_cosine"] = plain(mean_over_pairs(seen.gradient_cosine))
         for name in ("dead_fraction", "saturated_fraction", "effective_rank", "mean_width"):
             columns[name] = plain(getattr(seen, name))
         return [

@@ -48,6 +48,8 @@ class Context:
     """Gram matrices over all positions that were found last (`covariances.gram`)."""
     values: OrderedDict[int, tuple[Tensor, Tensor]] = field(default_factory=OrderedDict)
     """Values that were drawn last (`units.drawn`), by the order of their maps."""
+    roots: list[Any] | None = None
+    """All values that were drawn, where gradients are to be taken by them (`attended.Root`)."""
     _laws: dict[nn.Module, WeightLaw] = field(default_factory=dict)
 
     def of_replicate(self, index: int, generator: torch.Generator) -> Context:

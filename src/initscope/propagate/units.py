@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import Status, weakest
+from initscope.propagate.attended import Root
 from initscope.propagate.covariances import gram
 from initscope.propagate.draws import factor_of
 from initscope.propagate.heads import entropy_of
@@ -236,8 +237,10 @@ def fresh_values(base: Maps, context: Context) -> tuple[Tensor, Tensor]:
         shape = (len(root), root.shape[-1], size)
         parts.append(root[:, block] @ torch.randn(shape, generator=context.generator, dtype=root.dtype))
     values = torch.cat(parts, dim=2)
-    x, y = values.chunk(2, dim=1)
-    return x.contiguous(), y.contiguous()
+    x, y = (side.contiguous() for side in values.chunk(2, dim=1))
+    if context.roots is not None:
+        context.roots.append(Root(base, x.requires_grad_(), y.requires_grad_()))
+    return x, y
 
 
 def _is_part_of_activation(state: Any) -> bool:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from initscope.geometry import weakest
+from initscope.propagate.attended import Attended, roots_of
 from initscope.propagate.covariances import gram
 from initscope.propagate.heads import attended_gram, attention_weights, entropy_of
 from initscope.propagate.laws import Normal, Symmetric
@@ -120,13 +121,19 @@ def attended(value: Units, sides: Sequence[Sequence[Tensor]], before: frozenset[
     if not torch.equal(sample[order], torch.arange(pairs).repeat_interleave(heads)):
         raise NotCovered("its heads are not those of every sample")
     inner = gram(base, context.grams)[:, int(block.flatten()[0])]
-    total = torch.zeros((), dtype=torch.float64)
+    total, drawn_weights = torch.zeros((), dtype=torch.float64), []
     for x, y in sides:
         shape = (*lines.sample.shape, *x.shape[-2:])
         both = [one.expand(shape).reshape(len(sample), *x.shape[-2:])[order] for one in (x, y)]
-        total = total + attended_gram(inner, *(one.reshape(pairs, heads, *x.shape[-2:]) for one in both))
+        both = [one.reshape(pairs, heads, *x.shape[-2:]) for one in both]
+        total = total + attended_gram(inner, *(one.detach() for one in both))
+        drawn_weights += [] if context.roots is None else [torch.cat(both)]
     queries, width = sides[0][0].shape[-2], lines.channel.shape[-1]
-    after = from_gram(base, total / len(sides), heads * width, base.weights | before)
+    matrix = total / len(sides)
+    after = from_gram(base, matrix, heads * width, base.weights | before)
+    if context.roots is not None:
+        kept = tuple(drawn_weights), roots_of(drawn_weights, context.roots)
+        after = replace(after, origin=Attended(matrix[:, None], base, int(block.flatten()[0]), width, *kept))
     rank = torch.empty_like(order)
     rank[order] = torch.arange(heads).repeat(pairs)
     start = ((sample * queries) * heads * width + rank * width).reshape(lines.sample.shape)
