@@ -91,7 +91,7 @@ def _is_three_by_three(image: Floats, out: Floats, boxes: Any) -> bool:
     (rows, columns, before), taps, spread, stride = boxes
     height, width = image.shape
     own = min(height, width) > 1 and before == 1 and rows.shape[0] == height + 2 and columns.shape[0] == width + 2
-    return own and min(taps) == max(taps) == 3 and max(spread) == 1 and max(stride) == 1 and rows[1] == 0
+    return bool(own and min(taps) == max(taps) == 3 and max(spread) == 1 and max(stride) == 1 and rows[1] == 0)
 
 
 @compile_loop
