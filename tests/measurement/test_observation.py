@@ -14,6 +14,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import initscope
+from initscope._hall.randomness import torch_generator
 from initscope.errors import InputError
 from initscope.measurement import observe
 from initscope.measurement.stream import batches
@@ -84,7 +85,7 @@ def test_gradient_ratio_and_cosine_are_those_of_per_sample_gradients(net, images
     seen = observe(net, (images, labels), pairs=8, **options)
     where = [int((images == x).flatten(1).all(dim=1).nonzero()) for x in torch.cat([seen.x, seen.y])]
     inputs, targets = torch.cat([seen.x, seen.y]), labels[where]
-    v = torch.randn(5, generator=torch.Generator().manual_seed(0))
+    v = torch.randn(5, generator=torch_generator(0, "direction of the output"))
 
     def value(output, target):
         return F.cross_entropy(output, target) if with_loss else (output * v).sum()

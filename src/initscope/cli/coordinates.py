@@ -88,12 +88,12 @@ def _callable(spec: str) -> Any:
 def _inputs(data: str | None, shape: str | None, tokens: int, samples: int, seed: int) -> torch.Tensor:
     import torch
 
+    from initscope._hall.randomness import torch_generator
     from initscope.cli._sources import parse_shape
     from initscope.data import load_any
 
     if shape is not None:
-        generator = torch.Generator().manual_seed(seed)
-        return torch.randn(samples, *parse_shape(shape), generator=generator)
+        return torch.randn(samples, *parse_shape(shape), generator=torch_generator(seed, "inputs"))
     spec = data or "text"
     found = load_any(spec, size=tokens if spec.startswith("text") else None, limit=samples)
     return torch.from_numpy(found.images[:samples])

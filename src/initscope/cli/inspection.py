@@ -223,6 +223,7 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
     import torch
 
     from initscope._hall.files import atomic_path
+    from initscope._hall.randomness import torch_generator
     from initscope.tracing.untouched import copy_of
 
     best = None if report.what_if is None else report.what_if.best_law
@@ -230,7 +231,7 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
         reason = report.what_if.untried if report.what_if is not None else ""
         raise InputError(f"--apply: {reason or 'no alternative weight law could be tried on this model'}")
     with user_code():
-        redrawn = best.law.fill_(copy_of(model), generator=torch.Generator().manual_seed(seed))
+        redrawn = best.law.fill_(copy_of(model), generator=torch_generator(seed, "weights"))
         state = redrawn.state_dict()
     packed = io.BytesIO()  # torch's own writing to a file tells a full disk by an error without a reason
     torch.save(state, packed)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from initscope._hall.randomness import torch_generator
 from initscope.configurations.transformer import Transformer
 from initscope.errors import InputError, check_count
 from initscope.propagate.draws import factor_of
@@ -138,7 +139,7 @@ def outlook(
     count = check_count("heads", heads or max(4, min(16, 2048 // tokens)), least=2)
     forward = _feed_forward(model)
     runs = [
-        _run(model, start, forward, count // _REPLICATES, torch.Generator().manual_seed(seed + 7919 * index))
+        _run(model, start, forward, count // _REPLICATES, torch_generator(seed, f"heads of replicate {index}"))
         for index in range(_REPLICATES)
     ]
     rows = tuple(_together(each) for each in zip(*runs, strict=True))

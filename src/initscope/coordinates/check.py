@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from initscope._hall.randomness import torch_generator
 from initscope.coordinates.results import SCORES, CoordinateCheck, CoordinateRow, Floats, judged
 from initscope.errors import InputError, check_count
 from initscope.layers import hides_attention
@@ -171,7 +172,7 @@ def _loss(output: Any, targets: Any, seed: int) -> Tensor:
     values: Tensor = output if isinstance(output, Tensor) else next(iter(found))
     flat = values.flatten(0, -2)
     if targets is None:
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch_generator(seed, "targets")
         return F.cross_entropy(flat, torch.randint(flat.shape[-1], (len(flat),), generator=generator))
     wanted = torch.as_tensor(targets)
     return F.mse_loss(values, wanted) if wanted.is_floating_point() else F.cross_entropy(flat, wanted.flatten())

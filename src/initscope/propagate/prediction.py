@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope._hall.progress import steps
+from initscope._hall.randomness import torch_generator
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
@@ -138,7 +139,7 @@ def networks_of(
     law = Present() if initializer is None else initializer
     # Networks are shared out among the replicates; a single one has no spread.
     replicates = max(2, min(_REPLICATES, draws))
-    context = Context(law, torch.Generator().manual_seed(seed), mode=mode, replicates=replicates)
+    context = Context(law, torch_generator(seed, "prediction"), mode=mode, replicates=replicates)
     with leaves_no_trace(model):
         refuse_undrawable(model, law)
     traced = trace(model, inputs, recorded=size, opened=hides_attention(model))
