@@ -47,13 +47,23 @@ def kernel_matrix() -> list[Row]:
 
 
 def kernel_pairs() -> list[Row]:
-    """200 pairs of images 32×32×3, `predict` (every layer's row) against vmapped pairs (the last layer's value)."""
-    run = _with_neural_tangents
+    """200 pairs of images 32×32×3 beside vmapped pairs, both float32 and compiled before, the peer with its best batch.
+
+    `predict` gives the rows of all layers and traces the model at every call.
+    """
+    batches = (0, 1, 8, 50)
+
+    def run(label: str, case: str, wanted: str = "≥ 5", peer_case: str = "") -> Row:
+        return _with_neural_tangents(label, case, 200, 200, batches, wanted, peer_case)
+
     return [
-        run("one 11×11 layer", "pairs-one", 200, 200, (0, 1), "≥ 5"),
-        run("the same by expected_cosine", "formula-one", 200, 200, (0, 1), "≥ 5", "pairs-one"),
-        run("ten 11×11 layers", "pairs-wide", 200, 200, (0, 1), "≥ 5"),
-        run("ten 3×3 layers", "pairs-ten", 200, 200, (0, 1), "≥ 5"),
+        run("PairKernel, one 11×11 layer", "pairs-one"),
+        run("expected_cosine, the same", "formula-one", peer_case="pairs-one"),
+        run("PairKernel, ten 11×11 layers", "pairs-wide"),
+        run("PairKernel, ten 3×3 layers", "pairs-ten"),
+        run("predict, one 11×11 layer", "predict-one", "", "pairs-one"),
+        run("predict, ten 11×11 layers", "predict-wide", "", "pairs-wide"),
+        run("predict, ten 3×3 layers", "predict-ten", "", "pairs-ten"),
     ]
 
 

@@ -17,10 +17,10 @@ from initscope.measurement import observe
 from initscope.models import load_model
 
 COLUMNS = [
-    "layer", "kind", "status", "cosine_predicted", "cosine_measured", "cosine_se", "norm_ratio_predicted",
-    "norm_ratio_measured", "rms_ratio_predicted", "rms_ratio_measured", "gradient_ratio",
-    "gradient_ratio_predicted", "gradient_cosine",
-    "dead_fraction", "saturated_fraction", "effective_rank", "mean_width",
+    "layer", "kind", "status", "angle_predicted", "angle_measured", "cosine_predicted", "cosine_measured", "cosine_se",
+    "norm_ratio_predicted", "norm_ratio_measured", "rms_ratio_predicted", "rms_ratio_measured", "gradient_ratio",
+    "gradient_ratio_predicted", "gradient_cosine", "dead_fraction", "saturated_fraction", "effective_rank",
+    "mean_width",
 ]  # fmt: skip
 
 
@@ -113,9 +113,12 @@ def test_exports(glorot, tmp_path):
 def test_predicted_stands_beside_measured():
     """Four layers of width 96, the model's own weights: within a few times depth/width."""
     report = initscope.inspect(mlp(4, He()), samples(), pairs=24, alternatives=False)
-    for row in report.table():
+    for index, row in enumerate(report.table()):
         assert row["status"] == "closed form"
         assert abs(row["cosine_predicted"] - row["cosine_measured"]) < 0.1
+        for side, found in (("predicted", report.prediction), ("measured", report.observation)):
+            angle = np.degrees(np.arccos(np.clip(found.cosine[index], -1, 1))).mean()
+            assert row[f"angle_{side}"] == pytest.approx(angle, abs=1e-3)
 
 
 def test_draws_give_standard_errors():

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["as_comparison", "render_report", "table_texts"]
 
 _DIGITS = {
-    "cosine_predicted": 4,
-    "cosine_measured": 4,
+    "angle_predicted": 1,
+    "angle_measured": 1,
     "rms_ratio_predicted": 3,
     "rms_ratio_measured": 3,
     "gradient_ratio": 3,

@@ -165,10 +165,13 @@ class Report(Result):
         ]
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per layer: predicted beside measured, means over pairs."""
+        """One dict per layer: predicted beside measured, means over pairs; angles in degrees."""
         seen, predicted, redrawn = self.observation, self.prediction, self.measurement
         nothing: list[float | None] = [None] * len(seen.rows)
-        columns: dict[str, list[Any]] = {}
+        columns: dict[str, list[Any]] = {
+            "angle_predicted": nothing if predicted is None else plain(mean_over_pairs(predicted.angle)),
+            "angle_measured": plain(mean_over_pairs((seen if redrawn is None else redrawn).angle)),
+        }
         for name in ("cosine", "norm_ratio", "rms_ratio"):
             measured = getattr(seen if redrawn is None else redrawn, name)
             columns[f"{name}_predicted"] = (

@@ -8,19 +8,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope._hall.compiled import loops
 from initscope.errors import InputError
 from initscope.initializers import AnyLaw, as_law
 from initscope.kernels.chain import chain_of
+from initscope.kernels.inputs import bound_inputs, checked_model
 from initscope.kernels.pairs import pair_kernel
 from initscope.propagate.networks import Networks
 from initscope.propagate.prediction import networks_of
 from initscope.propagate.spread import standard_error
-from initscope.recording.batch import real_tensor
-from initscope.tracing import Inputs, bind
-from initscope.tracing.untouched import leaves_no_trace, runnable
+from initscope.tracing import Inputs
+from initscope.tracing.untouched import leaves_no_trace
 
 __all__ = ["diagonal", "kernel"]
 
@@ -82,9 +81,9 @@ def kernel(
            [0.3183, 1.    , 0.7554],
            [0.7554, 0.7554, 1.    ]])
     """
-    model = _checked_model(model, kind)
-    left = _bound(model, images, "images")
-    right = left if others is None else _bound(model, others, "others")
+    model = checked_model(model, kind)
+    left = bound_inputs(model, images, "images")
+    right = left if others is None else bound_inputs(model, others, "others")
     if [t.shape[1:] for t in left.sample_tensors()] != [t.shape[1:] for t in right.sample_tensors()]:
         shapes = (tuple(side.sample_tensors()[0].shape[1:]) for side in (left, right))
         raise InputError("images have shape {} and others {}; both must be inputs of one model".format(*shapes))
@@ -118,36 +117,12 @@ def diagonal(
     >>> diagonal(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.ReLU()), [[3.0, -4.0]])   # no weights: (9 + 0)/2
     array([4.5])
     """
-    model = _checked_model(model, kind)
-    inputs = _bound(model, images, "images")
+    model = checked_model(model, kind)
+    inputs = bound_inputs(model, images, "images")
     networks = networks_of(model, inputs, as_law(initializer), draws=draws, seed=seed, size=min(inputs.samples, 16))
     each = torch.arange(inputs.samples)
     with leaves_no_trace(model):
         return np.asarray(pair_kernel(networks, inputs, inputs, (each, each), tangents=kind == "ntk").mean(axis=0))
-
-
-def _checked_model(model: nn.Module, kind: str) -> nn.Module:
-    if kind not in ("nngp", "ntk"):
-        raise InputError(f"kind = {kind!r} must be 'nngp' or 'ntk'")
-    model = runnable(model, values=False)
-    if any(isinstance(module, _BatchNorm) and module.training for module in model.modules()):
-        raise InputError("batch norm in training mode mixes the samples of a batch; call model.eval() first")
-    return model
-
-
-def _bound(model: nn.Module, images: Any, name: str) -> Inputs:
-    """The inputs, checked."""
-    tensor = images if isinstance(images, Tensor) and not images.is_floating_point() else real_tensor(images)
-    if tensor.dim() < 2 or len(tensor) == 0:
-        raise InputError(f"{name} has shape {tuple(tensor.shape)}; give at least one input, shaped [N, ...]")
-    if tensor.is_floating_point():
-        squares = tensor.double().flatten(1).square().sum(dim=1)
-        bad = ~torch.isfinite(squares) | (squares == 0)
-        if bool(bad.any()):
-            first = int(bad.nonzero()[0])
-            what = "is zero" if float(squares[first]) == 0 else "holds NaN or infinity"
-            raise InputError(f"{name}[{first}] {what}: its cosines are not defined; leave it out")
-    return bind(model, tensor)
 
 
 def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:

@@ -28,9 +28,15 @@ def attention_weights(
     *,
     causal: bool = False,
     scale: float | None = None,
+    both_signs: bool = False,
 ) -> Tensor:
-    """softmax(scale·q kᵀ + mask), ``[..., queries, keys]``; a row that the mask leaves no key is zero."""
-    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    """softmax(scale·q kᵀ + mask), ``[..., heads, queries, keys]``; a row that the mask leaves no key is zero.
+
+    ``both_signs``: of -q too, behind the heads of q.
+    """
+    scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
+    if both_signs:
+        scores = torch.cat([scores, -scores], dim=-3)
     if causal:
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~allowed, -math.inf)
@@ -53,15 +59,14 @@ def attended_gram(gram: Tensor, x: Tensor, y: Tensor) -> Tensor:
     total = torch.zeros((pairs, 2 * queries, 2 * queries), dtype=torch.float64)
     step = max(1, _AT_ONCE // (pairs * queries * max(queries, keys)))
     for start in range(0, heads, step):
-        a, b = x[:, start : start + step], y[:, start : start + step]
-        for (rows, left), (columns, right), block in (
-            ((slice(None, queries), a), (slice(None, queries), a), xx),
-            ((slice(queries, None), b), (slice(queries, None), b), yy),
-            ((slice(None, queries), a), (slice(queries, None), b), xy),
-        ):
-            # The sum over heads is one product of all heads' weights side by side.
-            first = (left @ block[:, None]).transpose(1, 2).flatten(2)
-            total[:, rows, columns] += (first @ right.transpose(1, 2).flatten(2).mT).double()
+        # The sum over heads is one product of all heads' weights side by side, [pairs, queries, heads·keys].
+        a, b = (one[:, start : start + step].transpose(1, 2).flatten(2) for one in (x, y))
+        own, other = slice(None, queries), slice(queries, None)
+        for rows, left, columns, right, block in (
+            (own, a, own, a, xx), (other, b, other, b, yy), (own, a, other, b, xy),
+        ):  # fmt: skip
+            first = (left.reshape(pairs, -1, keys) @ block).reshape(left.shape)
+            total[:, rows, columns] += (first @ right.mT).double()
     total[:, queries:, :queries] = total[:, :queries, queries:].mT
     full = torch.cat([one.sum(dim=-1) for one in (x, y)], dim=-1).double()  # 1, or 0 where no key is left
     return total / heads + constant * (full.mT @ full) / heads

@@ -117,9 +117,9 @@ def predict(
     training = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if any(module.training if mode is None else mode == "train" for module in training):
         size = given  # batch statistics are those of all samples together
-    networks = networks_of(model, x, initializer, mode=mode, draws=draws, seed=seed, size=size)
-    batch = networks.traced.batch
-    with leaves_no_trace(model):
+    with leaves_no_trace(model):  # what runs inside keeps no copy of the weights of its own
+        networks = networks_of(model, x, initializer, mode=mode, draws=draws, seed=seed, size=size)
+        batch = networks.traced.batch
         parts = [
             _walk(networks, _part(x, start, size, batch), _part(y, start, size, batch), start, given)
             for start in steps(range(0, given, size), "predicting pairs")

@@ -151,16 +151,20 @@ def _adaptive(
         return xp.astype(xp.reshape(flat[0], shape), dtype)
     largest = [int(xp.argmax(a)) for a in flat]
     sample = [xp.concat([a[:: max(1, size // 24)], *(xp.reshape(a[at], (1,)) for at in largest)]) for a in flat]
+
+    def whole(level: int, elements: list[Array]) -> Array:
+        pieces = _chunks(elements[0].shape[0], count(level))
+        return xp.concat([evaluate(level, *(a[start:stop] for a in elements)) for start, stop in pieces])
+
     level = 1
-    before = evaluate(level, *sample)
+    before = whole(level, sample)
     while level < levels and count(level + 1) * sample[0].shape[0] <= 64 * _CHUNK:
-        after = evaluate(level + 1, *sample)
+        after = whole(level + 1, sample)
         size_of_it = xp.abs(after) + 1e-3 * xp.max(xp.abs(after))
         if bool(xp.all(xp.abs(after - before) <= _TOLERANCE * size_of_it)):
             break
         level, before = level + 1, after
-    parts = [evaluate(level, *(a[start:stop] for a in flat)) for start, stop in _chunks(size, count(level))]
-    return xp.astype(xp.reshape(xp.concat(parts), shape), dtype)
+    return xp.astype(xp.reshape(whole(level, flat), shape), dtype)
 
 
 def _chunks(size: int, per_element: int) -> Iterator[tuple[int, int]]:
@@ -200,20 +204,21 @@ def find_kinks(function: Callable[[Any], Any], reach: float = 8.0, points: int =
     step = x[1] - x[0]
     bend = np.abs(_second_difference(function, x, step))
     scale = max(1.0, float(np.abs(np.asarray(function(x), dtype=float)).max()))
+    most = np.argsort(bend)[::-1][:64]
+    most = most[bend[most] >= 1e-12 * scale]
+    centre, width = x[most], step
+    for _ in range(20):  # all at once: a function written by hand costs as much for many points as for one
+        width /= 2
+        candidates = centre[:, None] + width * np.array([-1.0, 0.0, 1.0])
+        bends = np.abs(_second_difference(function, candidates.ravel(), width)).reshape(candidates.shape)
+        centre = np.take_along_axis(candidates, bends.argmax(axis=1)[:, None], axis=1)[:, 0]
+    kept = np.abs(_second_difference(function, centre, width))
+    # After 20 halvings a smooth bend has shrunk by 4^-20, a kink by 2^-20 only.
+    sharp = (kept > bend[most] * 2.0**-20 * 0.05) & (kept > 64 * np.finfo(float).eps * scale)
     found: list[float] = []
-    for index in np.argsort(bend)[::-1][:64]:
-        centre, width = float(x[index]), step
-        if bend[index] < 1e-12 * scale or any(abs(centre - kink) <= 2 * step for kink in found):
-            continue
-        for _ in range(20):
-            width /= 2
-            candidates = centre + width * np.array([-1.0, 0.0, 1.0])
-            bends = np.abs(_second_difference(function, candidates, width))
-            centre = float(candidates[int(np.argmax(bends))])
-        kept = float(np.abs(_second_difference(function, np.array([centre]), width))[0])
-        # After 20 halvings a smooth bend has shrunk by 4^-20, a kink by 2^-20 only.
-        if kept > bend[index] * 2.0**-20 * 0.05 and kept > 64 * np.finfo(float).eps * scale:
-            found.append(round(centre, 5))
+    for index, place in zip(most[sharp], centre[sharp], strict=True):
+        if not any(abs(x[index] - kink) <= 2 * step for kink in found):
+            found.append(round(float(place), 5))
     return tuple(sorted(found))
 
 
