@@ -22,6 +22,7 @@ __all__ = ["MOST_POSITIONS", "Channels", "law_of", "places_of", "positions_of"]
 
 MOST_POSITIONS = 1024
 """Positions of a layer from which on its Gram matrices take too much: an image of 32 x 32."""
+_WORK = 1 << 25  # entries of all Gram matrices, times the taps of filters: some ten seconds
 _ENTRIES = 1 << 22  # of gradients that are known channel by channel
 _FEWEST, _MOST = 16, 4096
 
@@ -60,6 +61,7 @@ class Channels:
         self._grams: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
         self._count = 0
+        self._spent = 0
 
     def known(self, state: Maps) -> Maps:
         """A state with its origin, if that is known better than the walk knows it."""
@@ -108,6 +110,12 @@ class Channels:
             found[one.order] = one
             if positions_of(one) > 1 and one.origin is not None:
                 stack += [source for source, offset in one.origin.sources(EVERY) if offset is EVERY]
+        self._spent += sum(positions_of(one) ** 2 * _taps(one) for one in found.values())
+        if self._spent > _WORK:
+            raise NotCovered(
+                f"gradients need the covariances between all positions of its layers: {self._spent:.1e} entries "
+                f"(bound: {_WORK:.1e})"
+            )
         return [found[order] for order in sorted(found)]
 
     def _found(self, state: Maps) -> Tensor:
@@ -174,6 +182,12 @@ class Channels:
         if isinstance(law, Mean):
             return read.mean(dim=-2)
         return read.masked_fill(places < 0, -math.inf).amax(dim=-2)
+
+
+def _taps(state: Maps) -> int:
+    """What an entry of a Gram matrix costs: one for each tap of a filter, and one for itself."""
+    windows = getattr(state.origin, "windows", None)
+    return 1 + (0 if windows is None else int(windows.taps))
 
 
 def _like(numbers: float | Tensor, state: Maps) -> Tensor:
