@@ -63,7 +63,8 @@ def test_attention_gets_no_mirrored_weights():
 def test_the_page_marks_angles_by_the_rule_of_the_verdict():
     """Biases close the angles of all samples alike: below a tenth at once, a fault only below a thousandth."""
     report = inspected(nn.Tanh, alternatives=False)
-    first = next(v.layer for v in report.verdicts if v.name == "collapse")
+    collapse = next(v for v in report.verdicts if v.name == "collapse")
+    assert "(threshold 0.001)" in collapse.finding  # what was crossed, not the tenth
     found = layer_quantities(report, as_comparison(report))
     marked = next(rows for panel, rows in zip(found.panels, found.marked, strict=True) if panel.name == "angle")
-    assert report.rows[min(marked)].layer == first
+    assert report.rows[min(marked)].layer == collapse.layer

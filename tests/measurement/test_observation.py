@@ -346,3 +346,27 @@ def test_data_without_an_end_are_told(monkeypatch):
     for endless in (itertools.repeat(batch), DataLoader(Endless())):
         with pytest.raises(InputError, match=r"given 5 batches and no end; .*itertools.islice"):
             observe(torch.nn.Linear(3, 2), endless)
+
+
+@pytest.mark.parametrize(
+    ("extra", "targets", "given"),
+    [(0, True, [False, False]), (1, True, [True, False]), (2, True, [True, True]), (2, False, [False, False])],
+)
+def test_targets_of_their_own_leave_optional_arguments_to_the_tuple(extra, targets, given):
+    """Without them what stands behind the required argument is taken for labels."""
+    seen = []
+
+    class Optional(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x, scale=None, shift=None):
+            seen.append([scale is not None, shift is not None])
+            return self.layer(x)
+
+    torch.manual_seed(0)
+    data = (torch.randn(12, 4), torch.ones(12, 1), torch.zeros(12, 1))[: 1 + extra]
+    labels = torch.arange(12) % 3 if targets else None
+    observe(Optional(), data, pairs=4, targets=labels)
+    assert seen[-1] == given

@@ -133,7 +133,9 @@ class Gallery(Result):
         for shown in self.exhibits:
             counts[shown.status] = counts.get(shown.status, 0) + 1
         return render_part(
-            "gallery.html",
+            "page.html",
+            body="gallery.html",
+            title="Exhibits",
             exhibits=self.exhibits,
             most_rows=_MOST_ROWS,
             counts=counts,

@@ -85,12 +85,13 @@ def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence
     fault = finding.fault and not (declared.needs_norms and evidence.facts.idle_norms)
     template = declared.code if finding.code is None else finding.code
     template, advice = (filled_in(text, evidence.seen.rows) for text in (template, declared.advice))
+    crossed = threshold if finding.threshold is None else finding.threshold
     code = template.format(layer=finding.layer or row.within) or None if fault else None
     return Verdict(
         declared.name,
         layer,
         finding.value,
-        threshold if finding.measured else 0.0,
+        crossed if finding.measured else 0.0,
         declared.source,
         advice if fault else "",
         fault,
@@ -115,7 +116,7 @@ def check_fail_on(wanted: str) -> None:
         known = ("any", "faults", *verdict_names())
         if name not in known:
             meant = did_you_mean(name, known)
-            raise InputError(f"fail-on {name}: no verdict is called so{meant or ';'} known: {', '.join(known)}")
+            raise InputError(f"fail-on {name}: no verdict is called so{meant}; known: {', '.join(known)}")
 
 
 def failing(verdicts: Iterable[Verdict], wanted: str) -> list[Verdict]:

@@ -35,17 +35,16 @@ def write_summary(folder: Path, rows: Sequence[Row]) -> None:
     pictures = []
     diagrams = _diagrams(done)[:_MOST_PICTURES]
     for name, (axes, says) in enumerate([*diagrams, *_curves(done, max(_MOST_CURVES, _MOST_PICTURES - len(diagrams)))]):
-        pictures.append({"id": f"picture{name}", "svg": inline_svg(axes, f"picture{name}"), "says": says})
+        pictures.append({"name": f"picture{name}", "svg": inline_svg(axes, f"picture{name}"), "says": says})
     text = render_part(
         "page.html",
         body="sweep.html",
         title="Sweep",
         headline=f"{counted(len({row['run'] for row in done}), 'run')} done, {len(failed)} failed.",
         pictures=pictures,
-        axes=_varied(rows),
+        run=_varied(rows) | {"versions": ", ".join(f"{name} {number}" for name, number in versions().items())},
         failed=failed[:50],
         more=max(0, len(failed) - 50),
-        versions=", ".join(f"{name} {number}" for name, number in versions().items()),
     )
     write_text(folder / PAGE, text)
 
@@ -84,7 +83,7 @@ def _curves(rows: Sequence[Row], most: int) -> list[tuple[Axes, str]]:
         axes.set(xlabel="layer", ylabel="mean cosine of pairs")
         axes.legend(frameon=False, fontsize="small")
         says = ", ".join(str(part) for part in key if part is not None)
-        drawn.append((axes, f"Mean cosine of pairs after each layer: {says}."))
+        drawn.append((axes, f"Mean cosine of pairs after each layer: {says}"))
     return drawn
 
 
@@ -147,7 +146,7 @@ def _diagrams(rows: Sequence[Row]) -> list[tuple[Axes, str]]:
             for second in range(first + 1, len(wide)):
                 axes = phase_diagram(found, wide[first], wide[second], value)
                 told = f"{quantity}{'' if activation is None else f', {activation}'}, {data}"
-                says = f"{label_text(value)} over {wide[first]} and {wide[second]} ({told}); means over all else."
+                says = f"{label_text(value)} over {wide[first]} and {wide[second]} ({told}); means over all else"
                 drawn.append((axes, says[0].upper() + says[1:]))
     return drawn
 
