@@ -83,8 +83,8 @@ def study(options: argparse.Namespace) -> None:
     mean, deviation = pool.images.mean(axis=(0, 2, 3), keepdims=True), pool.images.std(axis=(0, 2, 3), keepdims=True)
     asked = (test.images - mean) / deviation
     done = {(line["network"], line["method"], line["images"], line["repeat"]) for line in read()}
-    tasks = [("plain", method, count) for count in options.counts for method in METHODS]
-    tasks += [("pooled", method, count) for count in options.pooled for method in METHODS if method != "NTK"]
+    tasks = [("plain", method, count) for method in options.methods for count in options.counts]
+    tasks += [("pooled", method, count) for method in options.methods if method != "NTK" for count in options.pooled]
     for network, method, count in tasks:
         few = asked[: options.pooled_test] if network == "pooled" and method != "trained" else asked
         for repeat in range(options.repeats):
@@ -144,6 +144,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("counts", type=int, nargs="*")
     parser.add_argument("--pooled", type=int, nargs="*", default=[])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--test", type=int, default=1000)
     parser.add_argument("--pooled-test", type=int, default=300)

@@ -330,3 +330,17 @@ def test_gradients_are_predicted_beside_measured_ones():
         nn.Sequential(*layers), torch.randn(64, 256), pairs=16, alternatives=False, gradients=False
     )
     assert all(row["gradient_ratio_predicted"] is None for row in none.table())
+
+
+def test_tokens_and_entropies_are_predicted_beside_measured_ones():
+    """Wide heads: one draw of the weights is near the mean over them; other models have no such columns."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(256, 8, 256, dropout=0.0, batch_first=True, norm_first=True)
+    report = initscope.inspect(layer, torch.randn(24, 12, 256), pairs=8, alternatives=False, gradients=False)
+    (row,) = (row for row in report.table() if row["kind"] == "scaled_dot_product_attention")
+    assert row["attention_entropy_predicted"] == pytest.approx(row["attention_entropy_measured"], abs=0.01)
+    last = report.table()[-1]
+    assert last["token_cosine_predicted"] == pytest.approx(last["token_cosine_measured"], abs=0.03)
+    assert any(line["attention_entropy_measured"] for line in report.blocks())
+    plain = initscope.inspect(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), torch.randn(20, 8), pairs=8)
+    assert "token_cosine_measured" not in plain.table()[0]

@@ -141,6 +141,7 @@ def _columns(report: Report, angle: Quantity, size: Quantity, bad: dict[str, fro
     return [
         *side_columns(angle, "angle", "angle °", 1, bad["angle"]),
         *side_columns(size, "rms_ratio", "size", 3, bad["size"]),
+        *_token_columns(report),
         Column("gradient_over_last", "gradient", relative_gradients(report), bad=bad["gradient"]),
         Column("gradient_ratio", "gradient ratio", ratio, error_over_pairs(seen.gradient_ratio), extra=True),
         *_predicted_column(report),
@@ -149,6 +150,16 @@ def _columns(report: Report, angle: Quantity, size: Quantity, bad: dict[str, fro
         Column("saturated_fraction", "saturated", seen.saturated_fraction, digits=2, bad=bad["saturated"]),
         Column("effective_rank", "rank", seen.effective_rank, digits=1, bad=bad["rank"]),
         Column("mean_width", "mean width", seen.mean_width, seen.mean_width_error, digits=2, extra=True),
+    ]
+
+
+def _token_columns(report: Report) -> list[Column]:
+    found = report.token_columns
+    return [
+        Column(f"{name}_{side}", title, found[f"{name}_{side}"], side=side)
+        for name, title in (("token_cosine", "token cosine"), ("attention_entropy", "entropy"))
+        for side in ("predicted", "measured")
+        if found and np.isfinite(found[f"{name}_{side}"]).any()
     ]
 
 
@@ -169,6 +180,8 @@ def _sections(rows: Sequence[Row], faulty: frozenset[int]) -> list[Section]:
         "gradient_over_last": _geometric_mean,
         "gradient_ratio": _geometric_mean,
         "gradient_ratio_predicted": _geometric_mean,
+        "attention_entropy_predicted": _mean,
+        "attention_entropy_measured": _mean,
         "dead_fraction": _largest,
         "saturated_fraction": _largest,
     }
@@ -207,6 +220,10 @@ def _group_title(group: list[tuple[str, list[int]]]) -> str:
 
 def _largest(values: Floats) -> float:
     return float(values.max())
+
+
+def _mean(values: Floats) -> float:
+    return float(np.mean(values)) if len(values) else np.nan
 
 
 def _geometric_mean(values: Floats) -> float:

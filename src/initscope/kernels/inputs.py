@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -13,7 +14,9 @@ from initscope.recording.batch import real_tensor
 from initscope.tracing import Inputs, bind
 from initscope.tracing.untouched import runnable
 
-__all__ = ["bound_inputs", "checked_model"]
+__all__ = ["bound_inputs", "checked_model", "on_device"]
+
+Device = str | torch.device | None
 
 
 def checked_model(model: nn.Module, kind: str) -> nn.Module:
@@ -39,3 +42,18 @@ def bound_inputs(model: nn.Module, images: Any, name: str) -> Inputs:
             what = "is zero" if float(squares[first]) == 0 else "holds NaN or infinity"
             raise InputError(f"{name}[{first}] {what}: its cosines are not defined; leave it out")
     return bind(model, tensor)
+
+
+def on_device(model: nn.Module, device: Device, *values: Any) -> tuple[Any, ...]:
+    """The model, a copy if it is elsewhere, and the arrays as tensors there; as they are if ``device`` is None."""
+    if device is None:
+        return model, *values
+    try:
+        place = torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError) as error:  # torch asserts that it was built for CUDA
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device = {device!r}: {reason}; give 'cpu', or a device that torch finds here") from error
+    if any(tensor.device != place for tensor in (*model.parameters(), *model.buffers())):
+        model = copy.deepcopy(model).to(place)
+    moved = [None if value is None else torch.as_tensor(value).to(place) for value in values]
+    return model, *moved

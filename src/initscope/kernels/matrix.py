@@ -13,7 +13,7 @@ from initscope._hall.compiled import loops
 from initscope.errors import InputError
 from initscope.initializers import AnyLaw, as_law
 from initscope.kernels.chain import chain_of
-from initscope.kernels.inputs import bound_inputs, checked_model
+from initscope.kernels.inputs import bound_inputs, checked_model, on_device
 from initscope.kernels.pairs import pair_kernel
 from initscope.propagate.networks import Networks
 from initscope.propagate.prediction import networks_of
@@ -39,6 +39,7 @@ def kernel(
     draws: int = 4,
     seed: int = 0,
     return_error: bool = False,
+    device: str | torch.device | None = None,
 ) -> Any:
     r"""Expected kernel of ``model`` with random weights on all pairs of inputs, as its width grows.
 
@@ -65,6 +66,8 @@ def kernel(
         Of all sampling.
     return_error : bool
         Whether to return standard errors too.
+    device : str or torch.device, optional
+        Where torch computes, ``"cuda"`` say; the compiled loops are for the CPU. None: where the images are.
 
     Returns
     -------
@@ -81,7 +84,7 @@ def kernel(
            [0.3183, 1.    , 0.7554],
            [0.7554, 0.7554, 1.    ]])
     """
-    model = checked_model(model, kind)
+    model, images, others = on_device(checked_model(model, kind), device, images, others)
     left = bound_inputs(model, images, "images")
     right = left if others is None else bound_inputs(model, others, "others")
     if [t.shape[1:] for t in left.sample_tensors()] != [t.shape[1:] for t in right.sample_tensors()]:
@@ -108,6 +111,7 @@ def diagonal(
     kind: Literal["nngp", "ntk"] = "nngp",
     draws: int = 4,
     seed: int = 0,
+    device: str | torch.device | None = None,
 ) -> Floats:
     """The kernel of every input with itself, not normalised: ``[N]``, at the cost of N pairs. Arguments as `kernel`'s.
 
@@ -117,7 +121,7 @@ def diagonal(
     >>> diagonal(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.ReLU()), [[3.0, -4.0]])   # no weights: (9 + 0)/2
     array([4.5])
     """
-    model = checked_model(model, kind)
+    model, images = on_device(checked_model(model, kind), device, images)
     inputs = bound_inputs(model, images, "images")
     networks = networks_of(model, inputs, as_law(initializer), draws=draws, seed=seed, size=min(inputs.samples, 16))
     each = torch.arange(inputs.samples)

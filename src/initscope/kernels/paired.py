@@ -14,7 +14,7 @@ from initscope._hall.compiled import loops
 from initscope.errors import InputError
 from initscope.initializers import AnyLaw, as_law
 from initscope.kernels.chain import Chain, Rectified, Sums, chain_of
-from initscope.kernels.inputs import bound_inputs, checked_model
+from initscope.kernels.inputs import bound_inputs, checked_model, on_device
 from initscope.kernels.pairs import pair_kernel
 from initscope.propagate.prediction import networks_of
 from initscope.recording.batch import check_norms, real_tensor
@@ -40,7 +40,7 @@ class PairKernel:
         Any model that `predict` covers; its last step is the output. Left as it is.
     example : array or tensor, ``[N, ...]``
         Inputs of the shape that pairs will have.
-    initializer, kind, normalize, draws, seed
+    initializer, kind, normalize, draws, seed, device
         As `initscope.kernel`'s.
 
     Examples
@@ -62,8 +62,10 @@ class PairKernel:
         normalize: bool = True,
         draws: int = 4,
         seed: int = 0,
+        device: str | torch.device | None = None,
     ) -> None:
-        self._model = checked_model(model, kind)
+        self._device = device
+        self._model, example = on_device(checked_model(model, kind), device, example)
         self._kind, self._normalize = kind, normalize
         inputs = bound_inputs(self._model, example, "example")
         size = min(inputs.samples, 16)
@@ -79,6 +81,7 @@ class PairKernel:
 
     def __call__(self, x: Any, y: Any) -> Floats:
         """Cosines of the pairs ``[N]``, inner products per unit if not ``normalize``; x and y ``[N, ...]``."""
+        _, x, y = on_device(self._model, self._device, x, y)
         left, right = (side if isinstance(side, Tensor) else real_tensor(side) for side in (x, y))
         for name, side in (("x", left), ("y", right)):
             if tuple(side.shape[1:]) != self._shape or len(side) == 0:

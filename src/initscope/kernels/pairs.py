@@ -131,5 +131,5 @@ def _per_unit(state: Any, budget: Budget, *, tangents: bool) -> Tensor:
         maps = tangent(state, budget)
     except NotCovered as error:
         raise InputError(f"this model has no tangent kernel: {error}; it may have one of kind='nngp'") from error
-    sizes = torch.tensor(state.sizes, dtype=torch.float64)
+    sizes = torch.tensor(state.sizes, dtype=torch.float64, device=maps.device)
     return (total(maps, kept=2) * sizes).sum(dim=1) / totals.units
