@@ -9,7 +9,7 @@ from torch import nn
 import initscope
 from initscope.errors import InputError
 from initscope.initializers import He
-from initscope.kernels import kernel
+from initscope.kernels import diagonal, kernel
 
 
 @pytest.fixture
@@ -154,3 +154,15 @@ def test_several_outputs_are_refused():
 
     with pytest.raises(InputError, match="not one tensor"):
         kernel(Two(), [[1.0, 2.0]])
+
+
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+def test_devices(images, kind):
+    """The CPU by name is the CPU; what is no device here is told. GPUs are not tried: there is none."""
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(16, 1))
+    here = kernel(model, images, kind=kind)
+    assert np.array_equal(kernel(model, images.numpy(), kind=kind, device="cpu"), here)
+    assert np.array_equal(diagonal(model, images, device=torch.device("cpu")), diagonal(model, images))
+    for device in ("nonsense", "cuda:99"):
+        with pytest.raises(InputError, match="a device that torch finds here"):
+            kernel(model, images, device=device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,13 +40,22 @@ _SHORT = {
     "angle predicted": "angle ° predicted",
     "angle measured": "angle ° measured",
     "rms ratio measured": "size",
+    "token cosine predicted": "token cosine predicted",
+    "token cosine measured": "token cosine measured",
+    "attention entropy predicted": "entropy predicted",
+    "attention entropy measured": "entropy measured",
     "gradient ratio": "gradient",
+    "gradient ratio predicted": "grad. pred.",
     "dead fraction": "dead",
     "saturated fraction": "sat.",
     "effective rank": "rank",
     "status": "status",
 }
 """Columns that fit a terminal, and their names there; the page and the other formats have all."""
+
+
+_ERROR_OF_DRAWS = re.compile(r"(\d+ heads drawn(, )?)?(cosine ± [\d.e+-]+)?(?=;|$)")
+"""What a note says of the precision of a prediction; the page and the other formats keep it."""
 
 
 @Parameter(name="*", group=WORK)
@@ -158,8 +168,9 @@ def _print(report: Report, depth: int | None) -> None:
         print_sentence(f"caution: {caution}")
     rows = [{_SHORT[name]: text for name, text in row.items() if name in _SHORT} for row in table_texts(report, depth)]
     print_table(_with_verdicts(rows, report), title=report.diagnosis, keep=("verdict",))
-    for note in dict.fromkeys(row.note for row in report.rows if row.note):
-        print_sentence(f"{_few([row.layer for row in report.rows if row.note == note])}: {note}")
+    notes = {row.layer: _ERROR_OF_DRAWS.sub("", row.note).strip("; ") for row in report.rows}
+    for note in dict.fromkeys(filter(None, notes.values())):
+        print_sentence(f"{_few([layer for layer, of_it in notes.items() if of_it == note])}: {note}")
     tried = report.what_if is not None and report.what_if.best.name != report.what_if.current
     for verdict in report.verdicts:
         if verdict.fault:

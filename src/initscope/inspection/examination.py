@@ -247,7 +247,7 @@ def _predicted(
     initializer: Initializer | None,
 ) -> tuple[Prediction | None, str]:
     try:
-        prediction = predict(model, x, y, initializer)
+        prediction = predict(model, x, y, initializer, gradients=bool(np.isfinite(seen.gradient_ratio).any()))
     except InputError as error:
         return None, str(error)
     return _aligned(_for_all_pairs(prediction, told), seen), ""

@@ -10,16 +10,28 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from initscope.propagate.budget import Budget
-from initscope.propagate.moments import Cross, Lookup, Maps, NotCovered, Wanted
+from initscope.propagate.moments import Cross, Factor, Lookup, Maps, NotCovered, Wanted
 from initscope.propagate.windows import EVERY, Offset
 
-__all__ = ["Found", "Grams", "canonical", "closure", "covariances", "crosses", "gram", "nothing", "outside"]
+__all__ = [
+    "Found",
+    "Grams",
+    "both_factors",
+    "canonical",
+    "closure",
+    "covariances",
+    "crosses",
+    "gram",
+    "nothing",
+    "outside",
+    "unscaled",
+]
 
 _OVERHEAD = 1 << 15  # what one map costs beside its entries
 _MEMORY = 1 << 29
@@ -153,7 +165,8 @@ def gram(state: Maps, known: Grams) -> Tensor:
     ``known`` holds what was found last: steps in a row read each other's.
     """
     needed: dict[int, Maps] = {}
-    stack = [state]
+    source, x, y = unscaled(state)
+    stack = [source]
     while stack:
         one = stack.pop()
         if one.order in known or one.order in needed:
@@ -167,15 +180,44 @@ def gram(state: Maps, known: Grams) -> Tensor:
                 f"(bound: {_MEMORY / 1e9:.1f} GB); fewer pairs or shorter sequences would do without whole networks"
             )
         needed[one.order] = one
-        stack += [source for source, offset in one.origin.sources(EVERY) if offset is EVERY]
-    found: Found = {(order, EVERY): known[order][None] for order in known}
+        stack += [unscaled(before)[0] for before, offset in one.origin.sources(EVERY) if offset is EVERY]
+    found = dict(known)
     for order in sorted(needed):
         origin = needed[order].origin
         assert origin is not None
-        found[order, EVERY] = origin.cross(EVERY, _lookup(found))
-        known[order] = found[order, EVERY][0]
-    known.move_to_end(state.order)
-    result = known[state.order]
+        found[order] = origin.cross(EVERY, lambda before, _: _scaled(found, *unscaled(before))[None])[0]
+        known[order] = found[order]
+    known.move_to_end(source.order)
+    result = _scaled(known, source, x, y)
     while len(known) > _REMEMBERED:
         known.popitem(last=False)
     return result
+
+
+def unscaled(state: Maps) -> tuple[Maps, Factor, Factor]:
+    """The earliest state whose units these are but for a number for each position of x and of y, and the numbers."""
+    x: Factor = 1.0
+    y: Factor = 1.0
+    while state.origin is not None and (found := state.origin.scaling()) is not None:
+        state, a, b = found
+        x, y = x * _double(a), y * _double(b)
+    return state, x, y
+
+
+def _double(factor: Factor) -> Factor:
+    return factor.double() if isinstance(factor, Tensor) else factor
+
+
+def both_factors(state: Maps, x: Factor, y: Factor) -> Tensor:
+    """Those numbers at every position of x, then of y: ``[pairs, blocks, 2P]``."""
+    shape = state.kxx.shape
+    sides = [torch.as_tensor(one, dtype=torch.float64).expand(shape).reshape(*shape[:2], -1) for one in (x, y)]
+    return torch.cat(sides, dim=2)
+
+
+def _scaled(known: Mapping[int, Tensor], source: Maps, x: Factor, y: Factor) -> Tensor:
+    matrix = known[source.order]
+    if isinstance(x, float) and isinstance(y, float) and x == y:
+        return matrix if x == 1 else matrix * (x * x)
+    factors = both_factors(source, x, y)
+    return (matrix * factors[..., :, None]).mul_(factors[..., None, :])

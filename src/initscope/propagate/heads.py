@@ -7,14 +7,18 @@ queries and keys that were drawn from the Gram matrix, and the mean over heads e
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["attended_gram", "attention_weights", "entropy_of"]
+from initscope.propagate.draws import factor_of
+
+__all__ = ["attended_gram", "attention_weights", "entropy_of", "gradients_through_heads"]
 
 _AT_ONCE = 1 << 24  # numbers of the products that are made together
+_TIMES = 2  # gradients that are drawn for each head
 
 
 def attention_weights(
@@ -24,9 +28,15 @@ def attention_weights(
     *,
     causal: bool = False,
     scale: float | None = None,
+    both_signs: bool = False,
 ) -> Tensor:
-    """softmax(scale·q kᵀ + mask), ``[..., queries, keys]``; a row that the mask leaves no key is zero."""
-    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    """softmax(scale·q kᵀ + mask), ``[..., heads, queries, keys]``; a row that the mask leaves no key is zero.
+
+    ``both_signs``: of -q too, behind the heads of q.
+    """
+    scores = (query * (query.shape[-1] ** -0.5 if scale is None else scale)) @ key.mT
+    if both_signs:
+        scores = torch.cat([scores, -scores], dim=-3)
     if causal:
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~allowed, -math.inf)
@@ -49,24 +59,78 @@ def attended_gram(gram: Tensor, x: Tensor, y: Tensor) -> Tensor:
     total = torch.zeros((pairs, 2 * queries, 2 * queries), dtype=torch.float64)
     step = max(1, _AT_ONCE // (pairs * queries * max(queries, keys)))
     for start in range(0, heads, step):
-        a, b = x[:, start : start + step], y[:, start : start + step]
-        for (rows, left), (columns, right), block in (
-            ((slice(None, queries), a), (slice(None, queries), a), xx),
-            ((slice(queries, None), b), (slice(queries, None), b), yy),
-            ((slice(None, queries), a), (slice(queries, None), b), xy),
-        ):
-            # The sum over heads is one product of all heads' weights side by side.
-            first = (left @ block[:, None]).transpose(1, 2).flatten(2)
-            total[:, rows, columns] += (first @ right.transpose(1, 2).flatten(2).mT).double()
+        # The sum over heads is one product of all heads' weights side by side, [pairs, queries, heads·keys].
+        a, b = (one[:, start : start + step].transpose(1, 2).flatten(2) for one in (x, y))
+        own, other = slice(None, queries), slice(queries, None)
+        for rows, left, columns, right, block in (
+            (own, a, own, a, xx), (other, b, other, b, yy), (own, a, other, b, xy),
+        ):  # fmt: skip
+            first = (left.reshape(pairs, -1, keys) @ block).reshape(left.shape)
+            total[:, rows, columns] += (first @ right.mT).double()
     total[:, queries:, :queries] = total[:, :queries, queries:].mT
     full = torch.cat([one.sum(dim=-1) for one in (x, y)], dim=-1).double()  # 1, or 0 where no key is left
     return total / heads + constant * (full.mT @ full) / heads
+
+
+def gradients_through_heads(
+    weights: Sequence[Tensor],
+    drawn: Sequence[Tensor],
+    gradients: Tensor,
+    values: Tensor,
+    width: int,
+    normal: Callable[[Tensor, int], Tensor],
+) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+    r"""What gradients behind attention are at its values, and at the queries and keys that were drawn.
+
+    Values get the mean over heads of :math:`A^T\Delta A`. For queries and keys gradients :math:`\delta` of the outputs
+    and values v are drawn for every head, and :math:`\sum\delta^TAv` is differentiated by what was ``drawn``, through
+    whatever was done to it: the derivative of the softmax with all that the model puts around it.
+
+    Parameters
+    ----------
+    weights : sequence of Tensor ``[samples, heads, queries, keys]``
+        Of each draw of all heads; they know how they came from ``drawn``.
+    drawn : sequence of Tensor
+        Queries and keys, of which gradients are taken.
+    gradients, values : Tensor ``[samples, queries, queries]`` and ``[samples, keys, keys]``
+        Gram matrices: of gradients over all channels of all heads, of values for one channel.
+    width : int
+        Channels of the values of a head.
+    normal : callable
+        ``normal(root, count)``: numbers with covariance root·rootᵀ, ``[..., P, count]``.
+
+    Returns
+    -------
+    values : Tensor ``[samples, keys, keys]``
+        Gram matrix of the values' gradients over all channels.
+    drawn : list of tuples
+        Gradients by ``drawn``, summed over the draws, as often as they were drawn.
+    """
+    back = torch.zeros_like(values)
+    for one in weights:
+        plain = one.detach().double()
+        back += torch.einsum("nhts,nhtr->nsr", plain, torch.einsum("ntu,nhur->nhtr", gradients, plain))
+    back /= len(weights) * weights[0].shape[1]
+    found: list[tuple[Tensor, ...]] = []
+    for _ in range(_TIMES if drawn else 0):
+        with torch.enable_grad():
+            loss = torch.zeros(())
+            for one in weights:
+                heads = one.shape[1]
+                delta, value = (
+                    normal(factor_of(gram), heads * width).reshape(*gram.shape[:2], heads, width)
+                    for gram in (gradients / (heads * width), values)
+                )
+                loss = loss + (torch.einsum("nthw,nshw->nhts", delta, value).to(one.dtype) * one).sum()
+        found.append(torch.autograd.grad(loss, list(drawn), retain_graph=True))
+    return back, found
 
 
 def entropy_of(*weights: Any) -> float:
     r"""Mean of :math:`-\sum_j p_j\ln p_j/\ln n` over all queries that have n > 1 keys; NaN where none has."""
     shares = []
     for one in weights:
+        one = one.detach()
         allowed = (one > 0).sum(dim=-1)
         several = allowed > 1
         shares.append((torch.special.entr(one).sum(dim=-1)[several] / allowed[several].float().log()).flatten())

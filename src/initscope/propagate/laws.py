@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from initscope.propagate.draws import gaussian_draws
+from initscope.propagate.duals import means
 from initscope.propagate.moments import Draws, Field, Law, Maps, NotCovered, Pair
 from initscope.propagate.windows import Offset, Sites
 from initscope.theory._arccos import half_gap
@@ -85,7 +86,7 @@ class Activated(Law):
 
     def means(self, state: Maps) -> Pair:
         """E σ of a Gaussian."""
-        return self.sigma.mean(self.before.kxx), self.sigma.mean(self.before.kyy)
+        return means(self.sigma, self.before.kxx, self.before.kyy)
 
     def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
         """σ of samples of the state before."""

@@ -33,6 +33,7 @@ __all__ = [
 # fmt: on
 
 Pair = tuple[Tensor, Tensor]
+Factor = float | Tensor
 Cross = Tensor
 """E of x_p x_q, y_p y_q, x_p y_q, y_p x_q with q = p + offset, at every p for which q exists.
 
@@ -73,12 +74,13 @@ class Given:
     @cached_property
     def _as_they_are(self) -> Tensor:
         """The same in the values' own precision."""
-        return _mean_squares(self.x, self.y)
+        return _mean_squares(self.x.detach(), self.y.detach())
 
     @cached_property
     def _sides(self) -> tuple[Tensor, Tensor]:
         """Both sides, in double precision where a pair's norms are so unlike that single loses the angle."""
-        return (self.x.double(), self.y.double()) if self._unlike else (self.x, self.y)
+        x, y = self.x.detach(), self.y.detach()
+        return (x.double(), y.double()) if self._unlike else (x, y)
 
     @cached_property
     def _unlike(self) -> bool:
@@ -109,6 +111,18 @@ class Given:
         x, y = (side.movedim(axis + 1, 1) for side in self._sides)
         shape = (len(x), groups, self.shape[axis] // groups, *x.shape[2:])
         return x.reshape(shape), y.reshape(shape)
+
+    @cached_property
+    def _products(self) -> dict[tuple[int, int], Tensor]:
+        return {}
+
+    def products(self, axis: int, groups: int) -> Tensor:
+        """Means over the channels of each group at every two positions, x's first: found once for all replicates."""
+        if (axis, groups) not in self._products:
+            sides = [side.double() for side in self.grouped(axis, groups)]
+            both = torch.cat([side.flatten(3) if side.dim() > 3 else side[..., None] for side in sides], dim=3)
+            self._products[axis, groups] = both.mT @ both / both.shape[2]
+        return self._products[axis, groups]
 
     def totals(self) -> Totals:
         """Sums over units."""
@@ -325,6 +339,10 @@ class Origin(ABC):
         """What an entry of the result costs, against a formula."""
         return 1
 
+    def scaling(self) -> tuple[Maps, Factor, Factor] | None:
+        """The state whose units these are, times a number for each position of x and of y; None: they are more."""
+        return None
+
 
 @dataclass(frozen=True, eq=False)
 class Constants(Law):
@@ -354,10 +372,9 @@ class Products(Origin):
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Products of the values themselves."""
-        x, y = (side.double() for side in self.given.grouped(self.axis, self.groups))
         if offset is EVERY:
-            both = torch.cat([side.flatten(3) if side.dim() > 3 else side[..., None] for side in (x, y)], dim=3)
-            return (both.mT @ both / both.shape[2])[None]
+            return self.given.products(self.axis, self.groups)[None]
+        x, y = (side.double() for side in self.given.grouped(self.axis, self.groups))
         first, second = at_both(x, y, offset)
         return (first * second).mean(dim=3)
 
@@ -419,3 +436,7 @@ class Scaled(Origin):
         )
         first, second = at_both(x, y, offset)
         return lookup(self.before, offset) * first * second
+
+    def scaling(self) -> tuple[Maps, Factor, Factor] | None:
+        """This is all."""
+        return self.before, self.x, self.y

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from initscope.propagate import loops
-from initscope.propagate.moments import Cross, Lookup, Maps, NotCovered, Origin, Wanted
+from initscope.propagate.duals import dual_matrix
+from initscope.propagate.moments import Cross, Factor, Lookup, Maps, NotCovered, Origin, Wanted
 from initscope.propagate.windows import EVERY, Offset, at_both, base, partner
 from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation
@@ -136,7 +137,10 @@ class Activations(Origin):
         return self._duals(first, second, covariance)
 
     def _every(self, first: Tensor, second: Tensor, covariance: Cross) -> Cross:
-        """Of a symmetric matrix one half is enough; of nearly equal variances, as behind a norm, a table."""
+        """By the series; of nearly equal variances, as behind a norm, from a table; else one half is enough."""
+        whole = dual_matrix(self.sigma, first[..., 0], covariance)
+        if whole is not None:
+            return whole
         least, most = float(first.min()), float(first.max())
         if self.sigma.integrated and covariance.numel() > _TABLE and 0 < most <= _NEARLY * least:
             return self._from_tables(least, most, first, second, covariance)
@@ -289,6 +293,10 @@ class Chosen(Origin):
         """Of these blocks."""
         return lookup(self.before, offset)[:, :, list(self.blocks)]
 
+    def scaling(self) -> tuple[Maps, Factor, Factor] | None:
+        """One block is all of them."""
+        return (self.before, 1.0, 1.0) if len(self.before.sizes) == len(self.blocks) == 1 else None
+
 
 @dataclass(frozen=True, eq=False)
 class Gathered(Origin):
@@ -325,16 +333,20 @@ class Gathered(Origin):
             out[(..., *write)] = lookup(self.before, inner)[(..., *read)]
         return out
 
-    def _every(self, inner: Cross) -> Cross:
+    def places(self) -> Tensor:
+        """The flattened position that every output reads, -1 for a zero."""
         place = torch.zeros((), dtype=torch.long)
         zero = torch.zeros((), dtype=torch.bool)
         for sites, size in zip(self.sites, self.before.positions, strict=True):
             place = place[..., None] * size + sites.clamp_min(0)
             zero = zero[..., None] | (sites < 0)
-        count = math.prod(self.before.positions)
-        both = torch.cat([place.flatten(), place.flatten() + count])
+        return torch.where(zero, -1, place).flatten()
+
+    def _every(self, inner: Cross) -> Cross:
+        place, count = self.places(), math.prod(self.before.positions)
+        both = torch.cat([place.clamp_min(0), place.clamp_min(0) + count])
         moved = inner[..., both, :][..., both]
-        outside = zero.flatten().repeat(2)
+        outside = (place < 0).repeat(2)
         if bool(outside.any()):
             moved[..., outside, :] = 0
             moved[..., outside] = 0

@@ -48,11 +48,25 @@ class Context:
     """Gram matrices over all positions that were found last (`covariances.gram`)."""
     values: OrderedDict[int, tuple[Tensor, Tensor]] = field(default_factory=OrderedDict)
     """Values that were drawn last (`units.drawn`), by the order of their maps."""
+    factors: OrderedDict[int, Tensor] = field(default_factory=OrderedDict)
+    """Roots of the Gram matrices that values were drawn from last (`units.gaussian_values`)."""
+    cosines: dict[int, float] = field(default_factory=dict)
+    """Mean cosines of tokens (`units.token_cosine`)."""
+    roots: list[Any] | None = None
+    """All values that were drawn, where gradients are to be taken by them (`attended.Root`)."""
     _laws: dict[nn.Module, WeightLaw] = field(default_factory=dict)
 
     def of_replicate(self, index: int, generator: torch.Generator) -> Context:
         """The same for another replicate, which remembers nothing of this one."""
-        return replace(self, replicate=index, generator=generator, grams=OrderedDict(), values=OrderedDict())
+        return replace(
+            self,
+            replicate=index,
+            generator=generator,
+            grams=OrderedDict(),
+            values=OrderedDict(),
+            factors=OrderedDict(),
+            cosines={},
+        )
 
     def training(self, module: nn.Module) -> bool:
         """Whether a layer acts as in training."""

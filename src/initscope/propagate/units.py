@@ -17,11 +17,13 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import Status, weakest
-from initscope.propagate.covariances import gram
+from initscope.propagate.attended import Root
+from initscope.propagate.covariances import both_factors, gram, unscaled
 from initscope.propagate.draws import factor_of
 from initscope.propagate.heads import entropy_of
 from initscope.propagate.laws import WRITTEN_OUT, Activated
 from initscope.propagate.moments import Constants, Given, Maps, NotCovered, Rescaled, State
+from initscope.propagate.numbering import Lines, lines, numbers, same_units, viewed
 from initscope.propagate.origins import Chosen
 from initscope.propagate.registry import Context
 from initscope.propagate.totals import Totals, own_call
@@ -29,10 +31,10 @@ from initscope.tracing import SampleAxis
 
 __all__ = [
     "Drawn",
-    "Lines",
     "Units",
     "drawn",
     "fresh_values",
+    "gaussian_values",
     "is_tokens",
     "moved_units",
     "placed",
@@ -41,6 +43,7 @@ __all__ = [
 ]
 
 _LEAST_TOKENS = 4  # as where they are measured
+_ROOTS = 4  # of Gram matrices that are kept: queries and keys share theirs
 _VALUES = 8  # drawn values of so many states are kept: a step may read those of another again
 
 
@@ -136,30 +139,19 @@ class Units:
 
     def collapsed(self) -> Maps | Units:
         """The maps themselves, where all units are back at their places."""
-        shape = (len(self.base.kxx), *self.base.shape)
-        if tuple(self.source.shape) != shape or not torch.equal(self.source, _numbers(self.base)):
+        shape = self.whole
+        if tuple(self.source.shape) != shape or not same_units(self.source, numbers(shape), shape):
             return self
         return replace(self.base, note=self.note)
 
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """Shape of the maps' units with all samples."""
+        return (len(self.base.kxx), *self.base.shape)
+
     def lines(self) -> Lines:
         """Where the vectors along the last axis stand."""
-        (tokens, channels), source = self.base.shape, self.source
-        sample = source[..., 0, 0] // (tokens * channels)
-        token = source.reshape(-1, *source.shape[-2:])[0, :, 0] // channels % tokens
-        channel = source[..., 0, :] % channels
-        expected = (sample[..., None] * tokens + token)[..., None] * channels + channel[..., None, :]
-        if not torch.equal(expected, source):
-            raise NotCovered("tokens and channels of its heads are mixed")
-        return Lines(sample, token, channel)
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Units ``[..., tokens, channels]`` of which every leading index is a head: sample, its tokens, its channels."""
-
-    sample: Tensor
-    token: Tensor
-    channel: Tensor
+        return lines(self.source, self.whole)
 
 
 def is_tokens(state: Any) -> bool:
@@ -172,12 +164,7 @@ def units_of(state: State) -> Units:
     maps = state.as_maps(1) if isinstance(state, Given) and len(state.shape) == 2 else state
     if not isinstance(maps, Maps) or not is_tokens(maps):
         raise NotCovered("it is not known as tokens with channels")
-    return Units(maps, _numbers(maps))
-
-
-def _numbers(state: Maps) -> Tensor:
-    shape = (len(state.kxx), *state.shape)
-    return torch.arange(math.prod(shape)).reshape(shape)
+    return Units(maps, numbers((len(maps.kxx), *maps.shape)))
 
 
 def moved_units(units: Units, operation: Callable[[Tensor], Any]) -> Any:
@@ -195,8 +182,8 @@ def placed(units: Units) -> Maps | Units:
     if source.dim() != 3 or source.shape[:2] != (len(base.kxx), tokens) or source.shape[2] == channels:
         return units.collapsed()
     start, width = int(source[0, 0, 0]), source.shape[2]
-    chosen = _numbers(base)[..., start : start + width]
-    if start >= channels or chosen.shape != source.shape or not torch.equal(chosen, source):
+    chosen = numbers(units.whole)[..., start : start + width]
+    if start >= channels or chosen.shape != source.shape or not same_units(chosen, source, units.whole):
         return units
     edges = [sum(base.sizes[:k]) for k in range(len(base.sizes) + 1)]
     blocks = [k for k in range(len(base.sizes)) if edges[k] < start + width and start < edges[k + 1]]
@@ -216,7 +203,7 @@ def drawn(state: Any, context: Context) -> Drawn | Any:
         context.values[base.order] = fresh_values(base, context)
         while len(context.values) > _VALUES:
             context.values.popitem(last=False)
-    x, y = (side.reshape(-1)[units.source] for side in context.values[base.order])
+    x, y = (viewed(side, units.source, units.whole) for side in context.values[base.order])
     status = weakest(base.status, "sampled")
     first = len(x) == len(base.kxx) and bool((units.source[0] < math.prod(base.shape)).all())
     place = None if first else SampleAxis(-1)
@@ -229,15 +216,25 @@ def fresh_values(base: Maps, context: Context) -> tuple[Tensor, Tensor]:
         return base.unit.given.x, base.unit.given.y
     if not base.gaussian:
         raise NotCovered("the law of its input is not known beyond second moments")
+    parts = [gaussian_values(base, context, size, block) for block, size in enumerate(base.sizes)]
+    x, y = (side.contiguous() for side in torch.cat(parts, dim=2).chunk(2, dim=1))
+    if context.roots is not None:
+        context.roots.append(Root(base, x.requires_grad_(), y.requires_grad_()))
+    return x, y
+
+
+def gaussian_values(base: Maps, context: Context, channels: int, block: int = 0) -> Tensor:
+    """Values of new channels at all tokens of x, then of y: ``[pairs, 2T, channels]``."""
     context.sampled.append("heads")
-    root = factor_of(gram(base, context.grams)).to(base.kxx.dtype)
-    parts = []
-    for block, size in enumerate(base.sizes):
-        shape = (len(root), root.shape[-1], size)
-        parts.append(root[:, block] @ torch.randn(shape, generator=context.generator, dtype=root.dtype))
-    values = torch.cat(parts, dim=2)
-    x, y = values.chunk(2, dim=1)
-    return x.contiguous(), y.contiguous()
+    source, x, y = unscaled(base)
+    if source.order not in context.factors:
+        context.factors[source.order] = factor_of(gram(source, context.grams)).to(base.kxx.dtype)
+        while len(context.factors) > _ROOTS:
+            context.factors.popitem(last=False)
+    root = context.factors[source.order][:, block]
+    shape = (len(root), root.shape[-1], channels)
+    values = root @ torch.randn(shape, generator=context.generator, dtype=root.dtype)
+    return values.mul_(both_factors(source, x, y)[:, block, :, None].to(values.dtype))
 
 
 def _is_part_of_activation(state: Any) -> bool:
@@ -256,16 +253,24 @@ def token_cosine(state: Any, context: Context) -> float:
         return math.nan
     if _is_part_of_activation(state):
         return math.nan  # to integrate it for all tokens would cost more than all the rest
-    try:
-        matrix = gram(state, context.grams)
-    except NotCovered:
-        return math.nan
-    shares = torch.tensor(state.sizes, dtype=torch.float64) / sum(state.sizes)
-    matrix = (matrix * shares[:, None, None]).sum(dim=1)
-    tokens: int = state.shape[0]
-    cosines: list[float] = []
+    source, x, y = unscaled(state)
+    if len(state.sizes) > 1 or not all(isinstance(one, float) or bool((one > 0).all()) for one in (x, y)):
+        source = state  # blocks or signs of their own: cosines are not those before
+    if source.order not in context.cosines:
+        try:
+            context.cosines[source.order] = _mean_cosine(gram(source, context.grams), source.sizes)
+        except NotCovered:
+            return math.nan
+    return context.cosines[source.order]
+
+
+def _mean_cosine(matrix: Tensor, sizes: tuple[int, ...]) -> float:
+    """Of two different tokens, within x and within y: the sum of all of them is a product with a vector."""
+    shares = torch.tensor(sizes, dtype=torch.float64) / sum(sizes)
+    matrix = matrix[:, 0] if len(sizes) == 1 else (matrix * shares[:, None, None]).sum(dim=1)
+    tokens = matrix.shape[-1] // 2
+    total = 0.0
     for block in (matrix[:, :tokens, :tokens], matrix[:, tokens:, tokens:]):
-        scale = block.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(block.dtype).tiny).rsqrt()
-        units = scale[:, :, None] * block * scale[:, None, :]
-        cosines.append(float((units.sum(dim=(1, 2)) - tokens).mean()) / (tokens * (tokens - 1)))
-    return sum(cosines) / 2
+        scale = block.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(block.dtype).tiny).rsqrt()[..., None]
+        total += float(((scale.mT @ (block @ scale)).flatten() - tokens).mean())
+    return total / (2 * tokens * (tokens - 1))

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from initscope.layers.calls import UNCHANGED
 from initscope.propagate.moments import Given, Maps, NotCovered
+from initscope.propagate.numbering import of_rows
 from initscope.propagate.registry import Context, find_operation, find_rule
 from initscope.propagate.rules.attention import attention, product
 from initscope.propagate.rules.gates import independent
@@ -71,14 +71,8 @@ def _module(module: nn.Module, first: Any, context: Context, run: Callable[[Any]
 
 def weighted_units(units: Units, layer: Callable[[Maps], Maps]) -> Maps | Units:
     """Weights that read all channels of a token, wherever tokens and samples stand."""
-    base, source = units.base, units.source
-    channels = base.shape[1]
-    row = source[..., 0] // channels
-    if not torch.equal(row[..., None] * channels + torch.arange(channels), source):
-        raise NotCovered("it mixes positions, with the same weights for every channel")
-    after = layer(base)
-    width = after.shape[1]
-    return placed(Units(after, row[..., None] * width + torch.arange(width), note=after.note))
+    after = layer(units.base)
+    return placed(Units(after, of_rows(units.source, units.whole, after.shape[1]), note=after.note))
 
 
 def _values(value: Any, context: Context) -> Any:

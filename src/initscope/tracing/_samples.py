@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.tracing._inputs import Inputs, named_tensors
+from initscope.tracing._light import FewUnits
 from initscope.tracing._samples_first import all_keep_samples_first
 from initscope.tracing._trace import Node, Trace
 from initscope.tracing.untouched import leaves_no_trace, without_dropout
@@ -111,7 +112,8 @@ def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
                 with torch._C.DisableTorchFunction():
                     seen[step] = {name: note(name, tensor, step) for name, tensor in _shaped(output)}
 
-            output = traced.run(inputs.pick([min(one, last) for one in index]), watch)
+            with FewUnits():
+                output = traced.run(inputs.pick([min(one, last) for one in index]), watch)
             watch(None, (), {}, output)
             return seen
 

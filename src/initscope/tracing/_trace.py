@@ -14,6 +14,7 @@ from initscope.errors import InputError
 from initscope.layers import Role, call_name, hides_steps, role_of, stays_whole
 from initscope.layers.calls import OPERATORS
 from initscope.tracing._inputs import Inputs, Whole, bind
+from initscope.tracing._light import FewUnits
 from initscope.tracing._names import Names
 from initscope.tracing._nodes import is_step
 from initscope.tracing._randomness import random_layers, random_notes
@@ -221,12 +222,20 @@ def _recorded(
     opened: bool = False,
 ) -> Trace:
     """Run the first samples once and keep what was called."""
-    few = inputs.pick(slice(0, samples)).map(torch.clone) if any(inputs.batched) else inputs
-    recording = Recording(root, is_leaf, opened=opened)
+    few = inputs.pick(slice(0, samples)) if any(inputs.batched) else inputs
+    light, recording = FewUnits(), Recording(root, is_leaf, opened=opened)
     try:
-        returned = recording.made_by(recording.run(few))
-    except Exception as error:
-        raise few.refused(error) from error
+        with leaves_no_trace(model), light:
+            returned = recording.made_by(recording.run(few.map(torch.clone)))
+        done = not light.doubtful
+    except Exception:  # its own, or that of a model that looks at its values
+        done = False
+    if not done:
+        recording = Recording(root, is_leaf, opened=opened)
+        try:
+            returned = recording.made_by(recording.run(few.map(torch.clone)))
+        except Exception as error:
+            raise few.refused(error) from error
     steps = tuple(recording.steps)
     names: dict[Node, str] = {step: step.name for step in steps}
     modules: dict[Node, nn.Module] = {step: step.module for step in steps if step.module is not None}

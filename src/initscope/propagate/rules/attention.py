@@ -14,18 +14,23 @@ import torch
 from torch import Tensor, nn
 
 from initscope.geometry import weakest
+from initscope.propagate.attended import Attended, roots_of
 from initscope.propagate.covariances import gram
 from initscope.propagate.heads import attended_gram, attention_weights, entropy_of
 from initscope.propagate.laws import Normal, Symmetric
 from initscope.propagate.moments import Given, Maps, NotCovered, State
+from initscope.propagate.numbering import numbers
 from initscope.propagate.origins import Gram
 from initscope.propagate.registry import Context, operation, rule
-from initscope.propagate.units import Drawn, Units, drawn, units_of
+from initscope.propagate.rules.gates import independent
+from initscope.propagate.units import Drawn, Units, drawn, gaussian_values, units_of
 
 __all__ = ["attention", "embedding", "product"]
 
 _HEADS = 16
-"""Heads that are drawn for each replicate, where the model has fewer."""
+"""Heads that are drawn for each replicate, where the model has fewer and each is drawn with what the model does."""
+_LEAST, _MOST, _WEIGHTS = 8, 16, 1 << 20
+"""Heads that are drawn for themselves for each replicate, and weights of all of them that are enough."""
 
 
 @operation("scaled_dot_product_attention", reads=("positions", "law", "means"))
@@ -44,6 +49,14 @@ def attention(
     if isinstance(value, Drawn) or not isinstance(value, (Maps, Units)):
         return _all_drawn(context, query, key, value, attn_mask, is_causal, scale, enable_gqa)
     value = value if isinstance(value, Units) else units_of(value)
+    if enable_gqa:
+        groups = _heads(query) // value.source.shape[-3]
+        value = replace(value, source=value.source.repeat_interleave(groups, dim=-3))
+    fresh = _fresh_weights(query, key, value, attn_mask, is_causal, scale, context)
+    if fresh is not None:
+        after = attended(value, [fresh], query.base.weights | key.base.weights, context, straight=True)
+        heads = context.replicates * fresh[0].shape[1]
+        return replace(after, note=f"{heads} heads drawn", entropy=entropy_of(*(one[:, ::2] for one in fresh)))
 
     def weights(q: Given, k: Given) -> list[Tensor]:
         sides = []
@@ -55,9 +68,6 @@ def attention(
             sides.append(attention_weights(queries, keys, mask, causal=is_causal, scale=scale))
         return sides
 
-    if enable_gqa:
-        groups = _heads(query) // value.source.shape[-3]
-        value = replace(value, source=value.source.repeat_interleave(groups, dim=-3))
     sides = [weights(drawn(query, context), drawn(key, context))]
     undrawn = isinstance(query, (Maps, Units)) and isinstance(key, (Maps, Units))
     count = sides[0][0].numel() // (sides[0][0].shape[-1] * sides[0][0].shape[-2] * len(value.base.kxx))
@@ -67,6 +77,46 @@ def attention(
     after = attended(value, sides, frozenset().union(*before), context)
     heads = context.replicates * len(sides) * count
     return replace(after, note=f"{heads} heads drawn", entropy=entropy_of(*(one for pair in sides for one in pair)))
+
+
+def _fresh_weights(
+    query: Any, key: Any, value: Units, mask: Any, causal: bool, scale: float | None, context: Context
+) -> tuple[Tensor, Tensor] | None:
+    """Weights ``[pairs, heads, queries, keys]`` of x and y, of heads drawn for themselves; None where heads differ.
+
+    Heads come in twos, with -q beside q: a Gaussian query has the law of its negative, and what is odd in the scores
+    cancels. Gradients are taken by the heads that there are: for them none are drawn apart.
+    """
+    if context.roots is not None:
+        return None
+    if not all(isinstance(one, Units) and one.base.gaussian and one.source.dim() == 4 for one in (query, key, value)):
+        return None
+    bases, pairs = (query.base, key.base), len(value.base.kxx)
+    if any(len(base.sizes) > 1 for base in bases) or not independent(*bases) or not _same_for_heads(mask, pairs):
+        return None
+    for one in (query, key, value):
+        lines = one.lines()
+        straight = torch.arange(pairs)[:, None].expand_as(lines.sample) if len(lines.sample) == pairs else None
+        whole = torch.equal(lines.token, torch.arange(one.base.shape[0]))
+        if straight is None or not whole or not torch.equal(lines.sample, straight):
+            return None
+    size, tokens = query.source.shape[-1], max(base.shape[0] for base in bases)
+    heads = min(_MOST, max(_LEAST, _WEIGHTS // (pairs * tokens * tokens)))
+    values = [gaussian_values(base, context, heads // 2 * size) for base in bases]
+    q, k = (one.reshape(*one.shape[:2], heads // 2, size).transpose(1, 2) for one in values)
+    sides = []
+    for side, (a, b) in zip(("x", "y"), zip(q.chunk(2, dim=2), k.chunk(2, dim=2), strict=True), strict=True):
+        sides.append(attention_weights(a, b, _side(mask, side), causal=causal, scale=scale, both_signs=True))
+    return sides[0], sides[1]
+
+
+def _same_for_heads(mask: Any, pairs: int) -> bool:
+    """Whether a mask, or what is added to scores, is one for all heads."""
+    masks = [_side(mask, side) for side in ("x", "y")]
+    return all(
+        one is None or one.dim() <= 2 or (one.dim() == 4 and len(one) in (1, pairs) and one.shape[1] == 1)
+        for one in masks
+    )
 
 
 def _side(value: Any, side: str) -> Any:
@@ -105,8 +155,18 @@ def _all_drawn(
     return Drawn(run("x"), run("y"), "sampled", weights=weights)
 
 
-def attended(value: Units, sides: Sequence[Sequence[Tensor]], before: frozenset[object], context: Context) -> Units:
-    """Weights ``[..., queries, keys]`` of x and y, of each draw, times the values of all heads."""
+def attended(
+    value: Units,
+    sides: Sequence[Sequence[Tensor]],
+    before: frozenset[object],
+    context: Context,
+    *,
+    straight: bool = False,
+) -> Units:
+    """Weights ``[..., queries, keys]`` of x and y, of each draw, times the values of all heads.
+
+    ``straight``: they are ``[pairs, heads, queries, keys]``, of as many heads as were drawn.
+    """
     lines, base = value.lines(), value.base
     pairs, tokens = len(base.kxx), base.shape[0]
     if not torch.equal(lines.token, torch.arange(tokens)):
@@ -120,13 +180,23 @@ def attended(value: Units, sides: Sequence[Sequence[Tensor]], before: frozenset[
     if not torch.equal(sample[order], torch.arange(pairs).repeat_interleave(heads)):
         raise NotCovered("its heads are not those of every sample")
     inner = gram(base, context.grams)[:, int(block.flatten()[0])]
-    total = torch.zeros((), dtype=torch.float64)
+    total, drawn_weights = torch.zeros((), dtype=torch.float64), []
     for x, y in sides:
-        shape = (*lines.sample.shape, *x.shape[-2:])
-        both = [one.expand(shape).reshape(len(sample), *x.shape[-2:])[order] for one in (x, y)]
-        total = total + attended_gram(inner, *(one.reshape(pairs, heads, *x.shape[-2:]) for one in both))
+        if not straight:
+            shape = (*lines.sample.shape, *x.shape[-2:])
+            both = [one.expand(shape).reshape(len(sample), *x.shape[-2:])[order] for one in (x, y)]
+            x, y = (one.reshape(pairs, heads, *x.shape[-2:]) for one in both)
+        total = total + attended_gram(inner, x.detach(), y.detach())
+        drawn_weights += [] if context.roots is None else [torch.cat([x, y])]
     queries, width = sides[0][0].shape[-2], lines.channel.shape[-1]
-    after = from_gram(base, total / len(sides), heads * width, base.weights | before)
+    matrix = total / len(sides)
+    after = from_gram(base, matrix, heads * width, base.weights | before)
+    if context.roots is not None:
+        kept = tuple(drawn_weights), roots_of(drawn_weights, context.roots)
+        after = replace(after, origin=Attended(matrix[:, None], base, int(block.flatten()[0]), width, *kept))
+    if lines.sample.shape == (pairs, heads) and torch.equal(order, torch.arange(len(order))):
+        cut = numbers((pairs, queries, heads * width)).view(pairs, queries, heads, width)
+        return Units(after, cut.transpose(1, 2))
     rank = torch.empty_like(order)
     rank[order] = torch.arange(heads).repeat(pairs)
     start = ((sample * queries) * heads * width + rank * width).reshape(lines.sample.shape)

@@ -11,6 +11,7 @@ from initscope.geometry import weakest
 from initscope.layers import ActivationLayer, activation_of
 from initscope.propagate import loops
 from initscope.propagate.draws import sampled
+from initscope.propagate.duals import transformed
 from initscope.propagate.laws import Activated, MeansOnly, Parts
 from initscope.propagate.moments import Given, Maps, NotCovered, State
 from initscope.propagate.origins import Activations
@@ -69,7 +70,7 @@ def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
         kxx, kyy, d = (maps.clone(memory_format=torch.contiguous_format) for maps in (state.kxx, state.kyy, state.d))
         fused.relu_step(as_numpy(kxx), as_numpy(kyy), as_numpy(d))
     else:
-        kxx, kyy, d = sigma.transform(state.kxx, state.kyy, state.d)
+        kxx, kyy, d = transformed(sigma, state.kxx, state.kyy, state.d)
     return state.after(
         kxx=kxx,
         kyy=kyy,

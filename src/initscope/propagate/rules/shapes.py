@@ -16,6 +16,7 @@ from torch.nn.modules import padding
 
 from initscope.propagate.laws import Rearranged, Symmetric, take
 from initscope.propagate.moments import Cross, Given, Lookup, Maps, NotCovered, Origin, State, Wanted
+from initscope.propagate.numbering import cuts_channels
 from initscope.propagate.origins import Gathered, Placed
 from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.totals import own_call
@@ -133,9 +134,7 @@ def _cuts_channels(units: Units) -> bool:
         return True
     if source.dim() < 3 or base.origin is None:
         return False
-    token = source // units.base.shape[1]
-    along = [bool((token == token.narrow(a, 0, 1)).all()) for a in range(1, source.dim())]
-    return sum(along) > 1 or not any(along)
+    return cuts_channels(source, units.whole)
 
 
 def _moved(state: Maps, moved: Tensor, batch: int) -> Maps:

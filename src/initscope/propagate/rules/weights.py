@@ -19,6 +19,7 @@ from initscope.propagate.laws import Normal, Symmetric, Windowed
 from initscope.propagate.moments import (
     Cross,
     Draws,
+    Factor,
     Given,
     Law,
     Lookup,
@@ -87,6 +88,11 @@ class Weighted(Origin):
         cross = self.cross(offset, values)
         cross[:2] = 0  # of two inputs: what one has by itself is not moved
         return self._averages(offset, tangents) + cross
+
+    def scaling(self) -> tuple[Maps, Factor, Factor] | None:
+        """The mean square weight of all channels, where nothing is added to it."""
+        plain = self.windows is None and self.means is None and self.law.bias_variance == 0
+        return (self.before, *(math.sqrt(self.scale),) * 2) if plain and len(self.before.sizes) == 1 else None
 
     def _averages(self, offset: Offset, lookup: Lookup) -> Cross:
         """n v ⟨k⟩ at this offset."""

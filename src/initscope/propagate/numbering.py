@@ -1,0 +1,108 @@
+"""Numbers of all units of a state, which whatever moves units is run on, and what a view of them tells without reading.
+
+Cutting channels into heads, turning axes and back again only changes how the same memory is looked at. Layers and
+replicates do the same again and again, so that what was found of a view is remembered by its sizes and strides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from initscope.propagate.totals import NotCovered
+
+__all__ = ["Lines", "View", "cuts_channels", "lines", "numbers", "of_rows", "same_units", "view_of", "viewed"]
+
+Shape = tuple[int, ...]
+View = tuple[Shape, Shape, int]
+"""Sizes, strides and start of a view of `numbers`."""
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Units ``[..., tokens, channels]`` of which every leading index is a head: sample, its tokens, its channels."""
+
+    sample: Tensor
+    token: Tensor
+    channel: Tensor
+
+
+@lru_cache(maxsize=4)
+def numbers(shape: Shape) -> Tensor:
+    """(sample·T + token)·channels + channel of ``[samples, T, channels]``; not to be written into."""
+    return torch.arange(math.prod(shape)).reshape(shape)
+
+
+def view_of(source: Tensor, shape: Shape) -> View | None:
+    """How ``source`` looks at the numbers of that shape; None where it is a copy."""
+    if source.untyped_storage().data_ptr() != numbers(shape).untyped_storage().data_ptr():
+        return None
+    return tuple(source.shape), source.stride(), int(source.storage_offset())
+
+
+def viewed(values: Tensor, source: Tensor, shape: Shape) -> Tensor:
+    """``values`` of that shape at the places of ``source``."""
+    view = view_of(source, shape)
+    return values.reshape(-1)[source] if view is None else values.contiguous().as_strided(*view)
+
+
+def same_units(source: Tensor, other: Tensor, shape: Shape) -> bool:
+    """Whether two are the same numbers at the same places."""
+    views = view_of(source, shape), view_of(other, shape)
+    return views[0] == views[1] if None not in views else torch.equal(source, other)
+
+
+def _remembered(find: Callable[[Tensor, Shape], _Found]) -> Callable[[Tensor, Shape], _Found]:
+    """What is found of a view, once."""
+
+    @lru_cache(maxsize=64)
+    def of_view(view: View, shape: Shape) -> _Found:
+        return find(numbers(shape).as_strided(*view), shape)
+
+    def found(source: Tensor, shape: Shape) -> _Found:
+        view = view_of(source, shape)
+        return find(source, shape) if view is None else of_view(view, shape)
+
+    return found
+
+
+@_remembered
+def lines(source: Tensor, shape: Shape) -> Lines:
+    """Where the vectors along the last axis stand."""
+    _, tokens, channels = shape
+    sample = source[..., 0, 0] // (tokens * channels)
+    token = source.reshape(-1, *source.shape[-2:])[0, :, 0] // channels % tokens
+    channel = source[..., 0, :] % channels
+    expected = (sample[..., None] * tokens + token)[..., None] * channels + channel[..., None, :]
+    if not torch.equal(expected, source):
+        raise NotCovered("tokens and channels of its heads are mixed")
+    return Lines(sample, token, channel)
+
+
+@_remembered
+def cuts_channels(source: Tensor, shape: Shape) -> bool:
+    """Whether channels of a token lie along several axes now."""
+    token = source // shape[-1]
+    along = [bool((token == token.narrow(a, 0, 1)).all()) for a in range(1, source.dim())]
+    return sum(along) > 1 or not any(along)
+
+
+def of_rows(source: Tensor, shape: Shape, width: int) -> Tensor:
+    """The numbers of as many ``width`` units in the place of all channels of every token that ``source`` holds."""
+    after, channels, view = (*shape[:2], width), shape[-1], view_of(source, shape)
+    if view is not None and source.shape[-1] == channels and source.stride(-1) == 1:
+        sizes, (*strides, _), start = view
+        if start % channels == 0 and all(stride % channels == 0 for stride in strides):
+            wide = [stride // channels * width for stride in strides]
+            return numbers(after).as_strided((*sizes[:-1], width), (*wide, 1), start // channels * width)
+    row = source[..., 0] // channels
+    if not torch.equal(row[..., None] * channels + torch.arange(channels), source):
+        raise NotCovered("it mixes positions, with the same weights for every channel")
+    return row[..., None] * width + torch.arange(width)
