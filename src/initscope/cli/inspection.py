@@ -45,7 +45,7 @@ _SHORT = {
     "attention entropy predicted": "entropy predicted",
     "attention entropy measured": "entropy measured",
     "gradient ratio": "gradient",
-    "gradient ratio predicted": "grad. pred.",
+    "gradient ratio predicted": "gradient predicted",
     "dead fraction": "dead",
     "saturated fraction": "sat.",
     "effective rank": "rank",
