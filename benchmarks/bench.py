@@ -65,7 +65,8 @@ def markdown(kept: dict[str, Any]) -> str:
     head = ("case", "ours CPU", "wall", "peer", "CPU", "wall", "ratio", "wanted", "ours MB", "peer MB")
     for name in [each for each in cases.CASES if each in kept]:
         part = kept[name]
-        lines += [f"## {name}", "", f"{cases.CASES[name].__doc__} ({part['date']}; {part['machine']})", ""]
+        says = " ".join((cases.CASES[name].__doc__ or "").split())
+        lines += [f"## {name}", "", f"{says} ({part['date']}; {part['machine']})", ""]
         lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
         lines += ["| " + " | ".join(cells(row)) + " |" for row in part["rows"]]
         lines.append("")

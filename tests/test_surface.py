@@ -75,7 +75,10 @@ def test_results_show_and_export_alike(tmp_path):
     predicted = initscope.predict(network(), DATA)
     report = initscope.inspect(network(), DATA, pairs=4, alternatives=False)
     plan = initscope.plan.width(eps=0.2, delta=0.1)
-    for number, result in enumerate((predicted, report, plan)):
+    log = initscope.inspection.EpochLog(DATA, pairs=4)
+    log(network(), 0)
+    near = initscope.embed.Searcher(bits=16, rerank=8).fit(DATA.numpy()).search(DATA.numpy()[:3], k=2)
+    for number, result in enumerate((predicted, report, plan, report.audit, log, near)):
         assert len(repr(result)) < 1000
         assert "\n" not in repr(result)
         assert result.to_arrow().num_rows == len(result.to_pandas()) == len(result.table())
@@ -83,8 +86,15 @@ def test_results_show_and_export_alike(tmp_path):
         assert page == tmp_path / f"{number}.html"
         assert isinstance(page, Path)
         assert page.read_text(encoding="utf-8") == result.to_html()
+        assert result.plot().has_data()
     found = initscope.embed.Neighbours(np.zeros((50, 4)), np.zeros((50, 4), dtype=int))
     assert repr(found) == "Neighbours(distances=<ndarray 50 × 4>, ids=<ndarray 50 × 4>)"
+    np.testing.assert_array_equal(near.plot().lines[-1].get_ydata(), np.median(near.distances, axis=0))
+
+
+def test_only_words_have_no_picture():
+    with pytest.raises(InputError, match="holds no numbers to draw"):
+        initscope.inspection.Audit(()).plot()
 
 
 def test_code_is_code_or_none():

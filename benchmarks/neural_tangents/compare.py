@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,15 +27,18 @@ NEEDS = ("jax==0.5.3", "neural-tangents==0.6.5")
 
 def python() -> str:
     """The interpreter with neural-tangents."""
-    if given := os.environ.get("NT_PYTHON"):
-        return given
-    folder = HERE / ".venv"
-    found = folder / "bin" / "python"
-    if not (folder / "installed").exists():
-        print(f"setting up {', '.join(NEEDS)} (once) …", file=sys.stderr)
+    return os.environ.get("NT_PYTHON") or environment(HERE / ".venv", NEEDS)
+
+
+def environment(folder: Path, needs: Sequence[str]) -> str:
+    """The interpreter of an environment with ``needs``, made if it is not there or holds something else."""
+    found, stamp = folder / "bin" / "python", folder / "installed"
+    wanted = "\n".join(needs)
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+        print(f"setting up {', '.join(needs)} (once) …", file=sys.stderr)
         venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([found, "-m", "pip", "install", "--quiet", *NEEDS], check=True)
-        (folder / "installed").touch()
+        subprocess.run([found, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *needs], check=True)
+        stamp.write_text(wanted, encoding="utf-8")  # last: one that was interrupted is made again
     return str(found)
 
 

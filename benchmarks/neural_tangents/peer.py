@@ -71,13 +71,16 @@ def stack(depth, side, head):
 
 
 def runner(kernel, x, y, batch, *, pairs):
-    """A call that computes all: pairs by vmap (batch 0) or one by one; a matrix at once (0) or in batches."""
+    """A call that computes all, compiled: pairs by vmap (batch 0) or by vmap of so many; a matrix at once or so."""
 
     def one(a, b):
         return kernel(a[None], b[None], "nngp")[0, 0]
 
     if pairs:
-        every = jax.jit(jax.vmap(one) if batch == 0 else lambda a, b: jax.lax.map(lambda ab: one(*ab), (a, b)))
+        some = None if batch == 1 else batch
+        every = jax.jit(
+            jax.vmap(one) if batch == 0 else lambda a, b: jax.lax.map(lambda ab: one(*ab), (a, b), batch_size=some)
+        )
         return lambda: every(x, y).block_until_ready()
     if batch:
         batched = nt.batch(kernel, batch_size=batch, store_on_device=False)
@@ -96,7 +99,7 @@ def timed(case, count, size, batch):
     if batch or not case.startswith("matrix"):
         run()  # compiled here
     best = (float("inf"), float("inf"))
-    for _ in range(2 if case.startswith("matrix") else 3):
+    for _ in range(2 if case.startswith("matrix") else 5):
         cpu, wall = time.process_time(), time.perf_counter()
         run()
         best = min(best, (time.process_time() - cpu, time.perf_counter() - wall))

@@ -33,15 +33,16 @@ class MissingDependencyError(ImportError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A question to put behind a message on a word that nobody knows; empty if no known one is like it.
+    """A question to put behind a word that nobody knows; empty if no known one is like it or has it as a part.
 
-    >>> did_you_mean("fashon-mnist", ["photos", "fashion-mnist"])
-    '; did you mean fashion-mnist?'
+    >>> did_you_mean("fashon-mnist", ["photos", "fashion-mnist"]), did_you_mean("mnist", ["photos", "fashion-mnist"])
+    (' (did you mean fashion-mnist?)', ' (did you mean fashion-mnist?)')
     """
     import difflib
 
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    words = list(known)
+    near = difflib.get_close_matches(word, words, n=1) or [other for other in words if len(word) > 2 and word in other]
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _refuse(name: str, value: object, bound: str, hint: str) -> NoReturn:

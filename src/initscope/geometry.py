@@ -193,6 +193,11 @@ class Prediction(_Geometry):
     """1 - cosine with all its digits, from which angles come."""
     tokens: Tokens | None = None
     """Of models with attention: whether the tokens of one sample are still apart, and how far attention is spread."""
+    gradient_ratio: Floats | None = None
+    """‖∂ℓ/∂W‖_F/(‖∂ℓ/∂a‖‖x‖) of each layer's weights W, ``[rows]``, root mean square over samples; NaN where a step on
+    the way from the layer to the output has no rule for gradients, or the row has no weights. None: not asked for."""
+    gradient_ratio_se: Floats | None = None
+    """Its standard error over what was drawn, ``[rows]``; 0 for formulas."""
 
     def _alone(self) -> Comparison:
         return Comparison(prediction=self)
@@ -280,6 +285,8 @@ class Comparison(Result):
             if name in ("cosine", "norm_ratio"):
                 columns[f"{name}_se"] = nothing if measured is None else plain(getattr(measured, f"mean_{name}_se"))
         columns.update(self._token_columns())
+        if predicted is not None and predicted.gradient_ratio is not None:
+            columns["gradient_ratio_predicted"] = plain(predicted.gradient_ratio)
         return columns
 
     def _token_columns(self) -> dict[str, list[float | None]]:

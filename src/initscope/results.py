@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import importlib
+import math
 import os
 import unicodedata
 from pathlib import Path
@@ -216,15 +217,24 @@ class Result:
         return html_table(self.table())
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the numeric fields as bars (subclasses draw something better)."""
+        """Draw the numeric fields as bars, else the numbers of `table` row by row; subclasses draw something better."""
         ax = make_axes(ax)
-        numbers = {
-            name: value
-            for name, value in self.to_dict().items()
-            if isinstance(value, (int, float)) and not isinstance(value, bool)
-        }
-        if not numbers:
+        numbers = {name: value for name, value in self.to_dict().items() if _is_number(value)}
+        if numbers:
+            ax.barh(list(numbers), list(numbers.values()))
+            ax.invert_yaxis()
+            return ax
+        rows = plain(self.table())
+        columns = {name: [row.get(name) for row in rows] for name in (rows[0] if rows else ())}
+        drawn = {name: values for name, values in columns.items() if any(map(_is_number, values))}
+        if not drawn:
             raise InputError(f"{type(self).__name__} holds no numbers to draw; use to_dict() to read it")
-        ax.barh(list(numbers), list(numbers.values()))
-        ax.invert_yaxis()
+        for name, values in drawn.items():
+            ax.plot([value if _is_number(value) else math.nan for value in values], "o-", label=label_text(name))
+        ax.set_xlabel("row")
+        ax.legend()
         return ax
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

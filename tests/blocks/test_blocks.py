@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import initscope
-from initscope.blocks import matrices, merge_nearest, nearest_in_blocks, open_blocks
+from initscope.blocks import merge_nearest, models, nearest_in_blocks, open_blocks
 from initscope.cli import main
 from initscope.cli._vectors import read_codes, stored_codes
 from initscope.data import load_any
@@ -140,6 +140,12 @@ def test_commands_in_blocks_say_what_they_say_of_all(arrays, where, capsys, requ
     width = [json_of(capsys, "mean-width", *data, *more, "--draws", "16") for more in ([], blocks)]
     assert width[0].keys() == width[1].keys()
     same(width[0], width[1], 1e-6)
+    layers = [
+        json_of(capsys, "mean-width", "conv3x3x4-relu-dense5", *data, *more, "--draws", "16") for more in ([], blocks)
+    ]
+    for whole, parts in zip(layers[0]["rows"], layers[1]["rows"], strict=True):
+        assert whole["layer"] == parts["layer"]
+        same(whole["width"], parts["width"], 1e-5)
     main(["kernel", "conv3x3x4-relu", *data, "--out", str(folder / "all.npy")])
     main(["kernel", "conv3x3x4-relu", *data, *blocks, "--out", str(folder / "parts.npy")])
     assert np.abs(np.load(folder / "all.npy") - np.load(folder / "parts.npy")).max() < 3e-7
@@ -213,7 +219,6 @@ def test_memory_does_not_grow_with_the_data(tmp_path):
     ("arguments", "message"),
     [
         (["mean-width", "--rows", "5"], "no --data"),
-        (["mean-width", "dense4", "--data", "images.npy", "--rows", "5"], "in memory"),
         (["mean-width", "--data", "images.npy", "--limit", "5", "--rows", "5"], "--limit"),
         (["mean-width", "--data", "images.npy", "--rows", "0"], "rows = 0"),
         (["mean-width", "--data", "images.npy", "--dask", "tcp://127.0.0.1:1"], "no scheduler answers"),
@@ -248,7 +253,7 @@ def test_two_widths_are_one(tmp_path):
 
 def test_threads_of_a_worker_share_one_model():
     """Two that drew its weights at once gave two models, and a kernel of both."""
-    name = matrices.ModelName("conv3x3x4-relu", None, (1, 6, 6), 0)
+    name = models.ModelName("conv3x3x4-relu", None, (1, 6, 6), 0)
     with ThreadPoolExecutor(8) as pool:
-        built = list(pool.map(matrices._built, [name] * 8))
+        built = list(pool.map(models.built_model, [name] * 8))
     assert all(model is built[0] for model in built)

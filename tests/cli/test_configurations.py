@@ -1,6 +1,8 @@
 """``initscope predict`` of a configuration: tables, json, several starts, one line for what is wrong."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -88,9 +90,72 @@ def test_coordinates_of_a_configuration(configuration, capsys):
     assert abs(told["rms"][-1] - 0.5) < 0.02
 
 
+def test_depths_of_a_configuration(configuration, capsys):
+    """A pre-norm stream grows like the root of its depth; GPT-2's outputs stay as they were read."""
+    options = ("--widths", "1,2", "--depths", "1,2,4", "--tokens", "8")
+    run("coordinates", configuration, *options, "--set", "initializer_range=0.125", "--format", "json")
+    told = json.loads(capsys.readouterr().out)
+    assert told["depths"] == [2, 4, 8]
+    assert 0.3 < told["exponents"][told["quantities"].index("stream")] < 0.55
+    run("coordinates", configuration, *options)
+    shown = capsys.readouterr()
+    assert "8 blocks" in shown.out
+    assert "the stream grows like depth^" in shown.err
+
+
+def test_copies_of_a_configuration_are_trained_for_a_few_steps(configuration, capsys):
+    pytest.importorskip("transformers")
+    options = ("--tokens", "8", "--samples", "4", "--steps", "1", "--measured", "--format", "json", "--tolerance", "5")
+    run("coordinates", configuration, "--widths", "0.5,1", *options)
+    told = json.loads(capsys.readouterr().out)
+    assert told["widths"] == [32, 64]
+    assert any(row["layer"] == "lm_head" for row in told["rows"])
+
+
+def test_without_transformers_one_line_says_what_to_install(monkeypatch):
+    from initscope.errors import MissingDependencyError
+
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingDependencyError, match="transformers"):
+        run("predict", "hf:LlamaConfig")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("[1, 2]", "holds no configuration"), ("hello", "is no JSON file"),
+     ('{"model_type": "resnet"}', "no model that is known here")],
+)  # fmt: skip
+def test_files_that_hold_no_configuration_are_told(tmp_path, text, told):
+    from initscope.errors import InputError
+
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=told):
+        run("predict", str(path))
+
+
+def test_a_file_that_is_no_model_exits_with_2_and_one_line(tmp_path):
+    """As a user sees it: the program itself."""
+    path = tmp_path / "config.json"
+    path.write_text('{"a": 1}')
+    done = subprocess.run(
+        [sys.executable, "-m", "initscope", "predict", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("working")]
+    assert len(lines) == 1
+    assert "no model_type" in lines[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (("--tokens", "0"), "tokens = 0 must be a whole number of at least 2"),
+        (("--tokens", "200000"), "at most"),
+        (("--set", "n_embd=abc"), "of the wrong kind"),
+        (("--set", "n_layer=0"), "must be a whole number"),
+        (("--set", "activation_function=foo"), "foo"),
         (("--set", "n_embd"), "NAME=VALUE"),
         (("--set", "n_embed=3"), "no entry"),
         (("--data", "photos"), "takes --data text"),
@@ -102,3 +167,21 @@ def test_bad_use_is_one_line(configuration, arguments, told):
 
     with pytest.raises(InputError, match=told):
         run("predict", configuration, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--widths", "1"), "at least two different"),
+        (("--widths", "1,x"), "give numbers joined by commas"),
+        (("--widths", "1,2", "--depths", "0,1"), "above 0"),
+        (("--widths", "1,2", "--depths", "1,1.01"), "blocks"),
+        (("--widths", "1,200", "--measured"), "million weights"),
+        (("--widths", "0.01,1"), "cannot be multiplied"),
+    ],
+)
+def test_bad_sizes_of_coordinates_are_one_line(configuration, arguments, told):
+    from initscope.errors import InputError
+
+    with pytest.raises(InputError, match=told):
+        run("coordinates", configuration, "--tokens", "4", *arguments)

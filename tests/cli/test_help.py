@@ -122,7 +122,7 @@ def test_narrow_tables_keep_names_verdicts_and_scores(width):
          "verdicts of draws": verdicts} for start, verdicts in zip(starts, told)]  # fmt: skip
     layers = [
         {"layer": f"model.layers.{k}.attention.output.dense", "verdict": "gradient-imbalance" if k else "",
-         "kind": "Linear", "cos pred.": "0.1", "size": "3.0", "gradient": "1e-10", "status": "closed form"}
+         "kind": "Linear", "angle ° predicted": "0.1", "size": "3.0", "gradient": "1e-10", "status": "closed form"}
         for k in range(3)]  # fmt: skip
     for table, keep, words in (
         (rows, ("score", "verdicts of draws"), ["looks linear", "0.25", "none in 3", "collapse 1/1"]),

@@ -35,7 +35,7 @@ class Model(nn.Module):
         read = self.norm(x)
         q, k, v = (layer(read).view(*x.shape[:2], HEADS, -1).transpose(1, 2) for layer in (self.q, self.k, self.v))
         size = q.shape[-1]
-        scale = 1.0 if self.wrong == "attention" else 8 / size
+        scale = {"attention": 1.0, "root": size**-0.5}.get(self.wrong, 8 / size)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
         x = x + self.o(mixed.transpose(1, 2).reshape(x.shape))
         x = x + self.down(F.relu(self.up(self.end(x))))
@@ -67,6 +67,7 @@ def test_a_model_in_mup_passes():
 @pytest.mark.parametrize(
     ("wrong", "layer", "advice"),
     [("attention", "scaled_dot_product_attention", "1/d attention"), ("output", "head", "output multiplier"),
+     ("root", "scaled_dot_product_attention", "will grow like width^0."),
      ("embedding", "table", "scale the embedding")],
 )  # fmt: skip
 def test_mistakes_are_named(wrong, layer, advice):

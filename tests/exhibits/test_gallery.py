@@ -72,6 +72,20 @@ def test_a_run_goes_on_where_it_stopped(three, tmp_path):
     assert len(three["first"]) == 4
 
 
+def test_processes_find_what_one_finds(tmp_path):
+    """Real exhibits, which workers import by themselves; numbers are those of one process, to rounding."""
+    alone, crew = reproduce(SWIFT, out=tmp_path / "alone"), reproduce(SWIFT, out=tmp_path / "crew", workers=2)
+    for one, other in zip(alone.exhibits, crew.exhibits, strict=True):
+        assert (one.id, one.status, one.key) == (other.id, other.status, other.key)
+        for name, number in one.ours.items():
+            assert other.ours[name]["value"] == pytest.approx(number["value"], rel=1e-9)
+    lines = []
+    assert reproduce(SWIFT, out=tmp_path / "crew", workers=2, progress=lines.append).exhibits == crew.exhibits
+    assert lines == [f"{shown.id}: {shown.status} (there already)" for shown in crew.exhibits]
+    with pytest.raises(InputError, match="workers = 0"):
+        reproduce(SWIFT, out=tmp_path / "crew", workers=0)
+
+
 class Page(HTMLParser):
     """Ids and links of a page, and what it would fetch."""
 
@@ -118,7 +132,7 @@ def test_the_command_lists_runs_and_refuses(tmp_path, capsys):
     for wrong, told in (
         (["reproduce"], "--list shows their names"),
         (["reproduce", "cnn-resolution", "--all"], "not both"),
-        (["reproduce", "cnn-resolutoin"], "did you mean 'cnn-resolution'"),
+        (["reproduce", "cnn-resolutoin"], "did you mean cnn-resolution"),
     ):
         with pytest.raises(SystemExit) as left:
             main(wrong)

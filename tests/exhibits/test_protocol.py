@@ -70,7 +70,7 @@ def test_own_data_is_not_compared_with_published_numbers():
         get("injectivity-thresholds").run(data=[1])
     with pytest.raises(InputError, match="scale = 'huge'"):
         get("injectivity-thresholds").run(scale="huge")
-    with pytest.raises(InputError, match="did you mean 'norms-figure-1'"):
+    with pytest.raises(InputError, match="did you mean norms-figure-1"):
         get("norms-figure1")
 
 

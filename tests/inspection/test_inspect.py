@@ -11,13 +11,16 @@ import initscope
 from initscope.errors import InputError
 from initscope.initializers import Glorot, He
 from initscope.inspection import Thresholds, Unhealthy, judge
+from initscope.inspection.layer_quantities import layer_quantities
+from initscope.inspection.page import as_comparison, table_texts
 from initscope.measurement import observe
 from initscope.models import load_model
 
 COLUMNS = [
-    "layer", "kind", "status", "cosine_predicted", "cosine_measured", "cosine_se", "norm_ratio_predicted",
-    "norm_ratio_measured", "rms_ratio_predicted", "rms_ratio_measured", "gradient_ratio", "gradient_cosine",
-    "dead_fraction", "saturated_fraction", "effective_rank", "mean_width",
+    "layer", "kind", "status", "angle_predicted", "angle_measured", "cosine_predicted", "cosine_measured", "cosine_se",
+    "norm_ratio_predicted", "norm_ratio_measured", "rms_ratio_predicted", "rms_ratio_measured", "gradient_ratio",
+    "gradient_ratio_predicted", "gradient_cosine", "dead_fraction", "saturated_fraction", "effective_rank",
+    "mean_width",
 ]  # fmt: skip
 
 
@@ -110,9 +113,12 @@ def test_exports(glorot, tmp_path):
 def test_predicted_stands_beside_measured():
     """Four layers of width 96, the model's own weights: within a few times depth/width."""
     report = initscope.inspect(mlp(4, He()), samples(), pairs=24, alternatives=False)
-    for row in report.table():
+    for index, row in enumerate(report.table()):
         assert row["status"] == "closed form"
         assert abs(row["cosine_predicted"] - row["cosine_measured"]) < 0.1
+        for side, found in (("predicted", report.prediction), ("measured", report.observation)):
+            angle = np.degrees(np.arccos(np.clip(found.cosine[index], -1, 1))).mean()
+            assert row[f"angle_{side}"] == pytest.approx(angle, abs=1e-3)
 
 
 def test_draws_give_standard_errors():
@@ -305,3 +311,36 @@ def test_a_notebook_gets_an_element_and_a_file_a_page():
     assert "<html" in page
     assert "with the weights it has" in shown
     assert "seed" not in shown.split("What was run")[1].split("Words")[0]
+
+
+def test_gradients_are_predicted_beside_measured_ones():
+    """In the rows, in the terminal's columns and as the predicted line of the page's panel."""
+    torch.manual_seed(0)
+    layers = [layer for _ in range(3) for layer in (nn.Linear(256, 256), nn.ReLU())]
+    report = initscope.inspect(nn.Sequential(*layers), torch.randn(64, 256), pairs=16, alternatives=False)
+    rows = [row for row in report.to_dict()["rows"] if row["gradient_ratio"] is not None]
+    assert len(rows) == 3
+    for row in rows:
+        assert row["gradient_ratio_predicted"] == pytest.approx(row["gradient_ratio"], rel=0.15)
+    assert "gradient ratio predicted" in table_texts(report)[1]
+    panel = next(panel for panel in layer_quantities(report, as_comparison(report)).panels if panel.name == "gradient")
+    assert panel.predicted is not None
+    assert np.isfinite(panel.predicted).sum() == 3
+    none = initscope.inspect(
+        nn.Sequential(*layers), torch.randn(64, 256), pairs=16, alternatives=False, gradients=False
+    )
+    assert all(row["gradient_ratio_predicted"] is None for row in none.table())
+
+
+def test_tokens_and_entropies_are_predicted_beside_measured_ones():
+    """Wide heads: one draw of the weights is near the mean over them; other models have no such columns."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(256, 8, 256, dropout=0.0, batch_first=True, norm_first=True)
+    report = initscope.inspect(layer, torch.randn(24, 12, 256), pairs=8, alternatives=False, gradients=False)
+    (row,) = (row for row in report.table() if row["kind"] == "scaled_dot_product_attention")
+    assert row["attention_entropy_predicted"] == pytest.approx(row["attention_entropy_measured"], abs=0.01)
+    last = report.table()[-1]
+    assert last["token_cosine_predicted"] == pytest.approx(last["token_cosine_measured"], abs=0.03)
+    assert any(line["attention_entropy_measured"] for line in report.blocks())
+    plain = initscope.inspect(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), torch.randn(20, 8), pairs=8)
+    assert "token_cosine_measured" not in plain.table()[0]

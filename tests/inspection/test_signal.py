@@ -87,6 +87,28 @@ def test_the_trunk_of_a_transformer_is_its_stream():
     assert names(found, found.signal.attending) == {"blocks.0.attention.softmax", "blocks.1.attention.softmax"}
 
 
+class Additive(nn.Module):
+    """Bahdanau's attention: tokens of one sequence look at another's; even weights give all of them one mean."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.wanted = nn.Embedding(50, 16), nn.Embedding(50, 16)
+        self.hidden, self.score, self.head = nn.Linear(32, 16), nn.Linear(16, 1), nn.Linear(32, 50)
+
+    def forward(self, words, wanted):
+        keys, queries = self.words(words), self.wanted(wanted)
+        both = [queries[:, :, None].expand(-1, -1, 8, -1), keys[:, None].expand(-1, 8, -1, -1)]
+        found = self.score(torch.tanh(self.hidden(torch.cat(both, -1)))).squeeze(-1).softmax(-1) @ keys
+        return self.head(torch.cat([queries, found], -1))
+
+
+def test_what_tokens_of_another_input_look_at_is_not_their_collapse():
+    found = evidence(Additive(), (WORDS, WORDS.flip(0)))
+    assert names(found, found.signal.looked_at) >= {"matmul"}
+    assert not names(found, found.signal.looked_at) & {"cat (2)", "head"}
+    assert not (found.token_spread < 0.1).any()
+
+
 class Squeezed(nn.Module):
     """A residual block with squeeze-and-excite."""
 

@@ -104,6 +104,38 @@ class Cut(nn.Module):
         return self.last(h if self.skipped else F.relu(self.second(h)))
 
 
+class Quantized(nn.Module):
+    """The nearest of some vectors in place of the code, its gradient passed by, in several spellings."""
+
+    def __init__(self, spelling):
+        super().__init__()
+        self.encode, self.codes, self.decode = nn.Linear(6, 8), nn.Embedding(16, 8), nn.Linear(8, 6)
+        self.spelling = spelling
+
+    def forward(self, x):
+        z = self.encode(x)
+        q = self.codes(torch.cdist(z, self.codes.weight).argmin(1))
+        return self.decode(self.spelling(z, q))
+
+
+@pytest.mark.parametrize(
+    ("spelling", "fault"),
+    [
+        (lambda z, q: z + (q - z).detach(), False),
+        (lambda z, q: q.detach() + z - z.detach(), False),
+        (lambda z, q: q.detach() - z.detach() + z, False),
+        (lambda z, q: z + q.detach(), True),
+        (lambda z, q: z + (z - q).detach(), True),
+    ],
+)
+def test_straight_through_is_meant(spelling, fault):
+    torch.manual_seed(0)
+    report = initscope.inspect(Quantized(spelling), torch.randn(40, 6), pairs=8, alternatives=False, prediction=False)
+    (found,) = (verdict for verdict in report.verdicts if verdict.name == "no-gradient")
+    assert found.layer == "codes"
+    assert found.fault == fault
+
+
 @pytest.mark.parametrize(
     ("kind", "layer"), [("detached", "first"), ("skipped", "second"), ("frozen", "second"), ("dropped", "1")]
 )

@@ -57,7 +57,7 @@ def test_wrong_name_suggests_the_right_one():
     model = nn.Sequential()
     model.add_module("conv1", nn.Conv2d(1, 2, 3))
     model.add_module("relu1", nn.ReLU())
-    with pytest.raises(InputError, match="did you mean 'conv1'"):
+    with pytest.raises(InputError, match="did you mean conv1"):
         recover(model, np.ones((1, 2, 4, 4)), layer="cnov1")
 
 

@@ -142,3 +142,6 @@ def test_what_is_a_stack():
     assert found(nn.Sequential(nn.Conv2d(4, 4, 3, groups=2), nn.ReLU()), image) is None
     assert found(nn.Sequential(nn.ReLU(), nn.Conv2d(4, 4, 3)), image) is None
     assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16, 2)), image) is None
+    # A ReLU of a ReLU is that ReLU, and one behind Flatten still acts position by position.
+    assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), nn.ReLU()), image) is None
+    assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.Flatten(), nn.ReLU(), nn.Linear(64, 2)), image) is None

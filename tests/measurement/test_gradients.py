@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
+from initscope._hall.randomness import torch_generator
 from initscope.measurement import gradients, observe
 from initscope.measurement.gradients import weight_gradient_norms
 
@@ -87,7 +88,7 @@ def test_functional_calls_have_the_gradients_of_their_parameters(kind):
     model, x = kind().double(), torch.randn(6, 4, 8, 8, dtype=torch.double, generator=torch.Generator().manual_seed(4))
     seen = observe(model, x, pairs=3, seed=7, shuffle=False)
     assert bool(seen.fallback) == (kind is BranchingFunctional)
-    v = torch.randn(5, generator=torch.Generator().manual_seed(7)).double()
+    v = torch.randn(5, generator=torch_generator(7, "direction of the output")).double()
     expected = {name: [] for name in ("filters", "up", "dense")}
     for one in x[:3]:
         gradients_of = torch.autograd.grad((model(one[None]) * v).sum(), [getattr(model, name) for name in expected])

@@ -28,6 +28,15 @@ def pairs(count=5, shape=(3, 8, 8), seed=0):
     return torch.rand(2, count, *shape, generator=generator)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_are_not_the_data_of_the_same_seed(seed):
+    """Weights proportional to the data doubled ‖Wx‖²; its mean over 64 rows has a standard error of about 3 %."""
+    torch.manual_seed(seed)
+    x = torch.randn(64, 64)
+    measured = initscope.measure(nn.Linear(64, 64, bias=False), x[:32], x[32:], draws=1, seed=seed, initializer=He())
+    assert (measured.norm_ratio[1] ** 2).mean() == pytest.approx(2, rel=0.2)
+
+
 def test_numbers_of_the_present_weights():
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(288, 4))
     x, y = pairs()

@@ -14,6 +14,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import initscope
+from initscope._hall.randomness import torch_generator
 from initscope.errors import InputError
 from initscope.measurement import observe
 from initscope.measurement.stream import batches
@@ -84,7 +85,7 @@ def test_gradient_ratio_and_cosine_are_those_of_per_sample_gradients(net, images
     seen = observe(net, (images, labels), pairs=8, **options)
     where = [int((images == x).flatten(1).all(dim=1).nonzero()) for x in torch.cat([seen.x, seen.y])]
     inputs, targets = torch.cat([seen.x, seen.y]), labels[where]
-    v = torch.randn(5, generator=torch.Generator().manual_seed(0))
+    v = torch.randn(5, generator=torch_generator(0, "direction of the output"))
 
     def value(output, target):
         return F.cross_entropy(output, target) if with_loss else (output * v).sum()
@@ -345,3 +346,27 @@ def test_data_without_an_end_are_told(monkeypatch):
     for endless in (itertools.repeat(batch), DataLoader(Endless())):
         with pytest.raises(InputError, match=r"given 5 batches and no end; .*itertools.islice"):
             observe(torch.nn.Linear(3, 2), endless)
+
+
+@pytest.mark.parametrize(
+    ("extra", "targets", "given"),
+    [(0, True, [False, False]), (1, True, [True, False]), (2, True, [True, True]), (2, False, [False, False])],
+)
+def test_targets_of_their_own_leave_optional_arguments_to_the_tuple(extra, targets, given):
+    """Without them what stands behind the required argument is taken for labels."""
+    seen = []
+
+    class Optional(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x, scale=None, shift=None):
+            seen.append([scale is not None, shift is not None])
+            return self.layer(x)
+
+    torch.manual_seed(0)
+    data = (torch.randn(12, 4), torch.ones(12, 1), torch.zeros(12, 1))[: 1 + extra]
+    labels = torch.arange(12) % 3 if targets else None
+    observe(Optional(), data, pairs=4, targets=labels)
+    assert seen[-1] == given

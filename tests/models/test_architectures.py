@@ -56,7 +56,7 @@ def test_parenthesised_groups_are_written_out(groups):
     [
         (
             "conv3x3x8-rellu",
-            r"position 11: unknown layer 'rellu'; did you mean relu. Known: convKxKxC.*activations: .*relu",
+            r"position 11: unknown layer 'rellu' \(did you mean relu\?\). Known: convKxKxC.*activations: .*relu",
         ),
         ("conv3", "position 1: unknown layer 'conv3'"),
         ("conv3x3x8:mirror", "unknown padding 'mirror'. Known: circular, zeros, reflect, replicate, valid"),

@@ -12,6 +12,7 @@ SHEETS = Path(__file__).parent / "notebooks"
 HOSTS = {
     "jupyter": ("jupyter.css", 'data-jp-theme-light="{light}"', "jp-RenderedHTMLCommon jp-OutputArea-output"),
     "vscode": ("vscode.css", 'class="vscode-{scheme}"', "output"),
+    "contrast": ("vscode.css", 'class="vscode-high-contrast vscode-high-contrast-{scheme}"', "output"),
     "alone": ("", "", ""),
 }
 LOOKED_AT = (
@@ -46,7 +47,7 @@ def cell(report, host, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("host", ["jupyter", "vscode"])
+@pytest.mark.parametrize("host", ["jupyter", "vscode", "contrast"])
 def test_the_notebook_does_not_change_the_report(browser, reports, tmp_path, host, scheme):
     """The notebook's theme is followed, also where the reader's system prefers the other one."""
     styles = {}

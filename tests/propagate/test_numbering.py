@@ -7,22 +7,27 @@ from initscope.propagate.numbering import cuts_channels, lines, numbers, of_rows
 from initscope.propagate.totals import NotCovered
 
 SHAPE = (3, 5, 12)
-HEADS = numbers(SHAPE).view(3, 5, 4, 3).transpose(1, 2)
+
+
+def heads():
+    """A view of the numbers that are remembered now: other tests may have had them forgotten."""
+    return numbers(SHAPE).view(3, 5, 4, 3).transpose(1, 2)
 
 
 def test_numbers_and_views():
+    found = heads()
     assert numbers(SHAPE)[2, 1, 7] == (2 * 5 + 1) * 12 + 7
-    assert view_of(HEADS, SHAPE) == ((3, 4, 5, 3), HEADS.stride(), 0)
-    assert view_of(HEADS.clone(), SHAPE) is None
-    assert same_units(HEADS.transpose(1, 2).reshape(SHAPE), numbers(SHAPE), SHAPE)
-    assert same_units(HEADS.clone(), HEADS, SHAPE)
-    assert not same_units(HEADS, HEADS.flip(0), SHAPE)
+    assert view_of(found, SHAPE) == ((3, 4, 5, 3), found.stride(), 0)
+    assert view_of(found.clone(), SHAPE) is None
+    assert same_units(found.transpose(1, 2).reshape(SHAPE), numbers(SHAPE), SHAPE)
+    assert same_units(found.clone(), found, SHAPE)
+    assert not same_units(found, found.flip(0), SHAPE)
 
 
 @pytest.mark.parametrize("copied", [False, True])
 def test_views_tell_what_copies_tell(copied):
     """Values, heads and whether channels are cut: by strides, or by reading."""
-    source = HEADS.clone() if copied else HEADS
+    source = heads().clone() if copied else heads()
     values = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
     assert torch.equal(viewed(values, source, SHAPE), values.view(3, 5, 4, 3).transpose(1, 2))
     found = lines(source, SHAPE)

@@ -118,6 +118,39 @@ def test_killed_workers_scheduler_and_driver(cluster, tmp_path):
     assert (out / "results.parquet").read_bytes() == (tmp_path / "undisturbed" / "results.parquet").read_bytes()
 
 
+GRID = """
+[grid]
+architecture = ["dense{width}-relu-dense10"]
+width = [4, 8, 12, 16]
+data = ["digits"]
+seed = [0, 1, 2, 3, 4]
+[run]
+pairs = 10
+draws = 2
+limit = 100
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_survives_a_killed_worker_and_driver(cluster, tmp_path):
+    """``initscope sweep --dask``: a worker is killed, then the command; started again it ends with the bytes of one
+    process that nobody disturbed."""
+    file, out = tmp_path / "sweep.toml", tmp_path / "out"
+    file.write_text(GRID)
+    command = ("-m", "initscope", "sweep", str(file), "--out")
+    alone = run(*command, str(tmp_path / "alone"), "--workers", "1")
+    driver = run(*command, str(out), "--dask", cluster.address)
+    wait_until(lambda: finished(out) >= 3)
+    os.kill(cluster.workers[0].pid, signal.SIGKILL)
+    wait_until(lambda: finished(out) >= 8)
+    driver.kill()
+    driver.wait()
+    assert finished(out) < 40
+    assert run(*command, str(out), "--dask", cluster.address).wait(120) == 0
+    assert alone.wait(120) == 0
+    assert (out / "results.parquet").read_bytes() == (tmp_path / "alone" / "results.parquet").read_bytes()
+
+
 def wait_until(condition):
     end = time.monotonic() + 120
     while not condition():

@@ -61,12 +61,12 @@ def test_names_of_runs_depend_on_all_that_results_depend_on(read):
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [
-        ("draws = 2", "drwas = 2", 14, "did you mean 'draws'"),
+        ("draws = 2", "drwas = 2", 14, "did you mean draws"),
         ("pairs = 10", "pairs = 0", 13, "pairs = 0 must be a whole number"),
         ("pairs = 10", "pairs = true", 13, "pairs = True"),
         ("pairs = 10", "rate = -1.0", 13, "rate = -1.0"),
         ("[run]", "[runs]", 12, "the tables"),
-        ("width =", "widht =", 4, "did you mean 'width'"),
+        ("width =", "widht =", 4, "did you mean width"),
         ("width = [10, 20]", "width = []", 4, "at least one"),
         ("width = [10, 20]", "width = 10", 4, "must be a list"),
         ("width = [10, 20]", "width = [10, 10]", 4, "twice"),

@@ -1,7 +1,9 @@
 """The results folder: whole after every kill, read by pandas at any time, one process at a time."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,9 +27,11 @@ def test_runs_are_read_before_and_after_compaction(tmp_path):
     with opened(tmp_path) as folder:
         folder.add(rows("b"))
         folder.add(rows("a", "failed"))
+        folder.settle()
         assert read(tmp_path) == {"a": 2, "b": 2}
         folder.compact({"b": 0, "a": 1})
         folder.add(rows("c"))
+        folder.settle()
         assert read(tmp_path) == {"a": 2, "b": 2, "c": 2}
         assert folder.status() == {"a": "failed", "b": "done", "c": "done"}
         assert pandas.read_parquet(tmp_path / "results.parquet")["run"].tolist() == ["b", "b", "a", "a"]
@@ -89,6 +93,7 @@ def test_damaged_files(tmp_path):
     with opened(tmp_path) as folder:
         folder.add(rows("a"))
         folder.add(rows("b"))
+        folder.settle()
         (tmp_path / "tasks" / "b.parquet").write_bytes(b"PAR1 lost")
         (tmp_path / "tasks" / ".c.parquet").write_bytes(b"half")
         assert folder.status() == {"a": "done"}
@@ -134,3 +139,41 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
     assert read(tmp_path / "out") == {"a": 1}
     with opened(tmp_path / "out") as folder:
         assert folder.status() == {"a": "done"}
+
+
+def test_results_are_on_the_disk_before_they_have_their_name(tmp_path, monkeypatch):
+    """Every file that is renamed was brought to the disk first, whole."""
+    synced, renamed = set(), []
+    replace = Path.replace
+
+    def brought(descriptor):
+        synced.add((os.fstat(descriptor).st_ino, os.fstat(descriptor).st_size))
+
+    def moved(self, target):
+        renamed.append((self.stat().st_ino, self.stat().st_size) in synced)
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", brought)
+    monkeypatch.setattr(Path, "replace", moved)
+    with opened(tmp_path) as folder:
+        for run in "abcdef":
+            folder.add(rows(run))
+        folder.compact()
+        assert set(folder.status()) == set("abcdef")
+    assert len(renamed) == 8  # with results.parquet, twice
+    assert all(renamed)
+
+
+def test_what_the_disk_refuses_later_is_told(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with opened(tmp_path) as folder:
+        folder.add(rows("a"))
+        folder.settle()
+        monkeypatch.setattr(os, "fsync", full)
+        folder.add(rows("b"))
+        with pytest.raises(InputError, match="No space left on device"):
+            folder.settle()
+        assert folder.status() == {"a": "done"}
+    assert not [*tmp_path.glob("tasks/.*")]

@@ -165,3 +165,21 @@ def test_every_quantity(quantity):
 def test_two_places_to_run_are_refused(tmp_path):
     with pytest.raises(InputError, match="choose one"):
         run_sweep(tmp_path / "none.toml", tmp_path, workers=1, dask="tcp://127.0.0.1:1")
+
+
+def test_the_page_begins_with_its_phase_diagrams(tmp_path):
+    """54 curves leave room for the diagrams, and a few of them are shown."""
+    from initscope.sweep.summary import PAGE, write_summary
+
+    grid = [(gain, depth) for gain in (0.5, 1.0, 2.0) for depth in (2, 5, 9)]
+    rows = [
+        {"run": f"{gain} {depth} {seed}", "status": "done", "quantity": "predict", "architecture": "a", "model": "a",
+         "width": 8, "depth": depth, "initializer": f"lecun:gain={gain}", "activation": None, "data": f"d{seed}",
+         "seed": 0, "row": row, "cosine": 0.5, "angle": 1.0 + row * gain, "rms_ratio": gain**row}
+        for gain, depth in grid for seed in range(6) for row in (0, 1)
+    ]  # fmt: skip
+    write_summary(tmp_path, rows)
+    page = (tmp_path / PAGE).read_text(encoding="utf-8")
+    assert page.count("<svg") == 12 + 6
+    assert page.index("Angle kept over gain and depth") < page.index("Size, powers of ten over gain and depth")
+    assert page.index("Size, powers of ten over gain and depth") < page.index("Mean cosine of pairs")

@@ -32,9 +32,12 @@ def exact_psi(square):
 def test_box_sums_equal_the_array_path(mode, dtype):
     """Every kernel (odd, even, 1, unequal), stride, dilation and padding; to rounding of sums of positive terms."""
     maps = np.random.default_rng(0).random((2, 3, 17, 14)).astype(dtype)
-    kernels = [(1, 1), (2, 3), (3, 2), (5, 5), (1, 7), (7, 1)]
+    kernels = [(1, 1), (2, 3), (3, 2), (3, 3), (5, 5), (1, 7), (7, 1)]
     for kernel, stride, dilation, padding in itertools.product(
-        kernels, [(1, 1), (2, 3)], [(1, 1), (2, 2)], [((0, 0), (0, 0)), ((1, 2), (3, 0)), ((4, 4), (2, 2))]
+        kernels,
+        [(1, 1), (2, 3)],
+        [(1, 1), (2, 2)],
+        [((0, 0), (0, 0)), ((1, 1), (1, 1)), ((1, 2), (3, 0)), ((4, 4), (2, 2))],
     ):
         spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilation)]
         if any(span > n + sum(p) for span, n, p in zip(spans, (17, 14), padding)):
@@ -48,7 +51,7 @@ def test_box_sums_equal_the_array_path(mode, dtype):
 
 def test_box_sums_of_many_rows_in_one_line():
     """More rows than one line holds, and a row longer than a line."""
-    for shape in [(70, 90), (5, 3000), (3, 35)]:
+    for shape in [(70, 90), (200, 300), (5, 3000), (3, 35)]:
         maps = np.random.default_rng(1).random((2, *shape))
         layer = {"kernel_size": (3, 11), "stride": (1, 1), "dilation": (1, 3), "padding": ((1, 1), (15, 15))}
         got = _fused.box_sums(maps, **layer, padding_mode="circular")
@@ -136,7 +139,9 @@ def test_layer_sums_equal_their_parts(dtype, pairs):
 def test_rule_for_compiling(monkeypatch):
     x = np.zeros(4, dtype=np.float32)
     monkeypatch.delitem(sys.modules, "initscope.theory._fused")
+    monkeypatch.setattr(_fast, "_asked", {"entries": 0})
     assert _fast.fused_loops(x, entries=_fast.WORTH_COMPILING - 1) is None
+    assert _fast.fused_loops(x, entries=1) is not None  # both calls together are worth it
     monkeypatch.setitem(sys.modules, "initscope.theory._fused", _fused)
     assert _fast.fused_loops(x, entries=1) is _fused
     assert _fast.fused_loops(torch.zeros(4), entries=1) is _fused

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import mpmath
 import numpy as np
 import pytest
@@ -29,6 +31,31 @@ def test_integrated_pairs_of_large_variance():
     kxx[3], kyy[1], kyy[7] = 1e3, 1e4, 3e5
     kxy = 0.6 * np.sqrt(kxx * kyy)
     np.testing.assert_allclose(by_quadrature.dual(kxx, kyy, kxy), A.erf.dual(kxx, kyy, kxy), rtol=1e-8)
+
+
+SMOOTH = ["tanh", "sigmoid", "softplus", "silu", "mish", "gelu_tanh", "logsigmoid", "tanhshrink", "selu", "elu"]
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_half_lines_and_their_rest_are_the_whole(name):
+    """Against quadrature in two dimensions, from the variances on at which it is used; both know eleven digits."""
+    sigma, rng = activation(name), np.random.default_rng(3)
+    assert sigma.lines is not None
+    kxx = np.exp(rng.uniform(0.5, 9, 40))
+    kyy, angle = kxx * np.exp(rng.uniform(-2, 2, 40)), rng.uniform(0.1, np.pi, 40)
+    d = kxx + kyy - 2 * np.sqrt(kxx * kyy) * np.cos(angle)
+    integrated = dataclasses.replace(sigma, lines=None)
+    np.testing.assert_allclose(sigma.distance(kxx, kyy, d), integrated.distance(kxx, kyy, d), rtol=2e-10)
+
+
+def test_distances_take_other_elements_as_they_come():
+    """Small and large variances together, broadcast, with elements at angle 0."""
+    kxx, kyy = np.array([[0.3], [40.0], [1e5]]), np.array([0.5, 30.0, 2e5])
+    d = kxx + kyy - 1.2 * np.sqrt(kxx * kyy)
+    together = A.silu.distance(kxx, kyy, d)
+    alone = [[float(A.silu.distance(kxx[i, 0], kyy[j], d[i, j])) for j in range(3)] for i in range(3)]
+    np.testing.assert_allclose(together, alone, rtol=1e-10)
+    assert (A.silu.distance(kxx, kxx, 0 * kxx) == 0).all()
 
 
 def test_empty_arrays_stay_empty():

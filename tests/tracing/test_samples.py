@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import initscope
+from initscope._hall.randomness import torch_generator
 from initscope.measurement import observe
 from initscope.tracing import SampleAxes, SampleAxis, bind, sample_axes, trace
 
@@ -112,8 +113,7 @@ def test_a_sequence_first_model_with_as_many_tokens_as_samples_or_pairs(tokens):
     direct = []
     for sample in x[:3]:
         output = model(sample[None])
-        generator = torch.Generator().manual_seed(0)
-        v = torch.randn(3, generator=generator)
+        v = torch.randn(3, generator=torch_generator(0, "direction of the output"))
         (gradient,) = torch.autograd.grad((output * v).sum(), model.embed.weight)
         direct.append(float(gradient.norm() / (v.norm() * sample.norm())))
     np.testing.assert_allclose(seen.gradient_ratio[embed][:3], direct, rtol=1e-4)

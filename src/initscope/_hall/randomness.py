@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import zlib
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from initscope.errors import check_count
 
-__all__ = ["generator"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["generator", "torch_generator"]
 
 
 def generator(seed: int | np.random.Generator, purpose: str) -> np.random.Generator:
@@ -23,3 +27,16 @@ def generator(seed: int | np.random.Generator, purpose: str) -> np.random.Genera
     if isinstance(seed, np.random.Generator):
         return seed
     return np.random.default_rng([zlib.crc32(purpose.encode()), check_count("seed", seed, least=0)])
+
+
+def torch_generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
+    """The same for torch: weights drawn for ``seed=0`` are not the data of a user who called ``manual_seed(0)``.
+
+    >>> import torch
+    >>> data = torch.randn(3, generator=torch.Generator().manual_seed(0))
+    >>> bool((torch.randn(3, generator=torch_generator(0, "weights")) == data).any())
+    False
+    """
+    import torch
+
+    return torch.Generator(device=device).manual_seed(int(generator(seed, purpose).integers(1 << 62)))

@@ -12,6 +12,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "codes": ["encode_blocks", "merge_nearest", "nearest_in_blocks"],
         "matrices": ["kernel_in_blocks"],
         "sources": ["Block", "Blocks", "open_blocks"],
-        "widths": ["mean_width_of_blocks"],
+        "models": ["ModelName"],
+        "widths": ["layer_widths_of_blocks", "mean_width_of_blocks"],
     },
 )

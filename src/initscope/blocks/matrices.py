@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from initscope._hall.files import atomic_path
+from initscope.blocks.models import ModelName, built_model
 from initscope.blocks.sources import Blocks
 from initscope.blocks.work import on_blocks
 
-__all__ = ["ModelName", "kernel_in_blocks"]
-
-
-class ModelName(NamedTuple):
-    """A model as workers build it: its spec, a file of weights, the shape of its inputs, and a seed."""
-
-    spec: str
-    weights: str | None
-    shape: tuple[int, ...]
-    seed: int
+__all__ = ["kernel_in_blocks"]
 
 
 def kernel_in_blocks(
@@ -65,26 +55,10 @@ def kernel_in_blocks(
     return largest
 
 
-_building = threading.Lock()
-
-
-def _built(model: ModelName) -> Any:
-    """The model of this process. Threads that drew its weights at once would share a random state, and differ."""
-    with _building:
-        return _loaded(model)
-
-
-@lru_cache(maxsize=1)
-def _loaded(model: ModelName) -> Any:
-    from initscope.models import load_model
-
-    return load_model(model.spec, weights=model.weights, input_shape=model.shape, seed=model.seed).eval()
-
-
 def _diagonal(job: Mapping[str, Any]) -> Any:
     from initscope.kernels import diagonal
 
-    return diagonal(_built(job["model"]), job["left"].read().images, kind=job["kind"], seed=job["model"].seed)
+    return diagonal(built_model(job["model"]), job["left"].read().images, kind=job["kind"], seed=job["model"].seed)
 
 
 def _pair(job: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -93,5 +67,5 @@ def _pair(job: Mapping[str, Any]) -> tuple[Any, Any]:
     left, right = job["left"], job["right"]
     others = None if left == right else right.read().images
     options = {"kind": job["kind"], "normalize": False, "seed": job["model"].seed, "return_error": True}
-    k, error = kernel(_built(job["model"]), left.read().images, others, **options)
+    k, error = kernel(built_model(job["model"]), left.read().images, others, **options)
     return k, error

@@ -1,4 +1,4 @@
-"""Mean width of data larger than memory: extremes along random directions, block by block, merged."""
+"""Mean width of data larger than memory, and after every layer: extremes along random directions, merged."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from initscope.blocks.models import ModelName, built_model
 from initscope.blocks.sources import Blocks
 from initscope.blocks.work import on_blocks
 from initscope.errors import check_count
+from initscope.measurement.by_layer import LayerTally, LayerWidths, layer_sums, layer_tallies, widths_of
 from initscope.measurement.width import MeanWidth, RunningWidth
 
-__all__ = ["mean_width_of_blocks"]
+__all__ = ["layer_widths_of_blocks", "mean_width_of_blocks"]
 
 
 def mean_width_of_blocks(blocks: Blocks, *, draws: int = 128, seed: int = 0, dask: str | None = None) -> MeanWidth:
@@ -40,3 +42,33 @@ def _tally(job: Mapping[str, Any]) -> RunningWidth:
     tally.add(job["block"].read().images)
     tally.forget()
     return tally
+
+
+def layer_widths_of_blocks(
+    model: ModelName, blocks: Blocks, *, draws: int = 128, seed: int = 0, dask: str | None = None
+) -> LayerWidths:
+    """What `initscope.measurement.layer_widths` says of all rows, run twice: for means, then for extremes."""
+    check_count("draws", draws, least=2, hint="two are the least that give a standard error")
+    jobs: dict[str, dict[str, Any]] = {f"{block.start}": {"block": block, "model": model} for block in blocks}
+    sums = dict(on_blocks(_layer_sums, jobs, dask))
+    centres = [
+        None if any(step[2] is None for step in steps) else sum(step[2] for step in steps) / len(blocks)
+        for steps in zip(*(sums[name] for name in jobs), strict=True)
+    ]
+    more = {"draws": draws, "seed": seed, "centres": centres}
+    tallies = dict(on_blocks(_layer_tallies, {name: job | more for name, job in jobs.items()}, dask))
+    first, *others = (tallies[name] for name in jobs)
+    for part in others:
+        for (_, _, mine), (_, _, later) in zip(first, part, strict=True):
+            if mine is not None:
+                mine.merge(later)
+    return widths_of(first)
+
+
+def _layer_sums(job: Mapping[str, Any]) -> list[LayerTally]:
+    return layer_sums(built_model(job["model"]), job["block"].read().images)
+
+
+def _layer_tallies(job: Mapping[str, Any]) -> list[LayerTally]:
+    options = {name: job[name] for name in ("draws", "seed", "centres")}
+    return layer_tallies(built_model(job["model"]), job["block"].read().images, **options)

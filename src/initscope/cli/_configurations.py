@@ -15,7 +15,7 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     from initscope.configurations import Outlook
 
-__all__ = ["ConfigurationOptions", "is_configuration", "show_configuration"]
+__all__ = ["ConfigurationOptions", "change", "is_configuration", "show_configuration"]
 
 _SHOWN = 24  # rows of a table for people; json and csv have all
 
@@ -44,7 +44,8 @@ def show_configuration(
     """Print what a configuration does at its start."""
     from initscope.configurations import StartComparison, compare_starts, outlook, read
 
-    built, tokens = read(model, **dict(map(_change, options.set))), options.tokens or 128
+    built = read(model, **dict(map(change, options.set)))
+    tokens = 128 if options.tokens is None else options.tokens
     ids = None if text is None else _ids(text, tokens)
     result = compare_starts(built, tokens, ids=ids) if options.compare else outlook(built, tokens, ids=ids)
     ask_of(model=model)
@@ -76,7 +77,8 @@ def _emit_blocks(result: Outlook, format: Format) -> None:
         say(note)
 
 
-def _change(text: str) -> tuple[str, Any]:
+def change(text: str) -> tuple[str, Any]:
+    """NAME=VALUE as a name and what JSON makes of the value."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise InputError(f"--set {text!r}: give NAME=VALUE, such as hidden_size=8192")

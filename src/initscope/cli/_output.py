@@ -22,8 +22,8 @@ from initscope.results import Result, plain, printable
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Format", "ask_of", "csv_text", "emit", "json_text", "print_fitted", "print_table", "provenance", "say",
-           "user_code"]  # fmt: skip
+__all__ = ["Format", "ask_of", "csv_text", "emit", "json_text", "print_fitted", "print_sentence",
+           "print_table", "provenance", "say", "user_code"]  # fmt: skip
 
 Format = Annotated[
     Literal["table", "json", "csv"],
@@ -136,6 +136,17 @@ def print_table(rows: Sequence[Mapping[str, Any]], *, title: str = "", keep: Seq
     from initscope.pages.table import rich_table
 
     print_fitted(lambda width: rich_table(rows, title=title, width=width, keep=keep))
+
+
+def print_sentence(text: str) -> None:
+    """Print a sentence, wrapped between words on a terminal; a file or a pipe gets it on one line."""
+    from rich.console import Console
+
+    console = Console()
+    if console.is_terminal:
+        console.print(printable(text), highlight=False, markup=False)
+    else:
+        print(printable(text))
 
 
 def print_fitted(table: Callable[[int | None], Table], *sentences: str) -> None:

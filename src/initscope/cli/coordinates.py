@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
-from initscope.cli._configurations import is_configuration
+from initscope.cli._configurations import change, is_configuration
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, emit, say, user_code
 from initscope.errors import InputError
@@ -20,12 +20,23 @@ if TYPE_CHECKING:
 
 __all__ = ["coordinates"]
 
+_MOST_WEIGHTS = 50_000_000  # of a copy that is trained for a few steps
+
 
 def coordinates(
     model: Annotated[str, Parameter(help="file.py:factory or package.module:factory, called with a width.")],
     /,
     *,
     widths: Annotated[str, Parameter(help="Widths, or of a configuration factors, joined by commas: 64,128,256,512.")],
+    depths: Annotated[
+        str | None, Parameter(help="Of a configuration: factors of the number of blocks too, such as 1,2,4.")
+    ] = None,
+    measured: Annotated[
+        bool, Parameter(negative="", help="Of a configuration: build copies at these widths too, and take the steps.")
+    ] = False,
+    set: Annotated[
+        tuple[str, ...], Parameter(consume_multiple=False, help="Of a configuration: NAME=VALUE to change in it.")
+    ] = (),
     data: Annotated[str | None, Parameter(help="text, text:FILE, or an array file; default: text.")] = None,
     input_shape: Annotated[str | None, Parameter(help="Instead of data: Gaussian inputs of this shape.")] = None,
     tokens: Annotated[Whole, Parameter(help="Tokens of a passage of text.")] = 32,
@@ -48,8 +59,17 @@ def coordinates(
     check_suffix(out, "--out", (".png", ".svg", ".pdf"))
     sizes = _numbers(widths)
     if is_configuration(model):
-        _of_configuration(model, sizes, tokens, format)
+        changes = dict(map(change, set))
+        if format == "table" or not measured:
+            _of_configuration(model, changes, sizes, depths, tokens, format)
+        if measured:
+            x = _inputs(data, input_shape, tokens, samples, seed)
+            found = _copies(model, changes, sizes, x, steps=steps, tolerance=tolerance, seed=seed)
+            emit(found, format, title="exponents of the root mean square against the width, of drawn copies")
+            _told(found, out)
         return
+    if depths is not None or set or measured:
+        raise InputError(f"--depths, --set and --measured are for configurations; {model} is a factory")
     with user_code():
         factory = _callable(model)
         made = None if optimizer is None else _callable(optimizer)
@@ -72,11 +92,11 @@ def _told(found: CoordinateCheck, out: Path | None) -> None:
         raise SystemExit(1)
 
 
-def _numbers(text: str) -> list[float]:
+def _numbers(text: str, option: str = "--widths") -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"--widths {text!r}: give numbers joined by commas, such as 64,128,256") from None
+        raise InputError(f"{option} {text!r}: give numbers joined by commas, such as 64,128,256") from None
 
 
 def _callable(spec: str) -> Any:
@@ -88,22 +108,48 @@ def _callable(spec: str) -> Any:
 def _inputs(data: str | None, shape: str | None, tokens: int, samples: int, seed: int) -> torch.Tensor:
     import torch
 
+    from initscope._hall.randomness import torch_generator
     from initscope.cli._sources import parse_shape
     from initscope.data import load_any
 
     if shape is not None:
-        generator = torch.Generator().manual_seed(seed)
-        return torch.randn(samples, *parse_shape(shape), generator=generator)
+        return torch.randn(samples, *parse_shape(shape), generator=torch_generator(seed, "inputs"))
     spec = data or "text"
     found = load_any(spec, size=tokens if spec.startswith("text") else None, limit=samples)
     return torch.from_numpy(found.images[:samples])
 
 
-def _of_configuration(model: str, factors: list[float], tokens: int, format: Format) -> None:
-    """Exponents of a configuration at the start, by theory alone."""
-    from initscope.configurations import read, width_exponents
+def _of_configuration(
+    model: str, changes: dict[str, Any], factors: list[float], depths: str | None, tokens: int, format: Format
+) -> None:
+    """Exponents of a configuration at the start, by theory alone; programs get those of the depth if asked for."""
+    from initscope.configurations import depth_exponents, read, width_exponents
 
-    found = width_exponents(read(model), factors, tokens=tokens)
-    emit(found, format, title="exponents against the width at the start, by theory")
-    for verdict in found.verdicts:
-        say(verdict)
+    built = read(model, **changes)
+    deeper = None if depths is None else depth_exponents(built, _numbers(depths, "--depths"), tokens=tokens)
+    if deeper is None or format == "table":
+        wider = width_exponents(built, factors, tokens=tokens)
+        emit(wider, format, title="exponents against the width at the start, by theory")
+        for verdict in wider.verdicts:
+            say(verdict)
+    if deeper is not None:
+        emit(deeper, format, title="exponents against the depth at the start, by theory")
+        for verdict in deeper.verdicts:
+            say(verdict)
+
+
+def _copies(
+    model: str, changes: dict[str, Any], factors: list[float], x: torch.Tensor, **options: Any
+) -> CoordinateCheck:
+    """The coordinate check of copies of the model at these widths, which must be small enough to be trained."""
+    from initscope.configurations import read, scaled_copies
+    from initscope.coordinates import coordinates
+
+    largest = read(model, **changes).widened(max(factors))
+    if largest.parameters > _MOST_WEIGHTS:
+        raise InputError(
+            f"--measured: at {max(factors):g} times its width the model has {largest.parameters / 1e6:.0f} million "
+            f"weights (bound: {_MOST_WEIGHTS / 1e6:.0f}); give smaller factors, or --set for smaller sizes"
+        )
+    width, factory = scaled_copies(model, **changes)
+    return coordinates(factory, x, widths=[round(width * factor) for factor in factors], **options)

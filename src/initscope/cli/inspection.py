@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from cyclopts import Parameter
 from initscope._hall.progress import interrupted
 from initscope.cli._comparison import check_suffix
 from initscope.cli._help import OUTPUT, WORK
-from initscope.cli._output import emit, print_table, say, user_code
+from initscope.cli._output import emit, print_sentence, print_table, say, user_code
 from initscope.cli._sources import InspectSource, build_model, load_data
 from initscope.cli.predict_measure import Law, Model, Page
 from initscope.errors import InputError
@@ -36,16 +37,25 @@ ReportFormat = Annotated[
 _SHORT = {
     "layer": "layer",
     "kind": "kind",
-    "cosine predicted": "cos pred.",
-    "cosine measured": "cos meas.",
+    "angle predicted": "angle ° predicted",
+    "angle measured": "angle ° measured",
     "rms ratio measured": "size",
+    "token cosine predicted": "token cosine predicted",
+    "token cosine measured": "token cosine measured",
+    "attention entropy predicted": "entropy predicted",
+    "attention entropy measured": "entropy measured",
     "gradient ratio": "gradient",
+    "gradient ratio predicted": "grad. pred.",
     "dead fraction": "dead",
     "saturated fraction": "sat.",
     "effective rank": "rank",
     "status": "status",
 }
 """Columns that fit a terminal, and their names there; the page and the other formats have all."""
+
+
+_ERROR_OF_DRAWS = re.compile(r"(\d+ heads drawn(, )?)?(cosine ± [\d.e+-]+)?(?=;|$)")
+"""What a note says of the precision of a prediction; the page and the other formats keep it."""
 
 
 @Parameter(name="*", group=WORK)
@@ -155,16 +165,18 @@ def _print(report: Report, depth: int | None) -> None:
     from initscope.inspection.page import table_texts
 
     for caution in report.cautions:
-        _line(f"caution: {caution}")
+        print_sentence(f"caution: {caution}")
     rows = [{_SHORT[name]: text for name, text in row.items() if name in _SHORT} for row in table_texts(report, depth)]
     print_table(_with_verdicts(rows, report), title=report.diagnosis, keep=("verdict",))
-    for note in dict.fromkeys(row.note for row in report.rows if row.note):
-        _line(f"{_few([row.layer for row in report.rows if row.note == note])}: {note}")
+    notes = {row.layer: _ERROR_OF_DRAWS.sub("", row.note).strip("; ") for row in report.rows}
+    for note in dict.fromkeys(filter(None, notes.values())):
+        print_sentence(f"{_few([layer for layer, of_it in notes.items() if of_it == note])}: {note}")
     tried = report.what_if is not None and report.what_if.best.name != report.what_if.current
     for verdict in report.verdicts:
         if verdict.fault:
             # Where other starts were tried, the best of them is what to do: advice beside it would contradict it.
-            _line(f"verdict: {verdict.finding if tried else verdict}\n  source: {verdict.source}")
+            print_sentence(f"verdict: {verdict.finding if tried else verdict}")
+            print_sentence(f"  source: {verdict.source}")
             if verdict.code and not tried:
                 _line(f"  type: {verdict.code}")
     if not report.healthy:
@@ -199,22 +211,23 @@ def _print_alternatives(report: Report) -> None:
     if open_question:
         print_table(open_question, title="Can the input of these ReLU layers be recovered?")
     if report.what_if is not None and report.what_if.untried:
-        _line(report.what_if.untried)
+        print_sentence(report.what_if.untried)
     elif report.what_if is not None:
         print_table(
             report.what_if.summary(),
             title="What if: the same network started otherwise, best first",
             keep=("score", "verdicts of draws"),
         )
-        print(report.what_if.score_is)
+        print_sentence(report.what_if.score_is)
         for name, reason in report.what_if.skipped.items():
-            _line(f"not tried: {name} ({reason})")
+            print_sentence(f"not tried: {name} ({reason})")
         best = report.what_if.best
         if best.code or best.advice:
             _line(f"best, {best.name}: {f'type {best.code}' if best.code else best.advice}")
 
 
 def _line(text: str) -> None:
+    """What may be typed or copied: not wrapped."""
     print(printable(text))
 
 
@@ -223,6 +236,7 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
     import torch
 
     from initscope._hall.files import atomic_path
+    from initscope._hall.randomness import torch_generator
     from initscope.tracing.untouched import copy_of
 
     best = None if report.what_if is None else report.what_if.best_law
@@ -230,7 +244,7 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
         reason = report.what_if.untried if report.what_if is not None else ""
         raise InputError(f"--apply: {reason or 'no alternative weight law could be tried on this model'}")
     with user_code():
-        redrawn = best.law.fill_(copy_of(model), generator=torch.Generator().manual_seed(seed))
+        redrawn = best.law.fill_(copy_of(model), generator=torch_generator(seed, "weights"))
         state = redrawn.state_dict()
     packed = io.BytesIO()  # torch's own writing to a file tells a full disk by an error without a reason
     torch.save(state, packed)

@@ -85,8 +85,7 @@ def _in_blocks(
     model: str, out: Path, source: ModelSource, options: BlockOptions, kind: Literal["nngp", "ntk"], cosines: bool
 ) -> None:
     """The matrix of data larger than memory, block by block, in float32."""
-    from initscope.blocks import kernel_in_blocks
-    from initscope.blocks.matrices import ModelName
+    from initscope.blocks import ModelName, kernel_in_blocks
 
     parts = load_blocks(source, options, rows=_ROWS)
     with user_code():

@@ -7,7 +7,6 @@ from cyclopts import App
 from initscope.cli._help import examples
 from initscope.cli._output import Format, emit, say, user_code
 from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
-from initscope.errors import InputError
 
 __all__ = ["app"]
 
@@ -42,13 +41,7 @@ def mean_width(
 
     source = source or ModelSource()
     if blocks is not None and blocks.asked:
-        from initscope.blocks import mean_width_of_blocks
-
-        if model is not None:
-            raise InputError("MODEL with --rows or --dask: layers are measured on data in memory; leave one out")
-        parts = load_blocks(source, blocks)
-        found = mean_width_of_blocks(parts, draws=draws, seed=source.seed, dask=blocks.dask)
-        emit(found, format, title=parts.name)
+        _of_blocks(model, source, blocks, draws, format)
         return
     data = load_data(source)
     if model is None:
@@ -61,3 +54,18 @@ def mean_width(
             widths = layer_widths(built, data.images, draws=draws, seed=source.seed)
         emit(widths, format, title=data.name)
     say("A sample is smaller than the set it comes from; the gain of the last doubling is what half of it would miss.")
+
+
+def _of_blocks(model: str | None, source: ModelSource, options: BlockOptions, draws: int, format: Format) -> None:
+    """Of data larger than memory, block by block."""
+    from initscope.blocks import ModelName, layer_widths_of_blocks, mean_width_of_blocks
+
+    parts = load_blocks(source, options)
+    common = {"draws": draws, "seed": source.seed, "dask": options.dask}
+    if model is None:
+        emit(mean_width_of_blocks(parts, **common), format, title=parts.name)
+        return
+    with user_code():
+        named = ModelName(model, source.weights, parts.shape, source.seed)
+        found = layer_widths_of_blocks(named, parts, **common)
+    emit(found, format, title=parts.name)

@@ -6,6 +6,7 @@ Options, their kinds, defaults and help are those of the function; ``plan check 
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 import types
 from collections.abc import Callable
@@ -109,7 +110,7 @@ def _options(planner: Callable[..., Any], leave: tuple[str, ...]) -> list[inspec
             continue
         default = _DEFAULTS.get(name, argument.default) if argument.default is argument.empty else argument.default
         described = Parameter(name=_NAMES.get(name), group=WORK, help=texts[name])
-        kind = Annotated.__class_getitem__((_option_kind(kinds[name]), described))  # type: ignore[attr-defined]
+        kind = operator.getitem(Annotated, (_option_kind(kinds[name]), described))
         options.append(inspect.Parameter(name, argument.KEYWORD_ONLY, default=default, annotation=kind))
     return options
 
@@ -144,10 +145,18 @@ def _summary(planner: Callable[..., Any]) -> str:
     return _without_markup(" ".join(inspect.getdoc(planner).split("\n\n")[0].split()))  # type: ignore[union-attr]
 
 
-for _name in (*plan.PLANNERS, "expansivity"):
+def _is_planner(value: Any) -> bool:
+    """Whether it is a function that answers with a `Plan`, which `check` can draw."""
+    kind = get_type_hints(value).get("return") if inspect.isfunction(value) else None
+    return inspect.isclass(kind) and issubclass(kind, plan.Plan)
+
+
+_PLANNERS = [name for name in dir(plan) if _is_planner(getattr(plan, name))]
+
+for _name in (*_PLANNERS, "expansivity"):
     _planner = getattr(plan, _name)
     _shown = {"help_epilogue": examples(f"plan {_name}")}
     app.command(_command(_planner, checked=False), name=_name, help=_summary(_planner), **_shown)
-    if _name in plan.PLANNERS:
+    if _name in _PLANNERS:
         _text = f"Check the answer of plan {_name}: {_summary(_planner)}"
         checks.command(_command(_planner, checked=True), name=_name, help=_text, help_epilogue=examples("plan check"))

@@ -65,6 +65,7 @@ def predict(
     *,
     source: ModelSource | None = None,
     configuration: ConfigurationOptions | None = None,
+    gradients: Annotated[bool, Parameter(group=WORK, help="Predict the gradients of the weights too.")] = True,
     options: GeometryOptions | None = None,
 ) -> None:
     """Predict angles and norms of pairs after every layer, from theory alone.
@@ -85,7 +86,7 @@ def predict(
         raise InputError(f"--tokens, --set and --compare are for configurations; {model} is a model")
     source, options, built = _load(model, source, options)
     with user_code():
-        prediction = predict(built.model, built.x, built.y, named(options.initializer))
+        prediction = predict(built.model, built.x, built.y, named(options.initializer), gradients=gradients)
         if any(row.status == "not covered" for row in prediction.rows):
             _check_runs(built)
     _finish(Comparison(prediction=prediction), model, built, source, options)

@@ -23,6 +23,7 @@ def reproduce(
     ] = "small",
     out: Annotated[Path, Parameter(help="Folder for index.html, results.json and the pictures.")] = Path("gallery"),
     again: Annotated[bool, Parameter(negative="", help="Run also what the folder has already.")] = False,
+    workers: Annotated[int, Parameter(help="Processes that run exhibits.")] = 1,
     format: Format = "table",
 ) -> None:
     """Run figures, tables and statements of the sources, with the published value beside ours, on one page."""
@@ -37,7 +38,7 @@ def reproduce(
             if all
             else "no exhibit is named; initscope reproduce --list shows their names, --all runs all of them"
         )
-    found = gallery.reproduce(None if all else ids, out=out, scale=scale, again=again, progress=say)
+    found = gallery.reproduce(None if all else ids, out=out, scale=scale, again=again, workers=workers, progress=say)
     if format == "json":
         print(json_text(found.results()), end="")
     else:

@@ -34,7 +34,11 @@ def sweep(
     from initscope.sweep.summary import PAGE
 
     signal.signal(signal.SIGTERM, _interrupt)  # of a queueing system whose time is up
-    found = run_sweep(file, out, workers=workers, dask=dask, retry_failed=retry_failed, progress=True)
+    try:
+        found = run_sweep(file, out, workers=workers, dask=dask, retry_failed=retry_failed, progress=True)
+    except KeyboardInterrupt:
+        say(f"finished runs are in {out}; start the same again, and it goes on")
+        raise
     emit(found, format, title=str(file))
     say(f"page: {out / PAGE}")
     if found.failed:

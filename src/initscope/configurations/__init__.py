@@ -5,7 +5,8 @@ Gram matrix through all blocks; `compare_starts` puts several initialisations si
 """
 
 from initscope.configurations.comparison import StartComparison, compare_starts
-from initscope.configurations.exponents import WidthExponents, width_exponents
+from initscope.configurations.copies import scaled_copies
+from initscope.configurations.exponents import DepthExponents, WidthExponents, depth_exponents, width_exponents
 from initscope.configurations.families import read
 from initscope.configurations.recursion import BlockRow, Outlook, outlook
 from initscope.configurations.starts import STARTS, with_start
@@ -14,14 +15,17 @@ from initscope.configurations.transformer import Spreads, Transformer
 __all__ = [
     "STARTS",
     "BlockRow",
+    "DepthExponents",
     "Outlook",
     "Spreads",
     "StartComparison",
     "Transformer",
     "WidthExponents",
     "compare_starts",
+    "depth_exponents",
     "outlook",
     "read",
+    "scaled_copies",
     "width_exponents",
     "with_start",
 ]

@@ -1,18 +1,19 @@
-"""`width_exponents`: how the sizes of a configuration grow with its width, by evaluating the recursion at several."""
+"""`width_exponents`, `depth_exponents`: how a configuration's sizes grow, by the recursion at several sizes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from initscope.configurations.recursion import outlook
+from initscope.configurations.recursion import Outlook, outlook
 from initscope.configurations.transformer import Transformer
 from initscope.errors import InputError
 from initscope.results import Result
 from initscope.theory.attention import growth_exponent
 
-__all__ = ["WidthExponents", "width_exponents"]
+__all__ = ["DepthExponents", "WidthExponents", "depth_exponents", "width_exponents"]
 
 _TOLERANCE = 0.1
 
@@ -33,9 +34,28 @@ class WidthExponents(Result):
         return [{"layer": layer, "rms": rms, "scores": scores} for layer, rms, scores in columns]
 
 
+@dataclass(frozen=True)
+class DepthExponents(Result):
+    """Exponents against the number of blocks, of what is found behind the last: see `depth_exponents`."""
+
+    depths: tuple[int, ...]
+    quantities: tuple[str, ...]
+    values: tuple[tuple[float, ...], ...]
+    exponents: tuple[float, ...]
+    verdicts: tuple[str, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per quantity: its value at every depth, and the exponent."""
+        return [
+            {"of": name}
+            | {f"{depth} blocks": value for depth, value in zip(self.depths, values, strict=True)}
+            | {"exponent": exponent}
+            for name, values, exponent in zip(self.quantities, self.values, self.exponents, strict=True)
+        ]
+
+
 def width_exponents(model: Transformer, factors: Sequence[float], *, tokens: int = 32, seed: int = 0) -> WidthExponents:
     """Exponents at the start: widths of the configuration times ``factors``, heads of the same size.
-
 
     Examples
     --------
@@ -44,8 +64,7 @@ def width_exponents(model: Transformer, factors: Sequence[float], *, tokens: int
     >>> round(width_exponents(model, [1, 2, 4], tokens=8).rms[-1], 2)      # logits: 0.02·√width
     0.5
     """
-    if len(set(factors)) < 2:
-        raise InputError(f"factors = {tuple(factors)}: an exponent needs at least two different ones")
+    _check_factors(factors)
     made = [model.widened(factor) for factor in factors]
     told = [outlook(one, tokens, seed=seed).rows for one in made]
     widths = tuple(one.width for one in made)
@@ -62,3 +81,54 @@ def width_exponents(model: Transformer, factors: Sequence[float], *, tokens: int
     if worst > _TOLERANCE:
         verdicts.insert(0, f"scores of attention grow like width^{worst:.2g}: scale queries and keys by 1/√width")
     return WidthExponents(widths, layers, rms, scores, tuple(verdicts[:4]))
+
+
+def depth_exponents(model: Transformer, factors: Sequence[float], *, tokens: int = 32, seed: int = 0) -> DepthExponents:
+    """Exponents at the start: blocks of the configuration times ``factors``, at least one.
+
+    Of the stream behind the last block, of what the last branch has of it, of how far tokens are apart (1 less their
+    mean cosine), and of the logits. What a configuration scales with its depth, as GPT-2 the outputs of branches, is
+    as it was read: give other depths to `read` for that.
+
+    Examples
+    --------
+    >>> from initscope.configurations import read
+    >>> model = read({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2,
+    ...     "num_hidden_layers": 8, "vocab_size": 100, "initializer_range": 0.125})
+    >>> found = depth_exponents(model, [1, 2, 4], tokens=8)
+    >>> 0.4 < found.exponents[0] < 0.55      # the stream of a pre-norm stack grows like √depth
+    True
+    """
+    _check_factors(factors)
+    depths = tuple(max(1, round(model.layers * factor)) for factor in factors)
+    if len(set(depths)) < 2:
+        raise InputError(f"factors = {tuple(factors)} make {depths[0]} blocks of {model.layers} each time")
+    told = [_ends(outlook(replace(model, layers=depth), tokens, seed=seed)) for depth in depths]
+    quantities = tuple(name for name in told[0] if all(math.isfinite(one[name]) for one in told))
+    values = tuple(tuple(one[name] for one in told) for name in quantities)
+    exponents = tuple(float(growth_exponent(depths, each)) for each in values)
+    verdicts = []
+    if exponents[0] > _TOLERANCE:
+        verdicts.append(
+            f"the stream grows like depth^{exponents[0]:.2g}: draw the outputs of branches over √(2·blocks)"
+        )
+    apart = dict(zip(quantities, values, strict=True))["tokens apart"]
+    if min(apart) < 0.05:
+        depth = depths[apart.index(min(apart))]
+        verdicts.append(f"tokens are one at {depth} blocks: 1 less their cosine is {min(apart):.2g}")
+    return DepthExponents(depths, quantities, values, exponents, tuple(verdicts))
+
+
+def _ends(told: Outlook) -> dict[str, float]:
+    stream = [row for row in told.rows if row.kind == "feed-forward"]
+    return {
+        "stream": stream[-1].rms,
+        "last branch's share": stream[-1].share,
+        "tokens apart": 1 - stream[-1].token_cosine,
+        "logits": told.logits,
+    }
+
+
+def _check_factors(factors: Sequence[float]) -> None:
+    if len(set(factors)) < 2 or min(factors) <= 0:
+        raise InputError(f"factors = {tuple(factors)}: an exponent needs at least two different ones, above 0")

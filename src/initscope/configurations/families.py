@@ -16,7 +16,7 @@ from typing import Any
 from initscope.configurations.transformer import Spreads, Transformer
 from initscope.errors import InputError, MissingDependencyError
 
-__all__ = ["FAMILIES", "read"]
+__all__ = ["FAMILIES", "entries_of", "read"]
 
 Configuration = Mapping[str, Any]
 
@@ -38,7 +38,7 @@ def read(source: str | os.PathLike[str] | Configuration, **changes: Any) -> Tran
     >>> small.inner, round(small.spreads.output, 5)      # 0.02/√(2·4)
     (1024, 0.00707)
     """
-    entries = dict(_entries(source))
+    entries = dict(entries_of(source))
     unknown = [name for name in changes if name not in entries and name not in _NAMES]
     if unknown:
         raise InputError(f"the configuration has no entry {unknown[0]!r}; one of {', '.join(sorted(entries))}")
@@ -53,9 +53,15 @@ def read(source: str | os.PathLike[str] | Configuration, **changes: Any) -> Tran
         raise InputError(
             f"the configuration of {kind} lacks {error}; add it to the file or give it with --set"
         ) from None
+    except InputError:
+        raise
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        told = "an entry is of the wrong kind: sizes must be a whole number from 1 on"
+        raise InputError(f"the configuration of {kind} cannot be used: {told} ({error})") from None
 
 
-def _entries(source: Any) -> Configuration:
+def entries_of(source: Any) -> Configuration:
+    """The entries of a configuration: a dict, a file, a folder with a config.json, or hf:NAME."""
     if isinstance(source, Mapping):
         return source
     text = os.fspath(source)
@@ -154,5 +160,21 @@ FAMILIES: dict[str, Callable[[Configuration], Transformer]] = {
     "t5": _t5,
 }
 _NAMES = frozenset(
-    {"initializer_range", "initializer_factor", "head_dim", "n_inner", "num_key_value_heads", "rope_theta"}
+    {
+        "activation_function",
+        "feed_forward_proj",
+        "head_dim",
+        "hidden_act",
+        "initializer_factor",
+        "initializer_range",
+        "layer_norm_eps",
+        "layer_norm_epsilon",
+        "n_inner",
+        "num_experts_per_tok",
+        "num_key_value_heads",
+        "num_local_experts",
+        "rms_norm_eps",
+        "rope_theta",
+        "tie_word_embeddings",
+    }
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from initscope._hall.randomness import torch_generator
 from initscope.configurations.transformer import Transformer
 from initscope.errors import InputError, check_count
 from initscope.propagate.draws import factor_of
@@ -137,10 +139,13 @@ def outlook(
         raise InputError(f"tokens = {tokens}: their matrices would take more than 1 GB; at most {most} tokens fit")
     count = check_count("heads", heads or max(4, min(16, 2048 // tokens)), least=2)
     forward = _feed_forward(model)
-    runs = [
-        _run(model, start, forward, count // _REPLICATES, torch.Generator().manual_seed(seed + 7919 * index))
-        for index in range(_REPLICATES)
-    ]
+    with ThreadPoolExecutor(_REPLICATES) as pool:  # each is a chain of small steps that keep one core busy
+
+        def chain(index: int) -> list[BlockRow]:
+            generator = torch_generator(seed, f"heads of replicate {index}")
+            return _run(model, start, forward, count // _REPLICATES, generator)
+
+        runs = list(pool.map(chain, range(_REPLICATES)))
     rows = tuple(_together(each) for each in zip(*runs, strict=True))
     logits = rows[-1].rms if model.vocabulary else math.nan
     loss = math.log(model.vocabulary) + logits**2 / 2 if model.vocabulary else math.nan

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from initscope._hall.randomness import torch_generator
 from initscope.coordinates.results import SCORES, CoordinateCheck, CoordinateRow, Floats, judged
 from initscope.errors import InputError, check_count
 from initscope.layers import hides_attention
@@ -90,7 +91,9 @@ def coordinates(
         for index in range(len(names))
     )
     reads = [name[3] for name in names]
-    return CoordinateCheck(widths, steps, tolerance, rows, sizes, judged(rows, reads, tolerance))
+    # As many heads at every width: their size grows with it.
+    wider = frozenset(index for index in found[0].heads if len({one.heads.get(index) for one in found}) == 1)
+    return CoordinateCheck(widths, steps, tolerance, rows, sizes, judged(rows, reads, tolerance, wider))
 
 
 def _fitted(widths: Sequence[int], sizes: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -121,6 +124,8 @@ class _Width:
             raise InputError(f"{getattr(factory, '__name__', factory)} takes no width; coordinates need factory(width)")
         self.factory, self.width, self.data, self.targets = factory, width, data, targets
         self.optimizer = optimizer or (lambda model: _adam(model, least))
+        self.heads: dict[int, int] = {}
+        """Of the rows that hold scores."""
 
     def build(self, seed: int) -> nn.Module:
         """The model with its weights, the same for a seed."""
@@ -138,7 +143,7 @@ class _Width:
         traced = trace(model, self.data[:2], opened=hides_attention(model))
         sizes, names = [], list[Name]()
         for step in range(steps + 1):
-            seen, names = _sizes(traced, self.data)
+            seen, names, self.heads = _sizes(traced, self.data)
             sizes.append(seen)
             if step < steps:
                 optimizer.zero_grad()
@@ -171,16 +176,20 @@ def _loss(output: Any, targets: Any, seed: int) -> Tensor:
     values: Tensor = output if isinstance(output, Tensor) else next(iter(found))
     flat = values.flatten(0, -2)
     if targets is None:
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch_generator(seed, "targets")
         return F.cross_entropy(flat, torch.randint(flat.shape[-1], (len(flat),), generator=generator))
     wanted = torch.as_tensor(targets)
     return F.mse_loss(values, wanted) if wanted.is_floating_point() else F.cross_entropy(flat, wanted.flatten())
 
 
 @torch.no_grad()
-def _sizes(traced: Trace, data: Tensor) -> tuple[Floats, list[Name]]:
-    """Root mean squares of all rows, and of what attention's softmaxes read where they are inside of a call."""
+def _sizes(traced: Trace, data: Tensor) -> tuple[Floats, list[Name], dict[int, int]]:
+    """Root mean squares of all rows, and of what attention's softmaxes read where they are inside of a call.
+
+    Also the number of heads of the latter, by the place of their row.
+    """
     seen: dict[Any, list[tuple[str, str, str, float]]] = {}
+    heads_of: dict[Any, int] = {}
 
     def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
         tensor = output[0] if isinstance(output, (tuple, list)) and output else output
@@ -191,22 +200,26 @@ def _sizes(traced: Trace, data: Tensor) -> tuple[Floats, list[Name]]:
                 scale = kwargs.get("scale") or args[0].shape[-1] ** -0.5
                 heads = args[1].repeat_interleave(args[0].shape[-3] // args[1].shape[-3], dim=-3)
                 rows.append((traced.name(step), SCORES, SCORES, _rms(scale * (args[0] @ heads.mT))))
+                heads_of[step] = args[0].shape[-3]
             if kind.lower() == "softmax" and args and isinstance(args[0], Tensor) and args[0].dim() > 2:
                 finite = torch.where(args[0] > -1e9, args[0], 0.0)
                 rows.append((traced.name(step), SCORES, SCORES, _rms(finite)))
+                heads_of[step] = finite.shape[-3]
             seen[step] = rows
 
     traced.run(bind(traced.model, data), watch)
     places: dict[Any, int] = {}
-    names, sizes = list[Name](), list[float]()
+    names, sizes, heads_at = list[Name](), list[float](), dict[int, int]()
     for step in traced.steps:
         before = tuple(places[parent] for parent in step.all_input_nodes if parent in places)
         for layer, kind, role, size in seen.get(step, ()):
             if kind != SCORES:
                 places[step] = len(names)
+            else:
+                heads_at[len(names)] = heads_of[step]
             names.append((layer, kind, role, before))
             sizes.append(size)
-    return np.array(sizes), names
+    return np.array(sizes), names, heads_at
 
 
 def _rms(values: Tensor) -> float:

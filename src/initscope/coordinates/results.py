@@ -20,6 +20,7 @@ __all__ = ["SCORES", "CoordinateCheck", "CoordinateRow", "judged"]
 Floats = npt.NDArray[np.float64]
 SCORES = "scores"
 """Kind of the rows that hold what a softmax of attention reads."""
+_HALF_ROOT = -0.25  # between 1/d (-0.5 at the start) and 1/√d (0)
 _ADVICE = {
     SCORES: "use 1/d attention: divide scores by the head size, not by its root",
     "embedding": "scale the embedding so that its size does not depend on the width",
@@ -96,11 +97,18 @@ class CoordinateCheck(Result):
         return ax
 
 
-def judged(rows: Sequence[CoordinateRow], reads: Sequence[Sequence[int]], tolerance: float) -> tuple[str, ...]:
+def judged(
+    rows: Sequence[CoordinateRow],
+    reads: Sequence[Sequence[int]],
+    tolerance: float,
+    wider: frozenset[int] = frozenset(),
+) -> tuple[str, ...]:
     """In words, which rows do not stay put, each where it begins: rows that only pass it on are not named.
 
     After the last step no size may depend on the width; before the first a size may fall, but not grow. Scores and the
-    output may fall at any time: both start small in μP, and a few steps do not make up for it.
+    output may fall at any time: both start small in μP, and a few steps do not make up for it. Scores of heads whose
+    size grows with the width (rows ``wider``) must fall like its root at the start [Yang2021]_: a few steps do not
+    align queries and keys, but training does, and then scores grow by that root.
     """
     wrong: dict[int, float] = {}
     weights = [index for index, row in enumerate(rows) if row.role == "weights"]
@@ -122,7 +130,16 @@ def judged(rows: Sequence[CoordinateRow], reads: Sequence[Sequence[int]], tolera
         verb = "grow" if exponent > 0 else "shrink"
         what = f"logits of {row.layer}" if role == SCORES else row.layer
         found.append(f"{what} {verb}{'' if role == SCORES else 's'} like width^{exponent:.2g}: {_ADVICE[role]}")
-    return tuple(found)
+    return tuple(found + [text for index in sorted(wider - wrong.keys()) if (text := _unscaled(rows[index]))])
+
+
+def _unscaled(row: CoordinateRow) -> str:
+    """What to say of scores that do not fall with the size of their heads."""
+    start, error = row.measured[0], row.errors[0]
+    if not math.isfinite(start) or start - 2 * error < _HALF_ROOT:
+        return ""
+    told = f"logits of {row.layer} start like width^{start:.2g} and will grow like width^{start + 0.5:.2g}"
+    return f"{told} once queries and keys align: {_ADVICE[SCORES]}"
 
 
 def _passes_on(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from initscope.errors import InputError, check_count
+from initscope.errors import InputError, check_count, did_you_mean
 
 if TYPE_CHECKING:
     from initscope.data.image_set import ImageSet
@@ -78,9 +77,8 @@ def load(name: str, /, *, split: str = "train", limit: int | None = None, **opti
 
 def _loader(name: str) -> Callable[..., ImageSet]:
     if name not in LOADERS:
-        near = get_close_matches(str(name), LOADERS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise InputError(f"data {name!r} is not known{hint} Names: {', '.join(LOADERS)}; or give a folder or a file")
+        meant = did_you_mean(str(name), LOADERS)
+        raise InputError(f"data {name!r} is not known{meant}; names: {', '.join(LOADERS)}; or give a folder or a file")
     module, _, function = LOADERS[name].partition(":")
     loader: Callable[..., ImageSet] = getattr(importlib.import_module(f"initscope.data.{module}"), function)
     return loader

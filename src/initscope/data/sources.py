@@ -52,7 +52,7 @@ def load_any(
     (3, 32, 32)
     """
     if not spec:
-        raise InputError(f"data is empty; give a name ({', '.join(names())}), a folder or a file")
+        raise InputError(f"data is empty; give a name ({', '.join(_known())}), a folder or a file")
     if is_text(spec):
         if isinstance(size, tuple) or normalize is not None:
             raise InputError(
@@ -69,12 +69,17 @@ def load_any(
         data = load_array(path, limit=limit)
     else:
         raise InputError(
-            f"data {spec!r} is neither a name ({', '.join(names())}) nor a folder or file"
-            + (did_you_mean(name, [*names(), *_beside(path)]) or "; check the spelling")
+            f"data {spec!r} is neither a name ({', '.join(_known())}) nor a folder or file"
+            + (did_you_mean(name, [*_known(), *_beside(path)]) or "; check the spelling")
         )
     if size is not None and (name in names() or not path.is_dir()):
         raise InputError(f"size = {size}: only folders of images are resized; {spec} has its own size {data.shape}")
     return data if normalize is None else normalized(data, normalize)
+
+
+def _known() -> tuple[str, ...]:
+    """Names of data, text included, which is no set of images."""
+    return (*names(), "text")
 
 
 def _beside(path: Path) -> list[str]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from initscope.embed.metrics import mean_average_precision, precision_recall
 from initscope.errors import InputError
-from initscope.results import Result
+from initscope.results import Result, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Evaluation", "Neighbours", "evaluate_among_others", "evaluate_retrieval"]
 
@@ -30,6 +33,17 @@ class Neighbours(Result):
             for query, (names, distances) in enumerate(zip(self.ids, self.distances))
             for rank, (name, distance) in enumerate(zip(names, distances))
         ]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Distance against rank: each query, and the median of all."""
+        ax = make_axes(ax)
+        ranks = range(1, self.distances.shape[1] + 1)
+        ax.plot(ranks, self.distances.T, color="0.7", linewidth=0.8)
+        ax.plot(ranks, np.median(self.distances, axis=0), label="median")
+        ax.set_xlabel("rank")
+        ax.set_ylabel("distance")
+        ax.legend()
+        return ax
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,8 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         The law of the weights. None: the variances that the model's weights have now.
     seed : int
         For models of which some steps are sampled.
+    device : str or torch.device, optional
+        Where torch computes kernels, as in `initscope.kernel`.
 
     Attributes
     ----------
@@ -75,6 +77,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         noise: float | Literal["auto"] = "auto",
         initializer: AnyLaw | None = None,
         seed: int = 0,
+        device: Any = None,
     ) -> None:
         self.model = model
         self.kind = kind
@@ -82,6 +85,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.noise = noise
         self.initializer = initializer
         self.seed = seed
+        self.device = device
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Compute the kernel of the training data, and solve for ``y`` if it is given."""
@@ -150,10 +154,11 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.noise != "auto" and not 0 < float(self.noise) < np.inf:
             raise InputError(f"noise = {self.noise!r} must be positive, or 'auto'")
 
+    def _options(self) -> dict[str, Any]:
+        return {"initializer": self.initializer, "kind": self.kind, "seed": self.seed, "device": self.device}
+
     def _kernel(self, X: Any, others: Any = None) -> Floats:
-        found: Floats = kernel(
-            self.model, X, others, initializer=self.initializer, kind=self.kind, normalize=False, seed=self.seed
-        )
+        found: Floats = kernel(self.model, X, others, normalize=False, **self._options())
         return found
 
     def _targets(self, y: npt.NDArray[Any]) -> Floats:
@@ -187,7 +192,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError("support vectors have no uncertainty; use method='gp'")
         rows = self.transform(X)
         mean = self._mean(rows)
-        own = diagonal(self.model, X, initializer=self.initializer, kind=self.kind, seed=self.seed) / self.scale_
+        own = diagonal(self.model, X, **self._options()) / self.scale_
         solved = linalg.solve_triangular(self.factor_[0], rows.T, lower=True)
         return mean, np.sqrt(np.maximum(own - np.square(solved).sum(axis=0), 0))
 

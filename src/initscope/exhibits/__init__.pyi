@@ -3,6 +3,12 @@ from . import (
     angle_distortion as angle_distortion,
 )
 from . import (
+    attention_collapse as attention_collapse,
+)
+from . import (
+    attention_errors as attention_errors,
+)
+from . import (
     backward_norms as backward_norms,
 )
 from . import (

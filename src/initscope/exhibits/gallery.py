@@ -14,7 +14,7 @@ import textwrap
 import time
 import tomllib
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.resources import files
@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from initscope._hall.files import write_text
-from initscope.errors import InputError
+from initscope.errors import InputError, check_count
 from initscope.exhibits.protocol import Declared, Exhibit, Scale
 from initscope.exhibits.registry import all_exhibits, get
 from initscope.pages.figures import GREY, MEASURED, PREDICTED, THIRD
 from initscope.pages.page import render_part, versions
 from initscope.pages.svg import inline_svg
 from initscope.results import Result, format_number, plain
+from initscope.sweep.local import Outcome, in_processes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -132,7 +133,9 @@ class Gallery(Result):
         for shown in self.exhibits:
             counts[shown.status] = counts.get(shown.status, 0) + 1
         return render_part(
-            "gallery.html",
+            "page.html",
+            body="gallery.html",
+            title="Exhibits",
             exhibits=self.exhibits,
             most_rows=_MOST_ROWS,
             counts=counts,
@@ -149,6 +152,7 @@ def reproduce(
     out: str | os.PathLike[str] = "gallery",
     scale: Scale = "small",
     again: bool = False,
+    workers: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> Gallery:
     """Run exhibits and write ``index.html``, ``results.json``, and for each a picture and a JSON file.
@@ -163,6 +167,9 @@ def reproduce(
         ``small`` in seconds on bundled data, ``full`` at the published sizes; some then need ``INITSCOPE_DATA``.
     again
         Run also what is there already.
+    workers
+        Processes that run exhibits, by the engine of sweeps: one that dies is replaced, and its exhibit tried again.
+        Of torch's threads each has its share.
     progress
         Called with a line of text before and after each exhibit.
 
@@ -173,24 +180,53 @@ def reproduce(
     chosen = list(all_exhibits().values()) if ids is None else [get(id) for id in dict.fromkeys(ids)]
     if not chosen:
         raise InputError("no exhibit is named; name some, or None for all")
+    workers = check_count("workers", workers, most=4096)
     folder, say = Path(out), progress or (lambda text: None)
-    shown = []
-    for number, declared in enumerate(chosen, 1):
-        place = f"{number}/{len(chosen)} {declared.id}"
-        found = None if again else _kept(folder, declared, scale)
-        if found is None:
-            say(f"{place} …")
-            found = _run(declared, scale)
-            _write(folder, found)
-            reason = f": {found.why}" if found.status in ("failed", "differs") else ""
-            say(f"{place}: {found.status} ({found.seconds:.1f} s){reason}")
-        else:
-            say(f"{place}: {found.status} (there already)")
-        shown.append(found)
+    kept = {} if again else {one.id: found for one in chosen if (found := _kept(folder, one, scale)) is not None}
+    new = _ran([declared for declared in chosen if declared.id not in kept], folder, scale, workers, say)
+    for id, found in kept.items():
+        say(f"{id}: {found.status} (there already)")
+    shown = [(kept | new)[declared.id] for declared in chosen]
     gallery = Gallery(str(folder), tuple(shown))
     write_text(folder / "results.json", json.dumps(gallery.results(), indent=2, ensure_ascii=False) + "\n")
     gallery.to_html(folder / "index.html")
     return gallery
+
+
+def _ran(
+    chosen: Sequence[Declared], folder: Path, scale: Scale, workers: int, say: Callable[[str], None]
+) -> dict[str, Shown]:
+    """Exhibits run here, or by processes; each is written when it is done."""
+    jobs = [(one.id, {"id": one.id, "scale": scale, "folder": str(folder), "share": workers}) for one in chosen]
+    outcomes: Iterable[Outcome]
+    if workers == 1:
+        outcomes = (Outcome(name, _written(job)) for name, job in _told(jobs, say))
+    else:
+        outcomes = in_processes(_written, jobs, workers)
+    found: dict[str, Shown] = {}
+    for number, (id, rows, error) in enumerate(outcomes, 1):
+        shown = rows[0]["shown"] if rows else _failed(get(id), scale, error, 0.0)
+        reason = f": {shown.why}" if shown.status in ("failed", "differs") else ""
+        say(f"{number}/{len(jobs)} {id}: {shown.status} ({shown.seconds:.1f} s){reason}")
+        found[id] = shown
+    return found
+
+
+def _told(jobs: Sequence[tuple[str, Any]], say: Callable[[str], None]) -> Iterator[tuple[str, Any]]:
+    for number, (name, job) in enumerate(jobs, 1):
+        say(f"{number}/{len(jobs)} {name} …")
+        yield name, job
+
+
+def _written(job: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Run the exhibit that ``job`` names and write it; what is shown comes back as the only row."""
+    import torch
+
+    if job["share"] > 1:
+        torch.set_num_threads(max(1, torch.get_num_threads() // job["share"]))
+    shown = _run(get(job["id"]), job["scale"])
+    _write(Path(job["folder"]), shown)
+    return [{"shown": shown}]
 
 
 def left_out() -> list[dict[str, str]]:
@@ -199,24 +235,31 @@ def left_out() -> list[dict[str, str]]:
     return list(tomllib.loads(text)["figure"])
 
 
-def _run(declared: Declared, scale: Scale) -> Shown:
+def _how(declared: Declared, scale: Scale) -> dict[str, Any]:
+    """How an exhibit is run, for those who want to do it again."""
     options = declared.small if scale == "small" else declared.full
-    shown: dict[str, Any] = {
+    return {
         "seed": options.get("seed", _default_seed(declared)),
         "command": f"initscope reproduce {declared.id} --scale {scale}",
         "key": _key(declared, scale),
     }
+
+
+def _failed(declared: Declared, scale: Scale, why: str, seconds: float) -> Shown:
+    failed = Exhibit(**declared.describe(), scale=scale, status="failed", why=why, ours={}, seconds=seconds)
+    return Shown(**failed.to_dict(), rows=[], **_how(declared, scale))
+
+
+def _run(declared: Declared, scale: Scale) -> Shown:
     begun = time.perf_counter()
     try:
         exhibit = declared.run(scale=scale)
         figure = exhibit.figure()
         picture = "" if figure is None else _drawn(figure, declared.id)
-        return Shown(**exhibit.to_dict(), rows=plain(exhibit.rows), picture=picture, **shown)
+        return Shown(**exhibit.to_dict(), rows=plain(exhibit.rows), picture=picture, **_how(declared, scale))
     except Exception as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        seconds = time.perf_counter() - begun
-        failed = Exhibit(**declared.describe(), scale=scale, status="failed", why=why, ours={}, seconds=seconds)
-        return Shown(**failed.to_dict(), rows=[], **shown)
+        return _failed(declared, scale, why, time.perf_counter() - begun)
 
 
 _PANEL = 5.0

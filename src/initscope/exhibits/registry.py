@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from difflib import get_close_matches
 
 from initscope import exhibits
-from initscope.errors import InputError
+from initscope.errors import InputError, did_you_mean
 from initscope.exhibits.protocol import Declared
 
 __all__ = ["all_exhibits", "get"]
@@ -35,7 +34,5 @@ def get(id: str) -> Declared:
     """
     known = all_exhibits()
     if id not in known:
-        near = get_close_matches(str(id), known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"no exhibit is called {id!r}{hint} Known: {', '.join(known)}")
+        raise InputError(f"no exhibit is called {id!r}{did_you_mean(str(id), known)}; known: {', '.join(known)}")
     return known[id]

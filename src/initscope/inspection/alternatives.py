@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.flop_counter import FlopCounterMode
 
 from initscope._hall.progress import interrupted, kept_if_interrupted, steps
+from initscope._hall.randomness import torch_generator
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, median_over_pairs
 from initscope.initializers import Initializer, Present
@@ -276,7 +277,7 @@ class _Trials:
 
     def drawn(self, variant: Variant, seed: int) -> nn.Module:
         """A copy of the model, changed and filled; the next law is filled into the same copy."""
-        generator = torch.Generator(device=self.device).manual_seed(seed)
+        generator = torch_generator(seed, "weights", self.device)
         if variant.change is None and variant.law is not None:
             self._refilled = self._copied() if self._refilled is None else self._refilled
             return variant.law.fill_(self._refilled, generator=generator)

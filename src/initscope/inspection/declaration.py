@@ -19,7 +19,7 @@ class Finding(NamedTuple):
 
     ``layer`` names what has no row: a module that is not called, or a parameter. ``words`` add what was seen, ``code``
     is what to type where the declaration's own does not fit; ``measured`` is False where the value is of something else
-    than the declaration's threshold.
+    than the declaration's threshold, and ``threshold`` is what was crossed where this is another.
     """
 
     row: int
@@ -29,6 +29,7 @@ class Finding(NamedTuple):
     words: str = ""
     code: str | None = None
     measured: bool = True
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,10 @@ class Declaration:
 def first_below(values: Floats, threshold: float, *, fault: bool = True) -> Finding | None:
     """The first row below the threshold, with the least value of all rows."""
     beyond = np.flatnonzero(values < threshold)
-    return Finding(int(beyond[0]), float(np.nanmin(values)), fault) if len(beyond) else None
+    return Finding(int(beyond[0]), float(np.nanmin(values)), fault, threshold=threshold) if len(beyond) else None
 
 
 def first_above(values: Floats, threshold: float, *, fault: bool = True) -> Finding | None:
     """The first row above the threshold, with the largest value of all rows."""
     beyond = np.flatnonzero(values > threshold)
-    return Finding(int(beyond[0]), float(np.nanmax(values)), fault) if len(beyond) else None
+    return Finding(int(beyond[0]), float(np.nanmax(values)), fault, threshold=threshold) if len(beyond) else None

@@ -155,13 +155,17 @@ class Evidence:
 
     @cached_property
     def token_spread(self) -> Floats:
-        """1 - cosine of the tokens of a sample over the largest before, on the trunk behind the first attention."""
+        """1 - cosine of the tokens of a sample over the largest before, on the trunk behind the first attention.
+
+        What tokens of another input look at is left out: see `Signal.looked_at`.
+        """
         cosine, attention = self.seen.token_cosine, self.attention_entropy
         nothing = np.full(len(self.seen.rows), np.nan)
         attending = np.flatnonzero(np.isfinite(attention))
         if cosine is None or not len(attending):
             return nothing
-        spread = np.where(self.trunk & self.hidden, 1 - cosine, np.nan)
+        own = ~self.signal.mask(self.signal.looked_at)
+        spread = np.where(self.trunk & self.hidden & own, 1 - cosine, np.nan)
         before = spread[: attending[0]]
         if not np.isfinite(before).any() or not np.nanmax(before) > 0:
             return nothing

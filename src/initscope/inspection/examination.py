@@ -83,8 +83,9 @@ def inspect(
         ``loss(output, targets)``, whose gradient is asked which parameters it reaches. Default: cross-entropy where the
         targets are classes, else a random projection of all that the model returns.
     targets : array, optional
-        Classes or values of the samples; default: what the data holds beside the inputs. Labels of an `initscope.data`
-        set count as those of the outputs if there are as many outputs as classes.
+        Classes or values of the samples; with them all members of a tuple are inputs, optional ones included.
+        Default: what the data holds beside the inputs. Labels of an `initscope.data` set count as those of the outputs
+        if there are as many outputs as classes.
     progress : callable, optional
         Passes the list of starts that are tried on item by item, as ``tqdm`` does.
 
@@ -163,9 +164,10 @@ def _alternatives(
 ) -> WhatIf:
     """Other starts of a network that has a fault; one without is not told to change anything."""
     untried, faults = "", {verdict.name for verdict in verdicts if verdict.fault}
+    alone = {verdict.name for verdict in verdicts if verdict.fault and not verdict.follows}
     if not faults:
         untried = "nothing to change: no verdict is a fault"
-    elif not any(declared.of_the_start for declared in DECLARATIONS if declared.name in faults):
+    elif not any(declared.of_the_start for declared in DECLARATIONS if declared.name in alone):
         untried = f"no other start was tried: none would mend {', '.join(sorted(faults))}"
     elif not _is_tensor(seen.x):
         untried = "other starts are tried on models of one input only"
@@ -245,7 +247,7 @@ def _predicted(
     initializer: Initializer | None,
 ) -> tuple[Prediction | None, str]:
     try:
-        prediction = predict(model, x, y, initializer)
+        prediction = predict(model, x, y, initializer, gradients=bool(np.isfinite(seen.gradient_ratio).any()))
     except InputError as error:
         return None, str(error)
     return _aligned(_for_all_pairs(prediction, told), seen), ""

@@ -107,9 +107,23 @@ def _gradient_panel(report: Report, gradient: Floats, imbalance: float) -> Panel
         "layers whose gradient is far smaller than others stay where they are",
         gradient,
         error_over_pairs(report.observation.gradient_ratio) * relative,
+        _predicted_gradients(report),
         low=1 / imbalance,
         high=imbalance,
     )
+
+
+def _predicted_gradients(report: Report) -> Floats | None:
+    """Predicted gradients over what the last measured one is over, so that both can be compared; None: there are none.
+
+    Rows whose gradient was not measured, as those of weights that a call multiplies by, are left out.
+    """
+    predicted = None if report.prediction is None else report.prediction.gradient_ratio
+    measured = mean_over_pairs(report.observation.gradient_ratio)
+    last = measured[np.isfinite(measured) & (measured > 0)]
+    if predicted is None or not len(last) or not np.isfinite(predicted).any():
+        return None
+    return np.asarray(np.where(np.isfinite(measured), predicted, np.nan) / last[-1])
 
 
 def _rank_panel(rank: Floats, low: float) -> Panel:
@@ -127,14 +141,34 @@ def _columns(report: Report, angle: Quantity, size: Quantity, bad: dict[str, fro
     return [
         *side_columns(angle, "angle", "angle °", 1, bad["angle"]),
         *side_columns(size, "rms_ratio", "size", 3, bad["size"]),
+        *_token_columns(report),
         Column("gradient_over_last", "gradient", relative_gradients(report), bad=bad["gradient"]),
         Column("gradient_ratio", "gradient ratio", ratio, error_over_pairs(seen.gradient_ratio), extra=True),
+        *_predicted_column(report),
         Column("gradient_cosine", "gradient cosine", cosine, extra=True),
         Column("dead_fraction", "dead", seen.dead_fraction, digits=2, bad=bad["dead"]),
         Column("saturated_fraction", "saturated", seen.saturated_fraction, digits=2, bad=bad["saturated"]),
         Column("effective_rank", "rank", seen.effective_rank, digits=1, bad=bad["rank"]),
         Column("mean_width", "mean width", seen.mean_width, seen.mean_width_error, digits=2, extra=True),
     ]
+
+
+def _token_columns(report: Report) -> list[Column]:
+    found = report.token_columns
+    return [
+        Column(f"{name}_{side}", title, found[f"{name}_{side}"], side=side)
+        for name, title in (("token_cosine", "token cosine"), ("attention_entropy", "entropy"))
+        for side in ("predicted", "measured")
+        if found and np.isfinite(found[f"{name}_{side}"]).any()
+    ]
+
+
+def _predicted_column(report: Report) -> list[Column]:
+    expected = report.prediction
+    if expected is None or expected.gradient_ratio is None or not np.isfinite(expected.gradient_ratio).any():
+        return []
+    name, title = "gradient_ratio_predicted", "gradient ratio predicted"
+    return [Column(name, title, expected.gradient_ratio, expected.gradient_ratio_se, extra=True)]
 
 
 def _sections(rows: Sequence[Row], faulty: frozenset[int]) -> list[Section]:
@@ -145,6 +179,9 @@ def _sections(rows: Sequence[Row], faulty: frozenset[int]) -> list[Section]:
     joins = {
         "gradient_over_last": _geometric_mean,
         "gradient_ratio": _geometric_mean,
+        "gradient_ratio_predicted": _geometric_mean,
+        "attention_entropy_predicted": _mean,
+        "attention_entropy_measured": _mean,
         "dead_fraction": _largest,
         "saturated_fraction": _largest,
     }
@@ -183,6 +220,10 @@ def _group_title(group: list[tuple[str, list[int]]]) -> str:
 
 def _largest(values: Floats) -> float:
     return float(values.max())
+
+
+def _mean(values: Floats) -> float:
+    return float(np.mean(values)) if len(values) else np.nan
 
 
 def _geometric_mean(values: Floats) -> float:

@@ -15,7 +15,7 @@ __all__ = ["render_markdown"]
 _COLUMNS = {
     "layer": "block",
     "kind": "kind",
-    "cosine_measured": "cosine",
+    "angle_measured": "angle °",
     "rms_ratio_measured": "size",
     "gradient_ratio": "gradient",
     "dead_fraction": "dead",

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from initscope._hall.randomness import torch_generator
+from initscope.inspection.straight_through import straight_through
 from initscope.inspection.weights import drawn_weights
 from initscope.measurement.number_formats import FORMATS, FormatCount
 from initscope.measurement.observation import Observation
@@ -115,11 +117,11 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
 
 
 def _leading_to_output(seen: Observation) -> set[str]:
-    """Modules whose values the output is made of."""
-    waiting, reached = [seen.output % len(seen.rows)], set[int]()
+    """Modules whose values the output is made of, other than past a detachment that is meant."""
+    waiting, reached, meant = [seen.output % len(seen.rows)], set[int](), straight_through(seen.rows)
     while waiting:
         index = waiting.pop()
-        if index not in reached:
+        if index not in reached and index not in meant:
             reached.add(index)
             waiting += seen.rows[index].reads
     return {seen.rows[index].within for index in reached}
@@ -157,7 +159,7 @@ def _value(output: Any, targets: Any, loss: Loss | None, classified: tuple[Tenso
     if classified is not None and isinstance(output, Tensor):
         return classified[0]
     real = [tensor for _, tensor in named_tensors(output, "") if tensor.is_floating_point() and tensor.requires_grad]
-    generator = torch.Generator().manual_seed(0)
+    generator = torch_generator(0, "direction of the output")
     parts = [(tensor * torch.randn(tensor.shape, generator=generator).to(tensor)).mean() for tensor in real]
     return torch.stack([part.float() for part in parts]).sum()
 

@@ -25,16 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["as_comparison", "render_report", "table_texts"]
 
 _DIGITS = {
-    "cosine_predicted": 4,
-    "cosine_measured": 4,
+    "angle_predicted": 1,
+    "angle_measured": 1,
     "rms_ratio_predicted": 3,
     "rms_ratio_measured": 3,
     "gradient_ratio": 3,
+    "gradient_ratio_predicted": 3,
     "gradient_cosine": 3,
     "dead_fraction": 2,
     "saturated_fraction": 2,
     "effective_rank": 1,
     "mean_width": 2,
+    "token_cosine_predicted": 3,
+    "token_cosine_measured": 3,
+    "attention_entropy_predicted": 3,
+    "attention_entropy_measured": 3,
 }
 
 
@@ -232,5 +237,5 @@ def _without_empty(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _texts(row: dict[str, Any]) -> dict[str, str]:
-    numbers = {name.replace("_", " "): with_error(row[name], None, digits) for name, digits in _DIGITS.items()}
+    numbers = {name.replace("_", " "): with_error(row.get(name), None, digits) for name, digits in _DIGITS.items()}
     return {"layer": row["layer"], "kind": row["kind"]} | numbers | {"status": row["status"], "note": row["note"]}

@@ -11,6 +11,7 @@ import numpy as np
 
 from initscope.errors import InputError
 from initscope.geometry import (
+    Floats,
     Measurement,
     Prediction,
     Row,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Deviation", "Report", "Unhealthy"]
 
 _LARGEST = ("dead_fraction", "saturated_fraction")
+_OF_ATTENTION = ("attention_entropy_predicted", "attention_entropy_measured")
 """Columns of which a block has its worst row's value."""
 
 
@@ -113,7 +115,8 @@ class Report(Result):
     def blocks(self, depth: int | None = None) -> list[dict[str, Any]]:
         """The table folded by module: one dict a block, with the numbers of its last row.
 
-        Gradients are geometric means over the layers of a block, dead and saturated fractions its worst. ``depth``
+        Gradients are geometric means over the layers of a block, dead and saturated fractions its worst, entropies the
+        mean over its attentions. ``depth``
         folds to paths of so many modules instead; ``rows`` says how many rows a line stands for.
         """
         table, lines = self.table(), []
@@ -122,8 +125,12 @@ class Report(Result):
             line = dict(table[told[-1]]) | {"layer": name, "rows": len(members)}
             if len(told) > 1:
                 line["kind"] = f"{len(told)} steps"
-            known = [table[i]["gradient_ratio"] for i in members if (table[i]["gradient_ratio"] or 0) > 0]
-            line["gradient_ratio"] = float(np.exp(np.log(known).mean())) if known else line["gradient_ratio"]
+            for column in ("gradient_ratio", "gradient_ratio_predicted"):
+                known = [table[i][column] for i in members if (table[i][column] or 0) > 0]
+                line[column] = float(np.exp(np.log(known).mean())) if known else line[column]
+            for column in _OF_ATTENTION:
+                seen = [table[i][column] for i in members if table[i].get(column) is not None]
+                line |= {column: float(np.mean(seen)) if seen else None} if column in line else {}
             for column in _LARGEST:
                 line[column] = max((table[i][column] for i in members if table[i][column] is not None), default=None)
             lines.append(line)
@@ -163,11 +170,38 @@ class Report(Result):
             for k in order
         ]
 
+    @property
+    def token_columns(self) -> dict[str, Floats]:
+        """Of models with attention, ``[rows]``: mean cosine of tokens and entropy of attention, by theory and as seen.
+
+        Measured they are those of the weights that the model has, or means over draws where these were asked for.
+        """
+        seen, unknown = self.observation, np.full(len(self.observation.rows), np.nan)
+        expected = None if self.prediction is None else self.prediction.tokens
+        redrawn = None if self.measurement is None else self.measurement.tokens
+        if seen.attention_entropy is None or not np.isfinite(seen.attention_entropy).any():
+            return {}
+        sides = {
+            "token_cosine": (expected.cosine if expected else None, redrawn.cosine if redrawn else seen.token_cosine),
+            "attention_entropy": (
+                expected.entropy if expected else None,
+                redrawn.entropy if redrawn else seen.attention_entropy,
+            ),
+        }
+        return {
+            f"{name}_{side}": unknown if values is None else values
+            for name, both in sides.items()
+            for side, values in zip(("predicted", "measured"), both, strict=True)
+        }
+
     def table(self) -> list[dict[str, Any]]:
-        """One dict per layer: predicted beside measured, means over pairs."""
+        """One dict per layer: predicted beside measured, means over pairs; angles in degrees."""
         seen, predicted, redrawn = self.observation, self.prediction, self.measurement
         nothing: list[float | None] = [None] * len(seen.rows)
-        columns: dict[str, list[Any]] = {}
+        columns: dict[str, list[Any]] = {
+            "angle_predicted": nothing if predicted is None else plain(mean_over_pairs(predicted.angle)),
+            "angle_measured": plain(mean_over_pairs((seen if redrawn is None else redrawn).angle)),
+        }
         for name in ("cosine", "norm_ratio", "rms_ratio"):
             measured = getattr(seen if redrawn is None else redrawn, name)
             columns[f"{name}_predicted"] = (
@@ -176,8 +210,11 @@ class Report(Result):
             columns[f"{name}_measured"] = plain(mean_over_pairs(measured))
             if name == "cosine":
                 columns["cosine_se"] = nothing if redrawn is None else plain(redrawn.mean_cosine_se)
-        for name in ("gradient_ratio", "gradient_cosine"):
-            columns[name] = plain(mean_over_pairs(getattr(seen, name)))
+        columns |= {name: plain(values) for name, values in self.token_columns.items()}
+        columns["gradient_ratio"] = plain(mean_over_pairs(seen.gradient_ratio))
+        known = None if predicted is None else predicted.gradient_ratio
+        columns["gradient_ratio_predicted"] = nothing if known is None else plain(known)
+        columns["gradient_cosine"] = plain(mean_over_pairs(seen.gradient_cosine))
         for name in ("dead_fraction", "saturated_fraction", "effective_rank", "mean_width"):
             columns[name] = plain(getattr(seen, name))
         return [

@@ -110,6 +110,24 @@ class Signal:
         return frozenset(found)
 
     @cached_property
+    def looked_at(self) -> frozenset[int]:
+        """Rows that some start reaches only by its scores: means of what another input's tokens look at.
+
+        Even weights make all of them alike, and the tokens that looked go on beside them.
+        """
+        found: set[int] = set()
+        for start in self.starts:
+            reached, carried = {start}, {start}
+            for index in range(start + 1, len(self.rows)):
+                parents = [parent for parent in self.rows[index].reads if parent in reached]
+                if parents:
+                    reached.add(index)
+                if any(parent in carried and not self._scores(parent, index) for parent in parents):
+                    carried.add(index)
+            found |= reached - carried
+        return frozenset(found)
+
+    @cached_property
     def dangling(self) -> frozenset[int]:
         """Rows that nobody reads: what is told of the inside of a loop over time, and further outputs."""
         read = {parent for row in self.rows for parent in row.reads}
@@ -167,13 +185,18 @@ class Signal:
                 waiting += self.rows[parent].reads
         return seen
 
-    def _steers(self, parent: int, index: int) -> bool:
-        """Whether a row reads another only for weights of an attention, or as a gate."""
+    def _scores(self, parent: int, index: int) -> bool:
+        """Whether a row reads another only for weights of an attention."""
         row = self.rows[index]
-        if row.kind in ("softmax", "Softmax"):
-            return True
         if row.kind == "scaled_dot_product_attention":
             return len(row.reads) > 2 and parent in row.reads[:2]
+        return row.kind in ("softmax", "Softmax")
+
+    def _steers(self, parent: int, index: int) -> bool:
+        """Whether a row reads another only for weights of an attention, or as a gate."""
+        if self._scores(parent, index):
+            return True
+        row = self.rows[index]
         if row.role != "gate" or len(row.reads) < 2:
             return False
         others = [other for other in row.reads if other != parent]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from initscope.geometry import Floats
 from initscope.inspection.declaration import Declaration, Finding, first_above, first_below
 from initscope.inspection.evidence import Evidence
 
@@ -50,8 +51,14 @@ def _collapse(evidence: Evidence, threshold: float) -> Finding | None:
     for alone, fault in ((_ALONE, True), (_NEAR, False)):
         below = np.flatnonzero(collapsed_rows(evidence, threshold, alone))
         if len(below):
-            return Finding(int(below[0]), float(np.nanmin(evidence.kept)), fault)
+            level = float(_levels(evidence, threshold, alone)[below[0]])
+            return Finding(int(below[0]), float(np.nanmin(evidence.kept)), fault, threshold=level)
     return None
+
+
+def _levels(evidence: Evidence, threshold: float, alone: float) -> Floats:
+    """Below which the angles of each row count as closed."""
+    return np.where(evidence.directions < _FEW_DIRECTIONS, threshold, alone * threshold)
 
 
 def collapsed_rows(evidence: Evidence, threshold: float, alone: float = _ALONE) -> npt.NDArray[np.bool_]:
@@ -59,7 +66,7 @@ def collapsed_rows(evidence: Evidence, threshold: float, alone: float = _ALONE) 
     kept = evidence.kept
     known = kept[np.isfinite(kept)]
     end = known[-1] if len(known) else np.nan
-    levels = np.where(evidence.directions < _FEW_DIRECTIONS, threshold, alone * threshold)
+    levels = _levels(evidence, threshold, alone)
     return np.asarray((kept < levels) & (end <= 2 * levels))
 
 

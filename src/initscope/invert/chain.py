@@ -11,14 +11,13 @@ import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from initscope.errors import InputError
+from initscope.errors import InputError, did_you_mean
 from initscope.invert.nonlinearities import INVERTIBLE
 from initscope.invert.operators import AFFINE_MODULES, BATCH_NORMS, Affine, infer_input_shape
 from initscope.tracing import Inputs, Node, Trace, trace
@@ -108,10 +107,8 @@ def step_named(steps: Trace, layer: str | None) -> Node:
     inside = [step for step, name in zip(rows, names) if name.startswith(f"{layer}.")]
     if inside:
         return inside[-1]
-    near = get_close_matches(layer, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    raise InputError(f"layer {layer!r} is not a step of the model{hint} Its steps are: {shown}")
+    raise InputError(f"layer {layer!r} is not a step of the model{did_you_mean(layer, names)}; its steps are: {shown}")
 
 
 def chain_of(steps: Trace, last: Node) -> Chain:

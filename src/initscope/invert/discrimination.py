@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from initscope._hall.randomness import torch_generator
 from initscope.errors import InputError, check_between, check_count, check_seed
 from initscope.invert.pictures import psnr, ssim
 from initscope.invert.sensing import Sensing, make_sensing
@@ -251,7 +252,7 @@ def _feature_accuracy(train: Tensor, test: Tensor, data: _Split, features: int, 
 
     centre, spread = train.mean(0), train.std() + 1e-12
     first, second = ((values - centre) / spread for values in (train, test))
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed, "features")
     directions = torch.randn(train.shape[1], features, generator=generator) / math.sqrt(train.shape[1])
     offsets = torch.randn(features, generator=generator)
     lifted = [

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from initscope._hall.randomness import torch_generator
 from initscope.errors import InputError, check_between, check_count, check_seed
 from initscope.invert.chain import Chain, chain_of, prepared, run_to, step_named, traced
 from initscope.invert.gradient import WINDOW, Descent, back_projection, descend
@@ -268,7 +269,7 @@ class _Problem:
             return run_to(self.steps, self.last, x[None])[0]
 
         if start is None:
-            generator = torch.Generator().manual_seed(self.seed)
+            generator = torch_generator(self.seed, "start")
             around = 1e-2 * torch.randn(shape, generator=generator, dtype=torch.float64).to(target.dtype)
             with torch.no_grad():
                 _same_shape(forward(around), target)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from initscope._hall.randomness import torch_generator
 from initscope.errors import InputError, MissingDependencyError
 from initscope.invert.constrained import fit
 from initscope.invert.least_squares import largest_singular_value
@@ -96,7 +97,7 @@ def make_sensing(name: str, side: int, outputs: int, *, arc: float, seed: int) -
     """The measurement called ``name`` with about so many outputs for images of side × side pixels."""
     if name not in MEASUREMENTS:
         raise InputError(f"measurement {name!r} is not known; choose from {', '.join(MEASUREMENTS)}")
-    rng = torch.Generator().manual_seed(seed)
+    rng = torch_generator(seed, "measurements")
     return MEASUREMENTS[name](side, outputs, arc, rng)
 
 

@@ -5,3 +5,6 @@ from .matrix import (
 from .matrix import (
     kernel as kernel,
 )
+from .paired import (
+    PairKernel as PairKernel,
+)

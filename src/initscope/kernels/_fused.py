@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from initscope._hall.compiled import compiled
-from initscope.theory._fused import windows
+from initscope.theory._box_loops import windows
 
 __all__ = ["Scratch", "box_sums", "coefficients", "position_means", "products", "rectify", "rectify_tangent"]
 
@@ -214,7 +214,6 @@ def box_sums(maps: Floats, out: Floats, boxes: Any, gain: float, bias: float, sc
     _pad(maps, boxes.rows, boxes.columns, boxes.width, first)
     taps, spread = boxes.taps, boxes.spread
     across = whole - n * spread[1] * (taps[1] - 1)
-    windows(first[:whole], second[:whole], third[:across], taps[1], n * spread[1])
-    down = across - n * pitch * spread[0] * (taps[0] - 1)
-    windows(third[:across], second[:across], first[:down], taps[0], n * pitch * spread[0])
-    _pick(first[:down], out, boxes.out_size, boxes.stride, pitch, np.float32(gain), np.float32(bias))
+    windows(first[:whole], second, third, taps[1], n * spread[1])
+    windows(third[:across], second, first, taps[0], n * pitch * spread[0])
+    _pick(first, out, boxes.out_size, boxes.stride, pitch, np.float32(gain), np.float32(bias))

@@ -75,8 +75,8 @@ def chain_of(traced: Trace, context: Context, shape: tuple[int, ...]) -> Chain |
             steps += [] if flat else [Mean()]
             continue
         step = _step(module, context, flat, width)
-        if step is None:
-            return None
+        if step is None or (isinstance(step, Rectified) and not isinstance(steps[-1], Sums)):
+            return None  # rectified units are not Gaussian, and those of flattened maps have laws of their own
         steps.append(step)
         width = getattr(module, "out_features" if flat else "out_channels", width)
     return Chain(tuple(steps if Mean() in steps else [*steps, Mean()])) if width is not None else None

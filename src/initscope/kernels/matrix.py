@@ -8,19 +8,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope._hall.compiled import loops
 from initscope.errors import InputError
 from initscope.initializers import AnyLaw, as_law
 from initscope.kernels.chain import chain_of
+from initscope.kernels.inputs import bound_inputs, checked_model, on_device
 from initscope.kernels.pairs import pair_kernel
 from initscope.propagate.networks import Networks
 from initscope.propagate.prediction import networks_of
 from initscope.propagate.spread import standard_error
-from initscope.recording.batch import real_tensor
-from initscope.tracing import Inputs, bind
-from initscope.tracing.untouched import leaves_no_trace, runnable
+from initscope.tracing import Inputs
+from initscope.tracing.untouched import leaves_no_trace
 
 __all__ = ["diagonal", "kernel"]
 
@@ -40,6 +39,7 @@ def kernel(
     draws: int = 4,
     seed: int = 0,
     return_error: bool = False,
+    device: str | torch.device | None = None,
 ) -> Any:
     r"""Expected kernel of ``model`` with random weights on all pairs of inputs, as its width grows.
 
@@ -66,6 +66,8 @@ def kernel(
         Of all sampling.
     return_error : bool
         Whether to return standard errors too.
+    device : str or torch.device, optional
+        Where torch computes, ``"cuda"`` say; the compiled loops are for the CPU. None: where the images are.
 
     Returns
     -------
@@ -82,9 +84,9 @@ def kernel(
            [0.3183, 1.    , 0.7554],
            [0.7554, 0.7554, 1.    ]])
     """
-    model = _checked_model(model, kind)
-    left = _bound(model, images, "images")
-    right = left if others is None else _bound(model, others, "others")
+    model, images, others = on_device(checked_model(model, kind), device, images, others)
+    left = bound_inputs(model, images, "images")
+    right = left if others is None else bound_inputs(model, others, "others")
     if [t.shape[1:] for t in left.sample_tensors()] != [t.shape[1:] for t in right.sample_tensors()]:
         shapes = (tuple(side.sample_tensors()[0].shape[1:]) for side in (left, right))
         raise InputError("images have shape {} and others {}; both must be inputs of one model".format(*shapes))
@@ -109,6 +111,7 @@ def diagonal(
     kind: Literal["nngp", "ntk"] = "nngp",
     draws: int = 4,
     seed: int = 0,
+    device: str | torch.device | None = None,
 ) -> Floats:
     """The kernel of every input with itself, not normalised: ``[N]``, at the cost of N pairs. Arguments as `kernel`'s.
 
@@ -118,36 +121,12 @@ def diagonal(
     >>> diagonal(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.ReLU()), [[3.0, -4.0]])   # no weights: (9 + 0)/2
     array([4.5])
     """
-    model = _checked_model(model, kind)
-    inputs = _bound(model, images, "images")
+    model, images = on_device(checked_model(model, kind), device, images)
+    inputs = bound_inputs(model, images, "images")
     networks = networks_of(model, inputs, as_law(initializer), draws=draws, seed=seed, size=min(inputs.samples, 16))
     each = torch.arange(inputs.samples)
     with leaves_no_trace(model):
         return np.asarray(pair_kernel(networks, inputs, inputs, (each, each), tangents=kind == "ntk").mean(axis=0))
-
-
-def _checked_model(model: nn.Module, kind: str) -> nn.Module:
-    if kind not in ("nngp", "ntk"):
-        raise InputError(f"kind = {kind!r} must be 'nngp' or 'ntk'")
-    model = runnable(model, values=False)
-    if any(isinstance(module, _BatchNorm) and module.training for module in model.modules()):
-        raise InputError("batch norm in training mode mixes the samples of a batch; call model.eval() first")
-    return model
-
-
-def _bound(model: nn.Module, images: Any, name: str) -> Inputs:
-    """The inputs, checked."""
-    tensor = images if isinstance(images, Tensor) and not images.is_floating_point() else real_tensor(images)
-    if tensor.dim() < 2 or len(tensor) == 0:
-        raise InputError(f"{name} has shape {tuple(tensor.shape)}; give at least one input, shaped [N, ...]")
-    if tensor.is_floating_point():
-        squares = tensor.double().flatten(1).square().sum(dim=1)
-        bad = ~torch.isfinite(squares) | (squares == 0)
-        if bool(bad.any()):
-            first = int(bad.nonzero()[0])
-            what = "is zero" if float(squares[first]) == 0 else "holds NaN or infinity"
-            raise InputError(f"{name}[{first}] {what}: its cosines are not defined; leave it out")
-    return bind(model, tensor)
 
 
 def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:

@@ -36,27 +36,49 @@ def pair_kernel(
     One replicate where all is by formulas; of the tangent kernel if ``tangents``.
     """
     rows, columns = index
-    size = _batch_size(networks, left)
-    batches = (slice(start, start + size) for start in range(0, len(rows), size))
-    parts = [_products(networks, left.pick(rows[b]), right.pick(columns[b]), tangents=tangents) for b in batches]
+    parts: list[Tensor] = []
+    sizes = _Sizes(networks, left)
+    start = 0
+    while start < len(rows):
+        batch = slice(start, start + sizes.pairs)
+        inputs = left.pick(rows[batch]), right.pick(columns[batch])
+        parts.append(_products(networks, *inputs, sizes, tangents=tangents))
+        start = batch.stop
     return torch.cat(parts, dim=1).cpu().numpy()
 
 
-def _batch_size(networks: Networks, inputs: Inputs) -> int:
-    """How many pairs at once: their maps, or their covariances between positions where a layer averages these."""
-    tensors = inputs.sample_tensors()
-    values = sum(tensor[0].numel() for tensor in tensors)
-    size = max(1, _CHUNK // max(1, values))
-    traced = networks.traced
-    if traced.batch is not None:
-        return traced.batch
-    if any("pool" in traced.role(step) or traced.kind(step) == "mean" for step in traced.steps):
-        positions = max(math.prod(tensor.shape[2:]) for tensor in tensors)
-        size = min(size, max(1, _COVARIANCES // (4 * positions**2 * len(traced.steps))))
-    return size
+class _Sizes:
+    """How many pairs at once: their maps, or their covariances between positions where a layer averages these.
+
+    How many positions that layer reads is known behind the first batch; until then as many as the input has.
+    """
+
+    def __init__(self, networks: Networks, inputs: Inputs) -> None:
+        self._traced = traced = networks.traced
+        tensors = inputs.sample_tensors()
+        values = sum(tensor[0].numel() for tensor in tensors)
+        self._most = traced.batch or max(1, _CHUNK // max(1, values))
+        self._positions = max(math.prod(tensor.shape[2:]) for tensor in tensors)
+        pools = [step for step in traced.steps if "pool" in traced.role(step) or traced.kind(step) == "mean"]
+        self._read_by_pools = {before for step in pools for before in getattr(step, "all_input_nodes", ())}
+        self._pooled = self._positions if pools else 0
+
+    @property
+    def pairs(self) -> int:
+        """Of the next batch."""
+        if self._pooled == 0 or self._traced.batch is not None:
+            return self._most
+        entries = 4 * self._pooled * self._positions * len(self._traced.steps)
+        return min(self._most, max(1, _COVARIANCES // entries))
+
+    def learn(self, found: dict[Any, int]) -> None:
+        """Positions behind every step, from a batch that was walked through."""
+        read = [found[step] for step in self._read_by_pools if step in found]
+        if read and len(read) == len(self._read_by_pools):
+            self._pooled, self._positions = max(read), max(self._positions, *found.values())
 
 
-def _products(networks: Networks, x: Inputs, y: Inputs, *, tangents: bool) -> Tensor:
+def _products(networks: Networks, x: Inputs, y: Inputs, sizes: _Sizes, *, tangents: bool) -> Tensor:
     traced, pairs = networks.traced, x.samples
     batch = traced.batch or pairs
     if batch > pairs:  # a recorded model has the size of its batch in its steps
@@ -67,13 +89,13 @@ def _products(networks: Networks, x: Inputs, y: Inputs, *, tangents: bool) -> Te
     ]
     budget = Budget(pairs, pairs)
     context = replace(networks.context, budget=budget, sampled=[])
-    value = _output(networks, Walk(traced, inputs, context, Simulation(networks, x, y), keep=tangents))
+    value = _output(networks, Walk(traced, inputs, context, Simulation(networks, x, y), keep=tangents), sizes)
     states = list(value.states) if isinstance(value, Several) else [value]
     return torch.stack([_per_unit(state, budget, tangents=tangents) for state in states])[:, :pairs]
 
 
-def _output(networks: Networks, walk: Walk) -> Any:
-    """The value of the step that the model returns."""
+def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> Any:
+    """The value of the step that the model returns; ``sizes`` learn how large maps are on the way."""
     traced = networks.traced
     wanted = traced.steps[-1]
     if traced.graph_module is not None:
@@ -84,9 +106,13 @@ def _output(networks: Networks, walk: Walk) -> Any:
             "wrap it in a module that returns the tensor whose kernel you want"
         )
     value: Any = None
+    positions: dict[Any, int] = {}
     for step, state in walk.states():
+        if isinstance(state, (Given, Maps)):
+            positions[step] = math.prod(state.shape[1:])
         if step is wanted:
             value = state
+    sizes.learn(positions)
     return value
 
 
@@ -105,5 +131,5 @@ def _per_unit(state: Any, budget: Budget, *, tangents: bool) -> Tensor:
         maps = tangent(state, budget)
     except NotCovered as error:
         raise InputError(f"this model has no tangent kernel: {error}; it may have one of kind='nngp'") from error
-    sizes = torch.tensor(state.sizes, dtype=torch.float64)
+    sizes = torch.tensor(state.sizes, dtype=torch.float64, device=maps.device)
     return (total(maps, kept=2) * sizes).sum(dim=1) / totals.units

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropo
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LayerWidth", "LayerWidths", "layer_widths"]
+__all__ = ["LayerTally", "LayerWidth", "LayerWidths", "layer_sums", "layer_tallies", "layer_widths", "widths_of"]
 
 _BATCH_VALUES = 1 << 22  # input values of a batch: bounds the memory of the activations
 
@@ -82,44 +83,95 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
     ['input', '0', '1']
     """
     draws = check_count("draws", draws, least=2)
-    model = runnable(model)
-    inputs = moved(model)(torch.as_tensor(np.asarray(points) if not isinstance(points, torch.Tensor) else points))
-    if inputs.dim() < 2 or len(inputs) < 2:
+    inputs = _points(model, points)
+    if len(inputs) < 2:
         raise InputError(f"points of shape {tuple(inputs.shape)} must be [N, ...] with at least two points")
-    with leaves_no_trace(model):
-        model.eval()
-        tally = _WidthTally(draws, seed)
-        recorder = Recorder(trace(model, inputs[:2]), [tally])
-        size = max(1, _BATCH_VALUES // inputs[0].numel())
-        with without_dropout(model):
-            parts = -(-len(inputs) // size)
-            # Spread over the data, which may be sorted: the first part gives the centre.
-            recorder.run_all(Batch(bind(model, inputs[part::parts])) for part in range(parts))
-    traced, rows = recorder.traced, []
-    for step in traced.steps:
-        width, reason = tally.width(step)
-        rows.append(LayerWidth(traced.name(step), traced.kind(step), width, reason))
+    return widths_of(_recorded(model, inputs, _WidthTally(draws, seed)))
+
+
+LayerTally = tuple[str, str, Any]
+"""Name and kind of a step, and what was tallied of it, None if nothing: of parts of the data, to be merged."""
+
+
+def layer_sums(model: nn.Module, points: Any) -> list[LayerTally]:
+    """Sums over the points of every step's values, float64: over their number, centres for `layer_tallies`."""
+    return _recorded(model, _points(model, points), _SumTally())
+
+
+def layer_tallies(
+    model: nn.Module, points: Any, *, draws: int, seed: int, centres: Sequence[np.ndarray | None]
+) -> list[LayerTally]:
+    """`RunningWidth` of every step of a part of the data, around the centres that all parts share."""
+    return _recorded(model, _points(model, points), _WidthTally(draws, seed, centres))
+
+
+def widths_of(tallies: Sequence[LayerTally]) -> LayerWidths:
+    """The widths that tallies of all data amount to."""
+    rows = []
+    for name, kind, tally in tallies:
+        width, reason = None, NO_VALUES
+        if tally is not None:
+            try:
+                width, reason = tally.result(), ""
+            except InputError as error:
+                reason = str(error)
+        rows.append(LayerWidth(name, kind, width, reason))
     return LayerWidths(tuple(rows))
 
 
-class _WidthTally(Tally):
+def _points(model: nn.Module, points: Any) -> Tensor:
+    inputs = moved(runnable(model))(
+        torch.as_tensor(np.asarray(points) if not isinstance(points, torch.Tensor) else points)
+    )
+    if inputs.dim() < 2 or len(inputs) == 0:
+        raise InputError(f"points of shape {tuple(inputs.shape)} must be [N, ...] with at least two points")
+    return inputs
+
+
+def _recorded(model: nn.Module, inputs: Tensor, tally: _StepTally) -> list[LayerTally]:
+    """Run all inputs through the model, in evaluation mode and batches, and show every step's values to the tally."""
+    model = runnable(model)
+    with leaves_no_trace(model):
+        model.eval()
+        traced = trace(model, inputs[:2])
+        tally.steps = {step: number for number, step in enumerate(traced.steps)}
+        recorder = Recorder(traced, [tally])
+        size = max(1, _BATCH_VALUES // inputs[0].numel())
+        with without_dropout(model):
+            parts = -(-len(inputs) // size)
+            # Spread over the data, which may be sorted: the first part gives the centre, if none is given.
+            recorder.run_all(Batch(bind(model, inputs[part::parts])) for part in range(parts))
+    traced = recorder.traced
+    return [(traced.name(step), traced.kind(step), tally.found.get(step)) for step in traced.steps]
+
+
+class _StepTally(Tally):
+    """Something of every step's values; ``steps`` are their places."""
+
+    def __init__(self) -> None:
+        self.found: dict[Node, Any] = {}
+        self.steps: dict[Node, int] = {}
+
+
+class _SumTally(_StepTally):
+    def see(self, step: Node, values: Tensor) -> None:
+        """Add a batch."""
+        total = values.reshape(len(values), -1).double().sum(dim=0).cpu().numpy()
+        self.found[step] = total if step not in self.found else self.found[step] + total
+
+
+class _WidthTally(_StepTally):
     """Mean width after every step."""
 
-    def __init__(self, draws: int, seed: int) -> None:
-        self._draws, self._seed = draws, seed
-        self._widths: dict[Node, RunningWidth] = {}
+    def __init__(self, draws: int, seed: int, centres: Sequence[np.ndarray | None] = ()) -> None:
+        super().__init__()
+        self._draws, self._seed, self._centres = draws, seed, centres
 
     def see(self, step: Node, values: Tensor) -> None:
         """Take a batch in; the directions, as many numbers as the layer has, are not kept."""
-        running = self._widths.setdefault(step, RunningWidth(self._draws, self._seed))
+        if step not in self.found:
+            centre = self._centres[self.steps[step]] if self._centres else None
+            self.found[step] = RunningWidth(self._draws, self._seed, centre)
+        running = self.found[step]
         running.add(values.reshape(len(values), -1))
         running.forget()
-
-    def width(self, step: Node) -> tuple[MeanWidth | None, str]:
-        """The width, or the reason why there is none."""
-        if step not in self._widths:
-            return None, NO_VALUES
-        try:
-            return self._widths[step].result(), ""
-        except InputError as error:
-            return None, str(error)

@@ -35,10 +35,14 @@ def batches(
 
     Arrays, tensors, tuples and dicts of them, and a ``Dataset`` with a length are read in random order, unless
     ``shuffle`` is False; a ``DataLoader`` and any other iterable of batches in their own. ``batch_args`` names the
-    arguments that carry samples.
+    arguments that carry samples. With ``targets`` all members of a tuple are inputs.
     """
-    for item, wanted in _items(data, targets, _Order(seed, shuffle), lambda columns: bind(model, columns, batch_args)):
-        inputs = bind(model, _as_tensors(item), batch_args)
+
+    def bound(columns: Any) -> Inputs:
+        return bind(model, columns, batch_args, unlabelled=targets is not None)
+
+    for item, wanted in _items(data, targets, _Order(seed, shuffle), bound):
+        inputs = bound(_as_tensors(item))
         if wanted is None and isinstance(item, (tuple, list)) and len(item) > len(inputs.args):
             wanted = item[len(inputs.args)]
         elif wanted is None and isinstance(item, Mapping):

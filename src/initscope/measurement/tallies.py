@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from initscope._hall.randomness import torch_generator
 from initscope.errors import InputError
 from initscope.geometry import Floats, start_norms
 from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_norms
@@ -154,7 +155,7 @@ class GradientTally(Tally):
             if not isinstance(value, Tensor) or not value.requires_grad:
                 raise InputError("loss(output, targets) must return a tensor that depends on the output")
         elif top is not None and top.requires_grad:
-            v = torch.randn(top.shape[1:], generator=torch.Generator().manual_seed(self._seed)).to(top)
+            v = torch.randn(top.shape[1:], generator=torch_generator(self._seed, "direction of the output")).to(top)
             value = top * v * self._signs(len(batch), top)
         else:
             self.note = "no gradient: the output holds no real values, one set for each sample"
@@ -175,7 +176,7 @@ class GradientTally(Tally):
         shape = (samples, *(1,) * (top.dim() - 1))
         if not couples_samples(self._traced.model):
             return top.new_ones(())
-        coins = torch.randint(2, (samples // 2,), generator=torch.Generator().manual_seed(self._seed + 1))
+        coins = torch.randint(2, (samples // 2,), generator=torch_generator(self._seed, "signs of pairs"))
         return (2 * coins - 1).repeat(2).to(top).reshape(shape)
 
     def norms(self) -> Floats:

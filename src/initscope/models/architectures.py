@@ -111,7 +111,7 @@ def _parse_token(text: str, position: int) -> Token:
         known = f"{KNOWN}, and activations: {', '.join(activations)}"
         kind = re.sub(r"[\d.].*", "", whole)
         meant = did_you_mean(kind, [*activations, "conv", "dense", "flatten", "avgpool", "maxpool", "bn", "dropout"])
-        raise _error(text, position, f"unknown layer {whole!r}{meant or '.'} Known: {known}")
+        raise _error(text, position, f"unknown layer {whole!r}{meant}. Known: {known}")
     if fields.get("padding", "zeros") not in PADDINGS:
         raise _error(text, position, f"unknown padding {fields['padding']!r}. Known: {', '.join(PADDINGS)}")
     if "parameter" in fields and fields["activation"] not in (ours := _with_parameter()):

@@ -48,7 +48,8 @@ class Column:
         known = known[np.isfinite(known)]
         if not len(known):
             return "–"
-        return with_error(float(known[-1] if join is None else join(known)), None, self.digits)
+        value = float(known[-1] if join is None else join(known))
+        return "0" if value == 0 else with_error(value, None, self.digits)
 
 
 def side_columns(

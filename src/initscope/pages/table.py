@@ -71,6 +71,12 @@ def _texts(row: dict[str, Any], sides: list[str], *, given: bool) -> dict[str, s
         for side in sides:
             error = None if given else row.get(f"{name}_se" if side == "measured" else f"{name}_sd_predicted")
             texts[f"{title} {side}"] = with_error(row[f"{name}_{side}"], error, digits)
+    for name, title in (("token_cosine", "token cosine"), ("attention_entropy", "entropy")):
+        for side in sides:
+            if f"{name}_{side}" in row:
+                texts[f"{title} {side}"] = with_error(row[f"{name}_{side}"], None, 3)
+    if "gradient_ratio_predicted" in row:
+        texts["gradient predicted"] = with_error(row["gradient_ratio_predicted"], None, 3)
     return texts | {"status": row["status"], "note": row["note"]}
 
 

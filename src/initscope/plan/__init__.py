@@ -6,7 +6,4 @@ draws it and counts the failures. In every planner ``eps`` is the distortion and
 
 import lazy_loader
 
-PLANNERS = ("width", "depth", "subspace", "filters", "bits", "projection")
-"""Names of the planners whose answers `check` can draw."""
-
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -59,5 +59,3 @@ from .widths import (
 from .widths import (
     width as width,
 )
-
-PLANNERS: tuple[str, ...]

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.nn.functional import conv2d, pad
 
+from initscope._hall.randomness import torch_generator
 from initscope.data import check_pairs
 from initscope.errors import check_count
 from initscope.theory.activations import Activation
@@ -79,7 +80,7 @@ def filter_statistics(
     x: torch.Tensor, y: torch.Tensor, layer: ConvLayer, count: int, *, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw ``count`` Gaussian filters: each one's output inner product and both squared norms, after the activation."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed, "filters")
     both = layer.padded(torch.stack([x, y]))
     chunk = max(1, _CHUNK_VALUES // (2 * layer.positions(x.shape[-2:])))
     scale = math.sqrt(layer.variance)

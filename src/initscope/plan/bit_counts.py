@@ -50,7 +50,7 @@ class BitsPlan(Plan):
 def bits(
     eps: float, delta: float, *, pairs: int = 1, angle: float | None = None, mean_width: float | None = None
 ) -> BitsPlan:
-    r"""How many random signs, so that the Hamming distance is within ``eps`` of θ/π for ``pairs`` pairs at once?
+    r"""How many random signs, so that the Hamming distance is within ``eps`` of θ/π for so many pairs at once?
 
     Parameters
     ----------

@@ -7,14 +7,18 @@ queries and keys that were drawn from the Gram matrix, and the mean over heads e
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["attended_gram", "attention_weights", "entropy_of"]
+from initscope.propagate.draws import factor_of
+
+__all__ = ["attended_gram", "attention_weights", "entropy_of", "gradients_through_heads"]
 
 _AT_ONCE = 1 << 24  # numbers of the products that are made together
+_TIMES = 2  # gradients that are drawn for each head
 
 
 def attention_weights(
@@ -68,10 +72,65 @@ def attended_gram(gram: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return total / heads + constant * (full.mT @ full) / heads
 
 
+def gradients_through_heads(
+    weights: Sequence[Tensor],
+    drawn: Sequence[Tensor],
+    gradients: Tensor,
+    values: Tensor,
+    width: int,
+    normal: Callable[[Tensor, int], Tensor],
+) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+    r"""What gradients behind attention are at its values, and at the queries and keys that were drawn.
+
+    Values get the mean over heads of :math:`A^T\Delta A`. For queries and keys gradients :math:`\delta` of the outputs
+    and values v are drawn for every head, and :math:`\sum\delta^TAv` is differentiated by what was ``drawn``, through
+    whatever was done to it: the derivative of the softmax with all that the model puts around it.
+
+    Parameters
+    ----------
+    weights : sequence of Tensor ``[samples, heads, queries, keys]``
+        Of each draw of all heads; they know how they came from ``drawn``.
+    drawn : sequence of Tensor
+        Queries and keys, of which gradients are taken.
+    gradients, values : Tensor ``[samples, queries, queries]`` and ``[samples, keys, keys]``
+        Gram matrices: of gradients over all channels of all heads, of values for one channel.
+    width : int
+        Channels of the values of a head.
+    normal : callable
+        ``normal(root, count)``: numbers with covariance root·rootᵀ, ``[..., P, count]``.
+
+    Returns
+    -------
+    values : Tensor ``[samples, keys, keys]``
+        Gram matrix of the values' gradients over all channels.
+    drawn : list of tuples
+        Gradients by ``drawn``, summed over the draws, as often as they were drawn.
+    """
+    back = torch.zeros_like(values)
+    for one in weights:
+        plain = one.detach().double()
+        back += torch.einsum("nhts,nhtr->nsr", plain, torch.einsum("ntu,nhur->nhtr", gradients, plain))
+    back /= len(weights) * weights[0].shape[1]
+    found: list[tuple[Tensor, ...]] = []
+    for _ in range(_TIMES if drawn else 0):
+        with torch.enable_grad():
+            loss = torch.zeros(())
+            for one in weights:
+                heads = one.shape[1]
+                delta, value = (
+                    normal(factor_of(gram), heads * width).reshape(*gram.shape[:2], heads, width)
+                    for gram in (gradients / (heads * width), values)
+                )
+                loss = loss + (torch.einsum("nthw,nshw->nhts", delta, value).to(one.dtype) * one).sum()
+        found.append(torch.autograd.grad(loss, list(drawn), retain_graph=True))
+    return back, found
+
+
 def entropy_of(*weights: Any) -> float:
     r"""Mean of :math:`-\sum_j p_j\ln p_j/\ln n` over all queries that have n > 1 keys; NaN where none has."""
     shares = []
     for one in weights:
+        one = one.detach()
         allowed = (one > 0).sum(dim=-1)
         several = allowed > 1
         shares.append((torch.special.entr(one).sum(dim=-1)[several] / allowed[several].float().log()).flatten())

@@ -66,12 +66,13 @@ class Given:
     @cached_property
     def _as_they_are(self) -> Tensor:
         """The same in the values' own precision."""
-        return _mean_squares(self.x, self.y)
+        return _mean_squares(self.x.detach(), self.y.detach())
 
     @cached_property
     def _sides(self) -> tuple[Tensor, Tensor]:
         """Both sides, in double precision where a pair's norms are so unlike that single loses the angle."""
-        return (self.x.double(), self.y.double()) if self._unlike else (self.x, self.y)
+        x, y = self.x.detach(), self.y.detach()
+        return (x.double(), y.double()) if self._unlike else (x, y)
 
     @cached_property
     def _unlike(self) -> bool:

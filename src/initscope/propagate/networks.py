@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from initscope._hall.randomness import torch_generator
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import matrices
 from initscope.propagate.laws import MeansOnly
@@ -94,7 +95,7 @@ class Networks:
         return groups
 
     def _drawn(self, device: torch.device) -> Iterator[nn.Module]:
-        generator = torch.Generator(device=device).manual_seed(self._seed)
+        generator = torch_generator(self._seed, "networks of a prediction", device)
         if self._copy is None:
             self._copy = copy_of(self.traced.model)
             if self.context.mode is not None:

@@ -332,16 +332,20 @@ class Gathered(Origin):
             out[(..., *write)] = lookup(self.before, inner)[(..., *read)]
         return out
 
-    def _every(self, inner: Cross) -> Cross:
+    def places(self) -> Tensor:
+        """The flattened position that every output reads, -1 for a zero."""
         place = torch.zeros((), dtype=torch.long)
         zero = torch.zeros((), dtype=torch.bool)
         for sites, size in zip(self.sites, self.before.positions, strict=True):
             place = place[..., None] * size + sites.clamp_min(0)
             zero = zero[..., None] | (sites < 0)
-        count = math.prod(self.before.positions)
-        both = torch.cat([place.flatten(), place.flatten() + count])
+        return torch.where(zero, -1, place).flatten()
+
+    def _every(self, inner: Cross) -> Cross:
+        place, count = self.places(), math.prod(self.before.positions)
+        both = torch.cat([place.clamp_min(0), place.clamp_min(0) + count])
         moved = inner[..., both, :][..., both]
-        outside = zero.flatten().repeat(2)
+        outside = (place < 0).repeat(2)
         if bool(outside.any()):
             moved[..., outside, :] = 0
             moved[..., outside] = 0

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from initscope._hall.progress import steps
+from initscope._hall.progress import stage, steps
+from initscope._hall.randomness import torch_generator
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
@@ -19,6 +20,7 @@ from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_dra
 from initscope.initializers._base import equal_parameters
 from initscope.layers import hides_attention
 from initscope.propagate.budget import Budget
+from initscope.propagate.gradients import gradients_of, sides_of
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Networks, Simulation, tied_weights
 from initscope.propagate.refusals import refuse_undrawable
@@ -49,6 +51,7 @@ def predict(
     draws: int = 4,
     seed: int = 0,
     batch_args: BatchArgs = None,
+    gradients: bool = False,
 ) -> Prediction:
     """Expected geometry of pairs after every layer of ``model`` with random weights.
 
@@ -80,6 +83,9 @@ def predict(
     batch_args : str, int or sequence of them, optional
         Which arguments carry samples, by name or position; tensors of the others are given whole to every call, as the
         edges of a graph that all samples share, or a time step. None: all tensors that have an axis.
+    gradients : bool
+        Also predict the gradients of the weights, by the recursion back from the output, on the first samples of x. A
+        row whose gradient passes a step without a rule has none, and its note says why.
 
     Returns
     -------
@@ -118,7 +124,23 @@ def predict(
             _walk(networks, _part(x, start, size, batch), _part(y, start, size, batch), start, given)
             for start in steps(range(0, given, size), "predicting pairs")
         ]
-        return _assembled(networks, parts, given)
+        found = _assembled(networks, parts, given)
+    if not gradients:
+        return found
+    first, second = sides_of(x)
+    options: dict[str, Any] = {"mode": mode, "draws": draws, "seed": seed}
+    return _with_gradients(found, networks_of(model, first, initializer, size=first.samples, **options), first, second)
+
+
+def _with_gradients(prediction: Prediction, networks: Networks, x: Inputs, y: Inputs) -> Prediction:
+    """The same with predicted gradients, and with the reasons why rows have none."""
+    with leaves_no_trace(networks.traced.model), stage("predicting gradients"):
+        found = gradients_of(networks, x, y)
+    rows = tuple(
+        replace(row, note="; ".join(filter(None, [row.note, reason and f"no gradient predicted: {reason}"])))
+        for row, reason in zip(prediction.rows, found.reasons, strict=True)
+    )
+    return replace(prediction, rows=rows, gradient_ratio=found.ratio, gradient_ratio_se=found.error)
 
 
 def networks_of(
@@ -138,7 +160,7 @@ def networks_of(
     law = Present() if initializer is None else initializer
     # Networks are shared out among the replicates; a single one has no spread.
     replicates = max(2, min(_REPLICATES, draws))
-    context = Context(law, torch.Generator().manual_seed(seed), mode=mode, replicates=replicates)
+    context = Context(law, torch_generator(seed, "prediction"), mode=mode, replicates=replicates)
     with leaves_no_trace(model):
         refuse_undrawable(model, law)
     traced = trace(model, inputs, recorded=size, opened=hides_attention(model))

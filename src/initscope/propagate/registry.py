@@ -48,10 +48,12 @@ class Context:
     """Gram matrices over all positions that were found last (`covariances.gram`)."""
     values: OrderedDict[int, tuple[Tensor, Tensor]] = field(default_factory=OrderedDict)
     """Values that were drawn last (`units.drawn`), by the order of their maps."""
-    roots: OrderedDict[int, Tensor] = field(default_factory=OrderedDict)
-    """Roots of the Gram matrices that values were drawn from last (`units.fresh_values`)."""
+    factors: OrderedDict[int, Tensor] = field(default_factory=OrderedDict)
+    """Roots of the Gram matrices that values were drawn from last (`units.gaussian_values`)."""
     cosines: dict[int, float] = field(default_factory=dict)
     """Mean cosines of tokens (`units.token_cosine`)."""
+    roots: list[Any] | None = None
+    """All values that were drawn, where gradients are to be taken by them (`attended.Root`)."""
     _laws: dict[nn.Module, WeightLaw] = field(default_factory=dict)
 
     def of_replicate(self, index: int, generator: torch.Generator) -> Context:
@@ -62,7 +64,7 @@ class Context:
             generator=generator,
             grams=OrderedDict(),
             values=OrderedDict(),
-            roots=OrderedDict(),
+            factors=OrderedDict(),
             cosines={},
         )
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import Status, weakest
+from initscope.propagate.attended import Root
 from initscope.propagate.covariances import both_factors, gram, unscaled
 from initscope.propagate.draws import factor_of
 from initscope.propagate.heads import entropy_of
@@ -216,19 +217,21 @@ def fresh_values(base: Maps, context: Context) -> tuple[Tensor, Tensor]:
     if not base.gaussian:
         raise NotCovered("the law of its input is not known beyond second moments")
     parts = [gaussian_values(base, context, size, block) for block, size in enumerate(base.sizes)]
-    x, y = torch.cat(parts, dim=2).chunk(2, dim=1)
-    return x.contiguous(), y.contiguous()
+    x, y = (side.contiguous() for side in torch.cat(parts, dim=2).chunk(2, dim=1))
+    if context.roots is not None:
+        context.roots.append(Root(base, x.requires_grad_(), y.requires_grad_()))
+    return x, y
 
 
 def gaussian_values(base: Maps, context: Context, channels: int, block: int = 0) -> Tensor:
     """Values of new channels at all tokens of x, then of y: ``[pairs, 2T, channels]``."""
     context.sampled.append("heads")
     source, x, y = unscaled(base)
-    if source.order not in context.roots:
-        context.roots[source.order] = factor_of(gram(source, context.grams)).to(base.kxx.dtype)
-        while len(context.roots) > _ROOTS:
-            context.roots.popitem(last=False)
-    root = context.roots[source.order][:, block]
+    if source.order not in context.factors:
+        context.factors[source.order] = factor_of(gram(source, context.grams)).to(base.kxx.dtype)
+        while len(context.factors) > _ROOTS:
+            context.factors.popitem(last=False)
+    root = context.factors[source.order][:, block]
     shape = (len(root), root.shape[-1], channels)
     values = root @ torch.randn(shape, generator=context.generator, dtype=root.dtype)
     return values.mul_(both_factors(source, x, y)[:, block, :, None].to(values.dtype))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from initscope._hall.randomness import torch_generator
 from initscope.initializers import Initializer
 from initscope.layers import hides_attention
 from initscope.tracing import Inputs, Trace, trace
@@ -30,7 +31,7 @@ def redrawn(model: nn.Module, law: Initializer, draws: int, inputs: Inputs, *, s
         A few samples to trace the model on.
     """
     device = next((parameter.device for parameter in model.parameters()), "cpu")
-    generator = torch.Generator(device=device).manual_seed(seed)
+    generator = torch_generator(seed, "weights", device)
     copied = copy_of(model)
     traced = trace(copied, inputs, opened=hides_attention(copied))
     set_back = snapshot(copied)

@@ -2,6 +2,11 @@
 
 import initscope.measurement
 import initscope.propagate
+from initscope._hall.compiled import loops
 
 # Lazy rooms: name what runs need, so that it is loaded here.
-LOADED = (initscope.measurement.measure, initscope.propagate.predict)
+LOADED = (
+    initscope.measurement.measure,
+    initscope.propagate.predict,
+    loops("initscope.theory._fused", pays=True),
+)

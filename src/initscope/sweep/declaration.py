@@ -11,11 +11,10 @@ import string
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from difflib import get_close_matches
 from typing import Any
 
 from initscope._hall.files import open_regular, reading
-from initscope.errors import InputError, check_between, check_count, check_seed
+from initscope.errors import InputError, check_between, check_count, check_seed, did_you_mean
 from initscope.sweep.runs import QUANTITIES
 
 __all__ = ["Options", "Run", "Sweep", "read_sweep"]
@@ -135,8 +134,7 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
 
 
 def _unknown(key: str, known: tuple[str, ...]) -> str:
-    near = get_close_matches(key, known, n=1)
-    return f"unknown key {key!r}{f', did you mean {near[0]!r}?' if near else ';'} known: {', '.join(known)}"
+    return f"unknown key {key!r}{did_you_mean(key, known)}; known: {', '.join(known)}"
 
 
 def _options(given: Mapping[str, Any], text: _Text) -> Options:

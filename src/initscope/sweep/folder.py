@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -27,6 +29,8 @@ _VALUES = (
     *("accuracy", "accuracy_se", "loss"),
 )
 _HINT = "remove the folder or give another with --out"
+_THREADS = 4  # that wait for the disk
+_PENDING = 64  # results that are not on the disk yet, at most
 
 
 @contextmanager
@@ -39,7 +43,11 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Folder]:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path}: cannot be made ({reason}); give the name of a folder with --out") from error
     with exclusive(place / "_lock", f"{path} is in use by another sweep; wait for it, or give another --out"):
-        yield Folder(place)
+        folder = Folder(place)
+        try:
+            yield folder
+        finally:
+            folder.close()
 
 
 class Folder:
@@ -49,6 +57,7 @@ class Folder:
         self.path = path
         self.results, self.tasks = path / "results.parquet", path / "tasks"
         self._new, self._old = path / "_results.parquet", path / "_tasks"
+        self._threads, self._pending = ThreadPoolExecutor(_THREADS), deque[Future[None]]()
         self._repair()
         self.tasks.mkdir(exist_ok=True)
         foreign = [item.name for item in path.iterdir() if not self._ours(item)]
@@ -70,14 +79,30 @@ class Folder:
         return [row for table in self._tables(None) for row in table.to_pylist()]
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the rows of one run: whole or not at all."""
+        """Keep the rows of one run: whole or not at all.
+
+        Threads bring the file to the disk and then give it its name: whoever adds need not wait for the disk.
+        """
         parquet = _parquet()
         name = f"{rows[0]['run']}.parquet"
         temporary = self.tasks / f".{name}"
+        with self._told(temporary), temporary.open("wb") as file:
+            parquet.write_table(_table(rows), file)
+        self._pending.append(self._threads.submit(self._keep, temporary, self.tasks / name))
+        while len(self._pending) > _PENDING or (self._pending and self._pending[0].done()):
+            self._pending.popleft().result()
+
+    def _keep(self, temporary: Path, target: Path) -> None:
+        with self._told(temporary):
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(target)
+
+    @contextmanager
+    def _told(self, temporary: Path) -> Iterator[None]:
+        """Failures of the disk as `InputError`; nothing is left of the file."""
         try:
-            with temporary.open("wb") as file:
-                parquet.write_table(_table(rows), file)
-            temporary.replace(self.tasks / name)
+            yield
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
@@ -85,6 +110,18 @@ class Folder:
                 f"{self.path}: a result cannot be written ({error.strerror or error}); what is finished is kept, "
                 "make room on the disk and start again"
             ) from error
+
+    def settle(self) -> None:
+        """Wait until all that was added is on the disk."""
+        while self._pending:
+            self._pending.popleft().result()
+
+    def close(self) -> None:
+        """Settle, and end the threads."""
+        try:
+            self.settle()
+        finally:
+            self._threads.shutdown()
 
     def forget(self, runs: Iterable[str]) -> None:
         """Take runs out, to be run again."""
@@ -132,6 +169,7 @@ class Folder:
     def _tables(self, columns: list[str] | None) -> Iterator[Any]:
         import pyarrow as pa
 
+        self.settle()
         if self.results.exists():
             yield self._read(self.results, columns)
         for file in sorted(file for file in self.tasks.glob("*.parquet") if not file.name.startswith(".")):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from initscope._hall.compiled import loops
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def rows_of(job: Mapping[str, Any]) -> Rows:
     """Rows of the run that ``job`` describes: ``{"run": the row of the grid, "options": …}``."""
     import torch
 
+    loops("initscope.theory._fused", pays=True)  # or rounding would depend on what this process ran before
     with _ONE_RUN:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # sums of several threads are rounded differently

@@ -24,7 +24,8 @@ _COLOURS = (PREDICTED, MEASURED, THIRD, "#7c3aed", "#a16207", "#be185d")
 _MOST_CURVES = 6
 _MOST_PICTURES = 12
 _KEPT = "angle kept"
-_VALUES = {"predict": _KEPT, "measure": _KEPT, "train": "accuracy", "mean-width": "mean_width"}
+_SIZE = "size, powers of ten"
+_VALUES = {"train": "accuracy", "mean-width": "mean_width"}
 
 
 def write_summary(folder: Path, rows: Sequence[Row]) -> None:
@@ -32,18 +33,18 @@ def write_summary(folder: Path, rows: Sequence[Row]) -> None:
     done = [row for row in rows if row["status"] == "done"]
     failed = [row for row in rows if row["status"] == "failed"]
     pictures = []
-    for name, (axes, says) in enumerate([*_curves(done), *_diagrams(done)][:_MOST_PICTURES]):
-        pictures.append({"id": f"picture{name}", "svg": inline_svg(axes, f"picture{name}"), "says": says})
+    diagrams = _diagrams(done)[:_MOST_PICTURES]
+    for name, (axes, says) in enumerate([*diagrams, *_curves(done, max(_MOST_CURVES, _MOST_PICTURES - len(diagrams)))]):
+        pictures.append({"name": f"picture{name}", "svg": inline_svg(axes, f"picture{name}"), "says": says})
     text = render_part(
         "page.html",
         body="sweep.html",
         title="Sweep",
         headline=f"{counted(len({row['run'] for row in done}), 'run')} done, {len(failed)} failed.",
         pictures=pictures,
-        axes=_varied(rows),
+        run=_varied(rows) | {"versions": ", ".join(f"{name} {number}" for name, number in versions().items())},
         failed=failed[:50],
         more=max(0, len(failed) - 50),
-        versions=", ".join(f"{name} {number}" for name, number in versions().items()),
     )
     write_text(folder / PAGE, text)
 
@@ -59,8 +60,11 @@ def _varied(rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def _curves(rows: Sequence[Row]) -> list[tuple[Axes, str]]:
-    """Mean cosine after each layer by width, one picture for each architecture, activation, law, data and depth."""
+def _curves(rows: Sequence[Row], most: int) -> list[tuple[Axes, str]]:
+    """Mean cosine after each layer by width, one picture for each architecture, activation, law, data and depth.
+
+    Of more than ``most`` pictures as many, spread over all of them.
+    """
     pictures: dict[tuple[Any, ...], dict[Any, dict[str, dict[int, list[float]]]]] = {}
     for row in rows:
         if row["quantity"] in ("predict", "measure") and row["cosine"] is not None:
@@ -68,8 +72,8 @@ def _curves(rows: Sequence[Row]) -> list[tuple[Axes, str]]:
             curves = pictures.setdefault(key, {}).setdefault(row["width"], {}).setdefault(row["quantity"], {})
             curves.setdefault(row["row"], []).append(row["cosine"])
     drawn = []
-    for key, by_width in list(pictures.items())[:_MOST_PICTURES]:
-        axes = new_axes()
+    for key in _spread(list(pictures), most):
+        by_width, axes = pictures[key], new_axes()
         for colour, width in zip(_COLOURS, _spread(list(by_width))):
             for quantity, style in (("predict", "-"), ("measure", "o")):
                 points = by_width[width].get(quantity, {})
@@ -79,13 +83,13 @@ def _curves(rows: Sequence[Row]) -> list[tuple[Axes, str]]:
         axes.set(xlabel="layer", ylabel="mean cosine of pairs")
         axes.legend(frameon=False, fontsize="small")
         says = ", ".join(str(part) for part in key if part is not None)
-        drawn.append((axes, f"Mean cosine of pairs after each layer: {says}."))
+        drawn.append((axes, f"Mean cosine of pairs after each layer: {says}"))
     return drawn
 
 
-def _spread(values: list[Any]) -> list[Any]:
-    """At most six of them, evenly."""
-    count = min(_MOST_CURVES, len(values))
+def _spread(values: list[Any], most: int = _MOST_CURVES) -> list[Any]:
+    """At most so many of them, evenly."""
+    count = min(most, len(values))
     return [values[index * (len(values) - 1) // max(count - 1, 1)] for index in range(count)]
 
 
@@ -106,31 +110,33 @@ def _numbers(row: Row) -> dict[str, float]:
     )
 
 
-def _results(rows: Sequence[Row]) -> list[tuple[Row, float]]:
-    """One number for every run: accuracy, or the share of the input's angle that is left at the end."""
+def _results(rows: Sequence[Row]) -> list[tuple[Row, str, float]]:
+    """Numbers of every run: accuracy; or the share of the input's angle that is left at the end, and the size there."""
     runs: dict[str, list[Row]] = {}
     for row in rows:
         runs.setdefault(row["run"], []).append(row)
-    found = []
+    found: list[tuple[Row, str, float]] = []
     for layers in runs.values():
-        last, value = layers[-1], None
+        last = layers[-1]
         if last["quantity"] in ("predict", "measure"):
             angles = [row["angle"] for row in layers if row["angle"] is not None]
-            value = angles[-1] / angles[0] if len(angles) > 1 and angles[0] else None
-        elif last["quantity"] in _VALUES:
-            value = last[_VALUES[last["quantity"]]]
-        if value is not None:
-            found.append((last, float(value)))
+            if len(angles) > 1 and angles[0]:
+                found.append((last, _KEPT, angles[-1] / angles[0]))
+            sizes = [row["rms_ratio"] for row in layers if row["rms_ratio"]]
+            if len(sizes) > 1:
+                found.append((last, _SIZE, math.log10(sizes[-1])))
+        elif last["quantity"] in _VALUES and last[_VALUES[last["quantity"]]] is not None:
+            found.append((last, _VALUES[last["quantity"]], float(last[_VALUES[last["quantity"]]])))
     return found
 
 
 def _diagrams(rows: Sequence[Row]) -> list[tuple[Axes, str]]:
     """Phase diagrams over every two numbers that take three values or more, for each quantity, activation and data."""
     groups: dict[tuple[Any, ...], list[tuple[Row, float]]] = {}
-    for row, value in _results(rows):
-        groups.setdefault((row["quantity"], row["activation"], row["data"]), []).append((row, value))
+    for row, name, value in _results(rows):
+        groups.setdefault((row["quantity"], row["activation"], row["data"], name), []).append((row, value))
     drawn = []
-    for (quantity, activation, data), found in groups.items():
+    for (quantity, activation, data, value), found in groups.items():
         values: dict[str, set[float]] = {}
         for row, _ in found:
             for name, number in _numbers(row).items():
@@ -138,10 +144,10 @@ def _diagrams(rows: Sequence[Row]) -> list[tuple[Axes, str]]:
         wide = sorted((name for name in values if len(values[name]) > 2), key=lambda name: name in ("depth", "width"))
         for first in range(len(wide)):
             for second in range(first + 1, len(wide)):
-                axes = phase_diagram(found, wide[first], wide[second], _VALUES[quantity])
+                axes = phase_diagram(found, wide[first], wide[second], value)
                 told = f"{quantity}{'' if activation is None else f', {activation}'}, {data}"
-                says = f"{_VALUES[quantity]} over {wide[first]} and {wide[second]} ({told}); means over all else."
-                drawn.append((axes, says.capitalize()))
+                says = f"{label_text(value)} over {wide[first]} and {wide[second]} ({told}); means over all else"
+                drawn.append((axes, says[0].upper() + says[1:]))
     return drawn
 
 
@@ -159,10 +165,12 @@ def phase_diagram(found: Sequence[tuple[Row, float]], x: str, y: str, value: str
     axes = new_axes(height=4.0)
     axes.grid(False)
     # Cells of equal size, named by their values: grids are seldom even, and often geometric.
-    image = axes.pcolormesh(means, vmin=0.0, vmax=1.0 if value in (_KEPT, "accuracy") else None, cmap="viridis")
+    known = [number for row in means for number in row if math.isfinite(number)]
+    limits = {"accuracy": (0.0, 1.0), _KEPT: (0.0, max([1.0, *known]))}.get(value, (None, None))
+    image = axes.pcolormesh(means, vmin=limits[0], vmax=limits[1], cmap="viridis")
     for set_ticks, numbers in ((axes.set_xticks, across), (axes.set_yticks, up)):
         step = -(-len(numbers) // 10)
         set_ticks([index + 0.5 for index in range(0, len(numbers), step)], [f"{n:g}" for n in numbers[::step]])
     axes.set(xlabel=label_text(x), ylabel=label_text(y))
-    axes.figure.colorbar(image, ax=axes, label=value)
+    axes.figure.colorbar(image, ax=axes, label=label_text(value))
     return axes

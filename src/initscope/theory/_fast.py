@@ -1,8 +1,9 @@
 """When to use the compiled loops of `_fused` instead of array expressions, and how arrays get there without a copy.
 
 The rule: NumPy arrays or torch CPU tensors without gradient, float32 or float64, numba installed, and either at least
-`WORTH_COMPILING` map entries of work or the loops already loaded by an earlier call. Loading costs about half a second
-from numba's cache on disk and 3-4 s the first time ever; array expressions take about a second for that much work.
+`WORTH_COMPILING` map entries of work, this time or in all calls together, or the loops already loaded. Loading costs
+about half a second from numba's cache on disk and 3-4 s the first time ever; array expressions take about a second for
+that much work: so whoever calls often pays for both at most once.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ import numpy.typing as npt
 from initscope._hall.compiled import loops
 from initscope.theory._arrays import Array
 
-__all__ = ["WORTH_COMPILING", "as_numpy", "fused_loops"]
+__all__ = ["WORTH_COMPILING", "as_numpy", "fused_loops", "is_plain"]
 
 WORTH_COMPILING = 1 << 23
+_asked = {"entries": 0}  # of all calls so far
 
 
 def fused_loops(*arrays: Array, entries: int) -> ModuleType | None:
-    """The module `_fused` if the rule above holds for these arrays and ``entries`` (pairs × pixels), else None."""
-    if not all(map(_is_plain, arrays)):
+    """The module `_fused` if the rule above holds for these arrays and ``entries`` more (pairs × pixels), else None."""
+    if not all(map(is_plain, arrays)):
         return None
-    return loops("initscope.theory._fused", pays=entries >= WORTH_COMPILING)
+    _asked["entries"] += entries
+    return loops("initscope.theory._fused", pays=_asked["entries"] >= WORTH_COMPILING)
 
 
 def as_numpy(array: Array) -> npt.NDArray[np.floating]:
@@ -33,7 +36,8 @@ def as_numpy(array: Array) -> npt.NDArray[np.floating]:
     return np.asarray(array.detach().cpu() if array_api_compat.is_torch_array(array) else array)
 
 
-def _is_plain(array: Array) -> bool:
+def is_plain(array: Array) -> bool:
+    """Whether the loops can read it: on the CPU, without gradient, float32 or float64."""
     if array_api_compat.is_torch_array(array):
         on_cpu = array.device.type == "cpu" and not array.requires_grad
         return on_cpu and str(array.dtype) in ("torch.float32", "torch.float64")

@@ -10,19 +10,21 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from initscope._hall.compiled import compiled, in_threads
-from initscope.theory._boxes import box_sum, output_size
+from initscope._hall.compiled import in_threads
+from initscope.theory._box_loops import Boxes, box_sum_into, compile_loop, room_for
 
-__all__ = ["box_sums", "pair_maps", "relu_layer_sums", "relu_step", "threads", "totals", "windows"]
+__all__ = [
+    *("Layer", "Stack"),
+    *("box_sums", "pair_maps", "relu_layer_sums", "relu_step", "threads", "totals"),
+]
 
 Floats = npt.NDArray[Any]
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 # ψ(θ) = s³ Q(s²), s = sin(θ/2), cos θ ≥ 0. Q has the series (1/π) Σ_{n≥1} 16 n C(2n,n) 4⁻ⁿ / ((2n-1)²(2n+1)) t^{n-1},
 # all terms positive; this is its interpolation at the 16 Chebyshev nodes of [0, ½], relative error 4e-16.
@@ -46,15 +48,10 @@ _PSI_SERIES = (
 )
 
 
-_LOT = 1 << 16  # pixels that a thread takes at once: their maps stay in its caches
+_LOT = 1 << 14  # pixels that a thread takes at once: their maps stay in its caches
 
 
-def _compile(function: Function) -> Function:
-    # reassoc lets sums vectorise, contract allows fused multiply-add; NaN and infinity keep their meaning.
-    return compiled(function, error_model="numpy", fastmath={"reassoc", "contract"})
-
-
-@_compile
+@compile_loop
 def _channel_sums(x: Floats, y: Floats, kxx_maps: Floats, kyy_maps: Floats, gap_maps: Floats) -> None:
     """Write Σ_c x², Σ_c y², Σ_c (x-y)² of pairs [pairs, channels, pixels] into three maps [pairs, pixels]."""
     for pair in range(x.shape[0]):
@@ -73,7 +70,7 @@ def _channel_sums(x: Floats, y: Floats, kxx_maps: Floats, kyy_maps: Floats, gap_
                     gap[j] += (u[j] - v[j]) * (u[j] - v[j])
 
 
-@_compile
+@compile_loop
 def _relu_step(kxx: Floats, kyy: Floats, gap: Floats, series: Any) -> None:
     """The ReLU step in place: kxx/2, kyy/2 and d/2 - √(kxx kyy) ψ(θ); flat arrays, ``series`` in their dtype."""
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, quarter, half, one, nothing = series
@@ -97,96 +94,20 @@ def _relu_step(kxx: Floats, kyy: Floats, gap: Floats, series: Any) -> None:
         kyy[j] *= half
 
 
-@_compile
-def windows(line: Floats, spare: Floats, total: Floats, taps: int, spread: int) -> None:
-    """Sums of ``taps`` entries of ``line``, ``spread`` apart, into ``total`` by doubling (see `_boxes`)."""
-    width, covered = 1, 0
-    while True:
-        if taps & width:
-            run = line[spread * covered :]  # sliced, not indexed with an offset: numba then vectorises
-            if covered == 0:
-                for j in range(total.shape[0]):
-                    total[j] = run[j]
-            else:
-                for j in range(total.shape[0]):
-                    total[j] += run[j]
-            covered += width
-        if covered == taps:
-            return
-        shifted = line[spread * width :]
-        for j in range(shifted.shape[0]):
-            spare[j] = line[j] + shifted[j]
-        line, spare = spare, line
-        width *= 2
+@compile_loop
+def _relu_layer(maps: Floats, out: Floats, boxes: Any, scale: Any, series: Any, rectified: bool) -> None:
+    """Box sums of maps [3, pairs, H, W] of kxx, kyy and d, and the ReLU: one pair after the other, in the cache."""
+    gain, bias, nothing = scale
+    room = room_for(boxes, out)
+    for pair in range(maps.shape[1]):
+        for which in range(3):
+            box_sum_into(maps[which, pair], out[which, pair], boxes, (gain, bias if which < 2 else nothing), room)
+        if rectified:
+            kxx, kyy, gap = out[0, pair].reshape(-1), out[1, pair].reshape(-1), out[2, pair].reshape(-1)
+            _relu_step(kxx, kyy, gap, series)
 
 
-@_compile
-def _sum_rows(image_rows: Floats, sums: Floats, columns: Any, before: int, taps: int, spread: int) -> None:
-    """Horizontal window sums of each row of ``image_rows`` [n, W] into the flat ``sums`` [n · pitch].
-
-    ``columns`` maps padded to image columns (-1: zero). A batch of padded rows lies end to end in one line that fits
-    the first-level cache; windows that run over the end of a row are computed too, and never read.
-    """
-    count, width = image_rows.shape
-    pitch, overhang = columns.shape[0], spread * taps
-    batch = max(1, 2048 // pitch)
-    line = np.zeros(batch * pitch + overhang, sums.dtype)
-    spare = np.zeros(batch * pitch + overhang, sums.dtype)
-    for start in range(0, count, batch):
-        stop = min(start + batch, count)
-        for i in range(start, stop):
-            pixels, row = image_rows[i], line[(i - start) * pitch :]
-            for j in range(before):
-                row[j] = pixels[columns[j]] if columns[j] >= 0 else 0
-            for j in range(before + width, pitch):
-                row[j] = pixels[columns[j]] if columns[j] >= 0 else 0
-            middle = row[before:]
-            for j in range(width):
-                middle[j] = pixels[j]
-        reach = (stop - start) * pitch + overhang
-        windows(line[:reach], spare[:reach], sums[start * pitch : stop * pitch], taps, spread)
-
-
-@_compile
-def _sum_columns(sums: Floats, out: Floats, rows: Any, taps: int, spread: int, stride: Any) -> None:
-    """Vertical window sums of ``sums`` [n, H, pitch] into ``out`` [n, …]; ``rows`` as ``columns`` above.
-
-    After van Herk: a window is the tail of one block of rows plus the head of the next, so the cost does not depend on
-    its height and nothing is subtracted. Each residue class of rows modulo the dilation has its own blocks.
-    """
-    count, width = rows.shape[0] - spread * (taps - 1), (out.shape[2] - 1) * stride[1] + 1
-    tails = np.empty((taps, width), sums.dtype)
-    head, zeros = np.empty(width, sums.dtype), np.zeros(width, sums.dtype)
-    for index in range(sums.shape[0]):
-        image = sums[index]
-        for first in range(min(spread, count)):
-            for start in range(first, count, spread * taps):
-                longer = zeros
-                for k in range(taps - 1, -1, -1):
-                    source = rows[start + spread * k]
-                    row = image[source] if source >= 0 else zeros
-                    shorter, longer = longer, tails[k]
-                    for j in range(width):
-                        longer[j] = shorter[j] + row[j]
-                head[:] = 0
-                for k in range(min(taps, (count - start + spread - 1) // spread)):
-                    position = start + spread * k
-                    source = rows[position + spread * (taps - 1)]
-                    if k > 0 and source >= 0:
-                        row = image[source]
-                        for j in range(width):
-                            head[j] += row[j]
-                    if position % stride[0] == 0:
-                        tail, target = tails[k], out[index, position // stride[0]]
-                        if stride[1] == 1:
-                            for j in range(width):
-                                target[j] = tail[j] + head[j]
-                        else:
-                            for j in range(target.shape[0]):
-                                target[j] = tail[j * stride[1]] + head[j * stride[1]]
-
-
-@_compile
+@compile_loop
 def _totals(maps: Floats, totals: Floats) -> None:
     for index in range(maps.shape[0]):
         entries, total = maps[index], 0.0
@@ -210,38 +131,6 @@ def threads() -> int:
 def _lots(share: slice, pixels: int) -> list[slice]:
     step = max(1, _LOT // pixels)
     return [slice(start, min(start + step, share.stop)) for start in range(share.start, share.stop, step)]
-
-
-class _Boxes:
-    """Box sums of one geometry: `out_size`, and `into` that runs them on a lot of images."""
-
-    def __init__(
-        self,
-        size: Sequence[int],
-        *,
-        kernel_size: Sequence[int],
-        stride: Sequence[int],
-        dilation: Sequence[int],
-        padding: Sequence[tuple[int, int]],
-        padding_mode: str = "zeros",
-    ) -> None:
-        axes = zip(size, kernel_size, stride, dilation, padding)
-        self.out_size = [output_size(*axis, padding_mode) for axis in axes]
-        # A kernel of one tap only pads: positions counted from 1, so that padded zeros end up as -1.
-        one: dict[str, Any] = {"kernel_size": (1,), "stride": (1,), "dilation": (1,), "padding_mode": padding_mode}
-        self._rows, self._columns = (
-            box_sum(np.arange(1, length + 1), padding=(pair,), **one) - 1 for length, pair in zip(size, padding)
-        )
-        self._before = int(padding[1][0])
-        self._taps, self._stride, self._spread = (tuple(map(int, axis)) for axis in (kernel_size, stride, dilation))
-
-    def into(self, images: Floats, out: Floats) -> None:
-        """Box sums of ``images`` [n, H, W] into ``out`` [n, …], in the calling thread."""
-        count, height, width = images.shape
-        pitch = len(self._columns)
-        sums = np.empty(count * height * pitch, images.dtype)
-        _sum_rows(images.reshape(-1, width), sums, self._columns, self._before, self._taps[1], self._spread[1])
-        _sum_columns(sums.reshape(count, height, pitch), out, self._rows, self._taps[0], self._spread[0], self._stride)
 
 
 def pair_maps(x: Floats, y: Floats) -> Floats:
@@ -277,7 +166,7 @@ def relu_step(kxx: Floats, kyy: Floats, gap: Floats) -> None:
 def box_sums(maps: Floats, **layer: Any) -> Floats:
     """`_boxes.box_sum` of maps [..., H, W] with the same keywords, compiled."""
     *leading, height, width = maps.shape
-    boxes = _Boxes((height, width), **layer)
+    boxes = Boxes((height, width), **layer)
     images = np.ascontiguousarray(maps).reshape(-1, height, width)
     out = np.empty((len(images), *boxes.out_size), maps.dtype)
 
@@ -301,29 +190,60 @@ def totals(maps: Floats) -> Floats:
     return sums.reshape(maps.shape[:-1])
 
 
+class Layer(NamedTuple):
+    """Weights, gain · (box sums) + bias, a ReLU behind if ``rectified``; ``windows``: keywords of `_boxes.box_sum`."""
+
+    windows: Mapping[str, Any]
+    gain: float = 1.0
+    bias: float = 0.0
+    rectified: bool = True
+
+
+class Stack:
+    """Layers one behind the other on maps of ``size``: made once for many calls of `sums`."""
+
+    def __init__(self, size: Sequence[int], layers: Sequence[Layer]) -> None:
+        self.size, self._layers = tuple(size), list(layers)
+        self._boxes: list[Boxes] = []
+        for layer in layers:
+            before = self._boxes[-1].out_size if self._boxes else size
+            self._boxes.append(Boxes(before, **layer.windows))
+        self.out_size = tuple(self._boxes[-1].out_size) if layers else self.size
+
+    def sums(self, x: Floats, y: Floats) -> Floats:
+        """float64 sums over the last positions [3, pairs] of kxx, kyy and d, of pairs [pairs, channels, H, W].
+
+        Beside the result it holds the maps of one lot and layer in each thread.
+        """
+        pairs, channels = x.shape[:2]
+        pixels, sums, series = math.prod(self.size), np.empty((3, pairs)), _series(x.dtype)
+
+        def work(share: slice) -> None:
+            for part in _lots(share, pixels):
+                u, v = (np.ascontiguousarray(images[part]).reshape(-1, channels, pixels) for images in (x, y))
+                maps = np.empty((3, len(u), pixels), x.dtype)
+                _channel_sums(u, v, maps[0], maps[1], maps[2])
+                maps = self._through(maps.reshape(3, len(u), *self.size), series)
+                totals = np.empty(3 * len(u))
+                _totals(maps.reshape(3 * len(u), -1), totals)
+                sums[:, part] = totals.reshape(3, -1)
+
+        in_threads(work, pairs, threads())
+        return sums
+
+    def _through(self, maps: Floats, series: tuple[Any, ...]) -> Floats:
+        """Maps [3, pairs, H, W] behind all layers."""
+        number = maps.dtype.type
+        for layer, boxes in zip(self._layers, self._boxes, strict=True):
+            before, maps = maps, np.empty((*maps.shape[:2], *boxes.out_size), maps.dtype)
+            scale = (number(layer.gain), number(layer.bias), number(0))
+            _relu_layer(before, maps, boxes.geometry, scale, series, layer.rectified)
+        return maps
+
+
 def relu_layer_sums(x: Floats, y: Floats, **layer: Any) -> Floats:
     """One random ReLU layer with weights of variance 1 on pairs [pairs, channels, H, W]; keywords of `_boxes.box_sum`.
 
     Returns float64 sums over positions [3, pairs]: E‖R(F∗x)‖², E‖R(F∗y)‖², E‖R(F∗x) - R(F∗y)‖² for one filter.
-    Beside the result it holds nine maps of one lot in each thread.
     """
-    pairs, channels, *size = x.shape
-    boxes = _Boxes(size, **layer)
-    pixels, positions = math.prod(size), math.prod(boxes.out_size)
-    series, sums = _series(x.dtype), np.empty((3, pairs))
-
-    def work(share: slice) -> None:
-        for part in _lots(share, pixels):
-            u, v = (np.ascontiguousarray(images[part]).reshape(-1, channels, pixels) for images in (x, y))
-            maps = np.empty((3, len(u), pixels), x.dtype)
-            sizes = np.empty((3 * len(u), positions), x.dtype)
-            _channel_sums(u, v, maps[0], maps[1], maps[2])
-            boxes.into(maps.reshape(-1, *size), sizes.reshape(-1, *boxes.out_size))
-            kxx, kyy, gap = sizes.reshape(3, -1)
-            _relu_step(kxx, kyy, gap, series)
-            totals = np.empty(3 * len(u))
-            _totals(sizes, totals)
-            sums[:, part] = totals.reshape(3, -1)
-
-    in_threads(work, pairs, threads())
-    return sums
+    return Stack(x.shape[2:], [Layer(layer)]).sums(x, y)

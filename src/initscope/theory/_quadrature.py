@@ -8,6 +8,7 @@ mattering on a sample of the elements. Elements are processed in chunks, in floa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -61,6 +62,8 @@ def expect_pair(
     At cosine ±1 the second direction has no length, and autograd would see none of its curvature: where gradients are
     asked for, the half gap is moved inside there, by 1e-16 at 1 and by 1e-9 at -1.
     """
+    # Nodes depend on the elements only where there are no kinks, and no gradients are asked for.
+    smooth = not kinks and not any(getattr(array, "requires_grad", False) for array in (kxx, kyy, d))
     kinks = _with_bends(xp, kinks, kxx, kyy)
 
     def evaluate(level: int, kxx: Array, kyy: Array, d: Array) -> Array:
@@ -73,14 +76,20 @@ def expect_pair(
         # Given X = sx·z, Y ~ N(sy·cosine·z, (sy·sine)²): its mean of σ bends where cosine·z·sy passes a kink.
         outer_breaks = [_scaled_kink(xp, kink, sx) for kink in kinks]
         steep = xp.where(xp.abs(cosine) > 1e-3, cosine, xp.full_like(cosine, 1e-3))
-        outer_breaks += [(_scaled_kink(xp, kink, sy) + step * sine) / steep for kink in kinks for step in _TRANSITIONS]
+        # Beside a smooth bend Y given X hardly varies: nothing to split there.
+        beside = smooth and float(xp.max(sy * sine)) <= 1
+        steps = (0.0,) if beside else _TRANSITIONS
+        outer_breaks += [(_scaled_kink(xp, kink, sy) + step * sine) / steep for kink in kinks for step in steps]
         z, weight = _rule(xp, level, outer_breaks, sx)
         first = value(xp, sx * z)
         sine_inner = sine[..., None]
         centre = (cosine * z)[..., None]
         safe_sine = xp.where(sine_inner > 0, sine_inner, xp.ones_like(sine_inner))
-        inner_breaks = [(_scaled_kink(xp, kink, sy)[..., None] - centre) / safe_sine for kink in kinks]
-        u, inner_weight = _rule(xp, level, inner_breaks, centre)
+        inside = () if beside else kinks
+        inner_breaks = [(_scaled_kink(xp, kink, sy)[..., None] - centre) / safe_sine for kink in inside]
+        # The inner nodes lie as dense as the outer ones if they are fewer by the sine.
+        fewer = level if inner_breaks or not smooth else level + math.ceil(math.log2(max(float(xp.max(sine)), 1e-9)))
+        u, inner_weight = _rule(xp, max(1, fewer), inner_breaks, centre)
         second = value(xp, sy[..., None] * (centre + sine_inner * u))
         inner = xp.sum(inner_weight * combine(first[..., None], second), axis=-1)
         return xp.sum(weight * inner, axis=-1)
@@ -88,7 +97,15 @@ def expect_pair(
     def count(level: int) -> int:
         return _nodes(level, (1 + len(_TRANSITIONS)) * len(kinks)) * _nodes(level, len(kinks))
 
-    return _adaptive(xp, evaluate, count, (kxx, kyy, d))
+    if not smooth:
+        return _adaptive(xp, evaluate, count, (kxx, kyy, d))
+    # By angle, so that elements of one chunk need the same nodes.
+    dtype, shape = xp.result_type(kxx, kyy, d), np.broadcast_shapes(*(tuple(a.shape) for a in (kxx, kyy, d)))
+    flat = [xp.reshape(xp.broadcast_to(xp.astype(a, xp.float64), shape), (-1,)) for a in (kxx, kyy, d)]
+    _, h = (half_gap_of_covariance if covariance else half_gap)(xp, *flat)
+    order = xp.argsort(h * (1 - h) * (flat[1] if kinks else 1))
+    found = _adaptive(xp, evaluate, count, tuple(a[order] for a in flat))
+    return xp.astype(xp.reshape(found[xp.argsort(order)], shape), dtype)
 
 
 def _with_bends(xp: Any, kinks: Sequence[float], *variances: Array) -> tuple[float, ...]:
@@ -151,16 +168,20 @@ def _adaptive(
         return xp.astype(xp.reshape(flat[0], shape), dtype)
     largest = [int(xp.argmax(a)) for a in flat]
     sample = [xp.concat([a[:: max(1, size // 24)], *(xp.reshape(a[at], (1,)) for at in largest)]) for a in flat]
+
+    def whole(level: int, elements: list[Array]) -> Array:
+        pieces = _chunks(elements[0].shape[0], count(level))
+        return xp.concat([evaluate(level, *(a[start:stop] for a in elements)) for start, stop in pieces])
+
     level = 1
-    before = evaluate(level, *sample)
+    before = whole(level, sample)
     while level < levels and count(level + 1) * sample[0].shape[0] <= 64 * _CHUNK:
-        after = evaluate(level + 1, *sample)
+        after = whole(level + 1, sample)
         size_of_it = xp.abs(after) + 1e-3 * xp.max(xp.abs(after))
         if bool(xp.all(xp.abs(after - before) <= _TOLERANCE * size_of_it)):
             break
         level, before = level + 1, after
-    parts = [evaluate(level, *(a[start:stop] for a in flat)) for start, stop in _chunks(size, count(level))]
-    return xp.astype(xp.reshape(xp.concat(parts), shape), dtype)
+    return xp.astype(xp.reshape(whole(level, flat), shape), dtype)
 
 
 def _chunks(size: int, per_element: int) -> Iterator[tuple[int, int]]:

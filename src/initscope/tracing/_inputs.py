@@ -131,22 +131,23 @@ def _where_it_failed(error: Exception) -> str:
     return ""
 
 
-def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None) -> Inputs:
+def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabelled: bool = False) -> Inputs:
     """Arguments for ``model`` from one batch of data.
 
     A tensor is the first argument. Of a tuple or list, as data loaders yield, as many members are taken as ``forward``
     requires (at least one): the rest are labels. A dict or named tuple whose keys are parameters of ``forward`` is
     passed by name (labels and what ``forward`` does not know are left out), also to ``forward(*args, **kwargs)``; any
     other is passed whole. ``batch_args`` names the arguments that carry samples, and with it a tuple for
-    ``forward(*args)`` is passed with all its members.
+    ``forward(*args)`` is passed with all its members. ``unlabelled``: labels come from elsewhere, so that a tuple's
+    members are inputs, as many as ``forward`` takes.
     """
     if isinstance(item, Inputs):
         return item if batch_args is None else _said_to_carry(model, item, batch_args)
-    bound = _bound(model, item, everything=batch_args is not None)
+    bound = _bound(model, item, everything=batch_args is not None, unlabelled=unlabelled)
     return bound if batch_args is None else _said_to_carry(model, bound, batch_args)
 
 
-def _bound(model: nn.Module, item: Any, *, everything: bool) -> Inputs:
+def _bound(model: nn.Module, item: Any, *, everything: bool, unlabelled: bool) -> Inputs:
     parameters, required = _parameters(model), required_parameters(model)
     keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     fields = item._asdict() if hasattr(item, "_fields") else item
@@ -161,8 +162,11 @@ def _bound(model: nn.Module, item: Any, *, everything: bool) -> Inputs:
             return Inputs((dict(item) if fields is item else item,))
     if isinstance(item, (list, tuple)):
         wanted = max(1, len(required))
-        if everything and any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        if (everything or unlabelled) and any(p.kind is p.VAR_POSITIONAL for p in parameters):
             wanted = len(item)
+        elif unlabelled:
+            places = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+            wanted = max(wanted, min(len(item), places))
         if len(item) < wanted:
             raise InputError(
                 f"{type(model).__name__}.forward needs {wanted} inputs ({', '.join(required)}) and the data has "

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from initscope.propagate.attended import Attended, roots_of
 from initscope.propagate.covariances import gram
 from initscope.propagate.heads import attended_gram, attention_weights, entropy_of
 from initscope.propagate.moments import Given, Maps, NotCovered, State
@@ -85,8 +86,10 @@ def _fresh_weights(
     """Weights ``[pairs, heads, queries, keys]`` of x and y, of heads drawn for themselves; None where heads differ.
 
     Heads come in twos, with -q beside q: a Gaussian query has the law of its negative, and what is odd in the scores
-    cancels.
+    cancels. Gradients are taken by the heads that there are: for them none are drawn apart.
     """
+    if context.roots is not None:
+        return None
     if not all(isinstance(one, Units) and one.base.gaussian and one.source.dim() == 4 for one in (query, key, value)):
         return None
     bases, pairs = (query.base, key.base), len(value.base.kxx)
@@ -184,15 +187,20 @@ def attended(
     if not torch.equal(sample[order], torch.arange(pairs).repeat_interleave(heads)):
         raise NotCovered("its heads are not those of every sample")
     inner = gram(base, context.grams)[:, int(block.flatten()[0])]
-    total = torch.zeros((), dtype=torch.float64)
+    total, drawn_weights = torch.zeros((), dtype=torch.float64), []
     for x, y in sides:
         if not straight:
             shape = (*lines.sample.shape, *x.shape[-2:])
             both = [one.expand(shape).reshape(len(sample), *x.shape[-2:])[order] for one in (x, y)]
             x, y = (one.reshape(pairs, heads, *x.shape[-2:]) for one in both)
-        total = total + attended_gram(inner, x, y)
+        total = total + attended_gram(inner, x.detach(), y.detach())
+        drawn_weights += [] if context.roots is None else [torch.cat([x, y])]
     queries, width = sides[0][0].shape[-2], lines.channel.shape[-1]
-    after = from_gram(base, total / len(sides), heads * width, base.weights | before)
+    matrix = total / len(sides)
+    after = from_gram(base, matrix, heads * width, base.weights | before)
+    if context.roots is not None:
+        kept = tuple(drawn_weights), roots_of(drawn_weights, context.roots)
+        after = replace(after, origin=Attended(matrix[:, None], base, int(block.flatten()[0]), width, *kept))
     if lines.sample.shape == (pairs, heads) and torch.equal(order, torch.arange(len(order))):
         cut = numbers((pairs, queries, heads * width)).view(pairs, queries, heads, width)
         return Units(after, cut.transpose(1, 2))

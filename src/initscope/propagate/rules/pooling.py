@@ -22,7 +22,7 @@ from initscope.propagate.rules.norms import channel_mean
 from initscope.propagate.rules.shapes import rearranged_one
 from initscope.propagate.windows import EVERY, FilterTaps, Offset, Sites
 
-__all__ = ["adaptive_average", "average", "largest", "mean"]
+__all__ = ["adaptive_average", "average", "largest", "mean", "windows_of"]
 
 _DRAWN_TOGETHER = 64
 """Positions of a window whose units are drawn jointly, for averages of what was drawn already."""
@@ -33,19 +33,14 @@ def average(module: Any, state: State, context: Context) -> State:
     """Average pooling."""
     if isinstance(state, Given):
         return state.run(module)
-    axes = len(state.positions)
-    kernel, stride, padding = (_each(v, axes) for v in (module.kernel_size, module.stride, module.padding))
-    if state.axis != 0 or getattr(module, "divisor_override", None) is not None:
-        raise NotCovered("only plain averages over the positions after the channels are covered")
+    padding = _each(module.padding, len(state.positions))
     if any(padding):
         if not module.count_include_pad:
             raise NotCovered("windows at the border average fewer positions")
         pad = [p for size in reversed(padding) for p in (size, size)]
         state = rearranged_one(state, lambda numbers: F.pad(numbers, pad), context)
         assert isinstance(state, Maps)
-    if module.ceil_mode and any((n - k) % s for n, k, s in zip(state.positions, kernel, stride)):
-        raise NotCovered("ceil_mode makes windows of different sizes")
-    return averaged(state, kernel, stride, context)
+    return averaged(state, *windows_of(module, state), context)
 
 
 @rule(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, reads=("law", "positions"))
@@ -53,11 +48,24 @@ def adaptive_average(module: Any, state: State, context: Context) -> State:
     """Average pooling to a given size, where that divides the input's."""
     if isinstance(state, Given):
         return state.run(module)
-    wanted = [n if o is None else o for o, n in zip(_each(module.output_size, len(state.positions)), state.positions)]
-    if state.axis != 0 or any(n % o for n, o in zip(state.positions, wanted)):
-        raise NotCovered(f"{state.positions} positions do not divide into {tuple(wanted)}")
-    kernel = tuple(n // o for n, o in zip(state.positions, wanted))
-    return averaged(state, kernel, kernel, context)
+    return averaged(state, *windows_of(module, state), context)
+
+
+def windows_of(module: Any, state: Maps) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Size and stride of the windows that an average pooling has on a state, which is padded already."""
+    axes, positions = len(state.positions), state.positions
+    if state.axis != 0 or getattr(module, "divisor_override", None) is not None:
+        raise NotCovered("only plain averages over the positions after the channels are covered")
+    if hasattr(module, "output_size"):
+        wanted = [n if o is None else o for o, n in zip(_each(module.output_size, axes), positions)]
+        if any(n % o for n, o in zip(positions, wanted)):
+            raise NotCovered(f"{positions} positions do not divide into {tuple(wanted)}")
+        kernel = tuple(n // o for n, o in zip(positions, wanted))
+        return kernel, kernel
+    kernel, stride = _each(module.kernel_size, axes), _each(module.stride, axes)
+    if module.ceil_mode and any((n - k) % s for n, k, s in zip(positions, kernel, stride)):
+        raise NotCovered("ceil_mode makes windows of different sizes")
+    return kernel, stride
 
 
 @operation("mean", reads=("law", "positions", "means"))
@@ -208,13 +216,17 @@ class Pooled(Origin):
             total += _box(lookup(self.before, inner)[index], window, self.stride)[cut]
         return total / math.prod(self.kernel) ** 2
 
-    def _every(self, inner: Cross) -> Cross:
-        """Averages of rows and of columns."""
+    def averages(self) -> Tensor:
+        """What every output takes of every position: ``[outputs, positions]``."""
         axes, count = len(self.kernel), math.prod(self.before.positions)
         windows = FilterTaps(self.kernel, self.stride, (1,) * axes, ((0, 0),) * axes)
         places = torch.stack(list(windows.places(self.before.positions)))
         mean = torch.zeros(places.shape[1], count, dtype=torch.float64)
-        mean.scatter_(1, places.T, 1 / len(places))
+        return mean.scatter_(1, places.T, 1 / len(places))
+
+    def _every(self, inner: Cross) -> Cross:
+        """Averages of rows and of columns."""
+        mean, count = self.averages(), math.prod(self.before.positions)
         both = torch.zeros(2 * len(mean), 2 * count, dtype=torch.float64)
         both[: len(mean), :count] = both[len(mean) :, count:] = mean
         pooled: Cross = both @ inner @ both.T

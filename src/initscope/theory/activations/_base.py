@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from initscope.errors import InputError
 from initscope.theory import _quadrature
 from initscope.theory._arrays import Array, namespace, safe_sqrt
+from initscope.theory._asymptotes import HalfLines, distance_in_parts
 from initscope.theory._interpolation import LARGE, interpolated_transform
 
 __all__ = ["Activation"]
@@ -37,12 +38,15 @@ class Activation:
         How the expectations are computed.
     kinks : tuple of float
         Where σ or a derivative jumps; quadrature splits there.
+    lines : HalfLines, optional
+        What σ is outside of some tens on both sides, if that is known: large variances need no quadrature then.
     """
 
     name: str
     homogeneous: bool = False
     method: Method = "quadrature"
     kinks: tuple[float, ...] = field(default=(), repr=False)
+    lines: HalfLines | None = field(default=None, repr=False, kw_only=True)
 
     def __call__(self, x: Array) -> Array:
         """σ(x), elementwise."""
@@ -187,6 +191,11 @@ class Activation:
         return _quadrature.expect_pair(xp, self._derivative, _product, kxx, kyy, kxy, self.kinks, covariance=True)
 
     def _distance(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
+        if any(getattr(array, "requires_grad", False) for array in (kxx, kyy, d)):
+            return self._integrate(xp, kxx, kyy, d)
+        return distance_in_parts(xp, self._value, self.lines, partial(self._integrate, xp), kxx, kyy, d)
+
+    def _integrate(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
         return _quadrature.expect_pair(xp, self._value, _squared_difference, kxx, kyy, d, self.kinks)
 
     def _mean(self, xp: Any, kxx: Array) -> Array:

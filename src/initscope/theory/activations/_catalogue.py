@@ -12,6 +12,7 @@ import numpy as np
 
 from initscope.errors import InputError, check_count
 from initscope.theory._arrays import Array
+from initscope.theory._asymptotes import HalfLines
 from initscope.theory._quadrature import find_kinks
 from initscope.theory.activations import _closed
 from initscope.theory.activations._base import Activation
@@ -163,22 +164,27 @@ def _tanhshrink(xp: Any, x: Array) -> Array:
     return xp.where(small, t**3 * horner(xp, _TANHSHRINK_SERIES, t * t), x - xp.tanh(x))
 
 
-tanh = Elementwise("tanh", function=lambda xp, x: xp.tanh(x))
-sigmoid = Elementwise("sigmoid", function=_sigmoid)
-softplus = Elementwise("softplus", function=_softplus)
-silu = Elementwise("silu", function=lambda xp, x: x * _sigmoid(xp, x))
-mish = Elementwise("mish", function=lambda xp, x: x * xp.tanh(_softplus(xp, x)))
+_RAMP = HalfLines(right_slope=1)
+
+tanh = Elementwise("tanh", lines=HalfLines(left=-1, right=1), function=lambda xp, x: xp.tanh(x))
+sigmoid = Elementwise("sigmoid", lines=HalfLines(right=1), function=_sigmoid)
+softplus = Elementwise("softplus", lines=_RAMP, function=_softplus)
+silu = Elementwise("silu", lines=_RAMP, function=lambda xp, x: x * _sigmoid(xp, x))
+mish = Elementwise("mish", lines=_RAMP, function=lambda xp, x: x * xp.tanh(_softplus(xp, x)))
 gelu_tanh = Elementwise(
     "gelu_tanh",
+    lines=_RAMP,
     function=lambda xp, x: x * (1 + xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
 )
-logsigmoid = Elementwise("logsigmoid", function=lambda xp, x: -_softplus(xp, -x))
+logsigmoid = Elementwise("logsigmoid", lines=HalfLines(left_slope=1), function=lambda xp, x: -_softplus(xp, -x))
 softsign = Elementwise("softsign", kinks=(0.0,), function=lambda xp, x: x / (1 + xp.abs(x)))
-tanhshrink = Elementwise("tanhshrink", function=_tanhshrink)
+tanhshrink = Elementwise("tanhshrink", lines=HalfLines(1, 1, 1, -1), function=_tanhshrink)
+_SELU, _SELU_LEFT = 1.0507009873554805, 1.6732632423543772
 selu = Elementwise(
     "selu",
     kinks=(0.0,),
-    function=lambda xp, x: 1.0507009873554805 * xp.where(x > 0, x, 1.6732632423543772 * _expm1_below(xp, x)),
+    lines=HalfLines(left=-_SELU * _SELU_LEFT, right_slope=_SELU),
+    function=lambda xp, x: _SELU * xp.where(x > 0, x, _SELU_LEFT * _expm1_below(xp, x)),
 )
 
 
@@ -187,7 +193,10 @@ def elu(alpha: float = 1.0) -> Activation:
     """x above 0, alpha·(exp(x) - 1) below."""
     alpha = float(alpha)
     return Elementwise(
-        f"elu({alpha:g})", kinks=(0.0,), function=lambda xp, x: xp.where(x > 0, x, alpha * _expm1_below(xp, x))
+        f"elu({alpha:g})",
+        kinks=(0.0,),
+        lines=HalfLines(left=-alpha, right_slope=1),
+        function=lambda xp, x: xp.where(x > 0, x, alpha * _expm1_below(xp, x)),
     )
 
 

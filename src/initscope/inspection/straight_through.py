@@ -1,0 +1,40 @@
+"""`straight_through`: where a model detaches on purpose, as in z + (q - z).detach(), which has the gradient of z."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from initscope.geometry import Row
+
+__all__ = ["straight_through"]
+
+_SIGNS = {"add": 1, "sub": -1}
+_NESTED = 4
+"""Sums and detachments that are opened inside of each other; three terms need three."""
+
+
+def straight_through(rows: Sequence[Row]) -> frozenset[int]:
+    """The detached rows of every sum whose value is q and whose gradient is that of z: z + q - z, these two detached.
+
+    Source: Bengio, Léonard & Courville 2013; van den Oord et al. 2017. Any order of the terms is recognised.
+    """
+    found: set[int] = set()
+    for index, row in enumerate(rows):
+        if row.kind in _SIGNS and len(row.reads) == 2:
+            terms = list(_terms(rows, index, 1, -1, _NESTED))
+            live = {leaf for leaf, sign, detached in terms if sign > 0 and detached < 0}
+            if any(leaf in live and sign < 0 for leaf, sign, detached in terms if detached >= 0):
+                found |= {detached for _, _, detached in terms if detached >= 0}
+    return frozenset(found)
+
+
+def _terms(rows: Sequence[Row], index: int, sign: int, detached: int, nested: int) -> Iterator[tuple[int, int, int]]:
+    """What a row is the sum of: row, sign, and the detached row that it stands behind, or -1."""
+    row = rows[index]
+    if nested and row.kind in _SIGNS and len(row.reads) == 2:
+        yield from _terms(rows, row.reads[0], sign, detached, nested - 1)
+        yield from _terms(rows, row.reads[1], sign * _SIGNS[row.kind], detached, nested - 1)
+    elif nested and row.kind == "detach" and row.reads:
+        yield from _terms(rows, row.reads[0], sign, index, nested - 1)
+    else:
+        yield index, sign, detached

@@ -1,0 +1,54 @@
+"""Attention as the origin of what is behind it, with the heads that were drawn: gradients pass through these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from initscope.propagate.moments import Maps
+from initscope.propagate.origins import Gram
+
+__all__ = ["Attended", "Root", "roots_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Root:
+    """Values that were drawn of a state, ``[pairs, tokens, channels]`` for x and y, which gradients are taken by."""
+
+    base: Maps
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Attended(Gram):
+    """What attention makes of values: its Gram matrix, and the drawn weights that it comes from.
+
+    ``weights`` are ``[2·pairs, heads, queries, keys]``, the x first, of each draw of all heads; they know how they came
+    from the ``roots``. ``block`` is that of the values, ``width`` the channels of a head.
+    """
+
+    value: Maps
+    block: int
+    width: int
+    weights: tuple[Tensor, ...]
+    roots: tuple[Root, ...]
+
+
+def roots_of(weights: Sequence[Tensor], roots: Sequence[Root]) -> tuple[Root, ...]:
+    """Those of ``roots`` that ``weights`` were computed from."""
+    found: set[int] = set()
+    seen: set[object] = set()
+    stack = [one.grad_fn for one in weights]
+    while stack:
+        step = stack.pop()
+        if step is None or step in seen:
+            continue
+        seen.add(step)
+        variable = getattr(step, "variable", None)
+        if variable is not None:
+            found.add(id(variable))
+        stack += [before for before, _ in step.next_functions]
+    return tuple(root for root in roots if id(root.x) in found or id(root.y) in found)
