@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from gpt2 import gpt2
 from measuring import Row, beside, exponent, seconds
 
 HERE = Path(__file__).parent
@@ -223,6 +224,7 @@ CASES: dict[str, Callable[[], list[Row]]] = {
     "kernel-pairs": kernel_pairs,
     "kernel-pooling": kernel_pooling,
     "prediction": prediction,
+    "gpt2": gpt2,
     "hashing": hashing,
     "features": features,
     "sweeps": sweeps,

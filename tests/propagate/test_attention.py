@@ -222,3 +222,16 @@ def test_norms_and_activations_that_are_written_out_are_those_of_torch():
     expected = initscope.predict(theirs, x, y)
     assert np.allclose(ours.cosine[-1], expected.cosine[-1], rtol=0, atol=2e-5)
     assert np.allclose(ours.norm_ratio[-1], expected.norm_ratio[-1], rtol=2e-5)
+
+
+def test_sequences_over_the_memory_bound(monkeypatch):
+    """What the tokens' Gram matrix would take, the bound, and what to do: in one line, and whole networks instead."""
+    from initscope.propagate import covariances
+
+    monkeypatch.setattr(covariances, "_MEMORY", 1000)
+    torch.manual_seed(1234)
+    predicted = initscope.predict(Attention("plain"), *tokens(), draws=2)
+    notes = [row.note for row in predicted.rows if "GB" in row.note]
+    assert notes
+    assert all("bound" in note and "shorter sequences" in note and "\n" not in note for note in notes)
+    assert np.isfinite(predicted.cosine[-1]).all()

@@ -1,10 +1,12 @@
 """A table of words that is also the last layer, against networks that are drawn."""
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
 import initscope
+from initscope.errors import InputError
 
 WORDS, WIDTH = 40, 128
 
@@ -63,3 +65,16 @@ def test_the_last_tokens_alone():
     predicted, measured = compare(last_only=True)
     assert not any("networks" in one.note for one in predicted.rows)
     assert abs(predicted.rms_ratio[-1].mean() / measured.rms_ratio[-1].mean() - 1) < 0.03
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_tokens_beyond_the_vocabulary(side):
+    """One line with the token, the bound and what to look at, whichever side of the pair holds it."""
+    torch.manual_seed(1234)
+    both = list(sequences())
+    both[side] = both[side].clone()
+    both[side][2, 3] = WORDS + 7
+    for run in (initscope.predict, initscope.measure):
+        with pytest.raises(InputError, match=rf"{WORDS + 7}.* beyond the vocabulary of {WORDS} words") as refused:
+            run(Tied(), *both)
+        assert "\n" not in str(refused.value)

@@ -186,7 +186,7 @@ def test_cloned_encoder_layers(law):
     measured = initscope.measure(model, x, y, initializer=law, draws=40, seed=2)
     present = isinstance(law, Present)
     assert predicted.rows[-1].status == ("sampled" if present else "closed form after sampling")
-    assert any("share their randomness" in row.note for row in predicted.rows) == present
+    assert any("copies with equal weights" in row.note for row in predicted.rows) == present
     agree(predicted, measured)
 
 

@@ -91,8 +91,23 @@ class Inputs:
         if isinstance(error, InputError):
             return error
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
-        said = _where_it_failed(error) or f"{type(error).__name__}: {error}"
+        said = _where_it_failed(error) or self._beyond_a_table(error) or f"{type(error).__name__}: {error}"
         return InputError(f"the model fails on inputs of shape {shapes}: {said}")
+
+    def _beyond_a_table(self, error: Exception) -> str:
+        """Which index no row of a table has; empty for any other failure."""
+        whole = [tensor for tensor in self.tensors() if not tensor.is_floating_point() and tensor.numel()]
+        if not isinstance(error, IndexError) or "out of range" not in str(error) or not whole:
+            return ""
+        least, most = min(int(t.min()) for t in whole), max(int(t.max()) for t in whole)
+        for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+            table = frame.f_locals.get("self")
+            if isinstance(table, nn.Embedding):
+                return (
+                    f"its tokens go from {least} to {most}, beyond the vocabulary of {table.num_embeddings} words "
+                    f"(0 … {table.num_embeddings - 1}); check the tokeniser"
+                )
+        return ""
 
     def names(self, model: nn.Module) -> list[str]:
         """A name for every tensor: the parameter of ``forward``, with the key or index inside it."""

@@ -196,7 +196,9 @@ def _sum_of_branches(a: State, b: State, context: Context) -> State:
         together = combined(a, b, lambda x, y: x + y, context)
         if together is not None:
             return together
-        raise NotCovered("its branches share their randomness")
+        copies = a.weights & b.weights & frozenset(context.same.values())
+        why = ", for layers before it are copies with equal weights, which are drawn as one" if copies else ""
+        raise NotCovered(f"its branches share their randomness{why}")
     a, b = _same_blocks(a, b)
     return a.after(
         kxx=a.kxx + b.kxx,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from initscope.errors import InputError
 from initscope.geometry import weakest
 from initscope.propagate.covariances import both_factors
 from initscope.propagate.laws import Normal, Symmetric
@@ -60,6 +61,7 @@ def embedding(module: nn.Embedding, state: State, context: Context) -> State:
     """Rows of a table: as they are, or drawn, where a Linear that is drawn holds the same table."""
     if not isinstance(state, Given):
         raise NotCovered("its indices are random")
+    _check_words(module, state)
     if id(module.weight) not in context.tied:
         return state.run(module)
     layer = nn.Linear(module.embedding_dim, module.num_embeddings, bias=False, device="meta")
@@ -68,6 +70,18 @@ def embedding(module: nn.Embedding, state: State, context: Context) -> State:
     if not law.independent or law.strength > 0 or state.x.dim() != 2:
         raise NotCovered("its table is drawn by a law whose rows have no Gram matrix of their own")
     return _drawn_rows(law.variance, module, state, context.drawn([module.weight]))
+
+
+def _check_words(module: nn.Embedding, state: Given) -> None:
+    """Refuse indices that no row of the table has: torch would say so without the numbers."""
+    for side in (state.x, state.y):
+        least, most = (int(side.min()), int(side.max())) if side.numel() else (0, 0)
+        if least < 0 or most >= module.num_embeddings:
+            raise InputError(
+                f"token {most if most >= module.num_embeddings else least} is beyond the vocabulary of "
+                f"{module.num_embeddings} words (0 … {module.num_embeddings - 1}); check the tokeniser, or give the "
+                "model a larger table"
+            )
 
 
 def _drawn_rows(variance: float, module: nn.Embedding, state: Given, table: frozenset[object]) -> Maps:
