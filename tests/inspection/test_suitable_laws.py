@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from zoo.hospital import FAULTS
 
 import initscope
 from initscope.inspection.layer_quantities import layer_quantities
@@ -42,7 +43,7 @@ def test_every_verdict_names_the_best_start_that_was_tried():
 
 @pytest.mark.parametrize(
     ("activation", "law", "keeping"),
-    [(nn.Tanh, "glorot_", "glorot_"), (nn.Sigmoid, "glorot_", "glorot_"), (nn.GELU, "he_", "he_"),
+    [(nn.Tanh, "glorot_", "glorot_"), (nn.GELU, "he_", "he_"),
      (nn.ReLU, "he_", "looks_linear_")],
 )  # fmt: skip
 def test_without_trials_the_law_suits_the_activation(activation, law, keeping):
@@ -68,3 +69,31 @@ def test_the_page_marks_angles_by_the_rule_of_the_verdict():
     found = layer_quantities(report, as_comparison(report))
     marked = next(rows for panel, rows in zip(found.panels, found.marked, strict=True) if panel.name == "angle")
     assert report.rows[min(marked)].layer == collapse.layer
+
+
+def fault_of(model, name):
+    """A fault by its name, without trials of other starts."""
+    report = initscope.inspect(model, data(), pairs=16, alternatives=False, prediction=False)
+    return next(verdict for verdict in report.verdicts if verdict.name == name and verdict.fault)
+
+
+def test_no_law_is_typed_for_a_stack_of_sigmoids():
+    found = fault_of(stack(nn.Sigmoid, depth=12), "gradient-imbalance")
+    assert found.advice.startswith("no weight law helps a stack of sigmoids")
+    assert found.code is None
+
+
+def test_no_law_is_typed_against_norms_without_skips():
+    torch.manual_seed(0)
+    layers = [layer for _ in range(60) for layer in (nn.Linear(32, 32), nn.BatchNorm1d(32), nn.ReLU())]
+    found = fault_of(nn.Sequential(*layers).train(), "gradient-imbalance")
+    assert found.advice.startswith("put skips around every block")
+    assert found.code is None
+
+
+def test_what_follows_from_a_bottleneck_has_nothing_to_type():
+    report = FAULTS["a bottleneck of 1"].inspect(0)
+    following = [verdict for verdict in report.verdicts if verdict.follows]
+    assert following
+    assert all(verdict.advice == "follows from bottleneck: mend that first" for verdict in following)
+    assert all(verdict.code is None for verdict in following)

@@ -164,9 +164,10 @@ def _alternatives(
 ) -> WhatIf:
     """Other starts of a network that has a fault; one without is not told to change anything."""
     untried, faults = "", {verdict.name for verdict in verdicts if verdict.fault}
+    alone = {verdict.name for verdict in verdicts if verdict.fault and not verdict.follows}
     if not faults:
         untried = "nothing to change: no verdict is a fault"
-    elif not any(declared.of_the_start for declared in DECLARATIONS if declared.name in faults):
+    elif not any(declared.of_the_start for declared in DECLARATIONS if declared.name in alone):
         untried = f"no other start was tried: none would mend {', '.join(sorted(faults))}"
     elif not _is_tensor(seen.x):
         untried = "other starts are tried on models of one input only"

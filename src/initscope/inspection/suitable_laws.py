@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from initscope.geometry import Row
 from initscope.layers import call_name
 
-__all__ = ["filled_in", "has_relu", "steers"]
+__all__ = ["by_hand", "filled_in", "has_relu", "steers"]
 
 _KINKED = frozenset({"relu", "relu6", "leaky_relu", "leakyrelu", "prelu", "rrelu"})
 _BOUNDED = frozenset({"tanh", "sigmoid", "hardtanh", "hardsigmoid", "softsign", "logsigmoid", "erf"})
+_OFF_CENTRE = frozenset({"sigmoid", "hardsigmoid", "logsigmoid"})
 _AT_THE_END = frozenset({"softmax", "log_softmax", "logsoftmax", "softmin"})
 """"Attention" by role, but also the last step of a classifier."""
 
@@ -23,6 +24,20 @@ def steers(rows: Sequence[Row]) -> bool:
 def has_relu(rows: Sequence[Row]) -> bool:
     """Whether an activation is a ReLU or a leaky one, which zero sums and mirrored halves are made for."""
     return any(kind in _KINKED for kind in _activations(rows))
+
+
+def by_hand(verdict: str, rows: Sequence[Row]) -> str:
+    """What to change by hand where no weight law mends a verdict of that name; empty where one may.
+
+    Sigmoids between layers pass at most a quarter of a gradient and add a mean to all samples alike. Behind norms the
+    size of the weights changes nothing, and without skips gradients grow from norm to norm (Yang et al. 2019).
+    """
+    if verdict in ("collapse", "gradient-imbalance", "rank-loss") and set() < _activations(rows) <= _OFF_CENTRE:
+        return "no weight law helps a stack of sigmoids: replace them by nn.Tanh() or nn.ReLU(), or add norms or skips"
+    weights, norms = (sum(row.role == role for row in rows) for role in ("weights", "norm"))
+    if verdict == "gradient-imbalance" and 2 * norms >= weights and not any(row.role == "merge" for row in rows):
+        return "put skips around every block, or use fewer: behind norms the weights' law changes nothing"
+    return ""
 
 
 def filled_in(text: str, rows: Sequence[Row]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from initscope.errors import InputError, did_you_mean
@@ -18,12 +18,15 @@ from initscope.inspection.facts import Facts
 from initscope.inspection.signal_verdicts import SIGNAL_VERDICTS
 from initscope.inspection.start_verdicts import START_VERDICTS
 from initscope.inspection.structure_verdicts import STRUCTURE_VERDICTS
-from initscope.inspection.suitable_laws import filled_in
+from initscope.inspection.suitable_laws import by_hand, filled_in
 from initscope.measurement.observation import Observation
 from initscope.results import Result
 
 __all__ = ["DECLARATIONS", "Declaration", "Finding", "Thresholds", "Verdict", "check_fail_on", "failing",
            "judge", "verdict_names"]  # fmt: skip
+
+
+_FOLLOWS = "follows from "
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,11 @@ class Verdict(Result):
         return re.split(r"[,;]", told)[0]
 
     @property
+    def follows(self) -> bool:
+        """Whether it follows from another one, which is to be mended first."""
+        return self.advice.startswith(_FOLLOWS)
+
+    @property
     def finding(self) -> str:
         """What was found, where, and how much of what; without the advice."""
         worst = f"{self.value_is} at worst {self.value:.3g} (threshold {self.threshold:g})" if self.threshold else ""
@@ -66,7 +74,7 @@ class Verdict(Result):
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Verdict, ...]:
     """Verdicts on what was measured, in the order of `DECLARATIONS`; with ``facts`` also those on the start itself."""
     limits, evidence = Thresholds() if thresholds is None else thresholds, Evidence(seen, facts or Facts())
-    found = []
+    found, rows = [], {}
     for declared in DECLARATIONS:
         if evidence.constant and not declared.on_constant_data:
             continue
@@ -74,7 +82,27 @@ def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts 
         finding = declared.test(evidence, threshold)
         if finding is not None:
             found.append(_verdict(declared, finding, threshold, evidence))
-    return tuple(found)
+            rows[declared.name] = finding.row
+    return tuple(_of_its_cause(verdict, found, rows) for verdict in found)
+
+
+_CAUSES = {
+    "not-finite": ("exploding", "vanishing", "collapse", "rank-loss", "gradient-imbalance", "precision"),
+    "bottleneck": ("collapse", "rank-loss", "vanishing", "gradient-imbalance"),
+    "token-collapse": ("collapse", "rank-loss"),
+}
+"""What other verdicts follow from one that no weights mend."""
+_OVER_MANY_BLOCKS = ("token-collapse",)
+"""What comes about over the depth, so that where it is noticed says little."""
+
+
+def _of_its_cause(verdict: Verdict, found: list[Verdict], rows: dict[str, int]) -> Verdict:
+    """The verdict without anything to type where it begins at or behind another that it follows from."""
+    for other in found:
+        causes = other.fault and verdict.fault and verdict.name in _CAUSES.get(other.name, ())
+        if causes and (other.name in _OVER_MANY_BLOCKS or rows[other.name] <= rows[verdict.name]):
+            return replace(verdict, code=None, advice=f"{_FOLLOWS}{other.name}: mend that first")
+    return verdict
 
 
 def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence: Evidence) -> Verdict:
@@ -84,7 +112,9 @@ def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence
         block = finding.layer
     fault = finding.fault and not (declared.needs_norms and evidence.facts.idle_norms)
     template = declared.code if finding.code is None else finding.code
-    template, advice = (filled_in(text, evidence.seen.rows) for text in (template, declared.advice))
+    advice = by_hand(declared.name, evidence.seen.rows)
+    texts = ("", advice) if advice else (template, declared.advice)
+    template, advice = (filled_in(text, evidence.seen.rows) for text in texts)
     crossed = threshold if finding.threshold is None else finding.threshold
     code = template.format(layer=finding.layer or row.within) or None if fault else None
     return Verdict(

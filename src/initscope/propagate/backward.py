@@ -56,9 +56,9 @@ def sources_of(state: Maps) -> tuple[Maps, ...]:
         return (origin.value, *(root.base for root in origin.roots))
     if isinstance(origin, Multiplied):
         return origin.first, origin.second
-    if isinstance(origin, Summed):
+    if isinstance(origin, (Summed, Stacked)):
         return origin.terms
-    if isinstance(origin, (Stacked, Joined)):
+    if isinstance(origin, Joined):
         return origin.parts
     if origin is None and isinstance(law, (Activated, Largest, Mean)):
         return (law.before,)
@@ -79,8 +79,8 @@ def back(state: Maps, gradients: Tensor, channels: Channels) -> Shares:
     if isinstance(origin, Summed):
         return [(term, gradients) for term in origin.terms]
     if isinstance(origin, Stacked):
-        sizes = [len(part.sizes) for part in origin.parts]
-        return list(zip(origin.parts, torch.split(gradients, sizes, dim=-3), strict=True))
+        sizes = [len(part.sizes) for part in origin.terms]
+        return list(zip(origin.terms, torch.split(gradients, sizes, dim=-3), strict=True))
     if isinstance(origin, Joined):
         sizes = [positions_of(part) for part in origin.parts]
         blocks = zip(*(torch.split(one, sizes, -1) for one in torch.split(gradients, sizes, -2)), strict=True)

@@ -205,7 +205,7 @@ class _Backward:
     def _of_weights(self, state: Maps) -> Tensor | None:
         """E of the squared gradient of a layer's weights, for each sample."""
         if isinstance(state.origin, Stacked):
-            parts = [self._of_weights(part) for part in state.origin.parts]
+            parts = [self._of_weights(part) for part in state.origin.terms]
             known = [part for part in parts if part is not None]
             return torch.stack(known).sum(dim=0) if len(known) == len(parts) else None
         return self._squares.get(state.order)
@@ -308,7 +308,7 @@ def _whole(value: Any) -> Maps:
 def _has_weights(state: Maps) -> bool:
     origin = state.origin
     return isinstance(origin, Weighted) or (
-        isinstance(origin, Stacked) and all(isinstance(part.origin, Weighted) for part in origin.parts)
+        isinstance(origin, Stacked) and all(isinstance(part.origin, Weighted) for part in origin.terms)
     )
 
 

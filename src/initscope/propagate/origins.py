@@ -201,14 +201,19 @@ class Activations(Origin):
 
 
 @dataclass(frozen=True, eq=False)
-class Summed(Origin):
-    """Of a sum of uncorrelated units."""
+class _OfAll(Origin):
+    """Of several states, each at the same offset."""
 
     terms: tuple[Maps, ...]
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """The same offset of every term."""
+        """The same offset of every one."""
         return ((term, offset) for term in self.terms)
+
+
+@dataclass(frozen=True, eq=False)
+class Summed(_OfAll):
+    """Of a sum of uncorrelated units."""
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Covariances add."""
@@ -217,18 +222,12 @@ class Summed(Origin):
 
 
 @dataclass(frozen=True, eq=False)
-class Stacked(Origin):
+class Stacked(_OfAll):
     """Of channels put side by side."""
-
-    parts: tuple[Maps, ...]
-
-    def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """The same offset of every part."""
-        return ((part, offset) for part in self.parts)
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Blocks side by side."""
-        return torch.cat([lookup(part, offset) for part in self.parts], dim=2)
+        return torch.cat([lookup(term, offset) for term in self.terms], dim=2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +16,19 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import Matrix, matrices
 from initscope.layers import as_module, call_name
+from initscope.propagate.arguments import (
+    Several,
+    attribute_of,
+    holds_several,
+    kept,
+    of_replicate,
+    several,
+    shaped_like,
+    side_of,
+    states_in,
+    tells_places,
+    zeros_like,
+)
 from initscope.propagate.called_weights import WEIGHTS, Missing, Weights, evaluated, holds, method_of, weights_product
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Simulation, attribute
@@ -28,16 +41,9 @@ from initscope.propagate.without_rule import by_units, weighted_units
 from initscope.tracing import MADE_ANEW, Node, SampleAxis, Step, Trace, attends, is_named_tuple, overwritten
 from initscope.tracing.untouched import NoDropoutCalls
 
-__all__ = ["Missing", "Walk"]
+__all__ = ["Missing", "Several", "Walk"]
 
 _SIZES = ("size", "dim", "numel", "ndimension", "len")
-
-
-@dataclass(frozen=True)
-class Several:
-    """Instead of a state: one for each replicate, behind a step that was sampled."""
-
-    states: tuple[Any, ...]
 
 
 class Walk:
@@ -84,7 +90,7 @@ class Walk:
             # What no step to come reads is set free, and with it the early maps that it rests on.
             origin = self._keep or index < last_reader["positions"]
             law = index < max(last_reader["law"], last_reader["means"])
-            self._values[node] = _kept(value, origin=origin, law=law)
+            self._values[node] = kept(value, origin=origin, law=law)
             if node in steps:
                 yield node, value
             for parent in node.all_input_nodes:
@@ -118,10 +124,10 @@ class Walk:
         kwargs.pop("out", None)  # the result is the same; who reads from there later reads this step
         first, *others = self._contexts
         drawn = len(first.sampled)
-        value = self._one_value(node, _of_replicate((args, kwargs), 0), first)
-        if _holds_several((args, kwargs)) or len(first.sampled) > drawn:
-            values = [value, *(self._one_value(node, _of_replicate((args, kwargs), c.replicate), c) for c in others)]
-            return _several(values)
+        value = self._one_value(node, of_replicate((args, kwargs), 0), first)
+        if holds_several((args, kwargs)) or len(first.sampled) > drawn:
+            values = [value, *(self._one_value(node, of_replicate((args, kwargs), c.replicate), c) for c in others)]
+            return several(values)
         return value
 
     def _one_value(self, node: Node, arguments: Any, context: Context) -> Any:
@@ -129,7 +135,7 @@ class Walk:
         args, kwargs = arguments
         if node.target is operator.getitem and type(args[0]) is tuple and isinstance(args[1], int):
             return args[0][args[1]]
-        found = _states((args, kwargs))
+        found = states_in((args, kwargs))
         missing = next((value for value in found if isinstance(value, Missing)), None)
         try:
             if missing is None:
@@ -187,7 +193,7 @@ class Walk:
     def _moved_before(self, node: Node) -> bool:
         """Whether those of a step that this one reads do, and nothing tells where each unit is."""
         return any(
-            self._is_moved(parent) and not _tells_places(self._values.get(parent)) for parent in node.all_input_nodes
+            self._is_moved(parent) and not tells_places(self._values.get(parent)) for parent in node.all_input_nodes
         )
 
     def _filled_in(self, value: Any) -> Any:
@@ -231,14 +237,16 @@ class Walk:
         if not found or all(isinstance(value, Given) for value in found):
             return self._run(method_of(str(target)) if node.op == "call_method" else target, args, kwargs, node)
         if target is getattr:
-            return _attribute_of(args[0], args[1])
+            return attribute_of(args[0], args[1])
         if is_named_tuple(target):
             return tuple(args)
         if name in _SIZES and isinstance(args[0], (Maps, Units)):
-            return getattr(_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(_like(args[0]))
+            return (
+                getattr(shaped_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(shaped_like(args[0]))
+            )
         if name in MADE_ANEW and isinstance(args[0], Maps):
             return self._run(
-                method_of(name) if node.op == "call_method" else target, (_zeros(args[0]), *args[1:]), kwargs
+                method_of(name) if node.op == "call_method" else target, (zeros_like(args[0]), *args[1:]), kwargs
             )
         with_rule = find_operation(name)
         if with_rule is not None:
@@ -281,12 +289,12 @@ class Walk:
 
     def _run(self, function: Any, args: Any, kwargs: Any, node: Node | None = None) -> Any:
         """A call on constants, given and drawn values: on x and on y, or once where there are none."""
-        states = _states((args, kwargs))
+        states = states_in((args, kwargs))
         if not states:
             with NoDropoutCalls():
                 return own_call(function, *args, **kwargs)
         with NoDropoutCalls():
-            x, y = (own_call(function, *_side(args, side), **_side(kwargs, side)) for side in ("x", "y"))
+            x, y = (own_call(function, *side_of(args, side), **side_of(kwargs, side)) for side in ("x", "y"))
         heads = [state for state in states if isinstance(state, Drawn)]
         place = self._place(node, x) if heads and node is not None else None
         attends = node is not None and self._traced.kind(node).lower() == "softmax"
@@ -330,89 +338,3 @@ class Walk:
 def _next_generator(generator: torch.Generator) -> torch.Generator:
     seed = int(torch.randint(1 << 62, (), generator=generator))
     return torch.Generator(device=generator.device).manual_seed(seed)
-
-
-def _kept(value: Any, *, origin: bool, law: bool) -> Any:
-    """A value without its note, and without what nobody will read."""
-    if isinstance(value, Several):
-        return Several(tuple(_kept(state, origin=origin, law=law) for state in value.states))
-    if type(value) is tuple:
-        return tuple(_kept(item, origin=origin, law=law) for item in value)
-    if isinstance(value, Units):
-        return replace(value, note="", base=_kept(value.base, origin=origin, law=law))
-    if not isinstance(value, Maps):
-        return value
-    return replace(value, note="", origin=value.origin if origin else None, unit=value.unit if law else None)
-
-
-def _holds_several(value: Any) -> bool:
-    if isinstance(value, dict):
-        value = list(value.values())
-    return isinstance(value, Several) or (isinstance(value, (tuple, list)) and any(map(_holds_several, value)))
-
-
-def _of_replicate(value: Any, index: int) -> Any:
-    """Nested arguments with the states of one replicate."""
-    if isinstance(value, Several):
-        return value.states[index]
-    if isinstance(value, dict):
-        return {key: _of_replicate(item, index) for key, item in value.items()}
-    return type(value)(_of_replicate(item, index) for item in value) if type(value) in (tuple, list) else value
-
-
-def _tells_places(value: Any) -> bool:
-    """Whether a value knows where its samples are."""
-    if isinstance(value, Several):
-        return all(map(_tells_places, value.states))
-    return all(map(_tells_places, value)) if type(value) is tuple else isinstance(value, (Units, Drawn))
-
-
-def _several(values: list[Any]) -> Any:
-    """The values of all replicates as one; what is no state is the same in all."""
-    if type(values[0]) is tuple:
-        return tuple(_several(list(items)) for items in zip(*values, strict=True))
-    missing = next((value for value in values if isinstance(value, Missing)), None)
-    return missing or (Several(tuple(values)) if isinstance(values[0], (Given, Maps, Units)) else values[0])
-
-
-def _states(value: Any) -> list[Any]:
-    """All states, and reasons why there is none, in nested arguments; each once."""
-    if isinstance(value, (Given, Maps, Units, Missing)):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    found: list[Any] = []
-    if isinstance(value, (tuple, list)):
-        for item in value:
-            found += [state for state in _states(item) if not any(state is other for other in found)]
-    return found
-
-
-def _side(value: Any, side: str) -> Any:
-    """Arguments with x or y of every given value, in copies, which the call may write into."""
-    if isinstance(value, Given):
-        return getattr(value, side).clone()
-    if isinstance(value, dict):
-        return {key: _side(item, side) for key, item in value.items()}
-    return type(value)(_side(item, side) for item in value) if type(value) in (tuple, list) else value
-
-
-def _like(state: Maps | Units) -> Tensor:
-    """A tensor of the state's shape without memory."""
-    if isinstance(state, Units):
-        return torch.empty(state.source.shape, dtype=state.base.kxx.dtype, device="meta")
-    return torch.empty((len(state.kxx), *state.shape), dtype=state.kxx.dtype, device="meta")
-
-
-def _zeros(state: Maps) -> Tensor:
-    return torch.zeros((1,), dtype=state.kxx.dtype, device=state.kxx.device).expand(len(state.kxx), *state.shape)
-
-
-def _attribute_of(state: Any, name: str) -> Any:
-    if not isinstance(state, (Maps, Units)):
-        return getattr(state, name)
-    if name in ("dtype", "device"):
-        return getattr(state.base.kxx if isinstance(state, Units) else state.kxx, name)
-    if name in ("shape", "ndim", "is_cuda", "requires_grad"):
-        return getattr(_like(state), name)
-    raise NotCovered(f"its attribute {name} has no rule")

@@ -40,7 +40,8 @@ def participation(tokens: int, deviation: float) -> float:
     .. math:: Y_2 = T\int_0^\infty u\;E[e^{2E-ue^E}]\;E[e^{-ue^E}]^{T-1}\,du, \qquad E\sim N(0, s^2)
 
     From :math:`S^{-2} = \int u e^{-uS}du` with S the sum of the exponentials; exact for every T and s. 1/T for s = 0,
-    and 1 as s grows. The lognormal estimate :math:`e^{s^2}/T` holds only far below :math:`s = \sqrt{2\ln T}`.
+    and 1 as s grows. The lognormal estimate :math:`e^{s^2}/T` holds only far below :math:`s = \sqrt{2\ln T}`. The
+    random energy model [Derrida1981]_ has the limit of large T; the integral goes beyond the sources.
 
     >>> round(participation(512, math.sqrt(math.log(512))), 4), participation(1, 3.0), participation(4, 0.0)
     (0.1015, 1.0, 0.25)
@@ -62,6 +63,8 @@ def entropy(tokens: int, deviation: float) -> float:
         - T\int_0^\infty E[E\,e^{E-ue^E}]\,\varphi(u)^{T-1}\,du, \qquad \varphi(u) = E\,e^{-ue^E}
 
     Exact for every T > 1 and s.
+
+    Of [Derrida1981]_'s model at finite T; the integral goes beyond the sources.
 
     >>> entropy(16, 0.0), round(entropy(512, 0.1), 3)
     (1.0, 0.999)
@@ -122,6 +125,7 @@ def attended_variance(cosine: Any, tokens: int, deviation: float) -> Any:
 
     Logits of keys with cosine ρ have a common part, which a softmax does not see: what is left has the deviation
     :math:`s\sqrt{1-\rho}`, at which Y₂ (`participation`) is taken. Values have unit gain; times λ_V λ_O otherwise.
+    Beyond the sources: [GiorlandinoGoldt2026]_ take T to infinity, [Kedia2024]_ approximate the softmax.
 
     >>> attended_variance(1.0, 8, 3.0), attended_variance(0.0, 8, 0.0)
     (1.0, 0.125)

@@ -26,7 +26,7 @@ from initscope.tracing._opened import is_loop, joined_states, opened_attention, 
 from initscope.tracing._randomness import RANDOM, random_reason
 from initscope.tracing.untouched import at_leaving
 
-__all__ = ["Recording", "Step"]
+__all__ = ["Recording", "Step", "tensor_sizes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +45,8 @@ class Step:
     module: nn.Module | None = None
     row: bool = True
     within: str = ""
+    sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Shapes of the tensors that it returned, by their place in its output."""
 
     @property
     def all_input_nodes(self) -> list[Step]:
@@ -222,7 +224,9 @@ class Recording(TorchFunctionMode):
     ) -> Any:
         """Note a step and the tensors that it made, or wrote into through another view; returns its output."""
         within = str(target) if op == "call_module" else self._within()
-        step = Step(name, op, target, self._symbolic(args), self._symbolic(kwargs), module, within=within)
+        sizes = tensor_sizes(output) if self.watch is None else {}
+        symbolic = self._symbolic(args), self._symbolic(kwargs)
+        step = Step(name, op, target, *symbolic, module, within=within, sizes=sizes)
         self.steps.append(step)
         if self.watch is not None:
             replaced = self.watch(name, args, kwargs, output)
@@ -240,6 +244,12 @@ class Recording(TorchFunctionMode):
 
     def _symbolic(self, value: Any) -> Any:
         return map_tensors(value, lambda tensor: self._data.get(tensor, tensor))
+
+
+def tensor_sizes(output: Any) -> dict[str, tuple[int, ...]]:
+    """Shapes of the tensors of an output, by place; nested and sparse ones have none."""
+    tensors = named_tensors(output, "")
+    return {place: tuple(t.shape) for place, t in tensors if t.layout == torch.strided and not t.is_nested}
 
 
 def _items(step: Step, output: Any) -> Iterator[tuple[Step, torch.Tensor]]:

@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from initscope.tracing._inputs import Inputs, named_tensors
 from initscope.tracing._light import FewUnits
 from initscope.tracing._samples_first import all_keep_samples_first
-from initscope.tracing._trace import Node, Trace
+from initscope.tracing._trace import Node, Step, Trace
 from initscope.tracing.untouched import leaves_no_trace, without_dropout
 
 __all__ = ["SampleAxes", "SampleAxis", "sample_axes"]
@@ -88,7 +88,9 @@ class SampleAxes:
 
 
 def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
-    """Where the samples of each step are, from runs of two and of three samples unless the steps' definitions tell.
+    """Where the samples of each step are, from a run of three samples and another, unless the steps' definitions tell.
+
+    The other is the one that was recorded, or one of two samples.
 
     An axis whose length grows with the number of samples, in proportion, carries them. Where it is longer than that,
     two runs that differ in one sample tell which entries are its own. A tensor none or several of whose axes grow holds
@@ -98,7 +100,6 @@ def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
     if traced.graph_module is not None and all_keep_samples_first(traced.graph_module, inputs):
         return SampleAxes({step: {"": SampleAxis()} for step in (*traced.steps, None)})
     last = min(1, inputs.samples - 1)
-    shapes: list[dict[Any, dict[str, tuple[int, ...]]]] = []
     sums: list[dict[Any, dict[str, Tensor]]] = []
     with leaves_no_trace(traced.model), without_dropout(traced.model):
         for module in traced.model.modules():
@@ -117,17 +118,27 @@ def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
             watch(None, (), {}, output)
             return seen
 
+        def shape(name: str, tensor: Tensor, step: Any) -> tuple[int, ...]:
+            return tuple(tensor.shape)
+
+        few, count = _recorded_sizes(traced)
+        found: dict[Any, dict[str, SampleAxis | None]] = {}
+
+        def look(name: str, tensor: Tensor, step: Any) -> Tensor | None:
+            axis = _grown(tuple(tensor.shape), few.get(step, {}).get(name), count)
+            found.setdefault(step, {})[name] = axis
+            return _along(tensor, axis)
+
         try:
-            shapes = [run(index, lambda name, tensor, step: tuple(tensor.shape)) for index in (_MANY, _FEW)]
-            axes = {
-                step: {name: _grown(shape, shapes[1].get(step, {}).get(name)) for name, shape in tensors.items()}
-                for step, tensors in shapes[0].items()
-            }
+            if not few:
+                few, count = run(_FEW, shape), len(_FEW)
+            sums = [run(_MANY, look)]
+            axes = {step: dict(tensors) for step, tensors in found.items()}
             if any(axis.fold > 1 for tensors in axes.values() for axis in tensors.values() if axis is not None):
-                sums = [run(i, lambda name, t, step: _along(t, axes.get(step, {}).get(name))) for i in (_MANY, _SAME)]
+                sums.append(run(_SAME, look))
         except Exception:  # it wants another number of samples, or other data: then nothing is known
             return SampleAxes()
-    for step, tensors in axes.items() if sums else ():
+    for step, tensors in axes.items() if len(sums) == 2 else ():
         for name, axis in tensors.items():
             if axis is not None and axis.fold > 1:
                 one, other = (run_of.get(step, {}).get(name) for run_of in sums)
@@ -144,7 +155,17 @@ def _shaped(output: Any) -> list[tuple[str, Tensor]]:
     ]
 
 
-def _grown(many: tuple[int, ...], few: tuple[int, ...] | None) -> SampleAxis | None:
+def _recorded_sizes(traced: Trace) -> tuple[dict[Any, dict[str, tuple[int, ...]]], int]:
+    """Shapes of the run that was recorded, and of how many samples it was; none where there is no other number."""
+    few: dict[Any, dict[str, tuple[int, ...]]] = {s: s.sizes for s in traced.steps if isinstance(s, Step)}
+    if traced.batch in (None, len(_MANY)) or not few:
+        return {}, 0
+    few[None] = traced.output_sizes
+    return few, traced.batch or 0
+
+
+def _grown(many: tuple[int, ...], few: tuple[int, ...] | None, count: int) -> SampleAxis | None:
+    """The axis whose length tells the number of samples: of ``many`` three, of ``few`` ``count``."""
     if few is None or len(many) != len(few):
         return None
     grown = [axis for axis, (a, b) in enumerate(zip(many, few, strict=True)) if a != b]
@@ -152,7 +173,7 @@ def _grown(many: tuple[int, ...], few: tuple[int, ...] | None) -> SampleAxis | N
         return None
     (axis,) = grown
     fold, rest = divmod(many[axis], len(_MANY))
-    return SampleAxis(axis, fold, fold) if rest == 0 and few[axis] == fold * len(_FEW) else None
+    return SampleAxis(axis, fold, fold) if rest == 0 and few[axis] == fold * count else None
 
 
 def _along(tensor: Tensor, axis: SampleAxis | None) -> Tensor | None:

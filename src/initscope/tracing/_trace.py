@@ -18,7 +18,7 @@ from initscope.tracing._light import FewUnits
 from initscope.tracing._names import Names
 from initscope.tracing._nodes import is_step
 from initscope.tracing._randomness import random_layers, random_notes
-from initscope.tracing._recorded import Recording, Step
+from initscope.tracing._recorded import Recording, Step, tensor_sizes
 from initscope.tracing._symbolic import Watch, run_graph, symbolic_graph
 from initscope.tracing.untouched import leaves_no_trace, runnable
 
@@ -57,6 +57,8 @@ class Trace:
         The steps whose values the model returns, in the order of its output.
     opened : bool
         Whether modules that hide their steps are looked into.
+    output_sizes : dict
+        Of a run that was recorded: shapes of the model's own output, by place.
     """
 
     model: nn.Module
@@ -70,6 +72,7 @@ class Trace:
     notes: dict[Node, str] = field(default_factory=dict)
     returned: tuple[Node, ...] = ()
     opened: bool = False
+    output_sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def note(self, node: Node) -> str:
         """What is to be told of a step, or nothing."""
@@ -226,22 +229,34 @@ def _recorded(
     light, recording = FewUnits(), Recording(root, is_leaf, opened=opened)
     try:
         with leaves_no_trace(model), light:
-            returned = recording.made_by(recording.run(few.map(torch.clone)))
+            output = recording.run(few.map(torch.clone))
         done = not light.doubtful
     except Exception:  # its own, or that of a model that looks at its values
         done = False
     if not done:
         recording = Recording(root, is_leaf, opened=opened)
         try:
-            returned = recording.made_by(recording.run(few.map(torch.clone)))
+            output = recording.run(few.map(torch.clone))
         except Exception as error:
             raise few.refused(error) from error
+    returned = recording.made_by(output)
     steps = tuple(recording.steps)
     names: dict[Node, str] = {step: step.name for step in steps}
     modules: dict[Node, nn.Module] = {step: step.module for step in steps if step.module is not None}
     batch = few.samples if any(few.batched) else None
     return Trace(
-        model, root, steps, names, modules, None, reason, batch, recording.notes, returned=returned, opened=opened
+        model,
+        root,
+        steps,
+        names,
+        modules,
+        None,
+        reason,
+        batch,
+        recording.notes,
+        returned=returned,
+        opened=opened,
+        output_sizes=tensor_sizes(output),
     )
 
 

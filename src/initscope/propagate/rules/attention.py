@@ -6,6 +6,7 @@ biases, masks, caps), and the mean over heads of A C Aᵀ is the Gram matrix beh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,24 +14,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from initscope.geometry import weakest
 from initscope.propagate.attended import Attended, roots_of
 from initscope.propagate.covariances import gram
 from initscope.propagate.heads import attended_gram, attention_weights, entropy_of
-from initscope.propagate.laws import Normal, Symmetric
 from initscope.propagate.moments import Given, Maps, NotCovered, State
 from initscope.propagate.numbering import numbers
-from initscope.propagate.origins import Gram
-from initscope.propagate.registry import Context, operation, rule
+from initscope.propagate.registry import Context, operation
 from initscope.propagate.rules.gates import independent
+from initscope.propagate.rules.tied import from_gram
 from initscope.propagate.units import Drawn, Units, drawn, gaussian_values, units_of
 
-__all__ = ["attention", "embedding", "product"]
+__all__ = ["attention", "product"]
 
 _HEADS = 16
 """Heads that are drawn for each replicate, where the model has fewer and each is drawn with what the model does."""
 _LEAST, _MOST, _WEIGHTS = 8, 16, 1 << 20
 """Heads that are drawn for themselves for each replicate, and weights of all of them that are enough."""
+_FLAT = 0.25
+"""Variance of scores below which half of them do: weights are nearly linear in the scores then, and that cancels."""
 
 
 @operation("scaled_dot_product_attention", reads=("positions", "law", "means"))
@@ -102,12 +103,18 @@ def _fresh_weights(
             return None
     size, tokens = query.source.shape[-1], max(base.shape[0] for base in bases)
     heads = min(_MOST, max(_LEAST, _WEIGHTS // (pairs * tokens * tokens)))
+    if size * (1 / size if scale is None else scale * scale) * math.prod(_mean_square(base) for base in bases) < _FLAT:
+        heads //= 2
     values = [gaussian_values(base, context, heads // 2 * size) for base in bases]
     q, k = (one.reshape(*one.shape[:2], heads // 2, size).transpose(1, 2) for one in values)
     sides = []
     for side, (a, b) in zip(("x", "y"), zip(q.chunk(2, dim=2), k.chunk(2, dim=2), strict=True), strict=True):
         sides.append(attention_weights(a, b, _side(mask, side), causal=causal, scale=scale, both_signs=True))
     return sides[0], sides[1]
+
+
+def _mean_square(base: Maps) -> float:
+    return float(base.kxx.mean() + base.kyy.mean()) / 2
 
 
 def _same_for_heads(mask: Any, pairs: int) -> bool:
@@ -204,55 +211,9 @@ def attended(
     return Units(after, start[..., None, None] + token)
 
 
-def from_gram(base: Maps, matrix: Tensor, channels: int, weights: frozenset[object]) -> Maps:
-    """Zero-mean units whose Gram matrix ``[pairs, 2T, 2T]`` is known."""
-    half = matrix.shape[-1] // 2
-    square = matrix.diagonal(dim1=-2, dim2=-1)
-    cross = matrix[:, :half, half:].diagonal(dim1=-2, dim2=-1)
-    kxx, kyy = square[:, :half], square[:, half:]
-    d = (kxx + kyy - 2 * cross).clamp_min(0)
-    kxx, kyy, d = (maps[:, None].to(base.kxx.dtype) for maps in (kxx, kyy, d))
-    return base.after(
-        kxx=kxx,
-        kyy=kyy,
-        d=d,
-        sizes=(channels,),
-        status=weakest(base.status, "closed form after sampling"),
-        unit=Symmetric(),
-        weights=weights,
-        origin=Gram(matrix[:, None]),
-        part=None,
-    )
-
-
 @operation("matmul", "bmm", reads=("positions", "law"))
 def product(context: Context, a: Any, b: Any) -> Any:
     """Weights of an attention times values; other products are run on drawn values."""
     if isinstance(a, Drawn) and isinstance(b, Units) and a.x.shape[-1] == b.source.shape[-2]:
         return attended(b, [(a.x, a.y)], a.weights, context)
     raise NotCovered("a product of two random values has no closed form")
-
-
-@rule(nn.Embedding, reads=(), role="embedding")
-def embedding(module: nn.Embedding, state: State, context: Context) -> State:
-    """Rows of a table: as they are, or drawn, where a Linear that is drawn holds the same table."""
-    if not isinstance(state, Given):
-        raise NotCovered("its indices are random")
-    if id(module.weight) not in context.tied:
-        return state.run(module)
-    layer = nn.Linear(module.embedding_dim, module.num_embeddings, bias=False, device="meta")
-    layer.weight = module.weight
-    law = context.law(layer)
-    if not law.independent or law.strength > 0 or state.x.dim() != 2:
-        raise NotCovered("its table is drawn by a law whose rows have no Gram matrix of their own")
-    return _drawn_table(law.variance, module, state, context.drawn([module.weight]))
-
-
-def _drawn_table(variance: float, module: nn.Embedding, state: Given, weights: frozenset[object]) -> Maps:
-    """A table of Gaussian rows: tokens are equal where their indices are, and else at right angles."""
-    both = torch.cat([state.x, state.y], dim=1)
-    matrix = variance * (both[:, :, None] == both[:, None, :]).double()
-    zero = torch.zeros((), dtype=module.weight.dtype)
-    like = Maps(zero, zero, zero, (module.embedding_dim,), "closed form", axis=1)
-    maps = from_gram(like, matrix, module.embedding_dim, weights)
-    return replace(maps, status="closed form", unit=Normal())

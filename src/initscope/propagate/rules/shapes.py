@@ -141,6 +141,8 @@ def _moved(state: Maps, moved: Tensor, batch: int) -> Maps:
     if moved.dim() < 2 or len(moved) != batch or not bool((moved == moved[:1]).all()):
         raise NotCovered("it mixes samples with other axes")
     source = moved[0].round().long() - 1
+    if tuple(source.shape) == state.shape and torch.equal(source.flatten(), torch.arange(source.numel())):
+        return state  # every unit is where it was
     zero = source < 0
     place = [torch.where(zero, -1, index) for index in torch.unravel_index(source.clamp_min(0), state.shape)]
     channel = place.pop(state.axis)

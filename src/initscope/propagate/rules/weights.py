@@ -34,6 +34,7 @@ from initscope.propagate.moments import (
 from initscope.propagate.origins import Gathered
 from initscope.propagate.registry import Context, Reads, rule
 from initscope.propagate.rules.shapes import rearranged_one
+from initscope.propagate.rules.tied import tied_head
 from initscope.propagate.windows import EVERY, FilterTaps, Offset, Sites, at_both
 
 __all__ = ["convolution", "linear"]
@@ -177,7 +178,10 @@ def linear(module: nn.Linear, state: State, context: Context) -> State:
     before = state.as_maps(len(shape) - 1) if isinstance(state, Given) else state
     if before.axis != len(shape) - 1:
         raise NotCovered("it mixes positions, with the same weights for every channel")
-    return weighted(module, before, context, channels=module.out_features)
+    if id(module.weight) not in context.tied:
+        return weighted(module, before, context, channels=module.out_features)
+    after = weighted(module, before, replace(context, tied=frozenset()), channels=module.out_features)
+    return tied_head(module, before, after, context)
 
 
 def _read_by_convolution(module: _ConvNd) -> tuple[Reads, ...]:

@@ -1,0 +1,123 @@
+"""States in nested arguments of a model's calls: found, replaced by one side or one replicate, put together again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from initscope.propagate.called_weights import Missing
+from initscope.propagate.moments import Given, Maps, NotCovered
+from initscope.propagate.units import Drawn, Units
+
+__all__ = [
+    "Several",
+    "attribute_of",
+    "holds_several",
+    "kept",
+    "of_replicate",
+    "several",
+    "shaped_like",
+    "side_of",
+    "states_in",
+    "tells_places",
+    "zeros_like",
+]
+
+
+@dataclass(frozen=True)
+class Several:
+    """Instead of a state: one for each replicate, behind a step that was sampled."""
+
+    states: tuple[Any, ...]
+
+
+def kept(value: Any, *, origin: bool, law: bool) -> Any:
+    """A value without its note, and without what nobody will read."""
+    if isinstance(value, Several):
+        return Several(tuple(kept(state, origin=origin, law=law) for state in value.states))
+    if type(value) is tuple:
+        return tuple(kept(item, origin=origin, law=law) for item in value)
+    if isinstance(value, Units):
+        return replace(value, note="", base=kept(value.base, origin=origin, law=law))
+    if not isinstance(value, Maps):
+        return value
+    return replace(value, note="", origin=value.origin if origin else None, unit=value.unit if law else None)
+
+
+def holds_several(value: Any) -> bool:
+    """Whether there is one for each replicate among them."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return isinstance(value, Several) or (isinstance(value, (tuple, list)) and any(map(holds_several, value)))
+
+
+def of_replicate(value: Any, index: int) -> Any:
+    """Nested arguments with the states of one replicate."""
+    if isinstance(value, Several):
+        return value.states[index]
+    if isinstance(value, dict):
+        return {key: of_replicate(item, index) for key, item in value.items()}
+    return type(value)(of_replicate(item, index) for item in value) if type(value) in (tuple, list) else value
+
+
+def tells_places(value: Any) -> bool:
+    """Whether a value knows where its samples are."""
+    if isinstance(value, Several):
+        return all(map(tells_places, value.states))
+    return all(map(tells_places, value)) if type(value) is tuple else isinstance(value, (Units, Drawn))
+
+
+def several(values: list[Any]) -> Any:
+    """The values of all replicates as one; what is no state is the same in all."""
+    if type(values[0]) is tuple:
+        return tuple(several(list(items)) for items in zip(*values, strict=True))
+    missing = next((value for value in values if isinstance(value, Missing)), None)
+    return missing or (Several(tuple(values)) if isinstance(values[0], (Given, Maps, Units)) else values[0])
+
+
+def states_in(value: Any) -> list[Any]:
+    """All states, and reasons why there is none, in nested arguments; each once."""
+    if isinstance(value, (Given, Maps, Units, Missing)):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    found: list[Any] = []
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            found += [state for state in states_in(item) if not any(state is other for other in found)]
+    return found
+
+
+def side_of(value: Any, side: str) -> Any:
+    """Arguments with x or y of every given value, in copies, which the call may write into."""
+    if isinstance(value, Given):
+        return getattr(value, side).clone()
+    if isinstance(value, dict):
+        return {key: side_of(item, side) for key, item in value.items()}
+    return type(value)(side_of(item, side) for item in value) if type(value) in (tuple, list) else value
+
+
+def shaped_like(state: Maps | Units) -> Tensor:
+    """A tensor of the state's shape without memory."""
+    if isinstance(state, Units):
+        return torch.empty(state.source.shape, dtype=state.base.kxx.dtype, device="meta")
+    return torch.empty((len(state.kxx), *state.shape), dtype=state.kxx.dtype, device="meta")
+
+
+def zeros_like(state: Maps) -> Tensor:
+    """Zeros of the state's shape, in the memory of one."""
+    return torch.zeros((1,), dtype=state.kxx.dtype, device=state.kxx.device).expand(len(state.kxx), *state.shape)
+
+
+def attribute_of(state: Any, name: str) -> Any:
+    """An attribute of the tensor that a state stands for."""
+    if not isinstance(state, (Maps, Units)):
+        return getattr(state, name)
+    if name in ("dtype", "device"):
+        return getattr(state.base.kxx if isinstance(state, Units) else state.kxx, name)
+    if name in ("shape", "ndim", "is_cuda", "requires_grad"):
+        return getattr(shaped_like(state), name)
+    raise NotCovered(f"its attribute {name} has no rule")
