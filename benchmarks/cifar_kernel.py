@@ -128,13 +128,16 @@ def table() -> str:
     for network, architecture in ARCHITECTURES.items():
         methods = [method for method in METHODS if any(key[:2] == (network, method) for key in found)]
         counts = sorted({key[2] for key in found if key[0] == network})
+        if not counts:
+            continue
         lines += [f"{network}: `{architecture}`", "", "| images of a class | " + " | ".join(methods) + " |"]
         lines.append("|---|" + "---|" * len(methods))
         for count in counts:
             cells = []
             for method in methods:
                 mean, error, _, cpu = found.get((network, method, count), (np.nan,) * 4)
-                cells.append("–" if np.isnan(mean) else f"{100 * mean:.1f} ± {100 * error:.1f} ({cpu:.0f} s)")
+                spread = "" if np.isnan(error) else f" ± {100 * error:.1f}"
+                cells.append("–" if np.isnan(mean) else f"{100 * mean:.1f}{spread} ({cpu:.0f} s)")
             lines.append(f"| {count} | " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)

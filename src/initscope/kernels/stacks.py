@@ -175,7 +175,10 @@ def _on_maps(chain: Chain, left: Side, right: Side, k: Floats, theta: Floats | N
     largest = max([math.prod(size) for size in left.sizes] + [box.padded for box in boxes if box is not None])
     lanes = _LANES * max(1, _BLOCK // largest // _LANES)
     blocks, symmetric = right.blocks(lanes), right is left
-    tasks = [(i, b) for i in range(len(left)) for b in range(i // lanes if symmetric else 0, len(blocks))]
+    # Block by block: what is known of a block stays in the caches while all images meet it.
+    tasks = [
+        (i, b) for b in range(len(blocks)) for i in range(min(len(left), (b + 1) * lanes) if symmetric else len(left))
+    ]
 
     def work(share: slice) -> None:
         scratch, means = _fused.Scratch(largest * lanes), np.empty(lanes)
