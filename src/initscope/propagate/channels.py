@@ -15,6 +15,7 @@ from torch import Tensor
 from initscope.propagate.draws import Sampled, factor_of
 from initscope.propagate.laws import Activated, Parts, Rearranged, Sum, Windowed, take
 from initscope.propagate.moments import Constants, Cross, Law, Maps, NotCovered, Origin, Rescaled
+from initscope.propagate.origins import Activations
 from initscope.propagate.rules.pooling import Largest, Mean
 from initscope.propagate.windows import EVERY, Offset
 
@@ -23,6 +24,7 @@ __all__ = ["MOST_POSITIONS", "Channels", "law_of", "places_of", "positions_of"]
 MOST_POSITIONS = 1024
 """Positions of a layer from which on its Gram matrices take too much: an image of 32 x 32."""
 _WORK = 1 << 25  # entries of all Gram matrices, times the taps of filters: some ten seconds
+_INTEGRATED = 128  # of them is an entry worth behind an activation without a closed form
 _ENTRIES = 1 << 22  # of gradients that are known channel by channel
 _FEWEST, _MOST = 16, 4096
 
@@ -185,7 +187,9 @@ class Channels:
 
 
 def _taps(state: Maps) -> int:
-    """What an entry of a Gram matrix costs: one for each tap of a filter, and one for itself."""
+    """What an entry of a Gram matrix costs: one for each tap of a filter, many if it is integrated, one for itself."""
+    if isinstance(state.origin, Activations) and state.origin.sigma.integrated:
+        return _INTEGRATED
     windows = getattr(state.origin, "windows", None)
     return 1 + (0 if windows is None else int(windows.taps))
 
