@@ -7,9 +7,11 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from chromium import PROGRAM, Browser
 from PIL import Image
 
+import initscope
 from initscope.pages import write_page
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine")
@@ -68,6 +70,22 @@ def test_every_page_is_alive_everywhere(tab, report_pages, reports, rows, width,
     filters(page, report)
     if not report.healthy:
         copies(page, report)
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_columns_of_attention_stay_in_their_box(tab, width, tmp_path):
+    """Twice as many columns as others have: the box scrolls, the page does not, and the header stays."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True, norm_first=True)
+    report = initscope.inspect(layer, torch.randn(24, 6, 16), pairs=8, alternatives=False)
+    path = tmp_path / "attention.html"
+    report.to_html(path)
+    page = tab(path, width, WIDTHS[width])
+    assert page.run("document.documentElement.scrollWidth") == width
+    assert page.run("document.querySelector('[data-sort=attention_entropy_measured]').offsetParent !== null")
+    table = "document.querySelector('.layers .table')"
+    assert page.run(f"{table}.getBoundingClientRect().right") <= width
     assert page.complaints() == []
 
 

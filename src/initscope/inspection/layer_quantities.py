@@ -156,7 +156,7 @@ def _columns(report: Report, angle: Quantity, size: Quantity, bad: dict[str, fro
 def _token_columns(report: Report) -> list[Column]:
     found = report.token_columns
     return [
-        Column(f"{name}_{side}", title, found[f"{name}_{side}"], side=side)
+        Column(f"{name}_{side}", title, found[f"{name}_{side}"], side=side, extra=side == "predicted")
         for name, title in (("token_cosine", "token cosine"), ("attention_entropy", "entropy"))
         for side in ("predicted", "measured")
         if found and np.isfinite(found[f"{name}_{side}"]).any()
@@ -167,8 +167,10 @@ def _predicted_column(report: Report) -> list[Column]:
     expected = report.prediction
     if expected is None or expected.gradient_ratio is None or not np.isfinite(expected.gradient_ratio).any():
         return []
-    name, title = "gradient_ratio_predicted", "gradient ratio predicted"
-    return [Column(name, title, expected.gradient_ratio, expected.gradient_ratio_se, extra=True)]
+    errors = expected.gradient_ratio_se
+    return [
+        Column("gradient_ratio_predicted", "gradient ratio", expected.gradient_ratio, errors, "predicted", extra=True)
+    ]
 
 
 def _sections(rows: Sequence[Row], faulty: frozenset[int]) -> list[Section]:
