@@ -233,7 +233,7 @@ def test_an_input_of_several_pairs_is_run_once_and_gives_the_same_numbers():
     model.relu1.register_forward_hook(lambda module, inputs, output: rows.append(len(output)))
     first, second = [0, 0, 0, 1, 1, 2, 2], [1, 2, 3, 2, 3, 3, 2]
     together = initscope.measure(model, images[first], images[second], draws=0)
-    assert rows == [3, 2, 4], "two runs tell where the samples are"
+    assert (sorted(rows[:2]), rows[2:]) == ([2, 3], [4]), "two runs tell where the samples are"
     for pair, (i, j) in enumerate(zip(first, second)):
         alone = initscope.measure(model, images[[i]], images[[j]], draws=0)
         assert np.allclose(together.cosine[:, pair], alone.cosine[:, 0], atol=1e-6)
