@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import initscope
+from initscope.initializers import LeCun
 from initscope.propagate import backward
 
 
@@ -237,3 +238,11 @@ def test_large_images_have_none_and_say_why() -> None:
     assert predicted.gradient_ratio is not None
     assert math.isnan(predicted.gradient_ratio[1])
     assert "1600 positions" in predicted.rows[1].note
+
+
+def test_a_thousand_steps_are_no_recursion():
+    """LeCun's law keeps variances of values and gradients: at every layer E‖G‖² = ‖v‖²‖x‖², whatever the depth."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Linear(8, 8, bias=False) for _ in range(1100)])
+    predicted = initscope.predict(model, torch.randn(4, 8), torch.randn(4, 8), LeCun(), gradients=True)
+    np.testing.assert_allclose(predicted.gradient_ratio[1:], 1.0, rtol=1e-6)

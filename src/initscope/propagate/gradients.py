@@ -10,7 +10,7 @@ every way from it to the output has a rule; else the reason is known.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -226,15 +226,25 @@ class _Backward:
 
     def _reach(self, state: Maps) -> frozenset[int]:
         """Orders of all states that gradients reach from this one, itself included."""
-        if state.order not in self._reached:
-            found = {state.order}
-            try:
-                for source in sources_of(self._channels.known(state)):
-                    found |= self._reach(source)
-            except NotCovered:
-                pass
-            self._reached[state.order] = frozenset(found)
+        waiting = [state]
+        while waiting:
+            last = waiting[-1]
+            sources = self._sources(last)
+            unknown = [source for source in sources if source.order not in self._reached]
+            if unknown:
+                waiting += unknown
+            else:
+                found = (self._reached[source.order] for source in sources)
+                self._reached[last.order] = frozenset({last.order}).union(*found)
+                waiting.pop()
         return self._reached[state.order]
+
+    def _sources(self, state: Maps) -> Sequence[Maps]:
+        """What gradients pass to; nothing where there is no rule."""
+        try:
+            return sources_of(self._channels.known(state))
+        except NotCovered:
+            return ()
 
     def _blocked(self, output: Node) -> dict[Node, str]:
         """Nodes on whose way to the output a step has no rule for gradients, and the reason."""
