@@ -34,58 +34,7 @@ _QUANTITIES = {"variance": "output", "gradient": "gradient"}
 
 
 @dataclass(frozen=True)
-class Cell(Result):
-    """One setting, and what was measured and predicted there: variance of the output, and of the input's gradient."""
-
-    cosine: float
-    scores: float
-    gradient_cosine: float
-    inputs: int
-    head_size: int
-    tokens: int
-    output: float
-    output_ours: float
-    output_theirs: float
-    gradient: float
-    gradient_ours: float
-    gradient_theirs: float
-
-    def error(self, quantity: str, whose: str) -> float:
-        """|measured - predicted| over measured."""
-        measured = float(getattr(self, quantity))
-        return abs(measured - float(getattr(self, f"{quantity}_{whose}"))) / measured
-
-
-@dataclass(frozen=True)
-class Errors(Rows):
-    """All cells."""
-
-    rows: tuple[Cell, ...]
-
-    def percentiles(self, quantity: str, whose: str) -> dict[str, float]:
-        """Errors in per cent, by the name of the percentile."""
-        errors = [100 * row.error(quantity, whose) for row in self.rows]
-        return {name: float(np.percentile(errors, share)) for name, share in _PERCENTILES.items()}
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Sorted errors: ours and the formulas', with the published percentiles."""
-        ax = make_axes(ax, figsize=(6.4, 4.2))
-        share = 100 * (np.arange(len(self.rows)) + 0.5) / len(self.rows)
-        told = published(ID) or {}
-        for index, (name, quantity) in enumerate(_QUANTITIES.items()):
-            for whose, style in (("ours", "-"), ("theirs", "--")):
-                errors = sorted(100 * row.error(quantity, whose) for row in self.rows)
-                title = "drawn heads" if whose == "ours" else "their formula"
-                ax.plot(share, errors, style, color=f"C{index}", label=f"{name}, {title}")
-            heights = [told[f"{name}, {place}"] for place in _PERCENTILES]
-            ax.plot(list(_PERCENTILES.values()), heights, "o", color=f"C{index}", label=f"{name}, published")
-        ax.set(xlabel="share of the settings (%)", ylabel="error (%)", yscale="log")
-        ax.legend(fontsize="small")
-        return ax
-
-
-@dataclass(frozen=True)
-class _Setting:
+class _Setting(Result):
     """Tokens of mean square 1 and equal cosines, weights of deviation σ/√d, gradients with cosines of their own."""
 
     cosine: float
@@ -146,6 +95,51 @@ class _Setting:
         inner = (1 - rho) ** 2 * (tokens - 1) * size + spread * (4 * (1 - rho) ** 2 * size + 1 - rho)
         gradient = self.head_size / self.inputs * (1 + (tokens - 1) * self.gradient_cosine) / tokens
         return inner / tokens + rho, gradient
+
+
+@dataclass(frozen=True)
+class Cell(_Setting):
+    """One setting, and what was measured and predicted there: variance of the output, and of the input's gradient."""
+
+    output: float
+    output_ours: float
+    output_theirs: float
+    gradient: float
+    gradient_ours: float
+    gradient_theirs: float
+
+    def error(self, quantity: str, whose: str) -> float:
+        """|measured - predicted| over measured."""
+        measured = float(getattr(self, quantity))
+        return abs(measured - float(getattr(self, f"{quantity}_{whose}"))) / measured
+
+
+@dataclass(frozen=True)
+class Errors(Rows):
+    """All cells."""
+
+    rows: tuple[Cell, ...]
+
+    def percentiles(self, quantity: str, whose: str) -> dict[str, float]:
+        """Errors in per cent, by the name of the percentile."""
+        errors = [100 * row.error(quantity, whose) for row in self.rows]
+        return {name: float(np.percentile(errors, share)) for name, share in _PERCENTILES.items()}
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Sorted errors: ours and the formulas', with the published percentiles."""
+        ax = make_axes(ax, figsize=(6.4, 4.2))
+        share = 100 * (np.arange(len(self.rows)) + 0.5) / len(self.rows)
+        told = published(ID) or {}
+        for index, (name, quantity) in enumerate(_QUANTITIES.items()):
+            for whose, style in (("ours", "-"), ("theirs", "--")):
+                errors = sorted(100 * row.error(quantity, whose) for row in self.rows)
+                title = "drawn heads" if whose == "ours" else "their formula"
+                ax.plot(share, errors, style, color=f"C{index}", label=f"{name}, {title}")
+            heights = [told[f"{name}, {place}"] for place in _PERCENTILES]
+            ax.plot(list(_PERCENTILES.values()), heights, "o", color=f"C{index}", label=f"{name}, published")
+        ax.set(xlabel="share of the settings (%)", ylabel="error (%)", yscale="log")
+        ax.legend(fontsize="small")
+        return ax
 
 
 def run(

@@ -20,6 +20,7 @@ from initscope.pages.figures import behind_activations
 from initscope.pages.layers import Column, Section, side_columns
 from initscope.pages.page import angle_panel, size_panel
 from initscope.pages.quantities import Quantity, angles, error_over_pairs, sizes
+from initscope.pages.table import OF_TOKENS
 
 if TYPE_CHECKING:
     from initscope.inspection.report import Report
@@ -157,7 +158,7 @@ def _token_columns(report: Report) -> list[Column]:
     found = report.token_columns
     return [
         Column(f"{name}_{side}", title, found[f"{name}_{side}"], side=side, extra=side == "predicted")
-        for name, title in (("token_cosine", "token cosine"), ("attention_entropy", "entropy"))
+        for name, title in OF_TOKENS.items()
         for side in ("predicted", "measured")
         if found and np.isfinite(found[f"{name}_{side}"]).any()
     ]

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
     from initscope.geometry import Comparison
 
-__all__ = ["rich_table", "side_by_side", "table_width", "terminal_table", "with_error"]
+__all__ = ["OF_TOKENS", "rich_table", "side_by_side", "table_width", "terminal_table", "with_error"]
 
 Texts = list[dict[str, str]]
 _Reduction = Callable[[Texts, list[str]], tuple[Texts, list[str]]]
 _DETAILS = ("kind", "status", "±")
 """What goes before any text is folded."""
 _QUANTITIES = {"cosine": ("cosine", 4), "angle": ("angle °", 1), "rms_ratio": ("size", 3)}
+OF_TOKENS = {"token_cosine": "token cosine", "attention_entropy": "entropy"}
+"""What only models with attention have, and its title."""
 _ERROR = re.compile(r" ±\S+")
 _NUMBER = re.compile(rf"–|-?(\d[\d.,]*(e[-+]?\d+)?|inf|nan)%?({_ERROR.pattern})?")
 
@@ -71,7 +73,7 @@ def _texts(row: dict[str, Any], sides: list[str], *, given: bool) -> dict[str, s
         for side in sides:
             error = None if given else row.get(f"{name}_se" if side == "measured" else f"{name}_sd_predicted")
             texts[f"{title} {side}"] = with_error(row[f"{name}_{side}"], error, digits)
-    for name, title in (("token_cosine", "token cosine"), ("attention_entropy", "entropy")):
+    for name, title in OF_TOKENS.items():
         for side in sides:
             if f"{name}_{side}" in row:
                 texts[f"{title} {side}"] = with_error(row[f"{name}_{side}"], None, 3)

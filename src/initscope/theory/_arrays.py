@@ -13,7 +13,7 @@ import numpy as np
 
 from initscope.errors import InputError
 
-__all__ = ["Array", "cosines", "erf", "erfc", "namespace", "safe_sqrt"]
+__all__ = ["Array", "cosines", "erf", "erfc", "flattened", "namespace", "safe_sqrt"]
 
 Array = Any
 """A NumPy array, a torch tensor, or a Python number where a formula accepts one."""
@@ -56,6 +56,13 @@ def _convert(xp: Any, value: Array, dtype: Any, device: Any) -> Array:
     if array_api_compat.is_array_api_obj(value):
         return value if value.dtype == dtype else xp.astype(value, dtype)
     return xp.asarray(value, dtype=dtype, device=device)
+
+
+def flattened(xp: Any, *arrays: Array) -> tuple[Any, tuple[int, ...], list[Array]]:
+    """The dtype and shape that arrays have together, and each of them as a vector of float64."""
+    shape = np.broadcast_shapes(*(tuple(array.shape) for array in arrays))
+    flat = [xp.reshape(xp.broadcast_to(xp.astype(array, xp.float64), shape), (-1,)) for array in arrays]
+    return xp.result_type(*arrays), shape, flat
 
 
 def erf(xp: Any, x: Array) -> Array:

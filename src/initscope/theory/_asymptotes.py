@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 
 from initscope.theory._arccos import angle_of_half_gap, half_gap, psi_of_half_gap
-from initscope.theory._arrays import Array, erf
+from initscope.theory._arrays import Array, erf, flattened
+from initscope.theory._quadrature import WIDE
 
 __all__ = ["HalfLines", "distance_in_parts"]
 
-_LARGE = 256.0
-"""Variance from which on quadrature needs finer panels."""
 _SPREAD = 1.0
 """Variance of each variable given the other from which on the grid resolves the densities, to 2e-11."""
 _PANELS = (0.0, 1.5, 4.0, 9.0, 18.0, 42.0)
@@ -83,9 +82,8 @@ def distance_in_parts(
     """
     if not bool(xp.any((kxx > _SPREAD) | (kyy > _SPREAD))):
         return integrate(kxx, kyy, d)
-    dtype, shape = xp.result_type(kxx, kyy, d), np.broadcast_shapes(*(tuple(a.shape) for a in (kxx, kyy, d)))
-    flat = [xp.reshape(xp.broadcast_to(xp.astype(a, xp.float64), shape), (-1,)) for a in (kxx, kyy, d)]
-    large = (flat[0] > _LARGE) | (flat[1] > _LARGE)
+    dtype, shape, flat = flattened(xp, kxx, kyy, d)
+    large = (flat[0] > WIDE) | (flat[1] > WIDE)
     beyond = _resolved(xp, *flat) & (lines is not None)
     apart = xp.zeros_like(flat[2])
     for part in (large & ~beyond, ~large & ~beyond):

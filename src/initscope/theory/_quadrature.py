@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from initscope.theory._arccos import half_gap, half_gap_of_covariance
-from initscope.theory._arrays import Array, safe_sqrt
+from initscope.theory._arrays import Array, flattened, safe_sqrt
 
-__all__ = ["expect", "expect_pair", "find_kinks", "numerical_derivative"]
+__all__ = ["WIDE", "expect", "expect_pair", "find_kinks", "normal_rule", "numerical_derivative"]
 
 _REACH = 8.6  # Gaussian density 4e-17 there
 _TOLERANCE = 2e-11
 _CHUNK = 1 << 21  # evaluations held at once
 _TRANSITIONS = (-8.0, -3.0, 0.0, 3.0, 8.0)
 _BENDS = (-16.0, -4.0, 0.0, 4.0, 16.0)  # panels between them resolve what bends within a few units of 0
-_WIDE = 256.0  # variance beyond which the trapezoidal rule would need more nodes than these panels
+WIDE = 256.0  # variance beyond which the trapezoidal rule would need more nodes than these panels
 
 Value = Callable[[Any, Array], Array]
 Combine = Callable[[Array, Array], Array]
@@ -100,8 +100,7 @@ def expect_pair(
     if not smooth:
         return _adaptive(xp, evaluate, count, (kxx, kyy, d))
     # By angle, so that elements of one chunk need the same nodes.
-    dtype, shape = xp.result_type(kxx, kyy, d), np.broadcast_shapes(*(tuple(a.shape) for a in (kxx, kyy, d)))
-    flat = [xp.reshape(xp.broadcast_to(xp.astype(a, xp.float64), shape), (-1,)) for a in (kxx, kyy, d)]
+    dtype, shape, flat = flattened(xp, kxx, kyy, d)
     _, h = (half_gap_of_covariance if covariance else half_gap)(xp, *flat)
     order = xp.argsort(h * (1 - h) * (flat[1] if kinks else 1))
     found = _adaptive(xp, evaluate, count, tuple(a[order] for a in flat))
@@ -109,7 +108,7 @@ def expect_pair(
 
 
 def _with_bends(xp: Any, kinks: Sequence[float], *variances: Array) -> tuple[float, ...]:
-    wide = any(bool(xp.any(variance > _WIDE)) for variance in variances)
+    wide = any(bool(xp.any(variance > WIDE)) for variance in variances)
     return tuple(sorted({*kinks, *_BENDS})) if wide else tuple(kinks)
 
 
@@ -128,6 +127,11 @@ def _nodes(level: int, breaks: int) -> int:
 def _trapezoid(level: int) -> tuple[np.ndarray, np.ndarray]:
     z = np.linspace(-_REACH, _REACH, _nodes(level, 0))
     return z, (z[1] - z[0]) * np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
+
+
+def normal_rule() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights for a standard normal variable and functions as smooth as it."""
+    return _trapezoid(3)
 
 
 @lru_cache(maxsize=1)
@@ -160,9 +164,7 @@ def _adaptive(
     xp: Any, evaluate: Callable[..., Array], count: Callable[[int], int], inputs: tuple[Array, ...], levels: int = 5
 ) -> Array:
     """Evaluate elementwise at the first level that agrees with the next one on a sample, chunk by chunk."""
-    dtype = xp.result_type(*inputs)
-    shape = np.broadcast_shapes(*(tuple(array.shape) for array in inputs))
-    flat = [xp.reshape(xp.broadcast_to(xp.astype(a, xp.float64), shape), (-1,)) for a in inputs]
+    dtype, shape, flat = flattened(xp, *inputs)
     size = flat[0].shape[0]
     if size == 0:
         return xp.astype(xp.reshape(flat[0], shape), dtype)

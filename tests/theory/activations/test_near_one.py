@@ -8,7 +8,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from initscope.theory._arrays import namespace
 from initscope.theory.activations import activation, polynomial
+from initscope.theory.activations._closed import ClosedForm
 from initscope.theory.angles import fixed_points
 
 
@@ -130,3 +132,11 @@ def test_sign_has_infinite_slopes_at_both_ends():
     points = fixed_points("sign")
     assert [point.slope for point in points[::2]] == [math.inf, math.inf]
     assert points[1].slope == pytest.approx(2 / math.pi, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["erf", "gelu", "sin", "cos", "gaussian"])
+def test_how_fast_scaling_moves_it_is_what_integration_gives(name):
+    """The formula of every closed form against the integral that stands for those without one."""
+    sigma, a, b = activation(name), np.array([0.3, 1.0, 1.4]), np.array([0.5, 0.2, 1.3])
+    xp, a, b = namespace(a, b)
+    np.testing.assert_allclose(sigma._stretch(xp, a, b), ClosedForm._stretch(sigma, xp, a, b), rtol=1e-9, atol=1e-12)

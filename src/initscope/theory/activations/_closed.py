@@ -11,6 +11,7 @@ import numpy as np
 
 from initscope.theory._arccos import angle_of_half_gap, half_gap, half_gap_of_covariance, psi_of_half_gap
 from initscope.theory._arrays import Array, erf, safe_sqrt
+from initscope.theory._quadrature import normal_rule
 from initscope.theory.activations._base import Activation
 
 __all__ = ["ClosedForm", "Erf", "Exponential", "GaussianBump", "Gelu", "RandomSlopes", "Sign", "TwoSlopes", "Wave"]
@@ -73,8 +74,10 @@ class ClosedForm(Activation):
         return 4 * product * h * rise + between**2 * stretch
 
     def _stretch(self, xp: Any, a: Array, b: Array) -> Array:
-        """E[g² σ'(ag) σ'(bg)], g standard normal: how fast σ moves as its argument is scaled."""
-        raise NotImplementedError
+        """E[g² σ'(ag) σ'(bg)], g standard normal: how fast σ moves as its argument is scaled; integrated by default."""
+        g, weight = (xp.asarray(values, dtype=xp.float64, device=a.device) for values in normal_rule())
+        slopes = self._derivative(xp, a[..., None] * g) * self._derivative(xp, b[..., None] * g)
+        return xp.sum(weight * g * g * slopes, axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
