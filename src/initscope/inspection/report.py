@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["Deviation", "Report", "Unhealthy"]
 
 _LARGEST = ("dead_fraction", "saturated_fraction")
-_OF_ATTENTION = ("attention_entropy_predicted", "attention_entropy_measured")
 """Columns of which a block has its worst row's value."""
+_OF_ATTENTION = ("attention_entropy_predicted", "attention_entropy_measured")
+"""Columns of which a block has the mean over its attentions."""
 
 
 @dataclass(frozen=True)
