@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from initscope._hall.compiled import loops
 from initscope.errors import InputError
 from initscope.initializers import AnyLaw, as_law
-from initscope.kernels.chain import chain_of
+from initscope.kernels.chain import Chain, chain_of
 from initscope.kernels.inputs import bound_inputs, checked_model, on_device
 from initscope.kernels.pairs import pair_kernel
 from initscope.propagate.networks import Networks
@@ -134,7 +134,7 @@ def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangen
     (images,), others = left.tensors(), None if right is None else right.tensors()[0]
     chain = chain_of(networks.traced, networks.context, tuple(images.shape[1:]))
     entries = len(images) * (len(images) if others is None else len(others)) * images[0].numel()
-    if chain is None or not _compiled(images, entries):
+    if chain is None or not _compiled(images, entries, chain):
         return _by_rules(networks, left, right, tangents=tangents)
     from initscope.kernels.stacks import stack_kernel
 
@@ -142,10 +142,15 @@ def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangen
     return k.astype(np.float64)[None], xx[None], yy[None]
 
 
-def _compiled(images: Tensor, entries: int) -> bool:
-    """Whether the compiled loops take this: on the CPU, where loading them pays or is done."""
-    on_cpu = images.device.type == "cpu"
-    return on_cpu and loops("initscope.kernels._fused", pays=entries >= _WORTH_COMPILING) is not None
+def _compiled(images: Tensor, entries: int, chain: Chain) -> bool:
+    """Whether the compiled loops take this: on the CPU, where loading them pays or is done.
+
+    Going through the offsets of pooled maps takes its time for few pairs too.
+    """
+    pays = entries >= _WORTH_COMPILING
+    if images.device.type != "cpu" or (chain.mean.pooled and not pays):
+        return False
+    return loops("initscope.kernels._fused", pays=pays) is not None
 
 
 def _by_rules(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:

@@ -76,7 +76,7 @@ class PairKernel:
         fused = loops("initscope.theory._fused", pays=True) if kind == "nngp" and first.device.type == "cpu" else None
         with leaves_no_trace(self._model):
             chain = chain_of(self._networks.traced, self._networks.context, self._shape) if fused is not None else None
-        if chain is not None:
+        if chain is not None and not chain.mean.pooled:
             self._compiled = _Compiled(chain, self._shape, fused)
 
     def __call__(self, x: Any, y: Any) -> Floats:
@@ -118,12 +118,12 @@ class _Compiled:
             if isinstance(step, Sums) and step.taps is not None
         ]
         # A vector is an image of one pixel, whose channels the first layer adds up.
-        self._stack = fused.Stack(shape[1:] if len(shape) == 3 else (1, 1), layers)
+        self._stack = fused.Stack(shape[1:] if steps else (1, 1), layers)
 
     def __call__(self, x: Tensor, y: Tensor, *, normalize: bool) -> Floats:
         squares = [torch.linalg.vector_norm(side.reshape(len(side), -1), dim=1) for side in (x, y)]
         check_norms(x, y, *squares)
-        sides = [side.reshape(*side.shape[:2], *self._stack.size).numpy() for side in (x, y)]
+        sides = [side.reshape(len(side), -1, *self._stack.size).numpy() for side in (x, y)]
         xx, yy, d = self._stack.sums(*sides) / math.prod(self._stack.out_size)
         for step in self._dense:
             if isinstance(step, Sums):
