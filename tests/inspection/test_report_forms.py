@@ -105,7 +105,7 @@ def test_depth_and_markdown_on_the_command_line(tmp_path, capsys, monkeypatch):
     assert len(outputs["--depth", "0"].splitlines()) > len(outputs[()].splitlines()) + 4
     assert "layer 3.2 (Linear)" in outputs["--depth", "0"]
     assert "layer 3.2" not in outputs[()]
-    assert "block 3, 4 steps" in outputs[()]
+    assert "block 3 " in outputs[()]
     assert outputs["--format", "md"].startswith("## initscope: Sequential on")
 
 
@@ -165,6 +165,6 @@ def test_many_healthy_blocks_are_few_lines(tmp_path, monkeypatch, capsys):
     assert len(few.splitlines()) < 25
     assert "steps in" in few
     assert "--depth 0 prints them all" in few
-    assert re.search(r"blocks \d+ to \d+, \d+ steps", few)
+    assert re.search(r"blocks \d+–\d+ ", few)
     assert len(everything.splitlines()) > 180
     assert "prints them all" not in everything

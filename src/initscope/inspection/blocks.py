@@ -80,13 +80,13 @@ def group(rows: Sequence[Row], lines: Sequence[Line], groups: int, alone: Set[in
 
 
 def _group_title(rows: Sequence[Row], lines: Sequence[Line]) -> str:
-    """“layers 1 to 16”, “blocks 2 to 9”, or the names of the first and the last line."""
+    """“layers 1–16”, “blocks 2–9”, or the names of the first and the last line."""
     first, last = (line_title(rows, line) for line in (lines[0], lines[-1]))
     if first == last:
         return first
     numbers = [title.partition(" (")[0].partition(" ") for title in (first, last)]
     if numbers[0][0] == numbers[1][0] and numbers[0][0] in ("layer", "block"):
-        return f"{numbers[0][0]}s {numbers[0][2]} to {numbers[1][2]}"
+        return f"{numbers[0][0]}s {numbers[0][2]}–{numbers[1][2]}"
     return f"{first} to {last}"
 
 

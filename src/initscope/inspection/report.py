@@ -145,7 +145,7 @@ class Report(Result):
             line |= {"rows": len(members), "faults": faults}
             named.update(faults)
             if len(told) > 1:
-                line |= {"kind": f"{len(told)} steps", "title": f"{line['title']}, {len(told)} steps"}
+                line["kind"] = f"{len(told)} steps"
             for column in ("gradient_ratio", "gradient_ratio_predicted"):
                 known = [table[i][column] for i in members if table[i][column] is not None]
                 line[column] = geometric_mean(np.array(known)) if known else None

@@ -120,8 +120,8 @@ def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence
     template = declared.code if finding.code is None else finding.code
     advice = by_hand(declared.name, evidence.seen.rows)
     texts = ("", advice) if advice else (template, declared.advice)
-    texts = tuple(text.replace(_LAW, _KEEPING) for text in texts) if keeping else texts
-    template, advice = (filled_in(text, evidence.seen.rows) for text in texts)
+    law = _KEEPING if keeping else _LAW
+    template, advice = (filled_in(text.replace(_LAW, law), evidence.seen.rows) for text in texts)
     crossed = threshold if finding.threshold is None else finding.threshold
     code = template.format(layer=finding.layer or row.within) or None if fault else None
     return Verdict(
