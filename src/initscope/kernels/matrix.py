@@ -90,8 +90,8 @@ def kernel(
     if [t.shape[1:] for t in left.sample_tensors()] != [t.shape[1:] for t in right.sample_tensors()]:
         shapes = (tuple(side.sample_tensors()[0].shape[1:]) for side in (left, right))
         raise InputError("images have shape {} and others {}; both must be inputs of one model".format(*shapes))
-    networks = networks_of(model, left, as_law(initializer), draws=draws, seed=seed, size=min(left.samples, 16))
     with leaves_no_trace(model):
+        networks = networks_of(model, left, as_law(initializer), draws=draws, seed=seed, size=min(left.samples, 16))
         each, xx, yy = _all_pairs(networks, left, None if others is None else right, tangents=kind == "ntk")
     if normalize:
         each = each / np.sqrt(xx[:, :, None] * yy[:, None, :])
@@ -123,9 +123,9 @@ def diagonal(
     """
     model, images = on_device(checked_model(model, kind), device, images)
     inputs = bound_inputs(model, images, "images")
-    networks = networks_of(model, inputs, as_law(initializer), draws=draws, seed=seed, size=min(inputs.samples, 16))
-    each = torch.arange(inputs.samples)
+    each, law = torch.arange(inputs.samples), as_law(initializer)
     with leaves_no_trace(model):
+        networks = networks_of(model, inputs, law, draws=draws, seed=seed, size=min(inputs.samples, 16))
         return np.asarray(pair_kernel(networks, inputs, inputs, (each, each), tangents=kind == "ntk").mean(axis=0))
 
 

@@ -68,13 +68,13 @@ class PairKernel:
         self._model, example = on_device(checked_model(model, kind), device, example)
         self._kind, self._normalize = kind, normalize
         inputs = bound_inputs(self._model, example, "example")
-        size = min(inputs.samples, 16)
-        self._networks = networks_of(self._model, inputs, as_law(initializer), draws=draws, seed=seed, size=size)
+        size, law = min(inputs.samples, 16), as_law(initializer)
         (first, *_) = inputs.sample_tensors()
         self._shape = tuple(first.shape[1:])
         self._compiled: _Compiled | None = None
         fused = loops("initscope.theory._fused", pays=True) if kind == "nngp" and first.device.type == "cpu" else None
         with leaves_no_trace(self._model):
+            self._networks = networks_of(self._model, inputs, law, draws=draws, seed=seed, size=size)
             chain = chain_of(self._networks.traced, self._networks.context, self._shape) if fused is not None else None
         if chain is not None and not chain.mean.pooled:
             self._compiled = _Compiled(chain, self._shape, fused)
