@@ -253,8 +253,11 @@ def tensor_sizes(output: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _items(step: Step, output: Any) -> Iterator[tuple[Step, torch.Tensor]]:
-    """The tensors of an output; who reads one of several results reads an item of the step."""
-    several = type(output) in (tuple, list) and len(output) > 1
+    """The tensors of an output; who reads one of several results reads an item of the step.
+
+    Of a step with a row, torch's named results (``max``, ``sort``) count as one: rules take their values for it.
+    """
+    several = isinstance(output, (tuple, list)) and len(output) > 1 and not (step.row and hasattr(output, "n_fields"))
     for index, item in enumerate(output) if several else ((0, output),):
         one = Step("getitem", "call_function", operator.getitem, (step, index), row=False) if several else step
         for _, tensor in named_tensors(item, ""):
