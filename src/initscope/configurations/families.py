@@ -45,13 +45,11 @@ def read(source: str | os.PathLike[str] | Configuration, **changes: Any) -> Tran
     entries.update(changes)
     kind = entries.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
-        told = f"model_type {kind!r}" if kind else "no model_type"
+        told = f"has model_type {kind!r}, which is no model" if kind else "has no model_type: it is no model"
         inner = entries.get("text_config")
         inside = inner.get("model_type") if isinstance(inner, Mapping) else None
         other = "give its text_config as a file" if inside in FAMILIES else "build it and give predict file.py:factory"
-        raise InputError(
-            f"the configuration has {told}, which is no model that is known here ({', '.join(FAMILIES)}); {other}"
-        )
+        raise InputError(f"the configuration {told} that is known here ({', '.join(FAMILIES)}); {other}")
     try:
         return FAMILIES[kind](entries)
     except KeyError as error:
@@ -60,8 +58,8 @@ def read(source: str | os.PathLike[str] | Configuration, **changes: Any) -> Tran
         ) from None
     except InputError:
         raise
-    except (TypeError, ValueError, ZeroDivisionError) as error:
-        told = "an entry is of the wrong kind: sizes must be a whole number from 1 on"
+    except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
+        told = "an entry is of the wrong kind: a size must be a whole number from 1 on, a deviation a number"
         raise InputError(f"the configuration of {kind} cannot be used: {told} ({error})") from None
 
 
@@ -105,9 +103,16 @@ def _same(spread: float, **others: float) -> Spreads:
     return Spreads(**(dict.fromkeys(names, spread) | {"positions": 0.0} | others))
 
 
+def _head_size(width: int, heads: int) -> int:
+    """Channels of a head where all heads together have the width."""
+    if heads > 0 and width % heads:
+        raise InputError(f"a width of {width} cannot be shared by {heads} heads evenly; one must divide the other")
+    return width // heads
+
+
 def _llama(c: Configuration) -> Transformer:
     width, heads, family = c["hidden_size"], c["num_attention_heads"], c["model_type"]
-    size = c.get("head_dim") or width // heads
+    size = c.get("head_dim") or _head_size(width, heads)
     rope = c.get("rope_parameters") or {}
     spread, gemma = c.get("initializer_range", 0.02), family.startswith("gemma")
     turned = size * (c.get("partial_rotary_factor") or rope.get("partial_rotary_factor") or 1.0)
@@ -128,16 +133,16 @@ def _gpt2(c: Configuration) -> Transformer:
     width, heads, layers, spread = c["n_embd"], c["n_head"], c["n_layer"], c.get("initializer_range", 0.02)
     scaled = spread / (2 * layers) ** 0.5
     return Transformer(
-        "gpt2", width, layers, heads, heads, width // heads, c.get("n_inner") or 4 * width, c["vocab_size"],
+        "gpt2", width, layers, heads, heads, _head_size(width, heads), c.get("n_inner") or 4 * width, c["vocab_size"],
         _activation(c.get("activation_function", "gelu_new")),
         _same(spread, positions=spread, output=scaled, down=scaled), tied=bool(c.get("tie_word_embeddings", True)),
-        scale=(width // heads) ** -0.5, eps=c.get("layer_norm_epsilon", 1e-5),
+        scale=_head_size(width, heads) ** -0.5, eps=c.get("layer_norm_epsilon", 1e-5),
     )  # fmt: skip
 
 
 def _neox(c: Configuration) -> Transformer:
     width, heads = c["hidden_size"], c["num_attention_heads"]
-    rope, size = c.get("rope_parameters") or {}, width // heads
+    rope, size = c.get("rope_parameters") or {}, _head_size(width, heads)
     share = c.get("rotary_pct") or c.get("partial_rotary_factor") or rope.get("partial_rotary_factor") or 1.0
     theta = c.get("rope_theta") or c.get("rotary_emb_base") or rope.get("rope_theta") or 10000.0
     return Transformer(
@@ -157,9 +162,9 @@ def _opt(c: Configuration) -> Transformer:
             "word_embed_proj_dim = hidden_size, do_layer_norm_before = true"
         )
     return Transformer(
-        "opt", width, c["num_hidden_layers"], heads, heads, width // heads, c["ffn_dim"], c["vocab_size"],
+        "opt", width, c["num_hidden_layers"], heads, heads, _head_size(width, heads), c["ffn_dim"], c["vocab_size"],
         _activation(c.get("activation_function", "relu")), _same(spread, positions=spread),
-        tied=bool(c.get("tie_word_embeddings", True)), scale=(width // heads) ** -0.5, eps=1e-5,
+        tied=bool(c.get("tie_word_embeddings", True)), scale=_head_size(width, heads) ** -0.5, eps=1e-5,
     )  # fmt: skip
 
 
@@ -167,11 +172,11 @@ def _bert(c: Configuration) -> Transformer:
     width, heads, spread = c["hidden_size"], c["num_attention_heads"], c.get("initializer_range", 0.02)
     picture = c["model_type"] in ("vit", "deit")
     return Transformer(
-        c["model_type"], width, c["num_hidden_layers"], heads, heads, width // heads, c["intermediate_size"],
+        c["model_type"], width, c["num_hidden_layers"], heads, heads, _head_size(width, heads), c["intermediate_size"],
         0 if picture else c["vocab_size"], _activation(c.get("hidden_act", "gelu")),
         _same(spread, positions=spread, common=0.0 if picture else spread), causal=False, tied=not picture,
         order="pre" if picture else "post", embedding_norm=not picture, head_layer=not picture,
-        scale=(width // heads) ** -0.5, eps=c.get("layer_norm_eps", 1e-12),
+        scale=_head_size(width, heads) ** -0.5, eps=c.get("layer_norm_eps", 1e-12),
     )  # fmt: skip
 
 
@@ -200,12 +205,12 @@ def _bart(c: Configuration) -> Transformer:
         raise InputError(f"of {family} only decoders with the heads and feed-forward layers of the encoder are known")
     scaled, waves = bool(c.get("scale_embedding", False)), family in ("marian", "pegasus")
     return Transformer(
-        family, width, c["encoder_layers"], heads, heads, width // heads, inner, c["vocab_size"],
+        family, width, c["encoder_layers"], heads, heads, _head_size(width, heads), inner, c["vocab_size"],
         _activation(c.get("activation_function", "gelu")),
         _same(spread, embedding=spread * (width**0.5 if scaled else 1.0), positions=0.0 if waves else spread),
         tied=bool(c.get("tie_word_embeddings", True)), order="pre" if family in ("mbart", "pegasus") else "post",
-        waves=waves, embedding_norm=not waves, scale=(width // heads) ** -0.5, eps=1e-5, decoder=c["decoder_layers"],
-        head_scale=width**-0.5 if scaled else 1.0,
+        waves=waves, embedding_norm=not waves, scale=_head_size(width, heads) ** -0.5, eps=1e-5,
+        decoder=c["decoder_layers"], head_scale=width**-0.5 if scaled else 1.0,
     )  # fmt: skip
 
 

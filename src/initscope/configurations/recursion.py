@@ -160,7 +160,10 @@ def _indices(model: Transformer, tokens: int, ids: Sequence[Sequence[int]] | Non
                 f"ids of shape {tuple(given.shape)} must be two sequences of one length, from two tokens on"
             )
         if model.vocabulary and not bool(((given >= 0) & (given < model.vocabulary)).all()):
-            raise InputError(f"ids up to {int(given.max())} are beyond the vocabulary of {model.vocabulary} tokens")
+            raise InputError(
+                f"ids up to {int(given.max())} are beyond the vocabulary of {model.vocabulary} tokens; text is read as "
+                "bytes, for which vocab_size must be 256"
+            )
         return given
     size = max(model.vocabulary, 4 * tokens)
     both = torch.randint(size, (2, tokens), generator=torch.Generator().manual_seed(1))

@@ -103,12 +103,13 @@ class Transformer(Result):
 
     def __post_init__(self) -> None:
         for name in ("width", "layers", "heads", "key_heads", "head_size", "inner", "experts", "chosen"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise InputError(f"{name} = {getattr(self, name)!r} must be a whole number from 1 on")
+            _check_whole(name, getattr(self, name), 1)
+        for name in ("vocabulary", "decoder", "rotated"):
+            _check_whole(name, getattr(self, name), 0)
+        if not 0 <= self.eps < math.inf:
+            raise InputError(f"eps = {self.eps!r} of the norms must be finite and not negative")
         if self.heads % self.key_heads:
             raise InputError(f"{self.heads} heads cannot share {self.key_heads} keys evenly; one must divide the other")
-        if not isinstance(self.decoder, int) or self.decoder < 0:
-            raise InputError(f"decoder = {self.decoder!r} must be a number of layers, or 0")
         if self.chosen > self.experts:
             raise InputError(f"a token cannot read {self.chosen} of {self.experts} experts")
 
@@ -135,3 +136,8 @@ class Transformer(Result):
                 f"widths of {self.family} cannot be multiplied by {factor}: heads would be no whole number"
             )
         return replace(self, **times)
+
+
+def _check_whole(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name} = {value!r} must be a whole number from {least} on")
