@@ -24,6 +24,7 @@ from initscope.propagate.gradients import gradients_of, sides_of
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Networks, Simulation, tied_weights
 from initscope.propagate.refusals import refuse_undrawable
+from initscope.propagate.routed import Rows
 from initscope.propagate.rules import Context
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import Totals
@@ -293,6 +294,8 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
 
 def _counts(state: Any) -> bool:
     """Whether a value is numbers for each sample."""
+    if isinstance(state, Rows):
+        return state.in_order
     return isinstance(state, (Maps, Units)) or (isinstance(state, Given) and state.real)
 
 
