@@ -58,7 +58,7 @@ def table(lines: list[dict[str, Any]]) -> str:
     rows = sum(line["rows"] for line in lines)
     text = [
         f"{len(lines)} architectures, {rows} rows; {len(wrong)} wrong at {LIMIT} standard errors "
-        f"(largest deviation {largest:.1f}).",
+        f"(largest deviation {largest:.1f}); {max(line['seed'] for line in lines) + 1 - len(lines)} of these numbers not run.",
         "",
         "| weakest status of its rows | architectures |",
         "|---|---|",
