@@ -56,9 +56,10 @@ def table(lines: list[dict[str, Any]]) -> str:
     wrong = [line for line in lines if line["deviation"] > LIMIT]
     largest = max(line["deviation"] for line in lines)
     rows = sum(line["rows"] for line in lines)
+    left = max(line["seed"] for line in lines) + 1 - len(lines)
     text = [
         f"{len(lines)} architectures, {rows} rows; {len(wrong)} wrong at {LIMIT} standard errors "
-        f"(largest deviation {largest:.1f}); {max(line['seed'] for line in lines) + 1 - len(lines)} of these numbers not run.",
+        f"(largest deviation {largest:.1f}); {left} of these numbers not run.",
         "",
         "| weakest status of its rows | architectures |",
         "|---|---|",
