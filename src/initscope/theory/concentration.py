@@ -21,6 +21,7 @@ from initscope.theory._sharp import (
     sharp_filters,
     sharp_inner_filters,
 )
+from initscope.theory.norms.law import norm_ratio_cdf, norm_ratio_tail
 
 __all__ = [
     "BERNSTEIN_CONSTANT",
@@ -221,11 +222,8 @@ def projection_failure(width: int, eps: float) -> float:
     >>> round(projection_failure(1000, 0.1), 4)         # sqrt(2/m) = 0.045: about 2.2 standard deviations
     0.0253
     """
-    check_count("width", width)
     check_between("eps", eps, 0.0, 1.0)
-    from scipy.special import gammainc, gammaincc
-
-    return float(gammainc(width / 2, width * (1 - eps) / 2) + gammaincc(width / 2, width * (1 + eps) / 2))
+    return norm_ratio_cdf(1 - eps, width, keep=1.0) + norm_ratio_tail(1 + eps, width, keep=1.0)
 
 
 def projection_width(eps: float, delta: float, *, pairs: int = 1) -> int:
