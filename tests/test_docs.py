@@ -3,7 +3,7 @@
 import importlib.util
 import re
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -56,3 +56,15 @@ def test_widths_beside_the_code_are_those_it_gives(page):
     arguments, printed = re.search(line, text).groups()
     found = initscope.plan.width(**eval(f"dict({arguments})"))
     assert [found.paper, found.chernoff, found.exact] == [int(number) for number in printed.split(", ")]
+
+
+def test_every_public_name_is_in_the_reference():
+    listed = (Path(__file__).parents[1] / "docs" / "api.rst").read_text(encoding="utf-8").split()
+    missing = []
+    for name in initscope.__all__:
+        value, full = getattr(initscope, name), f"initscope.{name}"
+        inside = isinstance(value, ModuleType) and any(word.startswith(f"{full}.") for word in listed)
+        documented = f"{getattr(value, '__module__', '')}.{name}".rpartition(".")[0]
+        if not (full in listed or inside or any(documented.startswith(word) for word in listed if "." in word)):
+            missing.append(full)
+    assert not missing
