@@ -207,3 +207,13 @@ def test_projections_of_fine_tolerance():
     limit = 2 * norm.sf(1e-3 * math.sqrt(5e7 / 2))
     assert c.projection_failure(50_000_000, 1e-3) == pytest.approx(limit, rel=5e-3, abs=0)
     assert c.projection_width(1e-3, 1e-6) == pytest.approx(2 * (norm.isf(5e-7) / 1e-3) ** 2, rel=5e-4)
+
+
+def test_signs_of_billions_of_bits():
+    """Beyond 2³¹ bits the law came out as NaN, which a search takes for no failure at all."""
+    for bits in (10**9, 10**11):
+        eps = 2.5 / math.sqrt(bits)  # five deviations at 90 degrees
+        fails = math.floor(bits * (0.5 + eps) + 1e-9) + 0.5 - bits / 2
+        limit = 2 * norm.sf(fails / (0.5 * math.sqrt(bits)))
+        assert c.sign_failure(bits, eps, angle=math.pi / 2) == pytest.approx(limit, rel=1e-4, abs=0)
+        assert c.sign_failure(bits, eps) == pytest.approx(limit, rel=1e-2, abs=0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -279,13 +280,11 @@ def sign_failure(bits: int, eps: float, *, angle: float | None = None) -> float:
     """
     check_count("bits", bits)
     check_between("eps", eps, 0.0, 1.0)
-    from scipy.special import bdtr, bdtrc
-
     if angle is not None:
         share = check_between("angle", angle, 0.0, math.pi, ends="both", hint="an angle in radians") / math.pi
         fewest, most = math.ceil(bits * (share - eps) - 1e-9), math.floor(bits * (share + eps) + 1e-9)
-        lower = float(bdtr(fewest - 1, bits, share)) if fewest > 0 else 0.0
-        return lower + (float(bdtrc(most, bits, share)) if most < bits else 0.0)
+        lower = float(_at_least(bits - fewest + 1, bits, 1 - share)) if fewest > 0 else 0.0
+        return lower + (float(_at_least(most + 1, bits, share)) if most < bits else 0.0)
     # p just below k/m - eps: k itself fails above, everything under k - 2 eps m fails below.
     first, last = max(1, math.ceil(bits * eps)), bits
     if bits > 2000:
@@ -295,9 +294,17 @@ def sign_failure(bits: int, eps: float, *, angle: float | None = None) -> float:
     k = np.arange(first, last + 1)
     p = k / bits - eps
     below = np.ceil(k - 2 * eps * bits - 1e-9) - 1
-    above = np.where(p > 0, bdtrc(k - 1, bits, np.maximum(p, 0.0)), 0.0)
-    total = above + np.where(below >= 0, bdtr(np.maximum(below, 0.0), bits, np.maximum(p, 0.0)), 0.0)
+    above = np.where(p > 0, _at_least(k, bits, np.maximum(p, 0.0)), 0.0)
+    under = _at_least(bits - np.maximum(below, 0.0), bits, 1 - np.maximum(p, 0.0))
+    total = above + np.where(below >= 0, under, 0.0)
     return float(total.max()) if total.size else 0.0
+
+
+def _at_least(count: Any, bits: int, share: Any) -> Any:
+    """P(B ≥ count), count from 1 to bits, B ~ Binomial(bits, share); SciPy's own ``bdtr`` is NaN beyond 2³¹ bits."""
+    from scipy.special import betainc
+
+    return betainc(count, bits - count + 1, share)
 
 
 def sign_bits(eps: float, delta: float, *, pairs: int = 1, angle: float | None = None) -> int:
