@@ -317,10 +317,8 @@ def sign_bits(eps: float, delta: float, *, pairs: int = 1, angle: float | None =
     aim = delta / pairs
     first = smallest(lambda bits: log_excess(sign_failure(bits, eps, angle=angle), aim))
     reach = math.ceil(2 / eps + 4 * math.sqrt(first))
-    failing = [
-        bits for bits in range(max(1, first - reach), first + reach + 1) if sign_failure(bits, eps, angle=angle) > aim
-    ]
-    return failing[-1] + 1 if failing else first
+    tried = range(first + reach, max(0, first - reach - 1), -1)
+    return next((bits + 1 for bits in tried if sign_failure(bits, eps, angle=angle) > aim), first)
 
 
 def sign_bits_hoeffding(eps: float, delta: float, *, pairs: int = 1) -> int:
