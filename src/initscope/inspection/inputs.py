@@ -73,7 +73,7 @@ def _cautions(seen: Observation, real: Tensor | None, whole: list[Tensor]) -> li
             f"only {seen.samples} samples: units, ranks and angles vary by chance; give at least {_FEW_SAMPLES}"
         )
     if real is not None and _looks_random(real):
-        said.append("the data looks like random numbers: verdicts hold for it, not for real data; give --data")
+        said.append("the data looks like random numbers: verdicts hold for it, not for real data: give your own")
     if real is None and whole and _looks_uniform(whole[0]):
         said.append("the indices look drawn at random: verdicts hold for these, not for real text")
     targets = seen.targets
