@@ -24,7 +24,7 @@ class StartComparison(Result):
     outlooks: dict[str, Outlook]
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per start: the stream and its tokens at the end, attention, logits, loss, and notes if any has one."""
+        """One dict per start: the stream and its tokens at the end, attention, logits, loss; notes, if any."""
         result = []
         for name, one in self.outlooks.items():
             stream = [row for row in one.rows if row.kind != "logits"]
