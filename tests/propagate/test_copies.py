@@ -35,15 +35,15 @@ def last(result, error):
 def test_prediction_follows_copies_and_not_independent_layers(pairs):
     """Six layers with torch's defaults: the cosine of unrelated pairs is .38 for copies, .14 for independent layers.
 
-    |z| < 4, and an error of .13 would be found; copies and independent layers are apart by more than 5 standard errors.
+    |z| < 4, and an error of .16 would be found; copies and independent layers are apart by more than 5 standard errors.
     """
-    predicted = initscope.predict(encoder(copies=True), *pairs, draws=16, seed=3)
-    measured = initscope.measure(encoder(copies=True), *pairs, draws=24, seed=99)
+    predicted = initscope.predict(encoder(copies=True), *pairs, draws=12, seed=3)
+    measured = initscope.measure(encoder(copies=True), *pairs, draws=20, seed=99)
     apart = initscope.measure(encoder(copies=False), *pairs, draws=8, seed=99)
     ours, own = last(predicted, predicted.cosine_se[-1].mean())
     theirs, error = last(measured, measured.mean_cosine_se[-1])
     others, other_error = last(apart, apart.mean_cosine_se[-1])
-    assert (np.hypot(own, error) < 0.033).all()
+    assert (np.hypot(own, error) < 0.04).all()
     assert (np.abs(ours - theirs) < 4 * np.hypot(own, error)).all()
     assert (theirs - others > 5 * np.hypot(error, other_error)).all()
     assert (ours - others > 5 * np.hypot(own, other_error)).all()

@@ -135,7 +135,7 @@ def test_rule_against_all_heads(variant):
         "four heads a key",
         "cross",
     )
-    seeds = 10 if fused else 3  # else every head of the model is drawn, and few predictions are enough
+    seeds = 8 if fused else 3  # else every head of the model is drawn, and few predictions are enough
     ours = []
     for seed in range(seeds):
         predicted = initscope.predict(model, x, y, seed=seed)
