@@ -65,9 +65,13 @@ class Row(Result):
         >>> Row("11", "Linear", "closed form").title, Row("conv3", "Conv2d", "closed form").title
         ('layer 11 (Linear)', 'conv3')
         """
-        numbered = self.layer.rpartition(".")[2].isdigit()
-        name = f"layer {self.layer}" if numbered else self.layer
+        name = spoken(self.layer)
         return name if self.role == "input" or tells_kind(self.layer, self.kind) else f"{name} ({self.kind})"
+
+
+def spoken(name: str, what: str = "layer") -> str:
+    """A name as it is said: one that is a number, as in a `torch.nn.Sequential`, with the word for it."""
+    return f"{what} {name}" if name.rpartition(".")[2].isdigit() else name
 
 
 def tells_kind(layer: str, kind: str) -> bool:
@@ -81,6 +85,12 @@ def mean_over_pairs(values: Floats) -> Floats:
     known = np.isfinite(values)
     counts, sums = known.sum(axis=1), np.where(known, values, 0.0).sum(axis=1)
     return np.asarray(np.divide(sums, counts, out=np.full(len(values), np.nan), where=counts > 0))
+
+
+def geometric_mean(values: Floats) -> float:
+    """Of the values above zero; 0 where none is."""
+    positive = values[values > 0]
+    return float(np.exp(np.log(positive).mean())) if len(positive) else 0.0
 
 
 def median_over_pairs(values: Floats) -> Floats:

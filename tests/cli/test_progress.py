@@ -12,7 +12,7 @@ from torch import nn
 
 import initscope
 from initscope._hall.progress import interrupted, kept_if_interrupted, note, stage, steps, watching
-from initscope.cli._progress import Meter
+from initscope.cli._progress import Meter, metered
 
 
 @pytest.fixture
@@ -61,9 +61,26 @@ def test_a_terminal_has_one_line_that_goes(listen):
         assert stderr.getvalue() == ""  # not within the first second
         meter._tick(meter._began + 2)
         meter._tick(meter._began + 3)
-        meter._clear()
+        meter.clear()
     assert stderr.getvalue().count("\n") == 0
     assert stderr.getvalue().endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize("to_errors", [False, True])
+def test_what_a_command_prints_does_not_hang_on_the_line(listen, monkeypatch, to_errors):
+    """On a terminal both streams are one place: each text finds the line of progress empty."""
+    terminal = listen(terminal=True)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    with metered() as meter:
+        meter._tick(meter._began + 2)
+        print("an answer", file=sys.stderr if to_errors else sys.stdout)
+        meter._tick(meter._began + 3)
+        print("another", file=sys.stderr if to_errors else sys.stdout)
+    shown = terminal.getvalue()
+    assert "so far" in shown
+    seen = [line.rpartition("\r\x1b[K")[2] for line in shown.split("\n")]
+    assert [text for text in seen if text] == ["an answer", "another"]
+    assert sys.stdout is sys.stderr is terminal
 
 
 def test_a_library_call_is_not_kept_from_being_interrupted():

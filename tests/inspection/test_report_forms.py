@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -57,9 +58,9 @@ def test_markdown_is_a_table_of_blocks_with_the_faults_above(reports):
     healthy, sick = (report.to_markdown() for report in reports)
     assert "**healthy: nothing to change**" in healthy
     assert "What if" not in healthy
-    assert "- **exploding** in `" in sick
+    assert re.search(r"- \*\*exploding\*\* in (layer|block) \d", sick)
     assert sick.count("\n| ") >= 8
-    assert all(line.count("|") == next(iter(re.findall(r"\n(\|.*block.*\|)\n", sick))).count("|")
+    assert all(line.count("|") == next(iter(re.findall(r"\n(\| layer .*\|)\n", sick))).count("|")
                for line in sick.split("What if")[0].splitlines() if line.startswith("|"))  # fmt: skip
 
 
@@ -102,14 +103,68 @@ def test_depth_and_markdown_on_the_command_line(tmp_path, capsys, monkeypatch):
         outputs[options] = capsys.readouterr().out
     assert "healthy: nothing to change" in outputs[()]
     assert len(outputs["--depth", "0"].splitlines()) > len(outputs[()].splitlines()) + 4
-    names = {
-        options: [line.split()[0] for line in text.splitlines() if line.strip()] for options, text in outputs.items()
-    }
-    assert "3.2" in names["--depth", "0"]
-    assert "3.2" not in names[()]
+    assert "layer 3.2 (Linear)" in outputs["--depth", "0"]
+    assert "layer 3.2" not in outputs[()]
+    assert "block 3 " in outputs[()]
     assert outputs["--format", "md"].startswith("## initscope: Sequential on")
 
 
 def test_the_page_of_ten_bugs_holds_ten_that_are_mended():
     text = (DOCS / "ten_bugs.rst").read_text(encoding="utf-8")
     assert text.count("not healthy: ") == text.count("    healthy: nothing to change") == 10
+
+
+def lines_of(report):
+    """The few lines of a report with the rows that each stands for, which must be all rows in order."""
+    lines = report.blocks(few=True)
+    ends = np.cumsum([line["rows"] for line in lines])
+    assert ends[-1] == len(report.rows)
+    return {line["title"]: (line, range(end - line["rows"], end)) for line, end in zip(lines, ends, strict=True)}
+
+
+def test_four_hundred_rows_are_a_screen_of_lines():
+    """Every fault begins in a line of its own; the other lines hold the numbers of their last row, and their worst."""
+    torch.manual_seed(0)
+    layers = [module for _ in range(199) for module in (nn.Linear(24, 24), nn.ReLU())]
+    data = torch.rand(48, 24, generator=torch.Generator().manual_seed(3))
+    options = {"pairs": 12, "alternatives": False, "prediction": False}
+    report = initscope.inspect(nn.Sequential(*layers, nn.Linear(24, 10)), data, **options)
+    lines, table = lines_of(report), report.table()
+    faults = {verdict.name: verdict.layer for verdict in report.verdicts if verdict.fault}
+    assert len(faults) >= 2
+    assert 10 <= len(lines) <= 12 + 3 * len(faults)
+    for title, (line, members) in lines.items():
+        begun = {name for name, layer in faults.items() if layer in {table[i]["layer"] for i in members}}
+        assert set(line["faults"]) == begun
+        assert not begun or title == report.rows[members[0]].title
+        assert line["rms_ratio_measured"] == table[members[-1]]["rms_ratio_measured"]
+        dead = [table[i]["dead_fraction"] for i in members if table[i]["dead_fraction"] is not None]
+        assert line["dead_fraction"] == max(dead, default=None)
+    assert len(report.blocks(0)) == len(report.rows) == 400
+    assert len(report.to_markdown().splitlines()) < 40
+
+
+def test_many_healthy_blocks_are_few_lines(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom torch import nn\n\n"
+        "class Block(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.norm, self.one, self.two = nn.LayerNorm(32), nn.Linear(32, 32), nn.Linear(32, 32)\n"
+        "    def forward(self, x):\n        return x + 0.1 * self.two(torch.relu(self.one(self.norm(x))))\n\n"
+        "def make():\n    torch.manual_seed(0)\n"
+        "    blocks = [Block() for _ in range(36)]\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), *blocks, nn.LayerNorm(32), nn.Linear(32, 10))\n"
+    )
+    outputs, quick = {}, ["--pairs", "4", "--no-prediction", "--no-gradients"]
+    for options in ((), ("--depth", "0")):
+        main(["inspect", "net.py:make", "--data", "digits", *quick, *options])
+        outputs[options] = capsys.readouterr().out
+    few, everything = outputs.values()
+    assert "healthy: nothing to change" in few
+    assert len(few.splitlines()) < 25
+    assert "steps in" in few
+    assert "--depth 0 prints them all" in few
+    assert re.search(r"blocks \d+–\d+ ", few)
+    assert len(everything.splitlines()) > 180
+    assert "prints them all" not in everything

@@ -42,15 +42,14 @@ def test_every_verdict_names_the_best_start_that_was_tried():
 
 
 @pytest.mark.parametrize(
-    ("activation", "law", "keeping"),
-    [(nn.Tanh, "glorot_", "glorot_"), (nn.GELU, "he_", "he_"),
-     (nn.ReLU, "he_", "looks_linear_")],
+    ("activation", "law"), [(nn.Tanh, "glorot_"), (nn.GELU, "he_"), (nn.ReLU, "looks_linear_")]
 )  # fmt: skip
-def test_without_trials_the_law_suits_the_activation(activation, law, keeping):
+def test_without_trials_one_law_suits_the_activation(activation, law):
+    """Where angles close too, the law that keeps them is the cure of all: two laws would undo each other."""
     found = cures(inspected(activation, alternatives=False))
-    assert found["collapse"].code == f"initscope.initializers.{keeping}(model)"
-    assert found["gradient-imbalance"].code == f"initscope.initializers.{law}(model)"
+    assert {"collapse", "gradient-imbalance"} <= set(found)
     for verdict in found.values():
+        assert verdict.code == f"initscope.initializers.{law}(model)"
         assert "{" not in verdict.advice
         assert verdict.code.removesuffix("(model)") in verdict.advice
 

@@ -182,3 +182,20 @@ def test_vanishing_outputs_count_where_the_inner_product_never_varies():
     assert (plan.filters, plan.low, plan.high) == (4, 4, 4)
     rare = c.sharp_filters(np.zeros(20_000), np.maximum(g, 0) ** 2, np.maximum(-g, 0) ** 2, eps=0.1, delta=1e-6)
     assert rare.filters in (21, 22)  # log2(2e6) = 20.9
+
+
+@pytest.mark.parametrize("angle", [0.0, math.pi])
+def test_equal_and_opposite_inputs_never_fail(angle):
+    """All bits agree at angle 0 and differ at π: the Hamming distance is θ/π itself."""
+    assert c.sign_failure(64, 0.001, angle=angle) == 0
+    assert c.sign_bits(0.1, 0.05, angle=angle) == 1
+    with pytest.raises(InputError, match="from 0 to 3"):
+        c.sign_failure(64, 0.1, angle=math.nextafter(math.pi, 4))
+
+
+def test_a_pilot_that_overflowed_is_refused():
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(InputError, match="pilot"):
+            c.sharp_inner_filters(np.array([1.0, wrong] * 10), eps=0.1, delta=0.05)
+        with pytest.raises(InputError, match="pilot"):
+            c.sharp_filters(np.array([1.0, wrong] * 10), np.ones(20), np.ones(20), eps=0.1, delta=0.05)

@@ -1,7 +1,7 @@
 """Progress on stderr, from one second on: what is done, how much of it, and about how long it will still take.
 
-On a terminal one line is written over and over; in a file or a pipe a new line for each thing that takes longer than a
-second, and then ever more rarely.
+On a terminal one line is written over and over, and goes before anything else is written there; in a file or a pipe
+there is a new line for each thing that takes longer than a second, and then ever more rarely.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from typing import Any
 
 from initscope._hall.progress import Stage, Watcher, stage, watching
 from initscope.results import printable
@@ -26,7 +27,9 @@ class Meter(Watcher):
 
     def __init__(self) -> None:
         super().__init__()
-        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._stream = sys.stderr
+        self._terminal = self._stream is not None and self._stream.isatty()
+        self._writing = threading.RLock()
         self._shown = self._last = ""
         self._next = _FIRST
         self._ended = threading.Event()
@@ -35,7 +38,7 @@ class Meter(Watcher):
 
     def note(self, message: str) -> None:
         """A line of its own."""
-        self._clear()
+        self.clear()
         self._write(f"initscope: {printable(message)}\n")
 
     def start(self) -> None:
@@ -46,7 +49,7 @@ class Meter(Watcher):
         """Look no more and leave the line empty."""
         self._ended.set()
         self._thread.join(timeout=1)
-        self._clear()
+        self.clear()
 
     def _watch(self) -> None:
         while not self._ended.wait(_TICK):
@@ -60,22 +63,50 @@ class Meter(Watcher):
         shown = next((told for told in reversed(stages) if (told.total or 0) > 1), stages[-1])
         text = stage_text(shown, now)
         if self._terminal:
-            self._clear()
-            self._shown = text
-            self._write(text)
+            with self._writing:
+                self.clear()
+                self._shown = text
+                self._write(text)
         elif now - self._began >= self._next or (shown.what != self._last and now - shown.began >= _FIRST):
             self._next, self._last = _RARER * (now - self._began), shown.what
             self._write(f"{text}\n")
 
-    def _clear(self) -> None:
-        if self._shown:
-            self._write("\r\x1b[K")
-            self._shown = ""
+    def clear(self) -> None:
+        """Leave the line empty."""
+        with self._writing:
+            if self._shown:
+                self._write("\r\x1b[K")
+                self._shown = ""
 
     def _write(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # a stderr that is closed shows nothing
-            sys.stderr.write(text)
-            sys.stderr.flush()
+        with suppress(OSError, ValueError, AttributeError):  # a stderr that is closed, or not there, shows nothing
+            self._stream.write(text)
+            self._stream.flush()
+
+    @contextmanager
+    def giving_way(self) -> Iterator[None]:
+        """Whatever is written to the terminal inside finds the line empty."""
+        if not self._terminal or sys.stdout is None:
+            yield
+            return
+        output: Any = _Cleared(sys.stdout, self)
+        errors: Any = _Cleared(self._stream, self)
+        with redirect_stdout(output), redirect_stderr(errors):
+            yield
+
+
+class _Cleared:
+    """A stream before whose texts a meter's line goes."""
+
+    def __init__(self, stream: Any, meter: Meter) -> None:
+        self._stream, self._meter = stream, meter
+
+    def write(self, text: str) -> int:
+        self._meter.clear()
+        return int(self._stream.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def stage_text(told: Stage, now: float) -> str:
@@ -108,7 +139,7 @@ def time_text(seconds: float) -> str:
 def metered() -> Iterator[Meter]:
     """A meter that looks on while the block runs."""
     meter = Meter()
-    with watching(meter), stage("working"):
+    with watching(meter), stage("working"), meter.giving_way():
         meter.start()
         try:
             yield meter

@@ -18,6 +18,7 @@ from initscope.cli._output import emit, print_sentence, print_table, say, user_c
 from initscope.cli._sources import InspectSource, build_model, load_data
 from initscope.cli.predict_measure import Law, Model, Page
 from initscope.errors import InputError
+from initscope.geometry import spoken
 from initscope.results import counted, printable
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ ReportFormat = Annotated[
 ]
 _SHORT = {
     "layer": "layer",
-    "kind": "kind",
+    "verdict": "verdict",
     "angle predicted": "angle ° predicted",
     "angle measured": "angle ° measured",
     "rms ratio measured": "size",
@@ -167,34 +168,25 @@ def _print(report: Report, depth: int | None) -> None:
     for caution in report.cautions:
         print_sentence(f"caution: {caution}")
     rows = [{_SHORT[name]: text for name, text in row.items() if name in _SHORT} for row in table_texts(report, depth)]
-    print_table(_with_verdicts(rows, report), title=report.diagnosis, keep=("verdict",))
+    print_table(rows, title=report.diagnosis, keep=("verdict",))
+    if depth is None and len(rows) < len(report.blocks()):
+        print_sentence(f"{counted(len(report.rows), 'step')} in {len(rows)} lines; --depth 0 prints them all")
     notes = {row.layer: _ERROR_OF_DRAWS.sub("", row.note).strip("; ") for row in report.rows}
     for note in dict.fromkeys(filter(None, notes.values())):
-        print_sentence(f"{_few([layer for layer, of_it in notes.items() if of_it == note])}: {note}")
+        print_sentence(f"{_few([spoken(layer) for layer, of_it in notes.items() if of_it == note])}: {note}")
     tried = report.what_if is not None and report.what_if.best.name != report.what_if.current
+    typed = set[str]()
     for verdict in report.verdicts:
         if verdict.fault:
             # Where other starts were tried, the best of them is what to do: advice beside it would contradict it.
             print_sentence(f"verdict: {verdict.finding if tried else verdict}")
             print_sentence(f"  source: {verdict.source}")
-            if verdict.code and not tried:
+            if verdict.code and not tried and verdict.code not in typed:
                 _line(f"  type: {verdict.code}")
+                typed.add(verdict.code)
     if not report.healthy:
         _print_alternatives(report)
     _line(f"{report.title}: {report.conclusion}")
-
-
-def _with_verdicts(rows: list[dict[str, str]], report: Report) -> list[dict[str, str]]:
-    """The rows with the names of the faults that begin there, where there are any."""
-    begins: dict[str, list[str]] = {}
-    layers = [row["layer"] for row in rows]
-    for verdict in report.verdicts:
-        if verdict.fault:
-            place = next((layer for layer in (verdict.layer, verdict.block) if layer in layers), "")
-            begins.setdefault(place, []).append(verdict.name)
-    if not any(begins.get(layer) for layer in layers):
-        return rows
-    return [{"layer": row["layer"], "verdict": ", ".join(begins.get(row["layer"], ()))} | row for row in rows]
 
 
 def _few(names: list[str]) -> str:

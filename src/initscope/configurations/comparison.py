@@ -55,9 +55,11 @@ class StartComparison(Result):
 
 
 def compare_starts(
-    model: Transformer, tokens: int = 128, *, starts: Sequence[str] = tuple(STARTS), **options: Any
+    model: Transformer, tokens: int = 128, *, starts: Sequence[str] | None = None, **options: Any
 ) -> StartComparison:
-    """One configuration under several initialisations: see `STARTS`; ``options`` as of `outlook`.
+    """One configuration under several initialisations; ``options`` as of `outlook`.
+
+    ``starts`` are names of `STARTS`. None: all, without DeepNorm where there is a decoder behind an encoder.
 
     Examples
     --------
@@ -66,4 +68,6 @@ def compare_starts(
     >>> [row["start"] for row in compare_starts(model, 8, starts=["configuration", "zero-outputs"]).table()]
     ['configuration', 'zero-outputs']
     """
+    if starts is None:
+        starts = [name for name in STARTS if not (model.decoder and name == "deepnorm")]
     return StartComparison({name: outlook(with_start(model, name), tokens, **options) for name in starts})

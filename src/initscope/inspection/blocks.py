@@ -1,17 +1,19 @@
-"""Rows folded by module: one line for each block of a network, or for each module up to a depth."""
+"""Rows folded by module: one line for each block of a network, or for each module up to a depth; few lines of many."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
-from initscope.geometry import Row
+from initscope.geometry import Row, spoken
 
-__all__ = ["block_names", "fold"]
+__all__ = ["block_names", "fold", "group", "line_title"]
 
 _WEIGHTS = ("weights", "recurrent", "embedding")
 _UNCHANGED = ("movement", "bookkeeping")
 """Roles that leave the geometry as it was: their rows fold into the one before."""
+Line = tuple[str, list[int]]
+"""A name, and the places of the rows that stand behind it."""
 
 
 def block_names(rows: Sequence[Row], depth: int | None = None) -> list[str]:
@@ -34,7 +36,7 @@ def block_names(rows: Sequence[Row], depth: int | None = None) -> list[str]:
     return [_name(row, weights, blocks, above) for row in rows]
 
 
-def fold(rows: Sequence[Row], depth: int | None = None) -> list[tuple[str, list[int]]]:
+def fold(rows: Sequence[Row], depth: int | None = None) -> list[Line]:
     """The lines: name and the places of the rows in it, in the order of their first row.
 
     Rows that leave the geometry as it was (views, dropout that is off, copies) join the line before them, unless every
@@ -42,7 +44,7 @@ def fold(rows: Sequence[Row], depth: int | None = None) -> list[tuple[str, list[
     """
     if depth == 0:
         return [(row.layer, [index]) for index, row in enumerate(rows)]
-    lines: list[tuple[str, list[int]]] = []
+    lines: list[Line] = []
     for index, (row, name) in enumerate(zip(rows, block_names(rows, depth), strict=True)):
         alone = name == row.layer
         unchanged = alone and row.role in _UNCHANGED and bool(lines)
@@ -51,6 +53,41 @@ def fold(rows: Sequence[Row], depth: int | None = None) -> list[tuple[str, list[
         else:
             lines.append((name, [index]))
     return lines
+
+
+def line_title(rows: Sequence[Row], line: Line) -> str:
+    """A line for people: “layer 11 (Linear)”, “block 3”, or the path of a module."""
+    name, members = line
+    first = rows[members[0]]
+    return first.title if name == first.layer else spoken(name, "block")
+
+
+def group(rows: Sequence[Row], lines: Sequence[Line], groups: int, alone: Set[int] = frozenset()) -> list[Line]:
+    """Neighbouring lines together, about ``groups`` of them, with titles as names.
+
+    A group begins with weights; the input, and lines with a row that is to stand ``alone``, are by themselves.
+    """
+    least, closed, found = len(lines) / groups, True, list[list[Line]]()
+    for place, line in enumerate(lines):
+        weighty = any(rows[index].role in ("weights", "recurrent") for index in line[1])
+        single = place == 0 or not alone.isdisjoint(line[1])
+        full = bool(found) and len(found[-1]) >= least and (weighty or len(found[-1]) > 2 * least)
+        if single or closed or full:
+            found.append([])
+        found[-1].append(line)
+        closed = single
+    return [(_group_title(rows, one), [index for _, members in one for index in members]) for one in found]
+
+
+def _group_title(rows: Sequence[Row], lines: Sequence[Line]) -> str:
+    """“layers 1–16”, “blocks 2–9”, or the names of the first and the last line."""
+    first, last = (line_title(rows, line) for line in (lines[0], lines[-1]))
+    if first == last:
+        return first
+    numbers = [title.partition(" (")[0].partition(" ") for title in (first, last)]
+    if numbers[0][0] == numbers[1][0] and numbers[0][0] in ("layer", "block"):
+        return f"{numbers[0][0]}s {numbers[0][2]}–{numbers[1][2]}"
+    return f"{first} to {last}"
 
 
 def _prefixes(path: str) -> list[str]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from initscope.geometry import Comparison, Floats, Row, mean_over_pairs
-from initscope.inspection.blocks import fold
+from initscope.geometry import Comparison, Floats, Row, geometric_mean, mean_over_pairs
+from initscope.inspection.blocks import fold, group, line_title
 from initscope.inspection.diagnosis import relative_gradients
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.signal_verdicts import collapsed_rows
@@ -72,8 +72,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
         "dead": beyond(seen.dead_fraction, None, ("dead-units", limits.dead_units)),
         "saturated": beyond(seen.saturated_fraction, None, ("saturated", limits.saturated)),
     }
-    begun = {verdict.layer for verdict in report.verdicts if verdict.fault}
-    first = frozenset(index for index, row in enumerate(rows) if row.layer in begun or row.within in begun)
+    first = frozenset(index for places in report.faults_begin.values() for index in places)
     drawn = [0, *behind_activations(rows, [index for index in trunk if index > 0])]
     panels = [
         size_panel(size, drawn, limits.vanishing, limits.exploding),
@@ -176,49 +175,19 @@ def _predicted_column(report: Report) -> list[Column]:
 
 def _sections(rows: Sequence[Row], faulty: frozenset[int]) -> list[Section]:
     """Blocks, and where there are very many, groups of them; those in which a fault begins are open."""
-    lines = [(_line_title(rows, name, members), members) for name, members in fold(rows)]
-    if len(lines) > _MOST_LINES:
-        lines = _grouped(rows, lines)
+    lines = fold(rows)
+    titled = [(line_title(rows, line), line[1]) for line in lines]
+    titled = titled if len(lines) <= _MOST_LINES else group(rows, lines, _GROUPS)
     joins = {
-        "gradient_over_last": _geometric_mean,
-        "gradient_ratio": _geometric_mean,
-        "gradient_ratio_predicted": _geometric_mean,
+        "gradient_over_last": geometric_mean,
+        "gradient_ratio": geometric_mean,
+        "gradient_ratio_predicted": geometric_mean,
         "attention_entropy_predicted": _mean,
         "attention_entropy_measured": _mean,
         "dead_fraction": _largest,
         "saturated_fraction": _largest,
     }
-    return [Section(title, tuple(members), bool(faulty & set(members)), joins) for title, members in lines]
-
-
-def _line_title(rows: Sequence[Row], name: str, members: list[int]) -> str:
-    first = rows[members[0]]
-    if name == first.layer:
-        return first.title
-    return f"block {name}" if name.rpartition(".")[2].isdigit() else name
-
-
-def _grouped(rows: Sequence[Row], lines: list[tuple[str, list[int]]]) -> list[tuple[str, list[int]]]:
-    """Neighbouring lines together; a group begins with weights, and the input stays for itself."""
-    least = len(lines) / _GROUPS
-    groups: list[list[tuple[str, list[int]]]] = [[lines[0]], []]
-    for title, members in lines[1:]:
-        weighty = any(rows[index].role in ("weights", "recurrent") for index in members)
-        if len(groups[-1]) >= least and (weighty or len(groups[-1]) > 2 * least):
-            groups.append([])
-        groups[-1].append((title, members))
-    return [(_group_title(group), [i for _, members in group for i in members]) for group in groups if group]
-
-
-def _group_title(group: list[tuple[str, list[int]]]) -> str:
-    """“layers 1 to 16”, “blocks 2 to 9”, or the names of the first and the last line."""
-    first, last = group[0][0], group[-1][0]
-    if first == last:
-        return first
-    numbers = [title.partition(" (")[0].partition(" ") for title in (first, last)]
-    if numbers[0][0] == numbers[1][0] and numbers[0][0] in ("layer", "block"):
-        return f"{numbers[0][0]}s {numbers[0][2]} to {numbers[1][2]}"
-    return f"{first} to {last}"
+    return [Section(title, tuple(members), bool(faulty & set(members)), joins) for title, members in titled]
 
 
 def _largest(values: Floats) -> float:
@@ -227,8 +196,3 @@ def _largest(values: Floats) -> float:
 
 def _mean(values: Floats) -> float:
     return float(np.mean(values)) if len(values) else np.nan
-
-
-def _geometric_mean(values: Floats) -> float:
-    positive = values[values > 0]
-    return float(np.exp(np.log(positive).mean())) if len(positive) else 0.0

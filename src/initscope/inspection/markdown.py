@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["render_markdown"]
 
 _COLUMNS = {
-    "layer": "block",
-    "kind": "kind",
+    "title": "layer",
     "angle_measured": "angle °",
     "rms_ratio_measured": "size",
     "gradient_ratio": "gradient",
@@ -32,11 +31,11 @@ def render_markdown(report: Report) -> str:
     for verdict in report.verdicts:
         if verdict.fault:
             said = verdict.finding if _is_mended(report) else str(verdict)  # what to do is then the best of those tried
-            lines += [f"- **{verdict.name}** in `{_text(verdict.block or verdict.layer)}`: {_text(said)}"]
+            lines += [f"- **{verdict.name}** in {_text(verdict.where)}: {_text(said)}"]
             lines += [f"  `{verdict.code}`"] if verdict.code and not _is_mended(report) else []
     if not report.healthy:
         lines.append("")
-    rows = [{title: line[name] for name, title in _COLUMNS.items()} for line in report.blocks()]
+    rows = [{title: line[name] for name, title in _COLUMNS.items()} for line in report.blocks(few=True)]
     lines += _table(rows)
     what_if = report.what_if
     if what_if is not None and what_if.alternatives:

@@ -11,7 +11,7 @@ from initscope.geometry import Comparison, Measurement
 from initscope.inspection.alternatives import Alternative
 from initscope.inspection.diagnosis import layer_title
 from initscope.inspection.layer_quantities import layer_quantities
-from initscope.inspection.verdicts import DECLARATIONS
+from initscope.inspection.verdicts import DECLARATIONS, Verdict
 from initscope.pages.depth import drawn_panels
 from initscope.pages.layers import layer_table, page_data
 from initscope.pages.page import comparison_context, render_part
@@ -78,7 +78,8 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
     images = (seen.x, seen.y) if getattr(seen.x, "ndim", 0) == 4 else None
     found = layer_quantities(report, comparison)
     depth = drawn_panels(found.panels, [row.title for row in report.rows], found.marked)
-    context = comparison_context(comparison, facts, images) | _what_to_do(report)
+    to_do = _what_to_do(report)
+    context = comparison_context(comparison, facts, images) | to_do
     context |= {
         "body": "report.html",
         "title": report.diagnosis,
@@ -87,7 +88,8 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "versus": _versus(report),
         "what_if": _what_if(report),
         "verdicts": [
-            vars(verdict) | _told(report, verdict) for verdict in sorted(report.verdicts, key=lambda one: not one.fault)
+            vars(verdict) | _told(report, verdict, to_do["code"])
+            for verdict in sorted(report.verdicts, key=lambda one: not one.fault)
         ],
         "faults": sum(verdict.fault for verdict in report.verdicts),
         "headline": headline(comparison),
@@ -96,16 +98,18 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "has_gradients": True,
         "layers": layer_table(report.rows, found.columns, found.sections, found.faulty),
         "data": page_data(report.rows, found.columns, depth["data"]),
+        "deviating": _deviating(report),
         "more": "".join(_parts(report)),
         "thresholds": report.thresholds.to_dict(),
     }
     return render_part("report.html" if fragment else "page.html", **context)
 
 
-def _told(report: Report, verdict: Any) -> dict[str, str]:
-    """Where a verdict holds and what its value is, in words."""
+def _told(report: Report, verdict: Verdict, code: str) -> dict[str, str]:
+    """Where a verdict holds and what its value is, in words; what to type, unless that is ``code``, at the top."""
     value_is = next((declared.threshold_is for declared in DECLARATIONS if declared.name == verdict.name), "")
-    return {"where": layer_title(report, verdict.layer), "value_is": value_is}
+    own = "" if verdict.code is None or _typed(verdict.code) == code else verdict.code
+    return {"where": layer_title(report, verdict.layer), "value_is": value_is, "code": own}
 
 
 def _what_to_do(report: Report) -> dict[str, str]:
@@ -169,10 +173,10 @@ def _versus(report: Report) -> dict[str, Any] | None:
         "after": table.best.name,
         "lines": [
             line("faults", [_faults(item) for item in both], [bool(item.crossed) for item in both]),
-            numbers("angle kept, of 1", "angle_ratio", limits.collapse, np.inf),
-            numbers("size at the end, of 1", "rms_ratio", limits.vanishing, limits.exploding),
+            numbers("angle kept, of\u00a01", "angle_ratio", limits.collapse, np.inf),
+            numbers("size at the end, of\u00a01", "rms_ratio", limits.vanishing, limits.exploding),
             numbers("largest over smallest gradient", "gradient_spread", 0.0, limits.gradient_imbalance),
-            numbers("score, of 1", "score", 0.0, np.inf),
+            numbers("score, of\u00a01", "score", 0.0, np.inf),
         ],
     }
 
@@ -194,11 +198,13 @@ def _what_if(report: Report) -> str:
     )
 
 
-def _parts(report: Report) -> Iterator[str]:
-    """What stands behind the table of layers."""
+def _deviating(report: Report) -> str:
     pairs = [vars(pair) | {"picture": _picture(report, pair.index)} for pair in report.deviating()]
-    if pairs:
-        yield render_part("deviating.html", pairs=pairs)
+    return render_part("deviating.html", pairs=pairs) if pairs else ""
+
+
+def _parts(report: Report) -> Iterator[str]:
+    """What stands beside the pairs of samples: the start, and which layers can be inverted."""
     if report.audit.parameters:
         yield render_part("audit.html", rows=report.audit.summary(), formats=report.precision)
     if report.expansivity:
@@ -227,8 +233,8 @@ def _picture(report: Report, index: int) -> Thumbnail | None:
 
 
 def table_texts(report: Report, depth: int | None = None) -> list[dict[str, str]]:
-    """The report's blocks as short texts (see `Report.blocks`); columns without any value are left out."""
-    return _without_empty([_texts(row) for row in report.blocks(depth)])
+    """The report's blocks as short texts, few of them (see `Report.blocks`); columns without any value are left out."""
+    return _without_empty([_texts(row) for row in report.blocks(depth, few=True)])
 
 
 def _without_empty(rows: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -238,4 +244,5 @@ def _without_empty(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 def _texts(row: dict[str, Any]) -> dict[str, str]:
     numbers = {name.replace("_", " "): with_error(row.get(name), None, digits) for name, digits in _DIGITS.items()}
-    return {"layer": row["layer"], "kind": row["kind"]} | numbers | {"status": row["status"], "note": row["note"]}
+    told = {"layer": row["title"], "verdict": ", ".join(row["faults"])}
+    return told | numbers | {"status": row["status"], "note": row["note"]}

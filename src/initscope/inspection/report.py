@@ -17,11 +17,12 @@ from initscope.geometry import (
     Row,
     Status,
     covered_rows,
+    geometric_mean,
     mean_over_pairs,
     median_over_pairs,
 )
 from initscope.inspection.alternatives import WhatIf
-from initscope.inspection.blocks import fold
+from initscope.inspection.blocks import fold, group, line_title
 from initscope.inspection.expansivity import LayerExpansivity
 from initscope.inspection.facts import Facts
 from initscope.inspection.one_step import FormatShares, format_shares
@@ -36,9 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Deviation", "Report", "Unhealthy"]
 
+_MOST_LINES = 30
+_GROUPS = 12
+"""More lines than the first are folded into about as many groups as the second where few are wanted."""
 _LARGEST = ("dead_fraction", "saturated_fraction")
-_OF_ATTENTION = ("attention_entropy_predicted", "attention_entropy_measured")
 """Columns of which a block has its worst row's value."""
+_OF_ATTENTION = ("attention_entropy_predicted", "attention_entropy_measured")
+"""Columns of which a block has the mean over its attentions."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class Report(Result):
     @property
     def conclusion(self) -> str:
         """One line: healthy, or the faults and where they begin."""
-        faults = [f"{verdict.name} ({verdict.block or verdict.layer})" for verdict in self.verdicts if verdict.fault]
+        faults = [f"{verdict.name} ({verdict.where})" for verdict in self.verdicts if verdict.fault]
         if faults:
             return f"not healthy: {', '.join(faults)}"
         return "healthy: nothing to change"
@@ -112,22 +117,38 @@ class Report(Result):
         step = self.facts.step
         return format_shares(values, None if step is None else step.gradients)
 
-    def blocks(self, depth: int | None = None) -> list[dict[str, Any]]:
+    @property
+    def faults_begin(self) -> dict[str, list[int]]:
+        """Of each verdict that is a fault the row in which it first holds; all rows of a module, where it is one."""
+        begun = {verdict.name: verdict.layer for verdict in self.verdicts if verdict.fault}
+        return {
+            name: [index for index, row in enumerate(self.observation.rows) if layer in (row.layer, row.within)]
+            for name, layer in begun.items()
+        }
+
+    def blocks(self, depth: int | None = None, *, few: bool = False) -> list[dict[str, Any]]:
         """The table folded by module: one dict a block, with the numbers of its last row.
 
         Gradients are geometric means over the layers of a block, dead and saturated fractions its worst, entropies the
-        mean over its attentions. ``depth``
-        folds to paths of so many modules instead; ``rows`` says how many rows a line stands for.
+        mean over its attentions. ``depth`` folds to paths of so many modules instead; ``rows`` says how many rows a
+        line stands for, ``faults`` which verdicts first hold in it, ``title`` is its name for people. ``few``: where
+        there are more blocks than a terminal shows, neighbours are one line, but for those in which a fault begins.
         """
-        table, lines = self.table(), []
-        for name, members in fold(self.rows, depth):
-            told = [i for i in members if self.rows[i].role not in ("movement", "bookkeeping")] or members
-            line = dict(table[told[-1]]) | {"layer": name, "rows": len(members)}
+        rows, table, begin = self.observation.rows, self.table(), self.faults_begin
+        folded, lines, named = fold(rows, depth), [], set[str]()
+        if few and depth is None and len(folded) > _MOST_LINES:
+            folded = group(rows, folded, _GROUPS, frozenset(i for places in begin.values() for i in places))
+        for name, members in folded:
+            told = [i for i in members if rows[i].role not in ("movement", "bookkeeping")] or members
+            line = dict(table[told[-1]]) | {"layer": name, "title": line_title(rows, (name, members))}
+            faults = [name for name in begin if name not in named and not set(members).isdisjoint(begin[name])]
+            line |= {"rows": len(members), "faults": faults}
+            named.update(faults)
             if len(told) > 1:
                 line["kind"] = f"{len(told)} steps"
             for column in ("gradient_ratio", "gradient_ratio_predicted"):
-                known = [table[i][column] for i in members if (table[i][column] or 0) > 0]
-                line[column] = float(np.exp(np.log(known).mean())) if known else line[column]
+                known = [table[i][column] for i in members if table[i][column] is not None]
+                line[column] = geometric_mean(np.array(known)) if known else None
             for column in _OF_ATTENTION:
                 seen = [table[i][column] for i in members if table[i].get(column) is not None]
                 line |= {column: float(np.mean(seen)) if seen else None} if column in line else {}

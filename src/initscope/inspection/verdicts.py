@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from initscope.errors import InputError, did_you_mean
+from initscope.geometry import spoken
 from initscope.inspection.declaration import Declaration, Finding
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.facts import Facts
@@ -27,6 +28,8 @@ __all__ = ["DECLARATIONS", "Declaration", "Finding", "Thresholds", "Verdict", "c
 
 
 _FOLLOWS = "follows from "
+_LAW, _KEEPING = "{law}", "{keeping}"
+"""Places in advice and code for a law that keeps sizes, and one that keeps angles too (`filled_in`)."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,16 @@ class Verdict(Result):
         return self.advice.startswith(_FOLLOWS)
 
     @property
+    def where(self) -> str:
+        """The block in which it first holds, or the layer, in words."""
+        return spoken(self.block, "block") if self.block not in ("", self.layer) else spoken(self.layer)
+
+    @property
     def finding(self) -> str:
         """What was found, where, and how much of what; without the advice."""
         worst = f"{self.value_is} at worst {self.value:.3g} (threshold {self.threshold:g})" if self.threshold else ""
         told = "; ".join(filter(None, [worst.strip(), self.words]))
-        return f"{self.name} from {self.layer} on{f': {told}' if told else ''}"
+        return f"{self.name} from {spoken(self.layer)} on{f': {told}' if told else ''}"
 
     def __str__(self) -> str:
         return f"{self.finding}. {self.advice[:1].upper()}{self.advice[1:]}".removesuffix(". ")
@@ -74,15 +82,13 @@ class Verdict(Result):
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Verdict, ...]:
     """Verdicts on what was measured, in the order of `DECLARATIONS`; with ``facts`` also those on the start itself."""
     limits, evidence = Thresholds() if thresholds is None else thresholds, Evidence(seen, facts or Facts())
-    found, rows = [], {}
-    for declared in DECLARATIONS:
-        if evidence.constant and not declared.on_constant_data:
-            continue
-        threshold = limits.of(declared)
-        finding = declared.test(evidence, threshold)
-        if finding is not None:
-            found.append(_verdict(declared, finding, threshold, evidence))
-            rows[declared.name] = finding.row
+    told = [one for one in DECLARATIONS if one.on_constant_data or not evidence.constant]
+    tested = [(declared, declared.test(evidence, limits.of(declared))) for declared in told]
+    given = [(declared, finding) for declared, finding in tested if finding is not None]
+    # One cure for one network: a law that keeps angles keeps sizes too.
+    keeping = any(finding.fault and _KEEPING in declared.code for declared, finding in given)
+    found = [_verdict(declared, finding, limits.of(declared), evidence, keeping) for declared, finding in given]
+    rows = {declared.name: finding.row for declared, finding in given}
     return tuple(_of_its_cause(verdict, found, rows) for verdict in found)
 
 
@@ -105,7 +111,7 @@ def _of_its_cause(verdict: Verdict, found: list[Verdict], rows: dict[str, int]) 
     return verdict
 
 
-def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence: Evidence) -> Verdict:
+def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence: Evidence, keeping: bool) -> Verdict:
     row = evidence.seen.rows[finding.row]
     layer, block = finding.layer or row.layer, evidence.blocks[finding.row]
     if finding.layer and row.within != finding.layer:  # it has no row
@@ -114,7 +120,8 @@ def _verdict(declared: Declaration, finding: Finding, threshold: float, evidence
     template = declared.code if finding.code is None else finding.code
     advice = by_hand(declared.name, evidence.seen.rows)
     texts = ("", advice) if advice else (template, declared.advice)
-    template, advice = (filled_in(text, evidence.seen.rows) for text in texts)
+    law = _KEEPING if keeping else _LAW
+    template, advice = (filled_in(text.replace(_LAW, law), evidence.seen.rows) for text in texts)
     crossed = threshold if finding.threshold is None else finding.threshold
     code = template.format(layer=finding.layer or row.within) or None if fault else None
     return Verdict(

@@ -22,6 +22,8 @@ _WIDTH, _HEIGHT = 1000.0, 100.0  # of the drawing's own coordinates
 _MOST_TICKS = 8
 _TWENTYFOLD = 20.0
 _DIGITS = 6
+_NEAR_THE_END = 0.96
+"""Part of the width behind which a name would stand over the edge."""
 
 
 def rounded(values: Floats) -> list[float | None]:
@@ -206,9 +208,11 @@ def axis_name(title: str) -> str:
     return name if len(name) <= 14 else f"…{name[-13:]}"
 
 
-def _axis(names: Sequence[str]) -> list[dict[str, Any]]:
-    """Some of the names with their places; every second one is left out on a narrow page."""
-    return [
-        {"left": f"{100 * (index + 0.5) / len(names):.2f}", "name": axis_name(names[index]), "minor": place % 2 == 1}
-        for place, index in enumerate(depth_ticks(len(names)))
-    ]
+def _axis(names: Sequence[str]) -> list[dict[str, str]]:
+    """Some of the names with their places; a narrow page leaves every second one out, the last stays in the picture."""
+    ticks = []
+    for place, index in enumerate(depth_ticks(len(names))):
+        across = (index + 0.5) / len(names)
+        roles = ["minor"] * (place % 2 == 1) + ["at-end"] * (place > 0 and across > _NEAR_THE_END)
+        ticks.append({"left": f"{100 * across:.2f}", "name": axis_name(names[index]), "role": " ".join(roles)})
+    return ticks

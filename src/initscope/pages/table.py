@@ -105,8 +105,8 @@ def rich_table(
 
     One status that all rows share is a line below. Where the table is wider than ``width``, kinds, statuses and errors
     go, in this order, then other columns from the right, but not the first nor those to ``keep``, until it fits; a
-    single row stands upright instead. Texts that are still too long are cut to two lines. Lines below name the statuses
-    and say what else was left out.
+    single row stands upright instead. Texts of a few rows may take two lines, and all that are still too long are cut
+    to two. Lines below name the statuses and say what else was left out.
     """
     texts = [{name: format_number(cell) for name, cell in row.items()} for row in rows]
     lines = list(below)
@@ -124,8 +124,8 @@ def rich_table(
         if fewer != texts:
             left_out += [name] * (name != "status")
             texts = fewer
-            folded = name not in _DETAILS and _fits(_two_lines(texts, width), width)
-            if folded or _fits(texts, width):
+            folded = _two_lines(texts, width)
+            if _fits(texts, width) or (name not in _DETAILS and _fits(folded, width) and _few_fold(folded)):
                 break
     said = [f"left out to fit {width} columns: {', '.join(left_out)}; a file has all"] * bool(left_out)
     return _drawn(texts if _fits(texts, width) else _two_lines(texts, width), title, lines + said)
@@ -134,6 +134,11 @@ def rich_table(
 def _fits(rows: Texts, width: int) -> bool:
     """Whether the rows need no more than ``width``, and nothing was cut from them."""
     return table_width(_drawn(rows, "", ())) <= width and not any("…" in text for row in rows for text in row.values())
+
+
+def _few_fold(rows: Texts) -> bool:
+    """Whether most rows have one line: a table of which most have two is harder to read than one with less in it."""
+    return sum(any("\n" in text for text in row.values()) for row in rows) <= len(rows) / 3
 
 
 def _reductions(rows: Texts, keep: Sequence[str]) -> list[tuple[str, _Reduction]]:
@@ -166,12 +171,14 @@ def _cut(text: str, width: int) -> str:
     'collapse 1/1,\\ngradient-imbalance …'
     >>> _cut("model.layers.11.attention.output.dense", 12)
     'model.layer…\\noutput.dense'
+    >>> _cut("gradient-imbalance", 13)
+    'gradient-\\nimbalance'
     """
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
     if len(lines) <= 2 and all(len(line) <= width for line in lines):
         return "\n".join(lines)
     if " " not in text.strip():
-        at = text.rfind(".", 0, width) + 1 or width
+        at = max(text.rfind(mark, 0, width) for mark in ".-") + 1 or width
         whole = len(text) - at <= width
         return f"{text[:at]}\n{text[at:]}" if whole else f"{text[: width - 1]}…\n{text[-width:]}"
     lines = textwrap.wrap(text, width, break_on_hyphens=False, max_lines=2, placeholder=" …")

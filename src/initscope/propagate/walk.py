@@ -243,7 +243,10 @@ class Walk:
         value = self._value(step)
         if not isinstance(value, Missing):
             return value
-        raw = evaluated(step)
+        try:
+            raw = evaluated(step)
+        except NotCovered:  # it cannot be computed from its parameters alone: what it stands for is not known
+            return value
         for parts in self._parts.values():
             chosen = [
                 part for part in parts if isinstance(raw, Tensor) and raw.dim() == 2 and holds(raw, part.weight())

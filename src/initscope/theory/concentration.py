@@ -269,7 +269,7 @@ def sign_failure(bits: int, eps: float, *, angle: float | None = None) -> float:
     from scipy.special import bdtr, bdtrc
 
     if angle is not None:
-        share = check_between("angle", angle, 0.0, math.pi, hint="an angle in radians") / math.pi
+        share = check_between("angle", angle, 0.0, math.pi, ends="both", hint="an angle in radians") / math.pi
         fewest, most = math.ceil(bits * (share - eps) - 1e-9), math.floor(bits * (share + eps) + 1e-9)
         lower = float(bdtr(fewest - 1, bits, share)) if fewest > 0 else 0.0
         return lower + (float(bdtrc(most, bits, share)) if most < bits else 0.0)

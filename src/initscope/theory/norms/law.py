@@ -43,7 +43,7 @@ def active_units(width: int, *, keep: float = 0.5) -> tuple[np.ndarray, np.ndarr
     [(0, 0.25), (1, 0.5), (2, 0.25)]
     """
     check_count("width", width)
-    check_between("keep", keep, 0.0, 1.0 + 1e-15)
+    check_between("keep", keep, 0.0, 1.0, ends="high")
     if keep == 1.0:
         return np.array([width]), np.array([1.0])
     reach = _DEVIATIONS * math.sqrt(width * keep * (1 - keep)) + _DEVIATIONS
@@ -67,7 +67,7 @@ def squared_norm_mean(width: int, *, keep: float = 0.5, variance: float | None =
     (1.0, 0.5)
     """
     check_count("width", width)
-    check_between("keep", keep, 0.0, 1.0 + 1e-15, hint="the probability that a unit is kept; 0.5 for ReLU")
+    check_between("keep", keep, 0.0, 1.0, ends="high", hint="the probability that a unit is kept; 0.5 for ReLU")
     entry = 1 / (keep * width) if variance is None else check_between("variance", variance, 0.0, math.inf)
     return width * keep * entry
 
