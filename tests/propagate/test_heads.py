@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from rotary import rotated
 from torch import nn
 
 import initscope
@@ -19,14 +20,6 @@ VARIANTS = (
     "plain", "causal", "padding", "window", "scale", "biases", "grouped", "four heads a key", "rotations",
     "norms of queries and keys", "written out", "capped", "slopes", "relative biases", "cross", "same queries and keys",
 )  # fmt: skip
-
-
-def rotated(x):
-    """Queries or keys turned by their positions."""
-    half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[-2])[:, None] / 10 ** (torch.arange(half) / half)
-    cos, sin = (torch.cat([f(angle), f(angle)], dim=-1) for f in (torch.cos, torch.sin))
-    return x * cos + torch.cat([-x[..., half:], x[..., :half]], dim=-1) * sin
 
 
 class Heads(nn.Module):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from rotary import rotated
 from torch import nn
 
 import initscope
@@ -23,14 +24,6 @@ PAIR_COSINE = [0.226, 0.168, 0.134, 0.117, 0.105], [0.007, 0.006, 0.005, 0.008, 
 EQUAL = [0, 1, 0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0, 0, 1, 1, 1, 0, 1, 0, 0]
 
 
-def rotated(x):
-    """Queries or keys turned by their positions."""
-    half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[-2])[:, None] / 10000 ** (torch.arange(half) / half)
-    cos, sin = (torch.cat([f(angle), f(angle)], dim=-1) for f in (torch.cos, torch.sin))
-    return x * cos + torch.cat([-x[..., half:], x[..., :half]], dim=-1) * sin
-
-
 class Block(nn.Module):
     """RMS norms, rotary causal attention, SwiGLU of twice the width."""
 
@@ -46,7 +39,7 @@ class Block(nn.Module):
         q, k, v = (
             layer(normed).view(*x.shape[:2], self.count, -1).transpose(1, 2) for layer in (self.q, self.k, self.v)
         )
-        heads = F.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True)
+        heads = F.scaled_dot_product_attention(rotated(q, 1e4), rotated(k, 1e4), v, is_causal=True)
         x = x + self.o(heads.transpose(1, 2).reshape(x.shape))
         normed = self.norm2(x)
         return x + self.down(F.silu(self.gate(normed)) * self.up(normed))
