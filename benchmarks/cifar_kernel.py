@@ -1,6 +1,6 @@
 """Few CIFAR-10 images: infinitely wide networks without training, beside the same networks trained.
 
-    python benchmarks/cifar_kernel.py 10 20 40 80 160 320 640 [--repeats 3] [--test 1000] [--pooled 1 2 4 8 16]
+    python benchmarks/cifar_kernel.py 10 20 40 80 160 320 640 [--repeats 3] [--test 1000] [--pooled 10 20 40 80]
 
 The numbers are training images of every class. Each measurement is a line of ``cifar_kernel.jsonl``; what is there is
 not run again. ``--table`` writes ``cifar_kernel.md`` from it: means over training sets drawn anew, with standard errors
@@ -84,9 +84,9 @@ def study(options: argparse.Namespace) -> None:
     asked = (test.images - mean) / deviation
     done = {(line["network"], line["method"], line["images"], line["repeat"]) for line in read()}
     tasks = [("plain", method, count) for method in options.methods for count in options.counts]
-    tasks += [("pooled", method, count) for method in options.methods if method != "NTK" for count in options.pooled]
+    tasks += [("pooled", method, count) for count in options.pooled for method in options.methods]
     for network, method, count in tasks:
-        few = asked[: options.pooled_test] if network == "pooled" and method != "trained" else asked
+        few = asked[: options.pooled_test] if network == "pooled" else asked
         for repeat in range(options.repeats):
             if (network, method, count, repeat) in done:
                 continue
@@ -110,7 +110,7 @@ def read() -> list[dict]:
 
 
 def summary() -> dict[tuple[str, str, int], tuple[float, float, int, float]]:
-    """For network, method and images of a class: mean accuracy, its error over training sets, tests, CPU-seconds."""
+    """For network, method and images of a class: mean accuracy, its error over training sets, sets, CPU-seconds."""
     groups: dict[tuple[str, str, int], list[dict]] = {}
     for line in read():
         groups.setdefault((line["network"], line["method"], line["images"]), []).append(line)
@@ -118,7 +118,7 @@ def summary() -> dict[tuple[str, str, int], tuple[float, float, int, float]]:
     for key, lines in sorted(groups.items()):
         each = np.array([line["accuracy"] for line in lines])
         error = each.std(ddof=1) / len(each) ** 0.5 if len(each) > 1 else np.nan
-        result[key] = (each.mean(), error, lines[0]["test"], float(np.mean([line["cpu"] for line in lines])))
+        result[key] = (each.mean(), error, len(each), float(np.mean([line["cpu"] for line in lines])))
     return result
 
 
@@ -130,17 +130,23 @@ def table() -> str:
         counts = sorted({key[2] for key in found if key[0] == network})
         if not counts:
             continue
-        lines += [f"{network}: `{architecture}`", "", "| images of a class | " + " | ".join(methods) + " |"]
-        lines.append("|---|" + "---|" * len(methods))
+        tests = sorted({line["test"] for line in read() if line["network"] == network})
+        lines += [f"{network}: `{architecture}`; {' or '.join(map(str, tests))} test images", ""]
+        lines += ["| images of a class | " + " | ".join(methods) + " |", "|---|" + "---|" * len(methods)]
         for count in counts:
-            cells = []
-            for method in methods:
-                mean, error, _, cpu = found.get((network, method, count), (np.nan,) * 4)
-                spread = "" if np.isnan(error) else f" ± {100 * error:.1f}"
-                cells.append("–" if np.isnan(mean) else f"{100 * mean:.1f}{spread} ({cpu:.0f} s)")
+            cells = [
+                cell(*found[network, method, count]) if (network, method, count) in found else "–" for method in methods
+            ]
             lines.append(f"| {count} | " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)
+
+
+def cell(mean: float, error: float, sets: int, cpu: float) -> str:
+    """Accuracy and its error; how many sets, where there are not three; seconds."""
+    spread = "" if np.isnan(error) else f" ± {100 * error:.1f}"
+    few = "" if sets == 3 else f", {sets} set{'s' * (sets > 1)}"
+    return f"{100 * mean:.1f}{spread} ({cpu:.0f} s{few})"
 
 
 def main() -> None:
@@ -150,7 +156,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--test", type=int, default=1000)
-    parser.add_argument("--pooled-test", type=int, default=300)
+    parser.add_argument("--pooled-test", type=int, default=500)
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     study(options)

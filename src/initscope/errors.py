@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 __all__ = [
     "InputError",
@@ -53,10 +53,26 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def check_between(name: str, value: float, low: float, high: float, *, hint: str = "") -> float:
-    """Return ``value`` if ``low < value < high``, else raise `InputError` (NaN included)."""
-    if not _is_number(value) or not low < value < high:
-        _refuse(name, value, f"strictly between {low:g} and {high:g}", hint)
+_BOUNDS = {
+    "": "strictly between {low:g} and {high:g}",
+    "low": "at least {low:g} and below {high:g}",
+    "high": "above {low:g} and at most {high:g}",
+    "both": "from {low:g} to {high:g}",
+}
+
+
+def check_between(
+    name: str, value: float, low: float, high: float, *, ends: Literal["", "low", "high", "both"] = "", hint: str = ""
+) -> float:
+    """Return ``value`` if ``low < value < high``, or is one of the ``ends`` that count, else raise `InputError`.
+
+    NaN is refused.
+    """
+    inside = _is_number(value) and (
+        low < value < high or (value == low and ends in ("low", "both")) or (value == high and ends in ("high", "both"))
+    )
+    if not inside:
+        _refuse(name, value, _BOUNDS[ends].format(low=low, high=high), hint)
     return float(value)
 
 

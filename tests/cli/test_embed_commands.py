@@ -190,3 +190,17 @@ def test_bad_use_is_one_line_and_exit_2(run, digits, tmp_path):
         assert output == ""
         assert reason in messages.splitlines()[-1]
         assert not (tmp_path / "x").exists()
+
+
+def test_a_row_of_nan_is_one_line_and_bad_use(run, tmp_path):
+    rows = np.random.default_rng(0).random((20, 64), dtype=np.float32)
+    np.save(tmp_path / "whole.npy", rows)
+    rows[3, 5] = np.nan
+    np.save(tmp_path / "torn.npy", rows)
+    fitted = tmp_path / "a.hash"
+    assert run("hash", "fit", fitted, "--data", tmp_path / "whole.npy")[0] == 0
+    for command in (("fit", tmp_path / "b.hash"), ("encode", fitted, tmp_path / "codes.npz")):
+        code, _, messages = run("hash", *command, "--data", tmp_path / "torn.npy")
+        assert code == 2
+        assert "row 3 of X holds NaN" in messages
+        assert "sklearn" not in messages

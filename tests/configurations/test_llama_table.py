@@ -36,7 +36,7 @@ def sequences(equal):
 
 
 def blocks(equal, width=768, heads=12, spread=0.035):
-    told = outlook(model(width, heads, spread), TOKENS, ids=sequences(equal), heads=32)
+    told = outlook(model(width, heads, spread), TOKENS, ids=sequences(equal), heads=128)
     return [row for row in told.rows if row.kind == "feed-forward"]
 
 

@@ -155,6 +155,13 @@ def test_a_mixture_of_equal_experts_halves_what_tokens_share():
         (lambda: read("missing/config.json"), "cannot read"),
         (lambda: read({"model_type": "gpt2", "n_embd": 8}), "lacks"),
         (lambda: read(LLAMA, num_attention_heads=0, head_dim=4), "must be a whole number"),
+        (lambda: read(LLAMA, num_attention_heads=-4), "heads = -4"),
+        (lambda: read(LLAMA, num_attention_heads=7), "768 cannot be shared by 7 heads"),
+        (lambda: read(LLAMA, num_attention_heads=True), "heads = True"),
+        (lambda: read(LLAMA, vocab_size=-3), "vocabulary = -3"),
+        (lambda: read(LLAMA, rms_norm_eps=-1.0), "eps = -1"),
+        (lambda: read(LLAMA, initializer_range=None), "a deviation a number"),
+        (lambda: read(LLAMA | {"rope_parameters": [1]}), "of the wrong kind"),
         (lambda: outlook(read(LLAMA), ids=[[0, 1], [2, 5000]]), "beyond the vocabulary"),
         (lambda: outlook(read(LLAMA), 100_000), "at most"),
         (lambda: outlook(read(LLAMA), 1), "tokens"),
@@ -172,5 +179,19 @@ def test_names_of_transformers_need_the_library():
             read("hf:LlamaConfig")
         return
     assert read("hf:LlamaConfig", hidden_size=8192, num_attention_heads=64).width == 8192
-    with pytest.raises(InputError, match="no configuration"):
+    assert read("hf:llama") == read("hf:LlamaConfig")
+    with pytest.raises(InputError, match="no class of transformers"):
         read("hf:Nothing")
+    with pytest.raises(InputError, match="no entry 'hidden'"):
+        read("hf:LlamaConfig", hidden=64)
+    with pytest.raises(InputError, match="transformers refuses these entries"):
+        read("hf:LlamaConfig", num_attention_heads=0)
+
+
+def test_what_transformers_computes_follows_the_changes():
+    """Heads of a model that is twice as wide are twice as large: the default of head_dim is a share of the width."""
+    pytest.importorskip("transformers")
+    usual, wide = read("hf:LlamaConfig"), read("hf:LlamaConfig", hidden_size=8192)
+    assert (wide.width, wide.head_size) == (8192, 2 * usual.head_size)
+    assert wide.scale == pytest.approx(usual.scale / 2**0.5)
+    assert read("hf:LlamaConfig", num_attention_heads=64).key_heads == 64

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from initscope.embed import HammingIndex, Searcher, within_radius
+from initscope.embed._container import write_arrays
 from initscope.embed.codes import hamming_distance
 from initscope.errors import InputError
 
@@ -63,6 +64,43 @@ def test_a_file_stays_on_the_disk(tmp_path):
     assert all(isinstance(part, np.memmap) for part in mapped._parts)
     held = Searcher(bits=64, rerank=50).fit(X)
     np.testing.assert_array_equal(mapped.search(X[:9], 5).ids, held.search(X[:9], 5).ids)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.uint8])
+def test_a_saved_searcher_goes_on_where_it_was(tmp_path, dtype):
+    X = (100 + 20 * points(400)).clip(0, 255).astype(dtype)
+    np.save(tmp_path / "X.npy", X)
+    searcher = Searcher(bits=64, rerank=50).fit(tmp_path / "X.npy")
+    searcher.add(X[:100])
+    searcher.remove([3, 499])
+    searcher.save(tmp_path / "a.search")
+    again = Searcher.load(tmp_path / "a.search")
+    assert (len(again), again.rerank, repr(again)) == (498, 50, repr(searcher))
+    asked = [(each.search(X[:9], 5), each.radius(X[:9], 4)) for each in (again, searcher)]
+    for mine, theirs in zip(*asked):
+        np.testing.assert_array_equal(mine.ids, theirs.ids)
+        np.testing.assert_array_equal(mine.distances, theirs.distances)
+    assert again.add(X[:2]).tolist() == [500, 501]  # the id 499 is not given again
+
+
+def test_a_file_of_a_searcher_is_not_trusted(tmp_path):
+    X = points(50)
+    file = tmp_path / "a.search"
+    Searcher(bits=32).fit(X).save(file)
+    whole = file.read_bytes()
+    for torn in (whole[:-1], whole[:40], whole[:200] + b"x" + whole[201:], b""):
+        file.write_bytes(torn)
+        with pytest.raises(InputError):
+            Searcher.load(file)
+    meta, arrays = ({"rerank": 10, "hash": {}, "index": {}, "parts": 0}, {})
+    write_arrays(file, b"initscope-seek1\n", 1, meta, arrays)
+    with pytest.raises(InputError, match="no usable searcher"):
+        Searcher.load(file)
+    fitted, other = Searcher(bits=32).fit(X), Searcher(bits=32).fit(X[:20])
+    fitted._parts, fitted._ends = other._parts, other._ends  # codes of 50 vectors, 20 of them there
+    fitted.save(file)
+    with pytest.raises(InputError, match="do not belong together"):
+        Searcher.load(file)
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivf"])

@@ -269,9 +269,11 @@ def test_bad_parameters_are_refused(parameters):
 def test_nan_in_new_data_is_refused_in_any_block(monkeypatch):
     X = RNG.standard_normal((5000, 3))
     hasher = SignHash().fit(X)
-    X[4999, 1] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        hasher.transform(X)
+    for wrong in (np.nan, np.inf):
+        X[4999, 1] = wrong
+        for refused in (hasher.transform, SignHash().fit):
+            with pytest.raises(InputError, match="row 4999 of X holds NaN, infinity"):
+                refused(X)
 
 
 def test_hardtanh_by_name_is_sign_of_the_truncated_layer():

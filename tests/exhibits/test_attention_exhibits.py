@@ -40,7 +40,8 @@ def test_settings_of_one_head_are_predicted():
         generator = torch.Generator().manual_seed(5)
         x = setting.alike(setting.cosine, (32, setting.tokens, setting.inputs), generator)
         measured, ours = setting.measured(x, 40, generator), setting.ours(x, generator)
-        assert ours == pytest.approx(measured, rel=0.06)
+        assert ours == pytest.approx([value for value, _ in measured], rel=0.06)
+        assert all(0.002 < error / value < 0.02 for value, error in measured)
 
 
 def test_their_formula_at_uniform_attention_without_correlations():
@@ -52,10 +53,13 @@ def test_their_formula_at_uniform_attention_without_correlations():
 
 def test_errors_are_sorted_into_percentiles_and_the_check_can_fail():
     def cell(error):
-        return Cell(0.0, 0.1, 0.0, 10, 8, 4, 1.0, 1 + error, 1.5, 1.0, 1 - error, 2.0)
+        return Cell(0.0, 0.1, 0.0, 10, 8, 4, 1.0, 0.001, 1 + error, 1.5, 1.0, 0.01, 1 - error, 2.0)
 
     found = Errors(tuple(cell(e) for e in (0.001, 0.002, 0.003)))
     assert found.percentiles("output", "ours")["median"] == pytest.approx(0.2)
+    assert found.scatter("output") == pytest.approx(0.1)
+    assert found.left("output") == pytest.approx(math.sqrt((0.1**2 + 0.2**2 + 0.3**2) / 3 - 0.1**2))
+    assert found.left("gradient") == 0
     assert _holds(found)
     assert not _holds(Errors((cell(0.02),)))
     assert found.plot().get_yscale() == "log"

@@ -283,3 +283,14 @@ def test_collisions_of_integer_weights_are_refined_to_any_digits():
 
     layer = [[1, 1, 0], [0, 1, 1], [1, 0, -1]]
     assert collision_residual(layer, None, decide(layer), digits=60) < 1e-60
+
+
+def test_rows_whose_squares_vanish_are_refused():
+    opposite = np.vstack([np.eye(3), -np.eye(3)])
+    opposite[4] *= 1e-200
+    with pytest.raises(InputError, match="below 1e-150 their squares vanish"):
+        decide(opposite)
+    opposite[4] *= 1e60
+    decision = decide(opposite)
+    assert decision.injective
+    assert verify(opposite, None, decision)

@@ -298,3 +298,125 @@ def test_batch_norm_that_has_seen_nothing_is_told_and_blames_nobody():
     assert {"vanishing", "collapse"} & {verdict.name for verdict in report.verdicts}
     assert not {"vanishing", "collapse"} & set(faults(report))
     assert inspect(model, mode="train").cautions == ()
+
+
+class Listed(nn.Module):
+    """Layers in a list of Python's, or in one of torch's."""
+
+    def __init__(self, kind):
+        super().__init__()
+        torch.manual_seed(0)
+        self.hidden, self.head = kind([nn.Linear(64, 64), nn.Linear(64, 64)]), nn.Linear(64, 10)
+
+    def forward(self, x):
+        for layer in self.hidden:
+            x = F.relu(layer(x))
+        return self.head(x)
+
+
+def test_layers_in_a_plain_list_are_seen_by_no_optimiser():
+    found = faults(inspect(Listed(list)))["no-gradient"]
+    assert found.layer == "hidden"
+    assert "not among model.parameters()" in found.words
+    model = Listed(list)
+    exec(found.code, {"model": model, "torch": torch})
+    assert inspect(model).healthy
+    assert "no-gradient" not in faults(inspect(Listed(nn.ModuleList)))
+
+
+def test_one_layer_n_times_is_told_and_a_loop_over_one_layer_is_not():
+    torch.manual_seed(0)
+    layer = nn.Linear(64, 64)
+    same = nn.Sequential(*[layer, nn.ReLU()] * 3, nn.Linear(64, 10))
+    found = next(verdict for verdict in inspect(same).verdicts if verdict.name == "clones")
+    assert not found.fault
+    assert (found.layer, "the same module as 0" in found.words) == ("2", True)
+    apart = nn.Sequential(*[part for _ in range(3) for part in (nn.Linear(64, 64), nn.ReLU())], nn.Linear(64, 10))
+    assert not [verdict for verdict in inspect(apart).verdicts if verdict.name == "clones"]
+
+
+def test_two_equal_blocks_are_told_and_three_are_a_fault():
+    def model(copies):
+        torch.manual_seed(0)
+        encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), copies)
+        return nn.Sequential(nn.Unflatten(1, (4, 16)), encoder, nn.Flatten(), nn.Linear(64, 10))
+
+    told = [[v.fault for v in inspect(model(copies)).verdicts if v.name == "clones"] for copies in (2, 3)]
+    assert told == [[False], [True]]
+
+
+def test_dropout_of_nearly_everything_and_of_half():
+    for share, told in ((1.0, [True]), (0.99, [False]), (0.5, [])):
+        model = stack()
+        model.insert(2, nn.Dropout(share))
+        assert [v.fault for v in inspect(model).verdicts if v.name == "no-gradient"] == told
+
+
+def test_a_gradient_that_is_not_finite_where_values_are():
+    class Distance(nn.Module):
+        def __init__(self, root):
+            super().__init__()
+            self.embed, self.root = stack(), root
+
+        def forward(self, one, two):
+            return self.root((self.embed(one) - self.embed(two)).square().sum(1))
+
+    one, _ = digits()
+    two = one.roll(1, 0)
+    two[::2] = one[::2]
+    found = faults(inspect(Distance(torch.sqrt), (one, two), targets=None))["not-finite"]
+    assert found.layer == "embed.0"
+    assert "gradient is not finite" in found.words
+    safe = inspect(Distance(lambda square: torch.sqrt(square + 1e-6)), (one, two), targets=None)
+    assert "not-finite" not in faults(safe)
+
+
+def test_what_passes_through_numpy_is_detached_and_what_is_not_used_is_aside():
+    class Net(nn.Module):
+        def __init__(self, use):
+            super().__init__()
+            self.first, self.head, self.use = nn.Linear(64, 64), nn.Linear(64, 10), use
+
+        def forward(self, x):
+            made = torch.from_numpy(self.first(x).detach().numpy().copy())
+            return self.head(made if self.use else x)
+
+    assert faults(inspect(Net(use=True)))["no-gradient"].layer == "first"
+    assert "no-gradient" not in faults(inspect(Net(use=False)))
+
+
+def test_one_large_column_is_told_and_mended_by_column():
+    inputs, _ = digits()
+    for offset, fault in ((100.0, False), (1e5, True)):
+        rows = torch.cat([normal(64, 60), offset + normal(64, 4)[:, :1].expand(64, 4) + inputs[:, :4] * 0], 1)
+        rows[:, 61:] = normal(64, 3, seed=1)
+        found = next(v for v in inspect(stack(), rows).verdicts if v.name == "input-scale")
+        assert found.fault is fault
+        assert found.code == ("data = (data - data.mean(0)) / (data.std(0) + 1e-6)" if fault else None)
+    assert "column 60" in found.words or fault
+
+
+def test_targets_may_be_a_dict_or_a_tuple():
+    inputs, labels = digits()
+    model = nn.ModuleDict({"kind": stack(), "sum": nn.Linear(64, 1)})
+
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = model
+
+        def forward(self, x):
+            return {name: head(x) for name, head in self.heads.items()}
+
+    def loss(output, targets):
+        assert len(targets["sum"]) == len(output["sum"]) == 16
+        return F.cross_entropy(output["kind"], targets["kind"]) + F.mse_loss(output["sum"][:, 0], targets["sum"])
+
+    wanted = {"kind": labels, "sum": inputs.mean(1)}
+    report = inspect(Heads(), targets=wanted, loss=loss)
+    assert report.healthy
+    assert report.facts.step.failed == ""
+    pair = inspect(stack(), targets=(labels, labels), loss=lambda output, both: F.cross_entropy(output, both[1]))
+    assert pair.facts.step.failed == ""
+    with pytest.raises(initscope.errors.InputError, match="different lengths"):
+        inspect(Heads(), targets=wanted | {"sum": labels[:5]}, loss=loss)

@@ -117,3 +117,43 @@ def test_what_is_worth_knowing_asks_for_nothing():
     assert str(known[0]) == known[0].finding
     assert report.conclusion == "healthy: nothing to change"
     assert "What to do" not in report.to_html()
+
+
+def squared(output, targets):
+    return (output - targets).square().mean()
+
+
+def test_an_activation_that_does_not_reach_the_targets_is_named():
+    values = 3 * normal(48, 3)
+    bounded = nn.Sequential(chain(16, 32, 3), nn.Sigmoid())
+    found = faults(bounded, targets=values, loss=squared)["clipped-output"]
+    assert "of the targets lie outside of 0 to 1" in found.words
+    assert "clipped-output" not in faults(bounded, targets=torch.sigmoid(values), loss=squared)
+    assert "clipped-output" not in faults(
+        nn.Sequential(chain(16, 32, 3), nn.ReLU()), targets=values.abs(), loss=squared
+    )
+    assert "clipped-output" not in faults(
+        bounded, targets=values, loss=lambda output, rewards: (output * rewards).mean()
+    )
+
+
+def test_a_sigmoid_before_a_loss_of_logits():
+    of_two, model = (normal(48, 1) > 0).float(), nn.Sequential(chain(16, 32, 1), nn.Sigmoid())
+    assert faults(model, targets=of_two, loss=F.binary_cross_entropy_with_logits)["double-softmax"].layer == "1"
+    assert "double-softmax" not in faults(model, targets=of_two, loss=F.binary_cross_entropy)
+    assert "double-softmax" not in faults(model[0], targets=of_two, loss=F.binary_cross_entropy_with_logits)
+
+
+def test_targets_of_another_shape_are_broadcast():
+    flat = nn.Sequential(chain(16, 32, 1), nn.Flatten(0))
+    values = normal(48, 1)
+    assert "broadcast" in faults(flat, targets=values, loss=squared)
+    assert "broadcast" not in faults(flat, targets=values[:, 0], loss=squared)
+    by_hand = faults(chain(16, 32, 1), targets=values[:, 0], loss=lambda output, t: squared(output.squeeze(1), t))
+    assert "broadcast" not in by_hand
+
+
+def test_targets_far_beyond_the_outputs():
+    values = normal(48, 1)
+    assert faults(chain(16, 32, 1), targets=1e5 * values, loss=squared)["target-scale"].value > 1e3
+    assert "target-scale" not in faults(chain(16, 32, 1), targets=50 * values, loss=squared)

@@ -8,8 +8,7 @@ from torch import nn
 
 import initscope
 from initscope.errors import InputError
-from initscope.integrations import Watch, scalars, tensorboard_logger, wandb_logger
-from initscope.integrations.watching import Unhealthy
+from initscope.integrations import TrainingStopped, Watch, scalars, tensorboard_logger, wandb_logger
 
 DATA = torch.rand(48, 8, generator=torch.Generator().manual_seed(0))
 
@@ -60,7 +59,7 @@ def test_what_appears_is_told_once_and_stops():
 
 def test_it_raises_if_asked_to():
     watch = Watch(DATA, pairs=16, stop_on="faults", stop="raise", warn_on="")
-    with pytest.raises(Unhealthy, match="exploding"):
+    with pytest.raises(TrainingStopped, match="exploding"):
         watch.start(network(depth=4, gain=100))
 
 

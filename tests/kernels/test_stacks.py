@@ -66,9 +66,9 @@ def test_convolutions_then_dense_layers(way, images, kind):
 
 @pytest.mark.parametrize("kind", ["nngp", "ntk"])
 def test_dense_stacks(way, kind):
-    x = torch.randn(7, 20, generator=torch.Generator().manual_seed(2)).double()
-    model = nn.Sequential(nn.Linear(20, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 8), nn.ReLU())
-    k = x.numpy() @ x.numpy().T
+    x = torch.randn(7, 5, 2, 2, generator=torch.Generator().manual_seed(2)).double()
+    model = nn.Sequential(nn.Flatten(), nn.Linear(20, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 8), nn.ReLU())
+    k = x.flatten(1).numpy() @ x.flatten(1).numpy().T
     tangent = np.zeros_like(k)
     for gain in (2 / 20, 2):
         k = gain * k + 0.1
@@ -90,6 +90,59 @@ def test_filters_of_every_geometry_go_both_ways(images, monkeypatch, padding_mod
     loops = kernel(model, images, kind="ntk")
     monkeypatch.setattr(matrix, "chain_of", lambda *arguments: None)
     assert np.abs(loops - kernel(model, images, kind="ntk")).max() < 3e-6
+
+
+@pytest.mark.parametrize("kind", ["nngp", "ntk"])
+def test_pooling_all_positions(way, images, kind):
+    """Two positions at every offset, through strides and zeros around the maps; a ReLU reads the pooled units."""
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 2),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, padding=1, stride=2),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 5),
+        nn.ReLU(),
+        nn.Linear(5, 2),
+    )
+    one = np.ones((1, 1, 1))
+    k, tangent = by_hand(
+        images.flatten(2).numpy(),
+        [
+            (2 / (3 * 4), 0.1, windows(6, 2), True),
+            (2 / 9, 0.1, windows(5, 3, stride=2, padding=1), True),
+            (None, None, None, False),
+            (2, 0.1, one, True),
+            (2, 0.1, one, False),
+        ],
+    )
+    expected = (k if kind == "nngp" else tangent)[:, :, 0, 0]
+    found = kernel(model, images, initializer=LAW, kind=kind, normalize=False)
+    assert np.abs(found - expected).max() < (3e-6 if way == "loops" else 1e-12) * expected.max()
+    cosines = kernel(model, images[:2], images, initializer=LAW, kind=kind)
+    scale = np.sqrt(np.outer(expected.diagonal()[:2], expected.diagonal()))
+    assert np.abs(cosines - expected[:2] / scale)[~np.eye(2, 5, dtype=bool)].max() < 1e-5
+
+
+@pytest.mark.parametrize("convolution", [{"padding_mode": "circular"}, {"dilation": 2}, {}], ids=str)
+def test_pooling_both_ways(monkeypatch, convolution):
+    """Around the edges, and with more images than a block has lanes: the loops against the rules."""
+    pytest.importorskip("numba")
+    from initscope.kernels import stacks
+
+    monkeypatch.setattr(matrix, "_WORTH_COMPILING", 0)
+    monkeypatch.setattr(stacks, "_BLOCK", 1)
+    x = torch.randn(19, 2, 8, 8, generator=torch.Generator().manual_seed(4))
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1, **convolution), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.ReLU(),
+        nn.Conv2d(4, 4, 3, padding=1, stride=2, **convolution), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(4, 2),
+    )  # fmt: skip
+    loops = kernel(model, x, kind="ntk"), kernel(model, x[:3], x)
+    monkeypatch.setattr(matrix, "chain_of", lambda *arguments: None)
+    assert np.abs(loops[0] - kernel(model, x, kind="ntk")).max() < 3e-6
+    assert np.abs(loops[1] - kernel(model, x[:3], x)).max() < 3e-6
 
 
 def test_blocks_do_not_change_the_matrix(monkeypatch):
@@ -142,6 +195,15 @@ def test_what_is_a_stack():
     assert found(nn.Sequential(nn.Conv2d(4, 4, 3, groups=2), nn.ReLU()), image) is None
     assert found(nn.Sequential(nn.ReLU(), nn.Conv2d(4, 4, 3)), image) is None
     assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16, 2)), image) is None
+    # What averages all positions is one, but not what averages them otherwise, or reads reflected edges.
+    pooled = (nn.Conv2d(4, 4, 3), nn.ReLU(), nn.AvgPool2d(4), nn.Flatten(), nn.Linear(4, 2))
+    assert found(nn.Sequential(*pooled), image).mean.pooled
+    assert found(nn.Sequential(*pooled[:2], nn.AvgPool2d(2), nn.AvgPool2d(2), *pooled[3:]), image) is None
+    reflected = nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect")
+    assert found(nn.Sequential(reflected, nn.ReLU(), nn.AdaptiveAvgPool2d(1)), image) is None
+    circular = nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular", stride=4)  # 6 positions are no whole strides
+    assert found(nn.Sequential(circular, nn.ReLU(), nn.AdaptiveAvgPool2d(1)), image) is None
+    assert found(nn.Sequential(nn.Flatten(), nn.Linear(144, 2)), image).image_steps == ()
     # A ReLU of a ReLU is that ReLU, and one behind Flatten still acts position by position.
     assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), nn.ReLU()), image) is None
     assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.Flatten(), nn.ReLU(), nn.Linear(64, 2)), image) is None

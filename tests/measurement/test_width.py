@@ -251,3 +251,9 @@ def test_an_iterator_without_an_end_is_told(monkeypatch):
     monkeypatch.setattr("initscope.measurement.endless.MOST_BATCHES", 50)
     with pytest.raises(InputError, match=r"given 50 batches and no end; .*itertools.islice"):
         initscope.mean_width(itertools.repeat(np.eye(3)))
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+def test_points_whose_squares_overflow_are_refused():
+    with pytest.raises(InputError, match="overflow"):
+        initscope.mean_width(1e200 * np.eye(4))

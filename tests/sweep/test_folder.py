@@ -93,9 +93,9 @@ def test_damaged_files(tmp_path):
     with opened(tmp_path) as folder:
         folder.add(rows("a"))
         folder.add(rows("b"))
-        folder.settle()
-        (tmp_path / "tasks" / "b.parquet").write_bytes(b"PAR1 lost")
-        (tmp_path / "tasks" / ".c.parquet").write_bytes(b"half")
+    (tmp_path / "tasks" / "b.parquet").write_bytes(b"PAR1 lost")
+    (tmp_path / "tasks" / ".c.parquet").write_bytes(b"half")
+    with opened(tmp_path) as folder:
         assert folder.status() == {"a": "done"}
         folder.compact()
     whole = (tmp_path / "results.parquet").read_bytes()
@@ -104,6 +104,19 @@ def test_damaged_files(tmp_path):
         with pytest.raises(InputError, match=r"results.parquet is not a file of results"):
             Folder(tmp_path).status()
     assert (tmp_path / "results.parquet").stat().st_size == len(whole) - 1
+
+
+def test_what_was_written_is_compacted_as_what_is_read(tmp_path, monkeypatch):
+    """Of many results the last are read from their files: the same bytes."""
+    compacted = []
+    for remembered in (10, 1):
+        monkeypatch.setattr("initscope.sweep.folder._REMEMBERED", remembered)
+        with opened(tmp_path / str(remembered)) as folder:
+            for name in ("c", "a", "b"):
+                folder.add(rows(name))
+            folder.compact({"b": 0, "c": 1, "a": 2})
+        compacted.append((tmp_path / str(remembered) / "results.parquet").read_bytes())
+    assert compacted[0] == compacted[1]
 
 
 def test_folders_of_others_are_refused(tmp_path):

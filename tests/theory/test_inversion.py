@@ -145,3 +145,13 @@ def test_refused():
         inversion.linear_estimate(np.ones((3, 2)), np.ones(4))
     with pytest.raises(InputError, match="all zero"):
         inversion.linear_estimate(np.zeros((3, 2)), np.ones(3))
+
+
+@pytest.mark.parametrize("name", ["cos", "abs"])
+def test_even_activations_have_no_linear_estimate(name):
+    """E σ' is 0 by symmetry; what quadrature leaves of it once made errors of 1e31."""
+    with pytest.raises(InputError, match="mean slope 0"):
+        inversion.linear_estimate_error(400, 10, name)
+    weight = np.random.default_rng(0).standard_normal((50, 3))
+    with pytest.raises(InputError):
+        inversion.linear_estimate(weight, activation(name)(weight @ np.ones(3)), name)

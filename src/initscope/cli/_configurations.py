@@ -70,7 +70,8 @@ def _emit_blocks(result: Outlook, format: Format) -> None:
         say(f"{_SHOWN} of {len(result.rows)} rows; --format json has all")
     size = f"{result.model.parameters / 1e9:.3g} billion weights"
     print_table(rows, title=f"{result.model.family}, {size}, {result.tokens} tokens")
-    say(f"the stream grows like depth^{result.growth:.2f}")
+    if result.growth == result.growth:
+        say(f"the stream grows like depth^{result.growth:.2f}")
     if result.logits == result.logits:
         say(f"logits {result.logits:.3g}, loss at the start {result.loss:.4g}")
     for note in result.notes:

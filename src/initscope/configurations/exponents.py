@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from initscope.configurations.recursion import Outlook, outlook
@@ -100,10 +100,11 @@ def depth_exponents(model: Transformer, factors: Sequence[float], *, tokens: int
     True
     """
     _check_factors(factors)
-    depths = tuple(max(1, round(model.layers * factor)) for factor in factors)
+    made = [model.deepened(factor) for factor in factors]
+    depths = tuple(one.layers for one in made)
     if len(set(depths)) < 2:
         raise InputError(f"factors = {tuple(factors)} make {depths[0]} blocks of {model.layers} each time")
-    told = [_ends(outlook(replace(model, layers=depth), tokens, seed=seed)) for depth in depths]
+    told = [_ends(outlook(one, tokens, seed=seed)) for one in made]
     quantities = tuple(name for name in told[0] if all(math.isfinite(one[name]) for one in told))
     values = tuple(tuple(one[name] for one in told) for name in quantities)
     exponents = tuple(float(growth_exponent(depths, each)) for each in values)

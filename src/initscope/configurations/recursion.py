@@ -18,12 +18,10 @@ import torch
 from torch import Tensor
 
 from initscope._hall.randomness import torch_generator
+from initscope.configurations.branches import attention, feed_forward, mixed
 from initscope.configurations.transformer import Transformer
 from initscope.errors import InputError, check_count
-from initscope.propagate.draws import factor_of
-from initscope.propagate.heads import attended_gram, attention_weights, entropy_of
 from initscope.results import Result, make_axes
-from initscope.theory.activations import activation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +31,6 @@ __all__ = ["BlockRow", "Outlook", "outlook"]
 _REPLICATES = 2
 _MEMORY = 1 << 30  # bytes of all matrices that are alive together
 _ALIVE = 10
-_NODES = 1025  # of the table of a dual: linear between them it is right to 1e-6
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.39e38}
 _STEP_OF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 
@@ -117,7 +114,7 @@ def outlook(
     ids : two sequences of int, optional
         Tokens of x and y, by index. None: as good as all different in x, every second one of y as in x.
     heads : int, optional
-        Heads to draw in each layer. None: 16, fewer for long sequences.
+        Heads to draw in each layer, in fours: two halves, with -q beside q. None: 16, fewer for long sequences.
     seed : int
         Of the heads.
 
@@ -137,20 +134,20 @@ def outlook(
     if _ALIVE * 8 * (2 * tokens) ** 2 > _MEMORY:
         most = int(math.sqrt(_MEMORY / _ALIVE / 8) / 2)
         raise InputError(f"tokens = {tokens}: their matrices would take more than 1 GB; at most {most} tokens fit")
-    count = check_count("heads", heads or max(4, min(16, 2048 // tokens)), least=2)
-    forward = _feed_forward(model)
+    count = check_count("heads", heads or max(4, min(16, 2048 // tokens)), least=2 * _REPLICATES)
+    forward = feed_forward(model)
     with ThreadPoolExecutor(_REPLICATES) as pool:  # each is a chain of small steps that keep one core busy
 
         def chain(index: int) -> list[BlockRow]:
             generator = torch_generator(seed, f"heads of replicate {index}")
-            return _run(model, start, forward, count // _REPLICATES, generator)
+            return _run(model, start, forward, count // (2 * _REPLICATES), generator)
 
         runs = list(pool.map(chain, range(_REPLICATES)))
     rows = tuple(_together(each) for each in zip(*runs, strict=True))
     logits = rows[-1].rms if model.vocabulary else math.nan
     loss = math.log(model.vocabulary) + logits**2 / 2 if model.vocabulary else math.nan
     stream = [row.rms for row in rows if row.kind == "feed-forward"]
-    growth = _exponent(stream)
+    growth = _exponent(stream[-(model.decoder or model.layers) :])
     return Outlook(model, tokens, count, seed, rows, logits, loss, growth, _notes(model, rows))
 
 
@@ -163,7 +160,10 @@ def _indices(model: Transformer, tokens: int, ids: Sequence[Sequence[int]] | Non
                 f"ids of shape {tuple(given.shape)} must be two sequences of one length, from two tokens on"
             )
         if model.vocabulary and not bool(((given >= 0) & (given < model.vocabulary)).all()):
-            raise InputError(f"ids up to {int(given.max())} are beyond the vocabulary of {model.vocabulary} tokens")
+            raise InputError(
+                f"ids up to {int(given.max())} are beyond the vocabulary of {model.vocabulary} tokens; text is read as "
+                "bytes, for which vocab_size must be 256"
+            )
         return given
     size = max(model.vocabulary, 4 * tokens)
     both = torch.randint(size, (2, tokens), generator=torch.Generator().manual_seed(1))
@@ -171,105 +171,106 @@ def _indices(model: Transformer, tokens: int, ids: Sequence[Sequence[int]] | Non
     return both
 
 
+@dataclass(frozen=True)
+class _Stream:
+    """Second moments of a unit over the tokens of x and y, and of two parts of them.
+
+    ``mean`` is the part of the mean over channels, which sines for positions have, and which norms of layers take off;
+    ``words [tokens]`` are the factors that are left of the vectors of the words.
+    """
+
+    gram: Tensor
+    mean: Tensor
+    words: Tensor
+
+    def normed(self, eps: float) -> _Stream:
+        """Behind a norm."""
+        rest = self.gram - self.mean
+        scale = (rest.diagonal() + eps).rsqrt()
+        return _Stream(scale[:, None] * rest * scale, torch.zeros_like(self.mean), scale * self.words)
+
+    def plus(self, branch: Tensor, shortcut: float) -> _Stream:
+        """With a branch of fresh weights added to ``shortcut`` times it."""
+        return _Stream(shortcut**2 * self.gram + branch, shortcut**2 * self.mean, shortcut * self.words)
+
+
 def _run(
-    model: Transformer, start: Tensor, forward: Callable[[Tensor], Tensor], heads: int, generator: torch.Generator
+    model: Transformer, start: Tensor, forward: Callable[[Tensor], Tensor], draws: int, generator: torch.Generator
 ) -> list[BlockRow]:
-    spreads, flat = model.spreads, start.flatten()
-    stream = spreads.embedding**2 * (flat[:, None] == flat).double()
-    if spreads.positions:
-        place = torch.arange(start.shape[1]).repeat(2)
-        stream = stream + spreads.positions**2 * (place[:, None] == place).double()
-    if model.order == "post":
-        stream = _normed(stream, model.eps)
-    rows = [_row("embedding", "embedding", stream, status="closed form")]
-    for layer in range(model.layers):
-        for kind in ("attention", "feed-forward"):
-            read = _normed(stream, model.eps) if model.order == "pre" else stream
-            told: dict[str, Any] = {}
-            if kind == "attention":
-                branch, told = _attention(model, read, heads, generator)
-            else:
-                branch = _mixed(model, forward(read), read, generator)
-            stream = model.shortcut**2 * stream + branch
-            told["share"] = float(branch.diagonal().mean() / stream.diagonal().mean())
-            rows.append(_row(f"{layer}.{kind}", kind, stream, **told))
-            if model.order == "post":
-                stream = _normed(stream, model.eps)
+    stream = _embedded(model, start)
+    rows = [_row("embedding", "embedding", stream.gram, status="closed form")]
+    blocks = _Blocks(model, forward, draws, generator, rows)
+    if model.decoder:
+        memory = blocks.run("encoder.", stream, model.layers, causal=False).gram
+        read = blocks.run("decoder.", stream, model.decoder, causal=True, memory=memory)
+    else:
+        read = blocks.run("", stream, model.layers, causal=model.causal)
     if model.vocabulary:
-        read = _normed(stream, model.eps) if model.order == "pre" else stream
-        spread = spreads.embedding if model.tied else spreads.head
-        rows.append(_row("logits", "logits", model.width * (spread * model.head_scale) ** 2 * read))
+        spread = (model.spreads.embedding if model.tied else model.spreads.head) * model.head_scale
+        gram = model.width * spread**2 * read.gram
+        if model.tied and not model.head_layer:
+            flat = start.flatten()
+            own = model.width * spread * model.spreads.embedding * read.words
+            gram = gram + own[:, None] * own * (flat[:, None] == flat) / model.vocabulary
+        rows.append(_row("logits", "logits", gram))
     return rows
 
 
-def _normed(stream: Tensor, eps: float) -> Tensor:
-    scale = (stream.diagonal() + eps).rsqrt()
-    return scale[:, None] * stream * scale
+def _embedded(model: Transformer, start: Tensor) -> _Stream:
+    """The stream before the first block: equal tokens are equal, and positions are added."""
+    flat, place = start.flatten(), torch.arange(start.shape[1]).repeat(2)
+    gram = model.spreads.embedding**2 * (flat[:, None] == flat).double() + model.spreads.common**2
+    mean, words = gram.new_zeros(()), gram.new_ones(len(flat))
+    if model.waves:
+        frequency = 10000.0 ** (-torch.arange(0, model.width, 2, dtype=torch.float64) / model.width)
+        angle = place[:, None] * frequency
+        waves = torch.cat([angle.sin(), angle.cos()], dim=1)
+        gram, mean = gram + waves @ waves.T / waves.shape[1], waves.mean(dim=1)[:, None] * waves.mean(dim=1)
+    elif model.spreads.positions:
+        gram = gram + model.spreads.positions**2 * (place[:, None] == place).double()
+    stream = _Stream(gram, mean, words)
+    return stream.normed(model.eps) if model.embedding_norm else stream
 
 
-def _attention(
-    model: Transformer, read: Tensor, heads: int, generator: torch.Generator
-) -> tuple[Tensor, dict[str, Any]]:
-    """The branch of attention: heads drawn at their own size."""
-    spreads, half = model.spreads, len(read) // 2
-    root = factor_of(read).float()
-    shape = (len(read), heads * model.head_size)
-    sides = []
-    for spread in (spreads.query, spreads.key):
-        drawn = root @ torch.randn(shape, generator=generator) * (spread * math.sqrt(model.width))
-        drawn = drawn.reshape(2, half, heads, model.head_size).transpose(1, 2)
-        sides.append(_rotated(drawn, model.rotation) if model.rotation else drawn)
-    query, key = sides
-    weights = attention_weights(query, key, causal=model.causal, scale=model.scale)
-    after = attended_gram(read[None], weights[:1], weights[1:])[0]
-    gain = model.width * spreads.value**2 * model.heads * model.head_size * spreads.output**2
-    scores = model.scale * (query[:, :1] @ key[:, :1].mT)
-    told = {"entropy": entropy_of(weights), "scores": float((scores - scores.mean(dim=-1, keepdim=True)).std())}
-    return gain * after, told
+@dataclass(frozen=True)
+class _Blocks:
+    """What runs through a stack of blocks, with a row behind every branch."""
 
+    model: Transformer
+    forward: Callable[[Tensor], Tensor]
+    draws: int
+    generator: torch.Generator
+    rows: list[BlockRow]
 
-def _rotated(values: Tensor, base: float) -> Tensor:
-    """Halves of the channels turned against each other by the position [Su2021]_."""
-    half = values.shape[-1] // 2
-    angle = torch.arange(values.shape[-2])[:, None] / base ** (torch.arange(half) / half)
-    cos, sin = (function(angle).float() for function in (torch.cos, torch.sin))
-    first, second = values[..., :half], values[..., half : 2 * half]
-    return torch.cat([first * cos - second * sin, second * cos + first * sin, values[..., 2 * half :]], dim=-1)
+    def run(self, name: str, stream: _Stream, layers: int, *, causal: bool, memory: Tensor | None = None) -> _Stream:
+        """Behind ``layers`` blocks, normed; their attention reads ``memory`` as well where there is one."""
+        model, read = self.model, stream
+        kinds = ["attention", "feed-forward"] if memory is None else ["attention", "cross", "feed-forward"]
+        for layer in range(layers):
+            for kind in kinds:
+                if model.order == "pre" and (kind == "attention" or not model.parallel):
+                    read = stream.normed(model.eps)
+                branch, told = self._branch(kind, read.gram, causal, memory)
+                stream = stream.plus(branch, model.shortcut)
+                told["share"] = float(branch.diagonal().mean() / stream.gram.diagonal().mean())
+                row = "feed-forward" if kind == "feed-forward" else "attention"
+                self.rows.append(_row(f"{name}{layer}.{kind}", row, stream.gram, **told))
+                if model.order == "post":
+                    read = stream = stream.normed(model.eps)
+        return stream.normed(model.eps) if model.order == "pre" else stream
 
-
-def _feed_forward(model: Transformer) -> Callable[[Tensor], Tensor]:
-    """The branch of a feed-forward layer on normed tokens: the dual, read from a table over the cosine."""
-    sigma, variance = activation(model.activation), model.width * model.spreads.up**2
-    angle = np.linspace(0, np.pi, _NODES)
-    size = np.full(_NODES, variance)
-    dual = np.asarray(sigma.dual(size, size, variance * np.cos(angle))) if variance > 0 else np.zeros(_NODES)
-    gain = model.inner * model.spreads.down**2 * (variance if model.gated else 1.0)
-    nodes = torch.from_numpy(gain * dual)
-    steps = torch.cat([nodes.diff(), nodes.new_zeros(1)])
-
-    def branch(read: Tensor) -> Tensor:
-        cosine = read.clamp(-1, 1)
-        place = torch.arccos(cosine).mul_((_NODES - 1) / math.pi)
-        below = place.long()
-        values = nodes[below] + (place - below) * steps[below]
-        return values * cosine if model.gated else values
-
-    return branch
-
-
-def _mixed(model: Transformer, branch: Tensor, read: Tensor, generator: torch.Generator) -> Tensor:
-    """Of a mixture: two tokens share what an expert adds only where both chose it, with the weights of both."""
-    if model.experts == 1:
-        return branch
-    total, draws = torch.zeros_like(branch), 8
-    root = factor_of(read).float()
-    for _ in range(draws):
-        scores = root @ torch.randn((len(read), model.experts), generator=generator)
-        scores = scores * (model.spreads.up * math.sqrt(model.width))
-        best, chosen = scores.topk(model.chosen, dim=1)
-        gates = torch.zeros_like(scores).scatter(1, chosen, best.softmax(dim=1)).double()
-        total += gates @ gates.T
-    return branch * total / draws
+    def _branch(self, kind: str, read: Tensor, causal: bool, memory: Tensor | None) -> tuple[Tensor, dict[str, Any]]:
+        """What a branch adds, and what is told of it."""
+        model, told = self.model, dict[str, Any]()
+        if kind == "feed-forward":
+            branch = mixed(model, self.forward(read), read, self.generator)
+        else:
+            source, past = (memory, False) if kind == "cross" else (None, causal)
+            branch, told = attention(model, read, self.draws, self.generator, causal=past, source=source)
+        if model.branch_norm:
+            scale = (branch.diagonal() + model.eps).rsqrt()
+            branch = scale[:, None] * branch * scale
+        return branch, told
 
 
 def _row(
@@ -322,6 +323,4 @@ def _notes(model: Transformer, rows: Sequence[BlockRow]) -> tuple[str, ...]:
     entropies = [row.entropy for row in stream if row.kind == "attention"]
     if min(entropies) < 0.1:
         notes.append(f"attention reads single tokens: its entropy falls to {min(entropies):.3f} of ln n")
-    if model.tied and model.vocabulary:
-        notes.append("the head is the embedding: the logit of a token that was just read is larger than told here")
     return tuple(notes)

@@ -30,19 +30,25 @@ def _mup(model: Transformer) -> Transformer:
     spreads = Spreads(
         embedding=1.0, positions=1.0 if model.spreads.positions else 0.0, query=inside, key=inside, value=inside,
         output=heads, up=inside, down=model.inner**-0.5, head=1 / model.width,
+        common=1.0 if model.spreads.common else 0.0,
     )  # fmt: skip
     return replace(model, spreads=spreads, scale=1 / model.head_size, tied=False, head_scale=1.0)
 
 
 def _deepnorm(model: Transformer) -> Transformer:
     """Norms behind the sums, the stream times (2L)^¼, values, outputs and feed-forward layers times (8L)^-¼."""
+    if model.decoder:
+        raise InputError(f"deepnorm has other factors for an encoder with a decoder, which {model.family} is")
     gain, layers = (8 * model.layers) ** -0.25, model.layers
     inside, heads = model.width**-0.5, (model.heads * model.head_size) ** -0.5
     spreads = replace(
         model.spreads, query=inside, key=inside, value=gain * inside, output=gain * heads, up=gain * inside,
         down=gain * model.inner**-0.5,
     )  # fmt: skip
-    return replace(model, spreads=spreads, order="post", shortcut=(2 * layers) ** 0.25, scale=model.head_size**-0.5)
+    return replace(
+        model, spreads=spreads, order="post", embedding_norm=True, branch_norm=False, parallel=False,
+        shortcut=(2 * layers) ** 0.25, scale=model.head_size**-0.5,
+    )  # fmt: skip
 
 
 def _zero_outputs(model: Transformer) -> Transformer:

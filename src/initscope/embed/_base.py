@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from initscope._hall.randomness import generator
 from initscope.embed.codes import code_bytes, pack_bits
@@ -31,6 +31,20 @@ def random_generator(random_state: Any, purpose: str) -> np.random.Generator:
     return generator(random_state, purpose)
 
 
+def _check_finite(rows: np.ndarray, first: int = 0) -> None:
+    """Refuse NaN and infinity, and say in which row of X; ``first`` is the number of the first row here."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = rows.sum()
+    if np.isfinite(total):  # one pass over what is nearly always finite
+        return
+    wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(wrong):
+        raise InputError(
+            f"row {first + wrong[0]} of X holds NaN, infinity or a number too large for {rows.dtype}; remove or "
+            "replace such rows"
+        )
+
+
 class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base of the transformers of this room: rows in, rows out, block by block."""
 
@@ -48,10 +62,11 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         if not reset:
             return validate_data(self, X, reset=False, ensure_all_finite=False, ensure_min_samples=0)
-        checked = validate_data(self, X) if y is None else validate_data(self, X, y)
+        checked = validate_data(self, X, *(() if y is None else (y,)), ensure_all_finite=False)
         rows = checked if y is None else checked[0]
         # Bytes and half precision are exact in single precision, at half the memory and time of double.
         rows = np.ascontiguousarray(rows, dtype=np.float32 if np.can_cast(rows.dtype, np.float32) else np.float64)
+        _check_finite(rows)
         return rows if y is None else (rows, checked[1])
 
     def _float_type(self) -> Any:
@@ -65,9 +80,7 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             rows = slice(start, min(start + size, len(X)))
             with np.errstate(over="ignore", invalid="ignore"):
                 block = np.ascontiguousarray(X[rows], dtype=self._float_type())
-                total = block.sum()
-            if not np.isfinite(total):
-                assert_all_finite(block, estimator_name=type(self).__name__, input_name="X")
+            _check_finite(block, start)
             yield rows, block
 
     def _row_values(self) -> int:

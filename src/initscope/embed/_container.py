@@ -20,7 +20,7 @@ import numpy as np
 from initscope._hall.files import atomic_path, open_regular, reading
 from initscope.errors import InputError
 
-__all__ = ["expect", "read_arrays", "read_signed", "stored_digest", "write_arrays"]
+__all__ = ["expect", "read_arrays", "read_signed", "storable", "stored_digest", "write_arrays"]
 
 _PREFIX = struct.Struct("<16sII")  # magic, version, length of the header
 _DIGEST = 32
@@ -79,6 +79,13 @@ def stored_digest(path: str | os.PathLike[str]) -> bytes | None:
         file.seek(max(os.fstat(file.fileno()).st_size - _DIGEST, 0))
         return file.read()
     return None
+
+
+def storable(array: np.ndarray) -> np.ndarray:
+    """The array in a type that files hold: itself, or the floats that hold its numbers."""
+    if array.dtype.name in _DTYPES:
+        return array
+    return array.astype(np.float32 if np.can_cast(array.dtype, np.float32) else np.float64)
 
 
 def expect(arrays: dict[str, np.ndarray], name: str, dtype: type[np.generic], *shape: int | None) -> np.ndarray:

@@ -207,10 +207,11 @@ class LearnedHash(SupervisedHasher):
             return self.network(bits)
         layers = check_count("layers", self.layers, most=16)
         sizes = [features, *[check_count("hidden", self.hidden)] * (layers - 1), bits]
-        parts: list[torch.nn.Module] = [torch.nn.Dropout(check_between("input_dropout", self.input_dropout, -1e-12, 1))]
+        dropped = check_between("input_dropout", self.input_dropout, 0, 1, ends="low")
+        parts: list[torch.nn.Module] = [torch.nn.Dropout(dropped)]
         for into, out in pairwise(sizes):
             if len(parts) > 1:
-                parts += [torch.nn.ReLU(), torch.nn.Dropout(check_between("dropout", self.dropout, -1e-12, 1))]
+                parts += [torch.nn.ReLU(), torch.nn.Dropout(check_between("dropout", self.dropout, 0, 1, ends="low"))]
             parts.append(torch.nn.Linear(into, out))
         return torch.nn.Sequential(*parts)
 

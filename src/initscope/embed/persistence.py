@@ -13,7 +13,7 @@ from initscope.embed._base import Hasher
 from initscope.embed._container import read_arrays, write_arrays
 from initscope.errors import InputError, check_count
 
-__all__ = ["HASHERS", "hasher_class", "load_hasher", "save_hasher"]
+__all__ = ["HASHERS", "hasher_class", "hasher_state", "load_hasher", "restored_hasher", "save_hasher"]
 
 HASHERS = {
     "random": "sign_hash:SignHash",
@@ -44,6 +44,11 @@ def save_hasher(hasher: Hasher, path: str | os.PathLike[str]) -> None:
 
     Parameters must be plain values (a seed, not a generator); a `LearnedHash` with a network of its own is refused.
     """
+    write_arrays(path, _MAGIC, _VERSION, *hasher_state(hasher))
+
+
+def hasher_state(hasher: Hasher) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What a file holds of a fitted hash: plain values, and arrays by name."""
     target = f"{type(hasher).__module__}:{type(hasher).__qualname__}"
     names = [name for name, known in HASHERS.items() if target == f"initscope.embed.{known}"]
     if not names:
@@ -77,19 +82,20 @@ def save_hasher(hasher: Hasher, path: str | os.PathLike[str]) -> None:
         "lists": lists,
         "labels": labels,
     }
-    write_arrays(path, _MAGIC, _VERSION, meta, arrays)
+    return meta, arrays
 
 
 def load_hasher(path: str | os.PathLike[str]) -> Hasher:
     """Read a fitted hash; a foreign, truncated or damaged file, or one that cannot encode a row, is refused."""
     meta, arrays = read_arrays(path, _MAGIC, _VERSION, "a fitted hash")
     try:
-        return _restored(meta, arrays)
+        return restored_hasher(meta, arrays)
     except Exception as error:  # whatever a hash makes of wrong arrays, the file is at fault
         raise InputError(f"{path}: holds no usable hash ({error or type(error).__name__})") from error
 
 
-def _restored(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Hasher:
+def restored_hasher(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Hasher:
+    """The hash of a `hasher_state`; whatever error a wrong one meets."""
     parameters = {
         name: tuple(value) if isinstance(value, list) else value for name, value in meta["parameters"].items()
     }

@@ -9,14 +9,18 @@ from typing import Any, Self
 import numpy as np
 
 from initscope.embed._base import Hasher
+from initscope.embed._container import read_arrays, storable, write_arrays
 from initscope.embed.evaluation import Neighbours
 from initscope.embed.index import HammingIndex, Kind
+from initscope.embed.persistence import hasher_state, restored_hasher
 from initscope.embed.radius import Matches, within_radius
 from initscope.embed.reranking import rerank
 from initscope.embed.sign_hash import SignHash
 from initscope.errors import InputError, check_count
 
 __all__ = ["Searcher"]
+
+_MAGIC, _VERSION = b"initscope-seek1\n", 1
 
 
 class Searcher:
@@ -65,9 +69,8 @@ class Searcher:
         self.rerank = check_count("rerank", rerank, least=0, hint="0 ranks by the codes alone")
         self.hasher = SignHash(bits=bits, random_state=seed) if hasher is None else hasher
         self.index = HammingIndex(self.hasher.bits, kind)
-        self._parts: list[np.ndarray] = []  # arrays of vectors, as they were given
+        self._parts: list[np.ndarray] = []  # arrays of vectors, as they were given: an id is a row of all of them
         self._ends: list[int] = []  # rows of all parts up to each
-        self._rows = np.empty(0, dtype=np.int64)  # where the vector of each id is: row of all parts together, -1 gone
 
     def __len__(self) -> int:
         return len(self.index)
@@ -80,7 +83,7 @@ class Searcher:
         X = _vectors(X)
         self.hasher.fit(X, y)
         self.index = HammingIndex(self.hasher.bits, self.index.kind)
-        self._parts, self._ends, self._rows = [], [], np.empty(0, dtype=np.int64)
+        self._parts, self._ends = [], []
         self.add(X)
         return self
 
@@ -88,21 +91,19 @@ class Searcher:
         """Hold more vectors; returns their ids, which go on counting."""
         X = _vectors(X)
         codes = self.hasher.transform(X)
-        first, rows = len(self._rows), self._ends[-1] if self._ends else 0
+        first = self._ends[-1] if self._ends else 0
         ids = np.arange(first, first + len(X))
         self.index.add(codes, ids)
-        self._parts.append(X)
-        self._ends.append(rows + len(X))
-        self._rows = np.concatenate([self._rows, np.arange(rows, rows + len(X))])
+        self._hold(X)
         return ids
+
+    def _hold(self, X: np.ndarray) -> None:
+        self._ends.append(len(X) + (self._ends[-1] if self._ends else 0))
+        self._parts.append(X)
 
     def remove(self, ids: Any) -> int:
         """Forget these ids; returns how many there were. Their numbers are not given again."""
-        gone = np.atleast_1d(np.asarray(ids))
-        count = self.index.remove(gone)
-        known = gone[(gone >= 0) & (gone < len(self._rows))]
-        self._rows[known] = -1
-        return count
+        return self.index.remove(ids)
 
     def search(self, Q: Any, k: int = 10) -> Neighbours:
         """The ``k`` nearest of each row of ``Q``: ids, and as distances 1 - cosine (with ``rerank=0`` unequal bits)."""
@@ -125,15 +126,51 @@ class Searcher:
         """All vectors whose codes differ from a query's in at most ``radius`` bits."""
         return within_radius(self.index, self.hasher.transform(_vectors(Q)), radius)
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write hash, codes and vectors to one file, renamed over an old one when it is whole on the disk.
+
+        Vectors that were left on the disk are copied into it. The hash must be one of `initscope.embed`.
+        """
+        hash_meta, hash_arrays = hasher_state(self.hasher)
+        options, index_arrays = self.index.__getstate__()
+        groups = {
+            "hash": hash_arrays,
+            "index": index_arrays,
+            "vectors": {str(place): storable(part) for place, part in enumerate(self._parts)},
+        }
+        arrays = {f"{group}:{name}": array for group, found in groups.items() for name, array in found.items()}
+        meta = {"rerank": self.rerank, "hash": hash_meta, "index": options, "parts": len(self._parts)}
+        write_arrays(path, _MAGIC, _VERSION, meta, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote, vectors into memory; a foreign, truncated or damaged file is refused."""
+        meta, arrays = read_arrays(path, _MAGIC, _VERSION, "a searcher")
+        groups: dict[str, dict[str, np.ndarray]] = {"hash": {}, "index": {}, "vectors": {}}
+        try:
+            for name, array in arrays.items():
+                group, _, rest = name.partition(":")
+                groups[group][rest] = array
+            searcher = cls(rerank=meta["rerank"], hasher=restored_hasher(meta["hash"], groups["hash"]))
+            searcher.index.__setstate__((meta["index"], groups["index"]))
+            for place in range(meta["parts"]):
+                part = groups["vectors"][str(place)]
+                searcher._hold(part.reshape(len(part), searcher.hasher.n_features_in_))
+            total = searcher._ends[-1] if searcher._ends else 0
+            if searcher.index.bits != searcher.hasher.bits or searcher.index.ids.max(initial=-1) >= total:
+                raise ValueError("codes and vectors do not belong together")
+        except Exception as error:  # whatever hash and index make of wrong arrays, the file is at fault
+            raise InputError(f"{path}: holds no usable searcher ({error or type(error).__name__})") from error
+        return searcher
+
     def _vectors_of(self, ids: np.ndarray) -> np.ndarray:
         """The vectors under these ids; zeros for -1."""
-        rows = np.where(ids < 0, -1, self._rows[np.maximum(ids, 0)])
-        part = np.searchsorted(self._ends, rows, side="right")
+        part = np.searchsorted(self._ends, ids, side="right")
         found = np.zeros((len(ids), self._parts[0].shape[1]))
-        for each in np.unique(part[rows >= 0]):
-            mine = (part == each) & (rows >= 0)
+        for each in np.unique(part[ids >= 0]):
+            mine = (part == each) & (ids >= 0)
             start = self._ends[each] - len(self._parts[each])
-            found[mine] = self._parts[each][rows[mine] - start]
+            found[mine] = self._parts[each][ids[mine] - start]
         return found
 
 

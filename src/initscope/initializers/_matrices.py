@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Matrix", "matrices", "not_drawn"]
 
-_PRODUCTS = {"matmul": (0, 1), "mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2)}
+_PRODUCTS = {"matmul": (0, 1), "mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "grouped_mm": (0, 1)}
 """Functions of two factors, and which of their arguments these are; as methods they lack the first."""
 _TURNS = ("T", "mT", "t", "transpose", "swapaxes", "permute")
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Present"]
 
+_FEW = 1 << 10
 _PART = 1 << 16  # weights looked at at once: in double precision they stay in the cache
 
 
@@ -76,8 +77,12 @@ def _mean_and_variance(weight: torch.Tensor) -> tuple[float, float]:
     """Mean, and variance about it, in double precision; part by part, which is faster than a copy of all weights."""
     import torch
 
-    parts, count = torch.split(weight.reshape(-1), _PART), weight.numel()
-    first = float(weight.reshape(-1)[0])  # taken off, so that equal weights have a variance of exactly 0
-    mean = first + sum(float((part.double() - first).sum()) for part in parts) / count
-    squares = sum(float((part.double() - mean).square_().sum()) for part in parts)
-    return mean, squares / max(1, count - 1)
+    flat, count = weight.reshape(-1), weight.numel()
+    # Taken off: a weight in the middle of them, so that equal weights have a variance of exactly 0, and no digits are
+    # lost where the mean is large.
+    middle = float(flat[:_FEW].double().median())
+    total = squares = 0.0
+    for part in torch.split(flat, _PART):
+        off = part.double().sub_(middle)
+        total, squares = total + float(off.sum()), squares + float(off.dot(off))
+    return middle + total / count, max(0.0, squares - total**2 / count) / max(1, count - 1)

@@ -28,6 +28,12 @@ def as_layer(weight: Any, bias: Any = None) -> tuple[Floats, Floats | None]:
         )
     if 0 in weight.shape:
         raise InputError(f"W has shape {weight.shape}: it needs at least one row and one column")
+    sizes = np.abs(weight).max(axis=1)
+    if ((sizes > 0) & (sizes < 1 / LARGEST)).any():
+        raise InputError(
+            f"W holds a row of entries up to {sizes[sizes > 0].min():.2g}; below {1 / LARGEST:g} their squares vanish: "
+            "multiply that row and its bias by one positive number, which changes nothing about injectivity"
+        )
     if bias is None:
         return weight, None
     bias = _as_floats("bias", bias)

@@ -68,7 +68,7 @@ def stability(W: Any, bias: Any = None, *, seed: int = 0, starts: int = 24, seco
     rng = np.random.default_rng(seed)
     used = int(weight.any(axis=1).sum())
     is_exact = used >= dim - 1 and math.comb(used, dim - 1) * (1 if dim <= 2 else 2) <= MOST_VERTICES
-    seconds = check_between("seconds", seconds, -1e-9, math.inf)
+    seconds = check_between("seconds", seconds, 0.0, math.inf, ends="low")
     if np.linalg.matrix_rank(weight) < n:
         return Stability(0.0, 0.0, 0.0, 0.0, True, "rank of W below n")
     needed = math.comb(len(weight), n - 1) * PAIR_SECONDS

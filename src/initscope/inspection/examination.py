@@ -82,7 +82,7 @@ def inspect(
     loss : callable, optional
         ``loss(output, targets)``, whose gradient is asked which parameters it reaches. Default: cross-entropy where the
         targets are classes, else a random projection of all that the model returns.
-    targets : array, optional
+    targets : array, or tuple or dict of arrays, optional
         Classes or values of the samples; with them all members of a tuple are inputs, optional ones included.
         Default: what the data holds beside the inputs. Labels of an `initscope.data` set count as those of the outputs
         if there are as many outputs as classes.

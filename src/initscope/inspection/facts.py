@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from initscope.inspection.dependence import Dependence, dependence
 from initscope.inspection.inputs import InputFacts, input_facts
 from initscope.inspection.one_step import Probe, probe
 from initscope.inspection.weights import WeightFacts, weight_facts
@@ -23,6 +24,7 @@ class Facts:
     weights: WeightFacts | None = None
     step: Probe | None = None
     data: InputFacts | None = None
+    dependence: Dependence | None = None
     idle_norms: bool = False
     """Whether batch norms run with statistics that no data has made: they do nothing yet."""
 
@@ -45,7 +47,9 @@ def facts_of(model: nn.Module, seen: Observation, loss: Any = None, *, step: boo
     ``classes``, unless 0, says how many the targets are of: they belong to as many outputs only.
     """
     found = probe(model, seen, loss, classes) if step else None
-    return Facts(weight_facts(model), found, input_facts(seen), seen.mode != "train" and _has_idle_norms(model))
+    idle = seen.mode != "train" and _has_idle_norms(model)
+    depends = dependence(model, seen) if step else None  # last: it leaves the model in evaluation mode
+    return Facts(weight_facts(model), found, input_facts(seen), depends, idle)
 
 
 def _has_idle_norms(model: nn.Module) -> bool:

@@ -29,6 +29,9 @@ class InputFacts:
     channels: int
     constant_channels: int
     cautions: tuple[str, ...]
+    column: int = 0
+    largest_column: float = 1.0
+    """Which column of a table is the largest, and its root mean square over the median of all; 1 if there are few."""
 
 
 def input_facts(seen: Observation) -> InputFacts:
@@ -42,7 +45,16 @@ def input_facts(seen: Observation) -> InputFacts:
     if largest is not None and largest.dim() == 4:
         flat = largest.transpose(0, 1).flatten(1)
         channels, constant = len(flat), int((flat.amax(dim=1) == flat.amin(dim=1)).sum())
-    return InputFacts(size, channels, constant, tuple(_cautions(seen, largest, whole)))
+    return InputFacts(size, channels, constant, tuple(_cautions(seen, largest, whole)), *_largest_column(largest))
+
+
+def _largest_column(values: Tensor | None) -> tuple[int, float]:
+    """Of a table of at least four columns."""
+    if values is None or values.dim() != 2 or values.shape[1] < 4:
+        return 0, 1.0
+    sizes = values.double().square().mean(dim=0).sqrt()
+    median = float(sizes.median())
+    return int(sizes.argmax()), float(sizes.max()) / median if median > 0 else 1.0
 
 
 def _samples(seen: Observation) -> list[Tensor]:
@@ -65,7 +77,8 @@ def _cautions(seen: Observation, real: Tensor | None, whole: list[Tensor]) -> li
     if real is None and whole and _looks_uniform(whole[0]):
         said.append("the indices look drawn at random: verdicts hold for these, not for real text")
     targets = seen.targets
-    if isinstance(targets, Tensor) and targets.numel() > 1 and bool((targets == targets.flatten()[0]).all()):
+    classes = isinstance(targets, Tensor) and not targets.is_floating_point() and targets.numel() > 1
+    if classes and bool((targets == targets.flatten()[0]).all()):
         said.append("all samples are of one class: nothing can be said of telling classes apart")
     return said
 

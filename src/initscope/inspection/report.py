@@ -41,8 +41,9 @@ _MOST_LINES = 30
 _GROUPS = 12
 """More lines than the first are folded into about as many groups as the second where few are wanted."""
 _LARGEST = ("dead_fraction", "saturated_fraction")
-_OF_ATTENTION = ("attention_entropy_predicted", "attention_entropy_measured")
 """Columns of which a block has its worst row's value."""
+_OF_ATTENTION = ("attention_entropy_predicted", "attention_entropy_measured")
+"""Columns of which a block has the mean over its attentions."""
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,18 @@ def _not_finite(evidence: Evidence, _: float) -> Finding | None:
     known = np.isfinite(seen.mean_width[evidence.start])
     bad = nan | (shaped & ~np.isfinite(seen.mean_width)) if known else nan
     if not bad[evidence.signal.output]:
-        return None
+        return _gradient_not_finite(evidence)
     origin = np.flatnonzero(bad & (nan | np.append(bad[1:], True)))
     return Finding(int(origin[0]), float(bad.sum()))
+
+
+def _gradient_not_finite(evidence: Evidence) -> Finding | None:
+    """NaN or infinity on the way back alone: the first step of training breaks these weights."""
+    step = evidence.facts.step
+    if step is None or not step.broken:
+        return None
+    words = "its gradient is not finite, though its values are: a root or a norm at zero, or what torch.where hides"
+    return Finding(evidence.row_of(step.broken[0]), float(len(step.broken)), layer=step.broken[0], words=words)
 
 
 def _constant_data(evidence: Evidence, _: float) -> Finding | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from initscope.inspection.declaration import Declaration, Finding
@@ -27,8 +29,13 @@ def _input_scale(evidence: Evidence, threshold: float) -> Finding | None:
     if data is None or not np.isfinite(data.size):
         return None
     size = data.size * evidence.entering_size
+    uneven = data.largest_column > threshold and evidence.entering_weights == evidence.start
     if size > threshold or size < _TINY_INPUT:
-        return Finding(evidence.start, float(size))
+        code = "data = (data - data.mean(0)) / (data.std(0) + 1e-6)" if uneven else None
+        return Finding(evidence.start, float(size), code=code)
+    if uneven:
+        told = f"column {data.column} is {data.largest_column:.3g} times as large as most others"
+        return Finding(evidence.start, float(size), fault=False, words=told, measured=False)
     if data.constant_channels:
         told = f"{data.constant_channels} of {data.channels} channels never change"
         return Finding(evidence.start, float(size), words=told, code="", measured=False)
@@ -37,10 +44,17 @@ def _input_scale(evidence: Evidence, threshold: float) -> Finding | None:
 
 def _clones(evidence: Evidence, _: float) -> Finding | None:
     weights = evidence.facts.weights
+    if weights is not None and weights.repeated:
+        layer, original = next(iter(weights.repeated.items()))
+        words = f"the same module as {original}, so that they share their weights: [layer] * n makes no copies"
+        return Finding(evidence.row_of(original), float(len(weights.repeated)), False, layer, words)
     if weights is None or not weights.clones:
         return None
     layer, original = next(iter(weights.clones.items()))
-    return Finding(evidence.row_of(layer), float(len(weights.clones)), layer=layer, words=f"equal to {original}")
+    copies = Counter(weights.clones.values()).most_common(1)[0][1]
+    fault = copies > 1 or len(weights.clones) == 1  # two equal blocks train as well as others, see docs/verdicts.rst
+    words = f"equal to {original}"
+    return Finding(evidence.row_of(layer), float(len(weights.clones)), fault, layer, words)
 
 
 def _symmetric(evidence: Evidence, _: float) -> Finding | None:
@@ -67,7 +81,12 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
     if step is None:
         return None
     code: str | None = ""
-    if step.detached:
+    if step.unregistered:
+        layers = tuple(step.unregistered)
+        holder = step.unregistered[layers[0]]
+        code = f"model.{layers[0]} = torch.nn.{holder}(model.{layers[0]})" if holder else ""
+        words = "the model runs it, but its weights are not among model.parameters(): no optimiser sees them"
+    elif step.detached:
         words, layers = "the loss does not reach it: it is detached on the way", step.detached
     elif step.silenced:
         words, layers = "it drops everything: nothing behind it learns of what is before it", step.silenced
@@ -77,11 +96,13 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
         code = None
     elif step.unused:
         words, layers = "the model does not run it", step.unused
+    elif step.starved:
+        words, layers = "it drops more than nine in ten values: is its probability that of keeping?", step.starved
     elif step.aside:
         words, layers = "it runs, but what the loss is of does not depend on it", step.aside
     else:
         return None
-    meant = layers is step.aside or (layers is step.unused and evidence.seen.mode == "eval")
+    meant = layers in (step.aside, step.starved) or (layers is step.unused and evidence.seen.mode == "eval")
     return Finding(evidence.row_of(layers[0]), float(len(layers)), not meant, layers[0], words, code)
 
 
@@ -100,6 +121,13 @@ def _loss_at_start(evidence: Evidence, threshold: float) -> Finding | None:
     tied = weights is not None and evidence.seen.rows[place].within in weights.tied
     code = 'torch.nn.init.normal_(model.get_submodule("{layer}").weight, std=0.02)' if tied else None
     return Finding(place, excess, fault, words=words, code=code)
+
+
+def _target_scale(evidence: Evidence, threshold: float) -> Finding | None:
+    step = evidence.facts.step
+    if step is None or not step.target_size > threshold:
+        return None
+    return Finding(evidence.signal.output, step.target_size)
 
 
 def _precision(evidence: Evidence, threshold: float) -> Finding | None:
@@ -160,7 +188,8 @@ START_VERDICTS: tuple[Declaration, ...] = (
         "no-gradient",
         _no_gradient,
         source="what the loss does not reach does not learn",
-        advice="remove the detach, no_grad, requires_grad_(False) or Dropout(1) on the way, unless it is meant",
+        advice="remove the detach, no_grad, requires_grad_(False) or Dropout(1) on the way, unless it is meant; "
+        "hold layers in nn.ModuleList or nn.ModuleDict, weights in nn.Parameter",
         on_constant_data=True,
         code='model.get_submodule("{layer}").requires_grad_(True)',
         of_the_start=False,
@@ -176,6 +205,16 @@ START_VERDICTS: tuple[Declaration, ...] = (
         on_constant_data=True,
         code='torch.nn.init.zeros_(model.get_submodule("{layer}").weight)',
         needs_norms=True,
+    ),
+    Declaration(
+        "target-scale",
+        _target_scale,
+        source="steps move outputs by about the learning rate: targets far beyond them are not reached",
+        advice="divide the targets by their standard deviation, and multiply the outputs by it when they are used",
+        threshold=1e3,
+        threshold_is="root mean square of the targets over that of the outputs",
+        on_constant_data=True,
+        of_the_start=False,
     ),
     Declaration(
         "precision",

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from initscope.inspection.declaration import Declaration, Finding
 from initscope.inspection.evidence import Evidence
+from initscope.layers import activation_row
 
 __all__ = ["STRUCTURE_VERDICTS"]
 
 _BENDING = ("activation", "attention", "gate", "recurrent", "other")
 """Roles that are not linear, or not known to be."""
 _CLIPPING = ("relu", "relu6", "hardtanh", "hardsigmoid", "sigmoid")
+_OUT_OF_REACH = 0.1
+"""Share of the targets beyond the ends of the last activation from which on it is a fault."""
+_NEVER_MIXING = ("movement", "recurrent", "attention")
+"""Roles of steps of one value that leave samples apart if they are used as meant."""
 _TURNING = ("mT", "transpose", "permute", "movedim", "T", "getattr")
 _NORMED = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d")
 
@@ -53,22 +59,72 @@ def _norm_twice(evidence: Evidence, _: float) -> Finding | None:
 
 
 def _clipped_output(evidence: Evidence, _: float) -> Finding | None:
-    """An activation behind the last layer of a classifier, whose logits may have any sign."""
+    """An activation behind the last layer: of a classifier, or one that does not reach the targets."""
     step, output = evidence.facts.step, evidence.signal.origin(evidence.signal.output)
     row = evidence.seen.rows[output]
-    if step is None or not step.classes or row.role != "activation" or row.kind.lower() not in _CLIPPING:
+    if step is None or row.role != "activation" or not output > evidence.signal.head:
         return None
-    return Finding(output, 1.0) if output > evidence.signal.head else None
+    if step.classes and row.kind.lower() in _CLIPPING:
+        return Finding(output, 1.0)
+    low, high = _reach(row.kind)
+    targets = evidence.seen.targets
+    beyond = float(((targets < low) | (targets > high)).double().mean()) if step.distance else 0.0
+    words = f"{100 * beyond:.0f} % of the targets lie outside of {low:g} to {high:g}, where its values end"
+    return Finding(output, beyond, words=words) if beyond > _OUT_OF_REACH else None
+
+
+def _reach(kind: str) -> tuple[float, float]:
+    """Between which values the outputs of an activation lie, as far as its name tells: those of Hardtanh may be set."""
+    row = activation_row(kind.lower())
+    if row is None or row.ends is None or row.name == "hardtanh":
+        return (0.0 if kind.lower() == "relu" else -math.inf), math.inf
+    return row.ends(row.module)
 
 
 def _double_softmax(evidence: Evidence, _: float) -> Finding | None:
     """A softmax at the output of a model whose loss takes logits, or two in line."""
     rows, signal, step = evidence.seen.rows, evidence.signal, evidence.facts.step
     output = signal.origin(signal.output)
-    if rows[output].kind.lower() != "softmax":
+    kind, of_two = rows[output].kind.lower(), step is not None and step.takes_logits and not step.classes
+    if kind == "sigmoid" and of_two:
+        return Finding(output, 2.0, words="the loss takes its outputs for logits, and applies a sigmoid of its own")
+    if kind != "softmax":
         return None
     doubled = bool(rows[output].reads) and rows[signal.origin(rows[output].reads[0])].kind.lower() == "softmax"
     return Finding(output, 2.0) if doubled or (step is not None and step.takes_logits) else None
+
+
+def _samples_mixed(evidence: Evidence, _: float) -> Finding | None:
+    """A fault where values are moved, or a softmax or a loop runs along the samples; statistics of them are meant."""
+    found = evidence.facts.dependence
+    if found is None or found.mixed is None:
+        return None
+    row = evidence.seen.rows[found.mixed]
+    words = "the output of a sample depends on the other samples that it is run with"
+    return Finding(found.mixed, 1.0, found.apart and row.role in _NEVER_MIXING and len(row.reads) == 1, words=words)
+
+
+def _sees_target(evidence: Evidence, _: float) -> Finding | None:
+    found = evidence.facts.dependence
+    if found is None or found.told is None:
+        return None
+    return Finding(found.told, 1.0, words="outputs depend on the next entry of the sequence, which is their target")
+
+
+def _order_unseen(evidence: Evidence, _: float) -> Finding | None:
+    found = evidence.facts.dependence
+    if found is None or not found.orderless:
+        return None
+    words = "words in any order give the same output: nothing tells their positions"
+    return Finding(evidence.start, 1.0, fault=False, words=words)
+
+
+def _broadcast(evidence: Evidence, _: float) -> Finding | None:
+    step = evidence.facts.step
+    if step is None or not step.broadcast:
+        return None
+    words = "outputs and targets differ in shape, so that the loss compares every sample with every other"
+    return Finding(evidence.signal.output, 1.0, words=words)
 
 
 def _norm_axis(evidence: Evidence, _: float) -> Finding | None:
@@ -136,7 +192,39 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         "clipped-output",
         _clipped_output,
         source="logits may have any sign; what an activation cuts off has no gradient",
-        advice="remove the activation behind the last layer",
+        advice="remove the activation behind the last layer, or scale the targets to where its values end",
+        on_constant_data=True,
+        of_the_start=False,
+    ),
+    Declaration(
+        "samples-mixed",
+        _samples_mixed,
+        source="samples of a batch are independent; a wrong axis or shape lets one see another, and its label",
+        advice="check along which axis the samples lie there (batch_first=True, dim=1, reshape before permute)",
+        on_constant_data=True,
+        of_the_start=False,
+    ),
+    Declaration(
+        "sees-target",
+        _sees_target,
+        source="what sees its target copies it, and has nothing to copy when it is used",
+        advice="mask the attention so that a place sees those before it and itself only, or pad on one side",
+        on_constant_data=True,
+        of_the_start=False,
+    ),
+    Declaration(
+        "order-unseen",
+        _order_unseen,
+        source="attention treats words as a set; Vaswani et al. 2017, section 3.5, add their positions",
+        advice="add positions to the words, unless their order does not matter",
+        on_constant_data=True,
+        of_the_start=False,
+    ),
+    Declaration(
+        "broadcast",
+        _broadcast,
+        source="outputs [N] and targets [N, 1] are broadcast to [N, N]: the best that can be learned is their mean",
+        advice="give both one shape: squeeze(1) or unsqueeze(1)",
         on_constant_data=True,
         of_the_start=False,
     ),
@@ -144,7 +232,7 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         "double-softmax",
         _double_softmax,
         source="cross-entropy takes logits; of probabilities it can never be small",
-        advice="remove the softmax at the end, or use a loss that takes probabilities",
+        advice="remove the softmax or sigmoid at the end, or use a loss that takes probabilities",
         on_constant_data=True,
         of_the_start=False,
     ),

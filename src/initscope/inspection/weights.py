@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,8 @@ class WeightFacts:
     """Modules whose weights are also those of a table: zero logits would be zero words."""
     shifted: tuple[str, ...] = ()
     """Norms whose biases put most of their outputs below zero."""
+    repeated: dict[str, str] = field(default_factory=dict)
+    """Members of a list that are the same module as an earlier one, with weights, and which that is."""
 
 
 def drawn_weights(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tensor]]:
@@ -65,7 +67,21 @@ def weight_facts(model: nn.Module) -> WeightFacts:
     named = {path: module for path, module in model.named_modules() if getattr(module, "weight", None) is not None}
     tied = frozenset(path for path, module in named.items() if id(module.weight) in tables)
     shifted = tuple(path for path, module in named.items() if role_of(module) == "norm" and _is_shifted(module))
-    return WeightFacts(_clones(weights), _symmetric(weights), _odd(weights), mixing, tied, shifted)
+    repeated = _repeated(model)
+    return WeightFacts(_clones(weights), _symmetric(weights), _odd(weights), mixing, tied, shifted, repeated)
+
+
+def _repeated(model: nn.Module) -> dict[str, str]:
+    """Members of one list or sequence that are one module: what several names share elsewhere is meant."""
+    first: dict[tuple[str, int], str] = {}
+    found = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        parent, _, name = path.rpartition(".")
+        if name.isdigit() and any(parameter.dim() > 1 for parameter in module.parameters()):
+            original = first.setdefault((parent, id(module)), path)
+            if original != path:
+                found[path] = original
+    return found
 
 
 def _is_shifted(norm: nn.Module) -> bool:

@@ -15,5 +15,8 @@ from .loggers import (
     wandb_logger as wandb_logger,
 )
 from .watching import (
+    TrainingStopped as TrainingStopped,
+)
+from .watching import (
     Watch as Watch,
 )

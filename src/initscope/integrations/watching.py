@@ -14,13 +14,13 @@ from initscope.inspection import EpochLog, Report, inspect
 from initscope.inspection.verdicts import Verdict, check_fail_on, failing
 from initscope.integrations.loggers import scalars
 
-__all__ = ["Unhealthy", "Watch"]
+__all__ = ["TrainingStopped", "Watch"]
 
 Logger = Callable[[Mapping[str, float], int], None]
 
 
-class Unhealthy(RuntimeError):
-    """Training is stopped because of a verdict that was asked for; the message says which."""
+class TrainingStopped(RuntimeError):
+    """Raised by `Watch` where ``stop_on`` names a verdict that was given; the message says which."""
 
 
 class Watch(EpochLog):
@@ -36,7 +36,7 @@ class Watch(EpochLog):
     warn_on : str
         ``any``, ``faults`` or names of verdicts, joined by commas: a warning when one appears.
     stop_on : str
-        The same: `step` then returns True, or with ``stop="raise"`` raises `Unhealthy`.
+        The same: `step` then returns True, or with ``stop="raise"`` raises `TrainingStopped`.
     log : callable or list of callables, optional
         Each called with a few dozen scalars and the step: `tensorboard_logger`, `wandb_logger`, or one's own.
     out : path, optional
@@ -118,4 +118,4 @@ class Watch(EpochLog):
     def _check(self, report: Report) -> None:
         self.stopped_by = tuple(failing(report.verdicts, self.stop_on)) if self.stop_on else ()
         if self.stopped_by and self.stop == "raise":
-            raise Unhealthy("; ".join(map(str, self.stopped_by)))
+            raise TrainingStopped("; ".join(map(str, self.stopped_by)))

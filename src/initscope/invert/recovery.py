@@ -317,7 +317,7 @@ def _check(model: Any, method: str, seed: int, noise: float, iterations: int | N
     if method not in METHODS:
         raise InputError(f"method = {method!r} must be one of {', '.join(METHODS)}")
     check_seed("seed", seed)
-    check_between("noise", noise, -1e-300, math.inf, hint="the standard deviation of the outputs' noise")
+    check_between("noise", noise, 0.0, math.inf, ends="low", hint="the standard deviation of the outputs' noise")
     if iterations is not None:
         check_count("iterations", iterations)
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from initscope._hall.compiled import compiled
 from initscope.theory._box_loops import windows
 
-__all__ = ["Scratch", "box_sums", "coefficients", "position_means", "products", "rectify", "rectify_tangent"]
+__all__ = ["Scratch", "box_sums", "coefficients", "position_sums", "products", "rectify", "rectify_tangent"]
 
 Floats = npt.NDArray[np.float32]
 _DEGREE = 7
@@ -182,16 +182,14 @@ def _sum_down(line: Floats, rows: Any, taps: int, dilation: int, scale: Any, out
 
 
 @_compile
-def position_means(maps: Floats, out: Any) -> None:
-    """Means of maps ``[positions, n]`` over positions, in float64."""
+def position_sums(maps: Floats, out: Any) -> None:
+    """Sums of maps ``[positions, n]`` over positions, in float64."""
     for c in range(maps.shape[1]):
         out[c] = 0.0
     for p in range(maps.shape[0]):
         row = maps[p]
         for c in range(row.shape[0]):
             out[c] += row[c]
-    for c in range(maps.shape[1]):
-        out[c] /= maps.shape[0]
 
 
 def box_sums(maps: Floats, out: Floats, boxes: Any, gain: float, bias: float, scratch: Scratch) -> None:

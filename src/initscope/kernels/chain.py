@@ -33,27 +33,25 @@ class Rectified:
 
 @dataclass(frozen=True)
 class Mean:
-    """All positions together, as a Linear layer reads them."""
+    """All positions together, as a Linear layer reads them; ``pooled``: averaged first, so that it reads one.
+
+    ``wraps``: all filters before it wrap around the edges, so that positions at an offset do.
+    """
+
+    pooled: bool = False
+    wraps: bool = False
 
 
-Step = Sums | Rectified | Mean
+Step = Sums | Rectified
 
 
 @dataclass(frozen=True)
 class Chain:
     """Weights and ReLUs on images ``[channels, height, width]`` up to a `Mean`, and on vectors behind it."""
 
-    steps: tuple[Step, ...]
-
-    @property
-    def image_steps(self) -> tuple[Step, ...]:
-        """Those that work on maps."""
-        return self.steps[: self.steps.index(Mean())]
-
-    @property
-    def dense_steps(self) -> tuple[Step, ...]:
-        """Those behind, on one number for each pair."""
-        return self.steps[self.steps.index(Mean()) + 1 :]
+    image_steps: tuple[Step, ...]
+    mean: Mean
+    dense_steps: tuple[Step, ...]
 
 
 def chain_of(traced: Trace, context: Context, shape: tuple[int, ...]) -> Chain | None:
@@ -61,25 +59,103 @@ def chain_of(traced: Trace, context: Context, shape: tuple[int, ...]) -> Chain |
     first, *nodes = traced.steps
     if len(shape) not in (1, 3) or traced.graph_module is None or _outputs(traced) != nodes[-1:]:
         return None
-    steps: list[Step] = [Mean()] if len(shape) == 1 else []
-    width, before = None, first
+    reading = _Reading(context, shape)
+    before = first
     for node in nodes:
         module = traced.module(node)
-        if module is None or list(node.all_input_nodes) != [before]:
+        if module is None or list(node.all_input_nodes) != [before] or not reading.takes(module):
             return None
         before = node
+    return reading.chain()
+
+
+class _Reading:
+    """A stack as far as its modules were read."""
+
+    def __init__(self, context: Context, shape: tuple[int, ...]) -> None:
+        self._context = context
+        self._maps: list[Step] = []
+        self._dense: list[Step] = []
+        self._size = shape[1:]
+        self._width: int | None = None
+        """Channels that a mean stands for; None: the sum over the channels of the images themselves."""
+        self._wraps: list[bool] = []
+        self._ends: list[bool] = []
+        self._mean = Mean() if len(shape) == 1 else None
+        self._flat = len(shape) == 1
+
+    def chain(self) -> Chain | None:
+        """None if no weights were read."""
+        return Chain(tuple(self._maps), self._mean or Mean(), tuple(self._dense)) if self._width is not None else None
+
+    def takes(self, module: nn.Module) -> bool:
+        """Read one more; whether what is read is still a stack."""
+        steps = self._maps if self._mean is None else self._dense
         if isinstance(module, (nn.Identity, nn.Dropout)):
-            continue
-        flat = Mean() in steps
-        if isinstance(module, nn.Flatten) and module.start_dim == 1 and module.end_dim == -1 and (flat or steps):
-            steps += [] if flat else [Mean()]
-            continue
-        step = _step(module, context, flat, width)
-        if step is None or (isinstance(step, Rectified) and not isinstance(steps[-1], Sums)):
-            return None  # rectified units are not Gaussian, and those of flattened maps have laws of their own
-        steps.append(step)
-        width = getattr(module, "out_features" if flat else "out_channels", width)
-    return Chain(tuple(steps if Mean() in steps else [*steps, Mean()])) if width is not None else None
+            return True
+        if isinstance(module, nn.Flatten):
+            self._mean, self._flat = self._mean or Mean(), True
+            return module.start_dim == 1 and module.end_dim == -1
+        if isinstance(module, (nn.AdaptiveAvgPool2d, nn.AvgPool2d)):
+            averages = self._mean is None and self._width is not None and self._averages_all(module)
+            self._mean = Mean(pooled=True, wraps=all(self._wraps))
+            return averages and (all(self._wraps) or all(self._ends))
+        if self._width is not None and (sigma := activation_of(module)) is not None:
+            # Rectified units are not Gaussian, and those of flattened or pooled maps have laws of their own.
+            behind_weights = bool(steps) and isinstance(steps[-1], Sums)
+            steps.append(Rectified())
+            return sigma.name == "relu" and behind_weights
+        kind = nn.Linear if self._flat else nn.Conv2d
+        if not isinstance(module, kind) or not computes_as(module, kind) or (self._mean is not None) != self._flat:
+            return False
+        sums = self._sums(module)
+        if sums is None:
+            return False
+        steps.append(sums)
+        return True
+
+    def _averages_all(self, module: nn.AdaptiveAvgPool2d | nn.AvgPool2d) -> bool:
+        if isinstance(module, nn.AdaptiveAvgPool2d):
+            return module.output_size in (1, (1, 1))
+        window, pad = _both(module.kernel_size), _both(module.padding)
+        return window == self._size and pad == (0, 0) and module.divisor_override is None
+
+    def _sums(self, module: nn.Linear | nn.Conv2d) -> Sums | None:
+        law = self._context.law(module)
+        if law.strength > 0 or law.centre or self._context.tied.intersection(map(id, module.parameters())):
+            return None
+        if isinstance(module, nn.Linear):
+            inputs, self._width = 1 if self._width is None else module.in_features, module.out_features
+            return Sums(law.variance * inputs, law.bias_variance)
+        if module.groups != 1:
+            return None
+        inputs, self._width = self._width or 1, module.out_channels
+        taps = FilterTaps(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
+        size, self._size = self._size, taps.out_size(self._size)
+        self._wraps.append(_wraps(taps, size, self._size))
+        self._ends.append(_ends(taps))
+        return Sums(law.variance * inputs, law.bias_variance, taps)
+
+
+def _both(value: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (value, value) if isinstance(value, int) else tuple(value)
+
+
+def _reaches(taps: FilterTaps) -> list[int]:
+    return [d * (k - 1) + 1 for d, k in zip(taps.dilation, taps.kernel_size, strict=True)]
+
+
+def _wraps(taps: FilterTaps, size: tuple[int, ...], out: tuple[int, ...]) -> bool:
+    """Whether two outputs at an offset, around the edges, read two inputs at that offset times the stride."""
+    whole = all(o * by == n for o, by, n in zip(out, taps.stride, size, strict=True))
+    return whole and (taps.padding_mode == "circular" or max(_reaches(taps)) == 1)
+
+
+def _ends(taps: FilterTaps) -> bool:
+    """The same for maps that end at their edges, where there are zeros, and fewer of them than a filter is wide."""
+    padded = [sum(pad) for pad in taps.padding]
+    few = all(zeros < reach for zeros, reach in zip(padded, _reaches(taps), strict=True))
+    return max(padded) == 0 or (taps.padding_mode == "zeros" and few)
 
 
 def _outputs(traced: Trace) -> list[Any]:
@@ -87,20 +163,3 @@ def _outputs(traced: Trace) -> list[Any]:
     assert traced.graph_module is not None
     (returned,) = (node.args[0] for node in traced.graph_module.graph.nodes if node.op == "output")
     return [returned]
-
-
-def _step(module: nn.Module, context: Context, flat: bool, width: int | None) -> Step | None:
-    """``width``: channels that a mean stands for; None: the sum over the channels of the images themselves."""
-    kind = nn.Linear if flat else nn.Conv2d
-    if not isinstance(module, kind) or not computes_as(module, kind):
-        sigma = activation_of(module) if width is not None else None
-        return Rectified() if sigma is not None and sigma.name == "relu" else None
-    law = context.law(module)
-    if law.strength > 0 or law.centre or context.tied.intersection(map(id, module.parameters())):
-        return None
-    if isinstance(module, nn.Linear):
-        return Sums(law.variance * (1 if width is None else module.in_features), law.bias_variance)
-    if module.groups != 1:
-        return None
-    taps = FilterTaps(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
-    return Sums(law.variance * (1 if width is None else width), law.bias_variance, taps)

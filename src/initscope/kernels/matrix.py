@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from initscope._hall.compiled import loops
 from initscope.errors import InputError
 from initscope.initializers import AnyLaw, as_law
-from initscope.kernels.chain import chain_of
+from initscope.kernels.chain import Chain, chain_of
 from initscope.kernels.inputs import bound_inputs, checked_model, on_device
 from initscope.kernels.pairs import pair_kernel
 from initscope.propagate.networks import Networks
@@ -25,7 +25,7 @@ __all__ = ["diagonal", "kernel"]
 
 Floats = npt.NDArray[np.float64]
 Parts = tuple[Floats, Floats, Floats]
-_WORTH_COMPILING = 1 << 23  # pairs × input values; below, the rules take less time than loading the loops
+_WORTH_COMPILING = 1 << 21  # pairs × input values; below, the rules take less time than loading the loops
 
 
 def kernel(
@@ -90,8 +90,8 @@ def kernel(
     if [t.shape[1:] for t in left.sample_tensors()] != [t.shape[1:] for t in right.sample_tensors()]:
         shapes = (tuple(side.sample_tensors()[0].shape[1:]) for side in (left, right))
         raise InputError("images have shape {} and others {}; both must be inputs of one model".format(*shapes))
-    networks = networks_of(model, left, as_law(initializer), draws=draws, seed=seed, size=min(left.samples, 16))
     with leaves_no_trace(model):
+        networks = networks_of(model, left, as_law(initializer), draws=draws, seed=seed, size=min(left.samples, 16))
         each, xx, yy = _all_pairs(networks, left, None if others is None else right, tangents=kind == "ntk")
     if normalize:
         each = each / np.sqrt(xx[:, :, None] * yy[:, None, :])
@@ -123,9 +123,9 @@ def diagonal(
     """
     model, images = on_device(checked_model(model, kind), device, images)
     inputs = bound_inputs(model, images, "images")
-    networks = networks_of(model, inputs, as_law(initializer), draws=draws, seed=seed, size=min(inputs.samples, 16))
-    each = torch.arange(inputs.samples)
+    each, law = torch.arange(inputs.samples), as_law(initializer)
     with leaves_no_trace(model):
+        networks = networks_of(model, inputs, law, draws=draws, seed=seed, size=min(inputs.samples, 16))
         return np.asarray(pair_kernel(networks, inputs, inputs, (each, each), tangents=kind == "ntk").mean(axis=0))
 
 
@@ -134,7 +134,7 @@ def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangen
     (images,), others = left.tensors(), None if right is None else right.tensors()[0]
     chain = chain_of(networks.traced, networks.context, tuple(images.shape[1:]))
     entries = len(images) * (len(images) if others is None else len(others)) * images[0].numel()
-    if chain is None or not _compiled(images, entries):
+    if chain is None or not _compiled(images, entries, chain):
         return _by_rules(networks, left, right, tangents=tangents)
     from initscope.kernels.stacks import stack_kernel
 
@@ -142,10 +142,15 @@ def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangen
     return k.astype(np.float64)[None], xx[None], yy[None]
 
 
-def _compiled(images: Tensor, entries: int) -> bool:
-    """Whether the compiled loops take this: on the CPU, where loading them pays or is done."""
-    on_cpu = images.device.type == "cpu"
-    return on_cpu and loops("initscope.kernels._fused", pays=entries >= _WORTH_COMPILING) is not None
+def _compiled(images: Tensor, entries: int, chain: Chain) -> bool:
+    """Whether the compiled loops take this: on the CPU, where loading them pays or is done.
+
+    Going through the offsets of pooled maps takes its time for few pairs too.
+    """
+    pays = entries >= _WORTH_COMPILING
+    if images.device.type != "cpu" or (chain.mean.pooled and not pays):
+        return False
+    return loops("initscope.kernels._fused", pays=pays) is not None
 
 
 def _by_rules(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:

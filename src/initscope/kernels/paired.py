@@ -68,15 +68,15 @@ class PairKernel:
         self._model, example = on_device(checked_model(model, kind), device, example)
         self._kind, self._normalize = kind, normalize
         inputs = bound_inputs(self._model, example, "example")
-        size = min(inputs.samples, 16)
-        self._networks = networks_of(self._model, inputs, as_law(initializer), draws=draws, seed=seed, size=size)
+        size, law = min(inputs.samples, 16), as_law(initializer)
         (first, *_) = inputs.sample_tensors()
         self._shape = tuple(first.shape[1:])
         self._compiled: _Compiled | None = None
         fused = loops("initscope.theory._fused", pays=True) if kind == "nngp" and first.device.type == "cpu" else None
         with leaves_no_trace(self._model):
+            self._networks = networks_of(self._model, inputs, law, draws=draws, seed=seed, size=size)
             chain = chain_of(self._networks.traced, self._networks.context, self._shape) if fused is not None else None
-        if chain is not None:
+        if chain is not None and not chain.mean.pooled:
             self._compiled = _Compiled(chain, self._shape, fused)
 
     def __call__(self, x: Any, y: Any) -> Floats:
@@ -118,12 +118,12 @@ class _Compiled:
             if isinstance(step, Sums) and step.taps is not None
         ]
         # A vector is an image of one pixel, whose channels the first layer adds up.
-        self._stack = fused.Stack(shape[1:] if len(shape) == 3 else (1, 1), layers)
+        self._stack = fused.Stack(shape[1:] if steps else (1, 1), layers)
 
     def __call__(self, x: Tensor, y: Tensor, *, normalize: bool) -> Floats:
         squares = [torch.linalg.vector_norm(side.reshape(len(side), -1), dim=1) for side in (x, y)]
         check_norms(x, y, *squares)
-        sides = [side.reshape(*side.shape[:2], *self._stack.size).numpy() for side in (x, y)]
+        sides = [side.reshape(len(side), -1, *self._stack.size).numpy() for side in (x, y)]
         xx, yy, d = self._stack.sums(*sides) / math.prod(self._stack.out_size)
         for step in self._dense:
             if isinstance(step, Sums):

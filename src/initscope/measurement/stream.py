@@ -15,7 +15,7 @@ from initscope._hall.randomness import generator
 from initscope.errors import InputError
 from initscope.measurement.endless import with_an_end
 from initscope.recording import Batch, as_pairs
-from initscope.tracing import BatchArgs, Inputs, bind, refuse_different_lengths
+from initscope.tracing import BatchArgs, Inputs, bind, map_tensors, named_tensors, refuse_different_lengths
 
 __all__ = ["BATCH", "batches", "gather_pairs", "given_pairs", "moved"]
 
@@ -97,13 +97,12 @@ def _columns(data: Any, targets: Any, order: _Order, arguments: Callable[[Any], 
     """Rows of arrays, some at a time: picking them copies them, so that a read-only array (a mapped file) is shared."""
     columns = _as_tensors(data, shared=True)
     said = arguments(columns)
-    everything = Batch(
-        said if said.carries else Inputs((columns,)), None if targets is None else torch.as_tensor(targets)
-    )
+    several = isinstance(targets, (tuple, Mapping))
+    wanted = _as_tensors(targets) if several or targets is None else torch.as_tensor(targets)
+    everything = Batch(said if said.carries else Inputs((columns,)), wanted)
     length = len(everything)
     lengths = {len(tensor) for tensor in everything.inputs.tensors() if tensor.dim()} if not said.carries else {length}
-    if everything.targets is not None:
-        lengths.add(len(everything.targets))
+    lengths |= {len(tensor) for _, tensor in named_tensors(wanted, "") if tensor.dim()}
     if len(lengths) > 1:
         raise InputError(
             f"the arrays have different lengths {sorted(lengths)}; every sample needs all of them, or name the "
@@ -179,9 +178,8 @@ def moved(model: nn.Module, inputs: Inputs | None = None) -> Callable[[Tensor], 
 
 def _placed_target(target: Any, model: nn.Module) -> Any:
     parameter = next(model.parameters(), None)
-    if isinstance(target, np.ndarray):
-        target = torch.as_tensor(target)
-    return target.to(parameter.device) if isinstance(target, Tensor) and parameter is not None else target
+    target = _as_tensors(target)
+    return target if parameter is None else map_tensors(target, lambda tensor: tensor.to(parameter.device))
 
 
 def given_pairs(model: nn.Module, x: Any, y: Any, batch_args: BatchArgs = None) -> Batch:
@@ -240,7 +238,8 @@ def _joined(parts: list[Batch]) -> Batch:
     shapes = {tuple(tuple(tensor.shape[1:]) for tensor in tensors) for tensors in columns}
     if len(shapes) > 1:
         raise InputError(f"samples have different shapes {sorted(shapes)}; resize or pad them to one")
-    targets = None
-    if all(isinstance(part.targets, Tensor) for part in parts):
-        targets = torch.cat([part.targets for part in parts])
+    targets, wanted = None, [[tensor for _, tensor in named_tensors(part.targets, "")] for part in parts]
+    if wanted[0] and len({len(tensors) for tensors in wanted}) == 1:
+        columns_of = zip(*wanted, strict=True)
+        targets = map_tensors(parts[0].targets, lambda _: torch.cat(next(columns_of)))
     return Batch(parts[0].inputs.joined(*(part.inputs for part in parts[1:])), targets)

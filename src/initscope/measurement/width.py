@@ -213,8 +213,10 @@ class RunningWidth:
         widths = _float64(xp.maximum(*self.highest) - xp.minimum(*self.lowest))
         if not np.isfinite(widths).all():
             raise InputError("the points hold NaN or infinite values; remove or replace them first")
-        halves = _float64((self.highest[0] - self.lowest[0] + self.highest[1] - self.lowest[1]) / 2)
         radius = float(self.reach[0]) ** 0.5
+        if not np.isfinite(radius):
+            raise InputError("the squares of the points overflow; divide them by a large number first")
+        halves = _float64((self.highest[0] - self.lowest[0] + self.highest[1] - self.lowest[1]) / 2)
         if radius == 0 or not widths.any():  # the mean of equal points may be off by rounding
             raise InputError(f"all {self.count} points are equal: their width is 0 and their dimension undefined")
         return _estimate(

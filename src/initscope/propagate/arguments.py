@@ -10,6 +10,7 @@ from torch import Tensor
 
 from initscope.propagate.called_weights import Missing
 from initscope.propagate.moments import Given, Maps, NotCovered
+from initscope.propagate.routed import Rows
 from initscope.propagate.units import Drawn, Units
 
 __all__ = [
@@ -40,7 +41,7 @@ def kept(value: Any, *, origin: bool, law: bool) -> Any:
         return Several(tuple(kept(state, origin=origin, law=law) for state in value.states))
     if type(value) is tuple:
         return tuple(kept(item, origin=origin, law=law) for item in value)
-    if isinstance(value, Units):
+    if isinstance(value, (Units, Rows)):
         return replace(value, note="", base=kept(value.base, origin=origin, law=law))
     if not isinstance(value, Maps):
         return value
@@ -67,20 +68,24 @@ def tells_places(value: Any) -> bool:
     """Whether a value knows where its samples are."""
     if isinstance(value, Several):
         return all(map(tells_places, value.states))
-    return all(map(tells_places, value)) if type(value) is tuple else isinstance(value, (Units, Drawn))
+    return all(map(tells_places, value)) if type(value) is tuple else isinstance(value, (Units, Drawn, Rows))
 
 
 def several(values: list[Any]) -> Any:
     """The values of all replicates as one; what is no state is the same in all."""
-    if type(values[0]) is tuple:
-        return tuple(several(list(items)) for items in zip(*values, strict=True))
     missing = next((value for value in values if isinstance(value, Missing)), None)
-    return missing or (Several(tuple(values)) if isinstance(values[0], (Given, Maps, Units)) else values[0])
+    if missing is not None:
+        return missing
+    if type(values[0]) is tuple:
+        if any(len(value) != len(values[0]) for value in values):
+            return Missing("it has more results in one draw than in another")
+        return tuple(several(list(items)) for items in zip(*values, strict=True))
+    return Several(tuple(values)) if isinstance(values[0], (Given, Maps, Units, Rows)) else values[0]
 
 
 def states_in(value: Any) -> list[Any]:
     """All states, and reasons why there is none, in nested arguments; each once."""
-    if isinstance(value, (Given, Maps, Units, Missing)):
+    if isinstance(value, (Given, Maps, Units, Rows, Missing)):
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
@@ -107,9 +112,11 @@ def shaped_like(state: Maps | Units) -> Tensor:
     return torch.empty((len(state.kxx), *state.shape), dtype=state.kxx.dtype, device="meta")
 
 
-def zeros_like(state: Maps) -> Tensor:
+def zeros_like(state: Maps | Units) -> Tensor:
     """Zeros of the state's shape, in the memory of one."""
-    return torch.zeros((1,), dtype=state.kxx.dtype, device=state.kxx.device).expand(len(state.kxx), *state.shape)
+    like = shaped_like(state)
+    device = (state.base if isinstance(state, Units) else state).kxx.device
+    return torch.zeros((1,), dtype=like.dtype, device=device).expand(like.shape)
 
 
 def attribute_of(state: Any, name: str) -> Any:

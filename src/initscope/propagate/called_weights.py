@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +12,22 @@ from torch import Tensor, nn
 
 from initscope.initializers._matrices import Matrix
 from initscope.propagate.moments import Given, Maps
+from initscope.propagate.routed import Rows
 from initscope.propagate.totals import own_call
 from initscope.propagate.units import Units
 from initscope.tracing import Step
 
-__all__ = ["WEIGHTS", "Missing", "Weights", "evaluated", "holds", "method_of", "weights_product"]
+__all__ = [
+    "WEIGHTS",
+    "Missing",
+    "Weights",
+    "evaluated",
+    "experts_product",
+    "function_of",
+    "holds",
+    "is_turned_stack",
+    "weights_product",
+]
 
 
 @dataclass(frozen=True)
@@ -35,12 +47,15 @@ class Weights(Missing):
     parameters: tuple[nn.Parameter, ...]
     layers: tuple[nn.Linear, ...]
     transposed: bool = False
+    experts: bool = False
+    """Whether they are one matrix for each expert, along an axis of their own, and not one above the other."""
 
     @classmethod
-    def of(cls, parts: list[Matrix]) -> Weights:
+    def of(cls, parts: list[Matrix], *, turned: bool = False) -> Weights:
         """With the Linear that each of the matrices amounts to."""
-        layers = tuple(part.layer() for part in parts)
-        return cls(WEIGHTS.reason, tuple(parts[0].parameters), layers, parts[0].transposed)
+        layers, first = tuple(part.layer() for part in parts), parts[0]
+        experts = first.parameters[0].dim() == 3 and len(parts) == len(first.parameters[0])
+        return cls(WEIGHTS.reason, tuple(first.parameters), layers, first.transposed != turned, experts)
 
     @property
     def bias(self) -> bool:
@@ -59,20 +74,37 @@ def weights_product(name: str, args: Any, kwargs: Any) -> tuple[Any, Weights] | 
         (bias, state, weights), inputs_first = args, True
     else:
         return None
-    if not isinstance(state, (Given, Maps, Units)) or not isinstance(weights, Weights):
+    if not isinstance(state, (Given, Maps, Units, Rows)) or not isinstance(weights, Weights) or weights.experts:
         return None
     # What is drawn as the bias comes as a reason too; a constant, or the bias of another, has no place here.
     known = weights.bias == (bias is not None) and (bias is None or isinstance(bias, Missing))
     return (state, weights) if known and weights.transposed == inputs_first else None
 
 
+def experts_product(name: str, args: Any, kwargs: Any) -> tuple[Rows, Weights, Any] | None:
+    """(rows, weights, ends of the experts' rows) of a call that multiplies rows by the matrix of their expert."""
+    if name not in ("grouped_mm", "_grouped_mm") or len(args) < 2:
+        return None
+    rows, weights, offsets = args[0], args[1], args[2] if len(args) > 2 else kwargs.get("offs")
+    known = isinstance(rows, Rows) and isinstance(weights, Weights) and weights.experts and weights.transposed
+    return (rows, weights, offsets) if known else None
+
+
+def is_turned_stack(values: Any, parts: list[Matrix]) -> bool:
+    """Whether values are a parameter with a matrix for each expert, every one of them transposed."""
+    whole = parts[0].parameters[0]
+    if not isinstance(values, Tensor) or values.dim() != 3 or whole.dim() != 3 or len(parts) != len(whole):
+        return False
+    same = values.mT.shape == whole.shape and values.mT.stride() == whole.stride()
+    return same and values.data_ptr() == whole.data_ptr()
+
+
 def evaluated(step: Any) -> Any:
     """A step without a row on the parameters themselves."""
     if isinstance(step, Step):
         args, kwargs = evaluated(step.args), evaluated(step.kwargs)
-        function = method_of(str(step.target)) if step.op == "call_method" else step.target
         with torch.no_grad():
-            return own_call(function, *args, **kwargs)
+            return own_call(function_of(step), *args, **kwargs)
     if isinstance(step, dict):
         return {key: evaluated(item) for key, item in step.items()}
     return type(step)(map(evaluated, step)) if type(step) in (tuple, list) else step
@@ -88,6 +120,23 @@ def holds(whole: Any, part: Tensor) -> bool:
     return first <= part.storage_offset() and part.storage_offset() + part.numel() <= last
 
 
-def method_of(name: str) -> Callable[..., Any]:
-    """The method of that name, as a function."""
-    return lambda value, *args, **kwargs: getattr(value, name)(*args, **kwargs)
+def function_of(step: Any) -> Callable[..., Any]:
+    """What a step calls; what writes into its first argument writes into a copy of it, and returns that."""
+    target = step.target
+    if target is operator.setitem:
+        return _set_in_copy
+    if step.op != "call_method":
+        return target  # type: ignore[no-any-return]
+    name = str(target)
+
+    def method(value: Any, *args: Any, **kwargs: Any) -> Any:
+        own = value.clone() if name.endswith("_") and isinstance(value, Tensor) else value
+        return getattr(own, name)(*args, **kwargs)
+
+    return method
+
+
+def _set_in_copy(values: Any, index: Any, new: Any) -> Any:
+    values = values.clone()
+    values[index] = new
+    return values

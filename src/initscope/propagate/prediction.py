@@ -24,6 +24,7 @@ from initscope.propagate.gradients import gradients_of, sides_of
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Networks, Simulation, tied_weights
 from initscope.propagate.refusals import refuse_undrawable
+from initscope.propagate.routed import Rows
 from initscope.propagate.rules import Context
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import Totals
@@ -128,14 +129,14 @@ def predict(
     if not gradients:
         return found
     first, second = sides_of(x)
-    options: dict[str, Any] = {"mode": mode, "draws": draws, "seed": seed}
-    return _with_gradients(found, networks_of(model, first, initializer, size=first.samples, **options), first, second)
+    with leaves_no_trace(model), stage("predicting gradients"):
+        networks = networks_of(model, first, initializer, mode=mode, draws=draws, seed=seed, size=first.samples)
+        return _with_gradients(found, networks, first, second)
 
 
 def _with_gradients(prediction: Prediction, networks: Networks, x: Inputs, y: Inputs) -> Prediction:
     """The same with predicted gradients, and with the reasons why rows have none."""
-    with leaves_no_trace(networks.traced.model), stage("predicting gradients"):
-        found = gradients_of(networks, x, y)
+    found = gradients_of(networks, x, y)
     rows = tuple(
         replace(row, note="; ".join(filter(None, [row.note, reason and f"no gradient predicted: {reason}"])))
         for row, reason in zip(prediction.rows, found.reasons, strict=True)
@@ -155,21 +156,20 @@ def networks_of(
 ) -> Networks:
     """What all batches of pairs of a prediction share: the traced model, its weight law, its random numbers.
 
-    ``size`` is the number of pairs of a batch.
+    ``size`` is the number of pairs of a batch. To be called inside of `leaves_no_trace`: even to look at a parametrised
+    weight may change it.
     """
     law = Present() if initializer is None else initializer
     # Networks are shared out among the replicates; a single one has no spread.
     replicates = max(2, min(_REPLICATES, draws))
     context = Context(law, torch_generator(seed, "prediction"), mode=mode, replicates=replicates)
-    with leaves_no_trace(model):
-        refuse_undrawable(model, law)
+    refuse_undrawable(model, law)
     traced = trace(model, inputs, recorded=size, opened=hides_attention(model))
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
     values = sum(tensor.numel() for tensor in inputs.sample_tensors())
     fused_loops(*inputs.tensors(), entries=values * len(traced.steps))
-    with leaves_no_trace(model):  # even to look at a parametrised weight may change it
-        same = equal_parameters(model) if isinstance(law, Present) else {}
-        return Networks(traced, inputs, replace(context, same=same, tied=tied_weights(traced)), draws, seed)
+    same = equal_parameters(model) if isinstance(law, Present) else {}
+    return Networks(traced, inputs, replace(context, same=same, tied=tied_weights(traced)), draws, seed)
 
 
 def _part(side: Inputs, start: int, size: int, batch: int | None) -> Inputs:
@@ -263,8 +263,9 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
     found: list[Totals] = []
     replicates: list[Floats | None] = []
     tokens: list[tuple[list[float], list[float]]] = []
+    attending = attends(traced)
     for node, value in steps(walk.states(), "predicting layers", len(traced.steps)):
-        if attends(traced):
+        if attending:
             tokens.append(walk.tokens(value[0] if type(value) is tuple and value else value))
         name, kind, role = traced.name(node), traced.kind(node), traced.role(node)
         if type(value) is tuple and value:
@@ -293,6 +294,8 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
 
 def _counts(state: Any) -> bool:
     """Whether a value is numbers for each sample."""
+    if isinstance(state, Rows):
+        return state.in_order
     return isinstance(state, (Maps, Units)) or (isinstance(state, Given) and state.real)
 
 
@@ -313,7 +316,7 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
         error[index] = standard_error(each)
         stated = f"cosine ± {float(standard_error(each.mean(axis=1))):.1g}"
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
-    sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.initializer)
+    sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.law)
     return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap, _tokens([part.tokens for part in parts]))
 
 

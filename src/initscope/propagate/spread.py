@@ -6,18 +6,22 @@ on with the slope of the map: `initscope.theory.norms.relu_cosine_sd`, to first 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from torch import nn
 
 from initscope.geometry import Floats, Row
-from initscope.initializers import Initializer
+from initscope.initializers import WeightLaw
 from initscope.layers import call_name
 from initscope.theory.norms import relu_cosine_sd
 
 __all__ = ["finite_width_sd", "standard_error"]
 
 
-def finite_width_sd(model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law: Initializer) -> Floats:
+def finite_width_sd(
+    model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law: Callable[[nn.Module], WeightLaw]
+) -> Floats:
     """Standard deviation of each row's cosines over the weights, NaN from the first row that is not dense or ReLU.
 
     For independent weights without bias and without mean removal: of others the spread is not known in closed form.
@@ -44,10 +48,10 @@ def finite_width_sd(model: nn.Module, rows: tuple[Row, ...], cosine: Floats, law
     return result
 
 
-def _plain(module: nn.Module | None, law: Initializer) -> bool:
+def _plain(module: nn.Module | None, law: Callable[[nn.Module], WeightLaw]) -> bool:
     if not isinstance(module, nn.Linear):
         return False
-    stated = law.law(module)
+    stated = law(module)
     return stated.independent and stated.bias_variance == 0 and stated.strength == 0
 
 

@@ -42,6 +42,7 @@ __all__ = [
     "units_of",
 ]
 
+_NOWHERE = SampleAxis(-1)  # samples do not lie along an axis
 _LEAST_TOKENS = 4  # as where they are measured
 _ROOTS = 4  # of Gram matrices that are kept: queries and keys share theirs
 _VALUES = 8  # drawn values of so many states are kept: a step may read those of another again
@@ -66,7 +67,9 @@ class Drawn(Given):
         status = weakest(*(parent.status for parent in parents))
 
         def make(x: Tensor, y: Tensor) -> Drawn:
-            where = None if x.dim() > 0 and len(x) == samples else place or _folded(x, samples)
+            where = None if x.dim() > 0 and len(x) == samples == len(y) else place or _NOWHERE
+            if where is not None and any(where.to_front(side, samples) is None for side in (x, y)):
+                where = _NOWHERE
             entropy = entropy_of(x, y) if attends and x.dim() >= 3 else math.nan
             return cls(x, y, status, weights=weights, place=where, samples=samples, entropy=entropy)
 
@@ -93,12 +96,10 @@ class Drawn(Given):
         """Shape of one sample's output; where samples are not first, of all of them."""
         return tuple(self.x.shape[1:] if self.place is None else self.x.shape)
 
-
-def _folded(x: Tensor, samples: int) -> SampleAxis:
-    """Samples along the first axis, each with all its tokens."""
-    if x.dim() == 0 or len(x) % samples:
-        raise NotCovered("it mixes samples")
-    return SampleAxis(0, len(x) // samples, len(x) // samples)
+    @property
+    def real(self) -> bool:
+        """Whether these are real values, and it is known whose."""
+        return super().real and self.place is not _NOWHERE
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +207,7 @@ def drawn(state: Any, context: Context) -> Drawn | Any:
     x, y = (viewed(side, units.source, units.whole) for side in context.values[base.order])
     status = weakest(base.status, "sampled")
     first = len(x) == len(base.kxx) and bool((units.source[0] < math.prod(base.shape)).all())
-    place = None if first else SampleAxis(-1)
+    place = None if first else _NOWHERE
     return Drawn(x, y, status, weights=base.weights, place=place, samples=len(base.kxx))
 
 
@@ -214,6 +215,9 @@ def fresh_values(base: Maps, context: Context) -> tuple[Tensor, Tensor]:
     """New values of all units of a state, ``[pairs, tokens, channels]`` for x and for y."""
     if isinstance(base.unit, Constants):
         return base.unit.given.x, base.unit.given.y
+    if isinstance(base.unit, Activated):
+        before = drawn(base.unit.before, context)
+        return base.unit.sigma(before.x), base.unit.sigma(before.y)
     if not base.gaussian:
         raise NotCovered("the law of its input is not known beyond second moments")
     parts = [gaussian_values(base, context, size, block) for block, size in enumerate(base.sizes)]

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import Matrix, matrices
 from initscope.layers import as_module, call_name
+from initscope.layers.calls import called_activation
 from initscope.propagate.arguments import (
     Several,
     attribute_of,
@@ -29,20 +30,32 @@ from initscope.propagate.arguments import (
     tells_places,
     zeros_like,
 )
-from initscope.propagate.called_weights import WEIGHTS, Missing, Weights, evaluated, holds, method_of, weights_product
+from initscope.propagate.called_weights import (
+    WEIGHTS,
+    Missing,
+    Weights,
+    evaluated,
+    experts_product,
+    function_of,
+    holds,
+    is_turned_stack,
+    weights_product,
+)
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.networks import Simulation, attribute
 from initscope.propagate.registry import Reads, find_operation, rule_of_call
+from initscope.propagate.routed import Rows, by_rows, chooses_tokens, sent_to_experts
 from initscope.propagate.rules import Context, NotCovered, find_rule
 from initscope.propagate.rules.merging import stacked
 from initscope.propagate.totals import own_call
 from initscope.propagate.units import Drawn, Units, token_cosine
-from initscope.propagate.without_rule import by_units, weighted_units
+from initscope.propagate.without_rule import ELEMENTWISE, at_own_places, by_units, weighted_units
 from initscope.tracing import MADE_ANEW, Node, SampleAxis, Step, Trace, attends, is_named_tuple, overwritten
 from initscope.tracing.untouched import NoDropoutCalls
 
 __all__ = ["Missing", "Several", "Walk"]
 
+_ALIKE = 1.1  # ratio of the largest to the least variance of experts that pass for one law
 _SIZES = ("size", "dim", "numel", "ndimension", "len")
 
 
@@ -68,7 +81,8 @@ class Walk:
         self._matrices = {
             key: Weights.of(parts)
             for key, parts in self._parts.items()
-            if all(isinstance(part.owner, nn.MultiheadAttention) or not part.part for part in parts)
+            if parts[0].parameters[0].dim() == 3
+            or all(isinstance(part.owner, nn.MultiheadAttention) or not part.part for part in parts)
         }
         for layer in weight_layers(traced.model):
             if isinstance(layer, nn.Linear) and find_rule(layer) is not None:
@@ -143,6 +157,9 @@ class Walk:
             product = weights_product(call_name(node.target), args, kwargs)
             if product is not None:
                 return self._call_weights(*product, context)
+            routed = experts_product(call_name(node.target), args, kwargs)
+            if routed is not None:
+                return self._call_experts(*routed, context)
             reason = WEIGHTS.reason if missing.reason == WEIGHTS.reason else "a layer before it is not covered"
         except NotCovered as error:
             reason = str(error)
@@ -152,12 +169,14 @@ class Walk:
 
     def _covered(self, node: Node, args: Any, kwargs: Any, found: list[Any], context: Context) -> Any:
         """By its rule; else unit by unit, where tokens are cut into heads; else on drawn values of all heads."""
+        if any(isinstance(value, Rows) for value in found) or chooses_tokens(call_name(node.target), args):
+            return self._by_rows(node, args, kwargs, context)
         whole = not any(isinstance(value, Units) for value in found)
         try:
             if whole:
                 self._check_samples_first(node)
                 return self._call(node, args, kwargs, found, context)
-            if node.target is getattr or call_name(node.target) in _SIZES:
+            if node.target is getattr or call_name(node.target) in {*_SIZES, *MADE_ANEW}:
                 return self._call(node, args, kwargs, found, context)
         except NotCovered:
             if not self._moved_before(node):
@@ -168,8 +187,17 @@ class Walk:
 
     def _by_units(self, node: Node, args: Any, kwargs: Any, found: list[Any], context: Context) -> Any:
         module, name = self._traced.module(node), call_name(node.target)
-        function = module if module is not None else (method_of(name) if node.op == "call_method" else node.target)
+        if module is None and not states_in(kwargs) and (name in ELEMENTWISE or called_activation(name) is not None):
+            with suppress(NotCovered):
+                return at_own_places(args, context, lambda a: self._call(node, a, kwargs, states_in(a), context))
+        function = function_of(node) if module is None else module
         return by_units(module, name, args, kwargs, context, lambda a, k: self._run_drawn(node, function, a, k))
+
+    def _by_rows(self, node: Node, args: Any, kwargs: Any, context: Context) -> Any:
+        def rule(args: Any, kwargs: Any) -> Any:
+            return self._call(node, args, kwargs, states_in((args, kwargs)), context)
+
+        return by_rows(call_name(node.target), args, kwargs, context, rule)
 
     def _run_drawn(self, node: Node, function: Any, args: Any, kwargs: Any) -> Any:
         """A call on drawn values."""
@@ -215,13 +243,18 @@ class Walk:
         value = self._value(step)
         if not isinstance(value, Missing):
             return value
-        raw = evaluated(step)
+        try:
+            raw = evaluated(step)
+        except NotCovered:  # it cannot be computed from its parameters alone: what it stands for is not known
+            return value
         for parts in self._parts.values():
             chosen = [
                 part for part in parts if isinstance(raw, Tensor) and raw.dim() == 2 and holds(raw, part.weight())
             ]
             if chosen and sum(len(part.weight()) for part in chosen) == len(raw):
                 return Weights.of(chosen)
+            if is_turned_stack(raw, parts):
+                return Weights.of(parts, turned=True)
         return value
 
     def _constant(self, value: Any) -> Any:
@@ -235,7 +268,7 @@ class Walk:
         if target is overwritten:
             raise NotCovered("another view of it was written into")
         if not found or all(isinstance(value, Given) for value in found):
-            return self._run(method_of(str(target)) if node.op == "call_method" else target, args, kwargs, node)
+            return self._run(function_of(node), args, kwargs, node)
         if target is getattr:
             return attribute_of(args[0], args[1])
         if is_named_tuple(target):
@@ -244,10 +277,8 @@ class Walk:
             return (
                 getattr(shaped_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(shaped_like(args[0]))
             )
-        if name in MADE_ANEW and isinstance(args[0], Maps):
-            return self._run(
-                method_of(name) if node.op == "call_method" else target, (zeros_like(args[0]), *args[1:]), kwargs
-            )
+        if name in MADE_ANEW and isinstance(args[0], (Maps, Units)):
+            return self._run(function_of(node), (zeros_like(args[0]), *args[1:]), kwargs)
         with_rule = find_operation(name)
         if with_rule is not None:
             return with_rule(context, *args, **kwargs)
@@ -285,7 +316,23 @@ class Walk:
             after: Maps = each[0] if len(each) == 1 else stacked(each)
             return replace(after, weights=(after.weights - after.fresh) | own, fresh=own)
 
+        if isinstance(state, Rows):
+            return state.through(product)
         return weighted_units(state, product) if isinstance(state, Units) else product(state)
+
+    def _call_experts(self, rows: Rows, weights: Weights, offsets: Any, context: Context) -> Rows:
+        """Rows times the matrix of their expert: as the first does it, with the mean square of all."""
+        variances = [context.law(layer).variance for layer in weights.layers]
+        mean = sum(variances) / len(variances)
+        if max(variances) > _ALIKE * min(variances):
+            raise NotCovered("its experts are drawn by different laws")
+        first = replace(weights, layers=weights.layers[:1])
+
+        def product(before: Maps) -> Maps:
+            after: Maps = self._call_weights(before, first, context)
+            return after.scaled(math.sqrt(mean / variances[0])) if mean != variances[0] else after
+
+        return sent_to_experts(rows, offsets, product)
 
     def _run(self, function: Any, args: Any, kwargs: Any, node: Node | None = None) -> Any:
         """A call on constants, given and drawn values: on x and on y, or once where there are none."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from initscope.propagate import loops
-from initscope.theory._boxes import box_sum
+from initscope.theory._boxes import box_sum, output_size
 from initscope.theory._fast import as_numpy
 from initscope.theory.images._windows import Windows
 
@@ -120,6 +120,11 @@ class FilterTaps(Windows):
             tuple(d * t - pad for d, t, (pad, _) in zip(self.dilation, tap, self.padding, strict=True))
             for tap in itertools.product(*map(range, self.kernel_size))
         )
+
+    def out_size(self, positions: tuple[int, ...]) -> tuple[int, ...]:
+        """How many outputs maps of ``positions`` have along each axis."""
+        axes = zip(positions, self.kernel_size, self.stride, self.dilation, self.padding, strict=True)
+        return tuple(output_size(*axis, self.padding_mode) for axis in axes)
 
     def sum(self, maps: Tensor) -> Tensor:
         """Sums over the taps, compiled where that is possible."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -10,14 +11,14 @@ from torch import Tensor, nn
 
 from initscope.layers.calls import UNCHANGED
 from initscope.propagate.moments import Given, Maps, NotCovered
-from initscope.propagate.numbering import of_rows
+from initscope.propagate.numbering import numbers, of_rows, same_units
 from initscope.propagate.registry import Context, find_operation, find_rule
 from initscope.propagate.rules.attention import attention, product
 from initscope.propagate.rules.gates import independent
 from initscope.propagate.rules.shapes import MOVES, move_of
-from initscope.propagate.units import Units, drawn, is_tokens, moved_units, placed, units_of
+from initscope.propagate.units import Drawn, Units, drawn, is_tokens, moved_units, placed, units_of
 
-__all__ = ["by_units", "weighted_units"]
+__all__ = ["ELEMENTWISE", "at_own_places", "by_units", "weighted_units"]
 
 _ATTENTION = {"scaled_dot_product_attention": attention, "matmul": product, "bmm": product}
 
@@ -35,9 +36,11 @@ def by_units(
     first = args[0] if args else None
     if module is not None:
         return _module(module, first, context, lambda value: run((value, *args[1:]), kwargs))
+    if name in ("view_as", "reshape_as") and len(states) == 2:
+        name, args, states = "reshape", (first, _sizes(args[1])), states[:1]
     if name in UNCHANGED and isinstance(first, Units):
         return first
-    if name in MOVES and len(states) == 1 and first is states[0]:
+    if name in MOVES and len(states) == 1 and first is states[0] and not isinstance(first, Drawn):
         units = first if isinstance(first, Units) else units_of(first)
         name = "reshape" if name == "view" else name  # numbers may lie in another order in memory
         return moved_units(units, lambda numbers: move_of(name, numbers, *args[1:], **kwargs))
@@ -57,6 +60,13 @@ def by_units(
     return run(*values)
 
 
+def _sizes(state: Any) -> tuple[int, ...]:
+    """Of the tensor that a state stands for."""
+    if isinstance(state, Units):
+        return tuple(state.source.shape)
+    return tuple(state.x.shape) if isinstance(state, Given) else (len(state.kxx), *state.shape)
+
+
 def _module(module: nn.Module, first: Any, context: Context, run: Callable[[Any], Any]) -> Any:
     found = find_rule(module)
     if isinstance(module, (nn.Identity, nn.Dropout)):
@@ -67,6 +77,40 @@ def _module(module: nn.Module, first: Any, context: Context, run: Callable[[Any]
         )
     values = drawn(first, context)
     return run(values) if found is None else found(module, values, context)
+
+
+ELEMENTWISE = ("add", "sub", "mul", "div", "neg")
+
+
+def at_own_places(args: Any, context: Context, rule: Callable[[Any], Any]) -> Maps | Units:
+    """A step that acts on every unit by itself, on tokens that were only folded together with the samples."""
+    args = [units_of(one) if isinstance(one, Maps) else one for one in args]
+    units = max((one for one in args if isinstance(one, Units)), key=lambda one: one.whole[-1], default=None)
+    if units is None:
+        raise NotCovered("it reads no units")
+    whole, folded = units.whole, units.source.shape
+    every = folded[-1] == whole[-1] and units.source.numel() == numbers(whole).numel()
+    if not every or not same_units(units.source, numbers(whole).reshape(folded), whole):
+        raise NotCovered("its units stand at other places")
+
+    def unfolded(value: Any) -> Any:
+        if isinstance(value, Units) and value.whole[-1] == 1 < whole[-1]:
+            value = drawn(value, context)  # a gate: one number for all channels of a token
+        if isinstance(value, Units):
+            if value.whole != whole or not same_units(value.source, units.source, whole):
+                raise NotCovered("its units stand at other places")
+            return value.base
+        if isinstance(value, Drawn) and value.x.shape == (*folded[:-1], 1):
+            x, y = (side.reshape(*whole[:-1], 1) for side in (value.x, value.y))
+            return replace(value, x=x, y=y, place=None)
+        if isinstance(value, (Given, Tensor)):
+            raise NotCovered("it reads other values too")
+        return value
+
+    after = rule(tuple(map(unfolded, args)))
+    if not isinstance(after, Maps) or after.shape != units.base.shape:
+        raise NotCovered("it changes the shape of its units")
+    return placed(replace(units, base=replace(after, note=""), note=after.note))
 
 
 def weighted_units(units: Units, layer: Callable[[Maps], Maps]) -> Maps | Units:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from initscope.errors import InputError
-from initscope.tracing import Inputs
+from initscope.tracing import Inputs, map_tensors
 
 __all__ = ["Batch", "as_pairs", "check_norms", "check_shapes", "distinct", "pair_batches", "real_tensor"]
 
@@ -31,15 +31,18 @@ class Batch:
 
     def pick(self, index: Tensor | slice) -> Batch:
         """The samples at ``index``, which are no pairs."""
-        targets = self.targets
-        if isinstance(targets, Tensor) and targets.dim() and len(targets) == len(self):
-            targets = targets[index]
+        count = len(self)
+        targets = map_tensors(self.targets, lambda tensor: tensor[index] if _is_one_each(tensor, count) else tensor)
         return Batch(self.inputs.pick(index), targets)
 
     def halves(self) -> Batch:
         """The same samples as pairs: the x in the first half, the y in the second."""
         places = torch.arange(len(self))
         return replace(self, sides=(places[: len(self) // 2], places[len(self) // 2 :]))
+
+
+def _is_one_each(targets: Tensor, samples: int) -> bool:
+    return bool(targets.dim()) and len(targets) == samples
 
 
 def pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:

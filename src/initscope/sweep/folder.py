@@ -31,6 +31,7 @@ _VALUES = (
 _HINT = "remove the folder or give another with --out"
 _THREADS = 4  # that wait for the disk
 _PENDING = 64  # results that are not on the disk yet, at most
+_REMEMBERED = 10_000  # results of this process that need not be read again to be compacted
 
 
 @contextmanager
@@ -58,6 +59,7 @@ class Folder:
         self.results, self.tasks = path / "results.parquet", path / "tasks"
         self._new, self._old = path / "_results.parquet", path / "_tasks"
         self._threads, self._pending = ThreadPoolExecutor(_THREADS), deque[Future[None]]()
+        self._written: dict[str, Any] = {}
         self._repair()
         self.tasks.mkdir(exist_ok=True)
         foreign = [item.name for item in path.iterdir() if not self._ours(item)]
@@ -83,11 +85,13 @@ class Folder:
 
         Threads bring the file to the disk and then give it its name: whoever adds need not wait for the disk.
         """
-        parquet = _parquet()
-        name = f"{rows[0]['run']}.parquet"
+        name, table = f"{rows[0]['run']}.parquet", _table(rows)
         temporary = self.tasks / f".{name}"
-        with self._told(temporary), temporary.open("wb") as file:
-            parquet.write_table(_table(rows), file)
+        content = _small_file(table)
+        with self._told(temporary):
+            temporary.write_bytes(content)
+        if len(self._written) < _REMEMBERED:
+            self._written[name] = table
         self._pending.append(self._threads.submit(self._keep, temporary, self.tasks / name))
         while len(self._pending) > _PENDING or (self._pending and self._pending[0].done()):
             self._pending.popleft().result()
@@ -153,6 +157,7 @@ class Folder:
             self._new.replace(self.results)
         except OSError as error:
             raise InputError(f"{self.path}: results cannot be moved ({error.strerror or error})") from error
+        self._written.clear()
         self._repair()
         self.tasks.mkdir(exist_ok=True)
 
@@ -173,8 +178,9 @@ class Folder:
         if self.results.exists():
             yield self._read(self.results, columns)
         for file in sorted(file for file in self.tasks.glob("*.parquet") if not file.name.startswith(".")):
+            known = self._written.get(file.name)
             try:
-                yield self._read(file, columns)
+                yield self._read(file, columns) if known is None else known.select(columns or known.column_names)
             except (InputError, pa.ArrowException):
                 file.unlink()  # never of a killed writer: a disk lost it; its run is run again
 
@@ -192,6 +198,15 @@ def _parquet() -> Any:
     except ImportError as error:
         raise MissingDependencyError("pyarrow", "data") from error
     return parquet
+
+
+def _small_file(table: Any) -> Any:
+    """A few rows as the bytes of a file: in memory, and without what pays for many rows only."""
+    import pyarrow as pa
+
+    stream = pa.BufferOutputStream()
+    _parquet().write_table(table, stream, use_dictionary=False, write_statistics=False, compression="none")
+    return stream.getvalue()
 
 
 @cache

@@ -6,11 +6,14 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
+
+from tqdm import tqdm
 
 __all__ = ["Outcome", "in_processes", "outcome_of"]
 
@@ -118,6 +121,7 @@ def _work(function: Callable[[Any], Any], connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the driver decides
     os.dup2(2, 1)  # what the user's code prints is no data
     sys.stdout = sys.stderr
+    tqdm.set_lock(threading.RLock())  # bars that torch.fx makes: their own lock would outlive a process that is ended
     while True:
         try:
             connection.send(outcome_of(function, connection.recv()))

@@ -24,7 +24,8 @@ def namespace(*values: Array) -> tuple[Any, ...]:
 
     Python numbers and lists take the library, dtype and device of the arrays beside them; alone they become NumPy
     float64.
-    Integer arrays become the library's float64. Arrays of two libraries together are refused.
+    Integer arrays become the library's float64, half precision its float32, in which sums of squares do not overflow.
+    Arrays of two libraries together are refused.
 
     >>> xp, a, b = namespace(1, [0.5, 0.25])
     >>> xp.sum(a * b)
@@ -39,7 +40,7 @@ def namespace(*values: Array) -> tuple[Any, ...]:
             f"arrays of different libraries ({kinds}) cannot be mixed; convert them to one first"
         ) from error
     floating = [value.dtype for value in arrays if xp.isdtype(value.dtype, "real floating")]
-    dtype = xp.result_type(*floating) if floating else xp.float64
+    dtype = xp.result_type(xp.float32, *floating) if floating else xp.float64
     device = array_api_compat.device(arrays[0]) if arrays else None
     return xp, *(_convert(xp, value, dtype, device) for value in values)
 

@@ -81,12 +81,10 @@ def sharp_inner_filters(inner: np.ndarray, *, eps: float, delta: float, seed: in
     """
     check_between("eps", eps, 0.0, math.inf)
     check_probability("delta", delta)
-    values = np.asarray(inner, dtype=np.float64)
-    if values.ndim != 1 or len(values) < 2:
-        raise InputError(f"a pilot is a vector of at least 2 inner products, not of shape {values.shape}")
-    centre = float(values.mean())
     # Sums of a resampled layer, over its size: the mean. The size is what the second sum counts.
-    pilot = np.stack([values, np.ones_like(values)], axis=1)
+    pilot = _pilot(inner, np.ones_like(inner))
+    values = pilot[:, 0]
+    centre = float(values.mean())
     return _sharp(pilot, centre, values - centre, np.divide, eps=eps, delta=delta, seed=seed, least=1)
 
 
@@ -146,13 +144,21 @@ def filter_share_sd(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -
 
 def _filter_shares(inner: np.ndarray, norm_x: np.ndarray, norm_y: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
     """The pilot as rows (inner product, squared norms), its cosine, and each filter's centred share in it."""
-    pilot = np.stack([np.asarray(values, dtype=np.float64) for values in (inner, norm_x, norm_y)], axis=-1)
-    if pilot.ndim != 2 or len(pilot) < 2:
-        raise InputError(f"a pilot is three vectors of one length of at least 2, not of shape {pilot.shape[:-1]}")
+    pilot = _pilot(inner, norm_x, norm_y)
     if not (pilot[:, 1:].sum(axis=0) > 0).all():
         raise InputError("every filter's output is 0 for one of the images; is it all black?")
     rho, influence = filter_influence(pilot[:, 1], pilot[:, 2], pilot[:, 0])
     return pilot, float(rho), len(pilot) * influence
+
+
+def _pilot(*columns: np.ndarray) -> np.ndarray:
+    """One row a filter, of finite numbers."""
+    pilot = np.stack([np.asarray(values, dtype=np.float64) for values in columns], axis=-1)
+    if pilot.ndim != 2 or len(pilot) < 2:
+        raise InputError(f"a pilot is made of vectors of one length, at least 2, not of shape {pilot.shape[:-1]}")
+    if not np.isfinite(pilot).all():
+        raise InputError("the pilot holds NaN or infinite values; did the layer that made it overflow?")
+    return pilot
 
 
 def _resampled_failure(

@@ -317,7 +317,7 @@ def collapse_depth(theta: float, *, ratio: float = 0.5, strength: float = 0.0, l
     >>> collapse_depth(math.pi / 2)      # 90°, 71.4°, 60.4°, 52.8°, 47.1°, 42.6°
     5
     """
-    theta = check_between("theta", theta, 0.0, math.pi + 1e-12, hint="an angle in radians")
+    theta = check_between("theta", theta, 0.0, math.pi, ends="high", hint="an angle in radians")
     ratio = check_between("ratio", ratio, 0.0, 1.0)
     h, keep = math.sin(theta / 2) ** 2, 1 - _strength(strength) / math.pi
     for depth in range(1, check_count("limit", limit) + 1):

@@ -36,6 +36,8 @@ Source = str | Activation | Callable[[Array], Array]
 def estimate_slope(variance: Array, source: Source = "relu") -> Array:
     r"""Mean slope :math:`\mu = E[\sigma'(X)] = E[X\sigma(X)]/k` of an activation at X of variance k (Stein's identity).
 
+    0 for even activations (cos, abs), whose outputs are the same for x and -x: the linear estimate is refused there.
+
     >>> float(estimate_slope(2.0).round(9))      # half of the units of a ReLU layer are active
     0.5
     """
@@ -44,6 +46,17 @@ def estimate_slope(variance: Array, source: Source = "relu") -> Array:
     if not bool(xp.all((variance > 0) & (variance < math.inf))):
         raise InputError("the variance of a preactivation must be positive and finite; an input of zeros has no slope")
     return _quadrature.expect(xp, lambda x: x * sigma(x), variance, sigma.kinks) / variance
+
+
+def _usable_slope(variance: float, sigma: Activation) -> float:
+    """The mean slope, if it is more than the rounding of its integral: an even activation has none."""
+    slope = float(estimate_slope(variance, sigma))
+    if abs(slope) <= 1e-9 * math.sqrt(float(sigma.second_moment(variance)) / variance):
+        raise InputError(
+            f"{sigma.name} has mean slope 0 at variance {variance:g}: x and -x have outputs alike, which no linear "
+            "estimate tells apart; use another activation"
+        )
+    return slope
 
 
 def preactivation_variance(second_moment: float, source: Source = "relu") -> float:
@@ -97,9 +110,9 @@ def linear_estimate(weight: Array, outputs: Array, source: Source = "relu", *, s
         raise InputError("the weights are all zero: their outputs tell nothing of the input")
     summed = xp.matmul(outputs, weight) / (weight.shape[0] * variance)
     if sigma.homogeneous:
-        return summed / float(estimate_slope(1.0, sigma))
+        return summed / _usable_slope(1.0, sigma)
     moments = xp.reshape(xp.mean(outputs * outputs, axis=-1), (-1,))
-    slopes = [float(estimate_slope(preactivation_variance(float(moment), sigma), sigma)) for moment in moments]
+    slopes = [_usable_slope(preactivation_variance(float(moment), sigma), sigma) for moment in moments]
     scales = xp.reshape(xp.asarray(slopes, dtype=summed.dtype), tuple(outputs.shape[:-1]))
     return summed / scales[..., None]
 
@@ -123,7 +136,7 @@ def linear_estimate_error(outputs: int, dimension: int, source: Source = "relu",
     xp, moment = namespace(k)
     along = float(_quadrature.expect(xp, lambda x: (x * sigma(x)) ** 2, moment, sigma.kinks)) / k
     across = float(sigma.second_moment(k))
-    slope = float(estimate_slope(k, sigma))
+    slope = _usable_slope(k, sigma)
     return ((along + (d - 1) * across) / (k * slope**2) - 1) / m
 
 

@@ -65,7 +65,8 @@ def relu_angle_ratio(theta: Array, layers: int = 1) -> Array:
     r"""Angle after ``layers`` wide random ReLU layers over the angle θ before: the map `relu_angle`, repeated.
 
     Below 1 for every θ in (0, π] and nearest to 1 for small angles: .99, .96, .79, .50 at 5, 20, 90, 180° after one
-    layer. [Giryes2016]_ theorem 4; the histograms of ∠(f(u), f(v))/∠(u, v) in [Bronstein2016]_.
+    layer; NaN at θ = 0, where nothing is left to compare (the limit is 1). [Giryes2016]_ theorem 4; the histograms of
+    ∠(f(u), f(v))/∠(u, v) in [Bronstein2016]_.
 
     >>> round(float(relu_angle_ratio(np.pi)), 12)
     0.5
@@ -83,8 +84,8 @@ def relu_distance_ratio(norm_u: Array, norm_v: Array, theta: Array) -> Array:
     .. math:: \frac{\|R(Au)-R(Av)\|}{\|u-v\|} \to
               \sqrt{1 - \frac{2\,\|u\|\|v\|\,\psi(\theta)}{\|u-v\|^2}}
 
-    Near 1 for small angles and 1/√2 for opposite inputs of one norm. `squared_distance`, which is the concentration of
-    distances in [Bronstein2016]_ with its sign mended.
+    Near 1 for small angles and 1/√2 for opposite inputs of one norm; NaN for equal ones. `squared_distance`,
+    which is the concentration of distances in [Bronstein2016]_ with its sign mended.
 
     >>> round(float(relu_distance_ratio(1.0, 1.0, np.pi)) ** 2, 12)
     0.5

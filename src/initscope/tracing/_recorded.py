@@ -28,6 +28,8 @@ from initscope.tracing.untouched import at_leaving
 
 __all__ = ["Recording", "Step", "tensor_sizes"]
 
+_IN_PLACE = frozenset(f"__{function.__name__}__" for function in OPERATORS)
+
 
 @dataclass(frozen=True, eq=False)
 class Step:
@@ -102,6 +104,7 @@ class Recording(TorchFunctionMode):
         self._data: Any = WeakIdKeyDictionary()  # the step that made a tensor, as long as the tensor lives
         self._drawn: Any = WeakIdKeyDictionary()  # names of the random calls that a tensor was made by
         self.notes: dict[Any, str] = {}
+        self._before: Any = WeakIdKeyDictionary()  # constants as they were before data were written into them
         self._versions: Any = WeakIdKeyDictionary()  # tells whether it was written into since
 
     def run(self, inputs: Inputs) -> Any:
@@ -160,11 +163,13 @@ class Recording(TorchFunctionMode):
                     return opened_attention()(*args, **kwargs)
             if is_loop(func, args):
                 return self._loop(func, args)
-        output = func(*args, **kwargs)
         if self._inside is not None:
-            return output
+            return func(*args, **kwargs)
         tensors = [tensor for _, tensor in named_tensors((args, kwargs), "")]
         sources = [self._data[tensor] for tensor in tensors if tensor in self._data]
+        if sources and _writes(func) and isinstance(args[0], torch.Tensor) and args[0] not in self._data:
+            self._keep_constant(args[0])
+        output = func(*args, **kwargs)
         drawn = {name for tensor in tensors for name in self._drawn.get(tensor, ())}
         drawn |= {_name_of(func)} & RANDOM
         if _name_of(func) in MADE_ANEW:
@@ -242,8 +247,16 @@ class Recording(TorchFunctionMode):
     def _keep(self, tensor: torch.Tensor, step: Step) -> None:
         self._data[tensor], self._versions[tensor] = step, tensor._version
 
+    def _keep_constant(self, tensor: torch.Tensor) -> None:
+        """Let the steps so far read what a constant was before data are written into it."""
+        if isinstance(tensor, nn.Parameter):
+            return
+        self._before[tensor] = tensor.detach().clone()
+        for step in self.steps:
+            _read_instead(step, tensor, self._before[tensor])
+
     def _symbolic(self, value: Any) -> Any:
-        return map_tensors(value, lambda tensor: self._data.get(tensor, tensor))
+        return map_tensors(value, lambda tensor: self._data.get(tensor, self._before.get(tensor, tensor)))
 
 
 def tensor_sizes(output: Any) -> dict[str, tuple[int, ...]]:
@@ -254,11 +267,33 @@ def tensor_sizes(output: Any) -> dict[str, tuple[int, ...]]:
 
 def _items(step: Step, output: Any) -> Iterator[tuple[Step, torch.Tensor]]:
     """The tensors of an output; who reads one of several results reads an item of the step."""
-    several = type(output) in (tuple, list) and len(output) > 1
+    several = isinstance(output, (tuple, list)) and len(output) > 1  # torch names the items of its own tuples
     for index, item in enumerate(output) if several else ((0, output),):
         one = Step("getitem", "call_function", operator.getitem, (step, index), row=False) if several else step
         for _, tensor in named_tensors(item, ""):
             yield one, tensor
+
+
+def _read_instead(step: Step, tensor: torch.Tensor, values: torch.Tensor) -> None:
+    """Put other values in the place of a constant that a step, or one among its arguments, reads."""
+
+    def put(value: Any) -> Any:
+        if isinstance(value, Step):
+            if not value.row:
+                _read_instead(value, tensor, values)
+            return value
+        if isinstance(value, dict):
+            return {key: put(item) for key, item in value.items()}
+        return type(value)(map(put, value)) if type(value) in (tuple, list) else values if value is tensor else value
+
+    object.__setattr__(step, "args", put(step.args))
+    object.__setattr__(step, "kwargs", put(step.kwargs))
+
+
+def _writes(func: Any) -> bool:
+    """Whether a call writes into its first argument."""
+    name = _name_of(func)
+    return name in ("__setitem__", *_IN_PLACE) or (name.endswith("_") and not name.endswith("__"))
 
 
 def _is_item(step: Step) -> bool:

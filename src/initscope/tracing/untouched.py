@@ -231,6 +231,8 @@ def snapshot(model: nn.Module, parameter_bytes: int = 0) -> Callable[[], list[Te
     Values of parameters are kept up to ``parameter_bytes``; those that changed beyond them are returned.
     """
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
+    if _only_reads_weights(model):
+        parameter_bytes = 0
     held = Held(min(parameter_bytes, sum(p.numel() * p.element_size() for p in model.parameters())))
     for module in model.modules():
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.max_norm is not None:
@@ -245,6 +247,18 @@ def snapshot(model: nn.Module, parameter_bytes: int = 0) -> Callable[[], list[Te
         return lost
 
     return restore
+
+
+def _only_reads_weights(model: nn.Module) -> bool:
+    """Whether no code but torch's own layers' runs when the model does: these do not write parameters."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return all(
+        type(module).__module__.startswith("torch.nn.modules.")
+        and getattr(module, "max_norm", None) is None  # an embedding that rescales what it looks up
+        and "forward" not in vars(module)
+        and not any(vars(module).get(name) for name in hooks)
+        for module in model.modules()
+    )
 
 
 class without_dropout(AbstractContextManager[None]):

@@ -295,3 +295,16 @@ def test_gaussian_images_have_one_convention_of_variance():
     found = expected_cosine(*(image.reshape(1, 1, 5, 5) for image in (x, y)), kernel_size=5, activation="tanh")
     assert found[0] == pytest.approx(float(gaussian_cosine(0.5, "tanh")), abs=1e-9)
     assert float(gaussian_cosine(0.5, "tanh", variance=1.0)) == pytest.approx(0.47255, abs=1e-5)
+
+
+def test_half_precision_is_worked_on_in_single_precision():
+    """A photograph's sum of squares (50,000 here) nearly overflows float16; rounding the pixels costs some 1e-4."""
+    rng = np.random.default_rng(0)
+    x, y = rng.random((2, 1, 3, 160, 160))
+    exact = expected_cosine(x, y, kernel_size=3)
+    for half in (x.astype(np.float16), torch.tensor(x).half(), torch.tensor(x).bfloat16()):
+        other = y.astype(half.dtype) if isinstance(half, np.ndarray) else torch.tensor(y).to(half.dtype)
+        found = expected_cosine(4 * half, 4 * other, kernel_size=3)
+        assert str(found.dtype).endswith("float32")
+        assert float(found[0]) == pytest.approx(float(exact[0]), abs=2e-4)
+        assert float(expected_inner(4 * half, 4 * half, kernel_size=3)[0]) == pytest.approx(16 * (x**2).sum(), rel=1e-3)

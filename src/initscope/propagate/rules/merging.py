@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from initscope.propagate.moments import Constants, Given, Maps, NotCovered, Resc
 from initscope.propagate.origins import Joined, Shifted, Stacked, Summed
 from initscope.propagate.registry import Context, operation
 from initscope.propagate.rules.gates import combined, gated, independent
+from initscope.propagate.units import Drawn
 
 __all__ = ["add", "concatenate", "multiply", "per_channel"]
 
@@ -30,6 +32,8 @@ def add(context: Context, a: Any, b: Any, alpha: float = 1) -> State:
         return _sum_of_branches(a, b, context)
     if isinstance(a, Given):
         return a.run(lambda values: values + b)
+    if isinstance(b, Tensor) and tuple(b.shape[1:]) == a.shape and not bool(b.any()):
+        return a  # type: ignore[no-any-return]
     if isinstance(b, Tensor) and b.numel() > 1:
         return _sum_of_branches(a, _for_every_sample(b, a), context)
     number = _number(b)
@@ -67,7 +71,11 @@ def multiply(context: Context, a: Any, b: Any) -> Any:
         assert isinstance(given, Given)
         if not _one_for_all_channels(maps, given):
             raise NotCovered("a product of two random values has no closed form")
-        return maps.scaled(*_factors(maps, given))
+        after = maps.scaled(*_factors(maps, given))
+        if isinstance(given, Drawn):  # shares of experts, a gate of its own for each token
+            status = weakest(after.status, "closed form after sampling")
+            after = replace(after, weights=after.weights | given.weights, status=status)
+        return after
     if isinstance(a, Given):
         return a.run(lambda values: values * b)
     if not isinstance(a, Maps):
@@ -187,6 +195,8 @@ def _sum_of_branches(a: State, b: State, context: Context) -> State:
     assert isinstance(a, Maps)
     if a.shape != b.shape:
         raise NotCovered(f"it adds shapes {a.shape} and {b.shape}")
+    if isinstance(b, Given) and not bool(b.x.any()) and not bool(b.y.any()):
+        return a  # the zeros that a loop over branches starts from
     if isinstance(b, Given) and isinstance(a.unit, Along) and a.axis == len(a.shape) - 1:
         return _sum_of_parts(a.unit.parts, b, context)
     b = b.as_maps(a.axis) if isinstance(b, Given) else b

@@ -158,7 +158,7 @@ def chernoff_rates(eps: float, *, keep: float = 0.5) -> tuple[float, float]:
     With :math:`s = (1 - 2\lambda/p)^{-1/2}` the stationary point solves :math:`s^3 = a (1 - p + p s)`.
     """
     check_between("eps", eps, 0.0, 1.0)
-    check_between("keep", keep, 0.0, 1.0 + 1e-15, hint="the probability that a unit is kept; 0.5 for ReLU")
+    check_between("keep", keep, 0.0, 1.0, ends="high", hint="the probability that a unit is kept; 0.5 for ReLU")
     return _rate(-eps, keep), _rate(eps, keep)
 
 

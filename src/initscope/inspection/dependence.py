@@ -1,0 +1,172 @@
+"""What outputs depend on, found by changing inputs: on other samples, on the words they are to tell, on the order.
+
+A model is run a few times on a few samples, in evaluation mode and with the same random numbers each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from initscope.measurement.observation import Observation
+from initscope.tracing import Inputs, SampleAxes, Trace, named_tensors, sample_axes, trace
+
+__all__ = ["Dependence", "dependence"]
+
+_SAMPLES = 7
+"""So many are run: few outputs have another axis of that length."""
+_CHANGED = 1e-3
+"""Change over the largest value from which on it is none of rounding; of coarse formats 20 of their steps."""
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Each is the first row where it is seen, None where it is not.
+
+    Attributes
+    ----------
+    mixed : int or None
+        A sample's values depend on other samples, in evaluation mode, at the output as well.
+    apart : bool
+        Whether what that row reads keeps samples apart, so that it mixes them itself.
+    told : int or None
+        Outputs at a place depend on the next one, which is their target.
+    orderless : bool
+        Whether words in another order give the same, in a model that attends to them.
+    """
+
+    mixed: int | None = None
+    apart: bool = True
+    told: int | None = None
+    orderless: bool = False
+
+
+def dependence(model: nn.Module, seen: Observation) -> Dependence:
+    """Run ``model`` with changed inputs; inside of `leaves_no_trace`. Nothing is known of models that fail."""
+    inputs = seen.x if isinstance(seen.x, Inputs) else Inputs((seen.x,))
+    inputs = inputs.pick(slice(0, _SAMPLES))
+    model.eval()
+    try:
+        with torch.no_grad():
+            probes = _Probes(model, inputs)
+            mixed = probes.mixed()
+            return Dependence(mixed, probes.apart, _told(probes, seen), _orderless(probes, seen))
+    except Exception:  # whatever the model raises: other verdicts say what can be said
+        return Dependence()
+
+
+class _Probes:
+    """Runs of a model on the same samples, of which something is changed."""
+
+    def __init__(self, model: nn.Module, inputs: Inputs) -> None:
+        self.model, self.inputs, self.samples = model, inputs, inputs.samples
+        self.before, self.apart = self.run(inputs), True
+
+    def run(self, inputs: Inputs) -> list[Tensor]:
+        """The real-valued tensors of the output that have one entry for each sample, and no other axis as long."""
+        torch.manual_seed(_SEED)
+        output = self.model(*inputs.map(torch.clone).args, **inputs.map(torch.clone).kwargs)
+        return [tensor for _, tensor in named_tensors(output, "") if _of_samples(tensor, self.samples)]
+
+    def mixed(self) -> int | None:
+        """The first step where a sample's values change with another sample."""
+        for one, other in ((0, 1), (self.samples - 1, 0)):
+            places = torch.arange(self.samples)
+            rest, replaced = places[places != one], self.inputs.pick(torch.where(places == one, other, places))
+            if any(_differ(a[rest], b[rest]) for a, b in zip(self.before, self.run(replaced), strict=True)):
+                return self.first(replaced, rest.tolist())
+        return None
+
+    def first(self, changed: Inputs, rest: list[int], length: int | None = None) -> int:
+        """The first step that has samples whose values at ``rest`` are not as before, with ``changed`` inputs.
+
+        With a ``length``: of sequences so long, ``[samples, places, units]``, at all places but the last.
+        """
+
+        def part(values: Tensor) -> Tensor:
+            if length is None:
+                return values[rest]
+            return values[rest, :-1] if values.dim() == 3 and values.shape[1] == length else values[:0]
+
+        traced = trace(self.model, self.inputs.pick(slice(0, 2)), opened=True)
+        axes = sample_axes(traced, self.inputs)
+        before, after = (_by_step(traced, axes, inputs) for inputs in (self.inputs, changed))
+        for place, values in before.items():
+            given = traced.role(traced.steps[place]) == "input"
+            if not given and place in after and _differ(part(values), part(after[place])):
+                self.apart = all(parent in before for parent in traced.reads(traced.steps[place]))
+                return place
+        return len(traced.steps) - 1
+
+
+def _by_step(traced: Trace, axes: SampleAxes, inputs: Inputs) -> dict[int, Tensor]:
+    """The values of every step, samples first, by its place."""
+    found: dict[int, Tensor] = {}
+
+    def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
+        held = axes.tensor(step, output, inputs.samples)
+        if held is not None:
+            found[traced.places[step]] = held[1].detach().clone()
+
+    torch.manual_seed(_SEED)
+    traced.run(inputs.map(torch.clone), watch)
+    return found
+
+
+def _told(probes: _Probes, seen: Observation) -> int | None:
+    """Whether outputs know the next entry of a sequence where targets are an input moved by one."""
+    inputs, targets = probes.inputs, seen.targets
+    if not isinstance(targets, Tensor) or targets.dim() < 2 or targets.shape[1] < 3:
+        return None
+    targets, length = targets[: probes.samples], targets.shape[1]
+    for tensor in inputs.sample_tensors():
+        if tensor.shape != targets.shape or not torch.equal(tensor[:, 1:], targets[:, :-1].to(tensor.dtype)):
+            continue
+
+        def with_another_end(values: Tensor, of: Tensor = tensor) -> Tensor:
+            if values is not of:
+                return values
+            changed = values.clone()
+            changed[:, -1] = values[:, -1].roll(1, 0)
+            return changed
+
+        replaced = inputs.map(with_another_end)
+        for a, b in zip(probes.before, probes.run(replaced), strict=True):
+            axis = next((axis for axis in (1, a.dim() - 1) if a.dim() > axis and a.shape[axis] == length), None)
+            if axis is not None and _differ(*(values.narrow(axis, 0, length - 1) for values in (a, b))):
+                return probes.first(replaced, list(range(probes.samples)), length)
+    return None
+
+
+def _orderless(probes: _Probes, seen: Observation) -> bool:
+    """Whether a model of words that attends to them gives the same when they are in another order."""
+    words, entropy = seen.x, seen.attention_entropy
+    attends = entropy is not None and bool((entropy == entropy).any())
+    if not attends or not isinstance(words, Tensor) or words.is_floating_point() or words.dim() != 2:
+        return False
+    length = words.shape[1]
+    order = torch.arange(length).flip(0)
+    after = probes.run(probes.inputs.map(lambda tensor: tensor[:, order]))
+    back = [b[:, order] if b.dim() == 3 and b.shape[1] == length else b for b in after]
+    pairs = list(zip(probes.before, back, strict=True))
+    return bool(pairs) and all(_differ(a, a.roll(1, 0)) and not _differ(a, b) for a, b in pairs)
+
+
+def _of_samples(tensor: Tensor, samples: int) -> bool:
+    plain = tensor.is_floating_point() and tensor.layout == torch.strided and not tensor.is_nested
+    return plain and tensor.dim() > 0 and len(tensor) == samples and samples not in tensor.shape[1:]
+
+
+def _differ(one: Tensor, other: Tensor) -> bool:
+    """Whether two runs differ by more than rounding; what is not finite in one of them tells nothing."""
+    tolerance = max(_CHANGED, 20 * torch.finfo(one.dtype).eps)
+    one, other = one.double(), other.double()
+    known = torch.isfinite(one) & torch.isfinite(other)
+    if not bool(known.any()):
+        return False
+    gap = (one - other).abs()[known].max()
+    return bool(gap > tolerance * one.abs()[known].max())

@@ -1,0 +1,68 @@
+"""Weights that the loss reaches but no optimiser will see: layers in a plain list, tensors that are no parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+__all__ = ["unregistered"]
+
+
+def unregistered(model: nn.Module, value: Tensor) -> dict[str, str]:
+    """Attributes, as ``path.name``, that hold weights which ``value`` depends on and ``model.parameters()`` lacks.
+
+    With each what torch has to hold it: ``ModuleList``, ``ModuleDict``, or nothing for what is no list of modules.
+
+    >>> class Net(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.layers = [nn.Linear(3, 3)]
+    >>> net = Net()
+    >>> unregistered(net, net.layers[0].weight.sum())
+    {'layers': 'ModuleList'}
+    """
+    known = {parameter.data_ptr() for parameter in model.parameters()}
+    stray = {id(leaf) for leaf in _leaves(value) if leaf.data_ptr() not in known}
+    if not stray:
+        return {}
+    found = {}
+    for path, module in model.named_modules():
+        for name, held in vars(module).items():
+            if not name.startswith("_") and any(id(tensor) in stray for tensor in _weights(held)):
+                found[f"{path}.{name}" if path else name] = _holder(held)
+    return found
+
+
+def _holder(held: Any) -> str:
+    members = list(held.values() if isinstance(held, Mapping) else held) if isinstance(held, (list, Mapping)) else []
+    if not members or not all(isinstance(member, nn.Module) for member in members):
+        return ""
+    return "ModuleDict" if isinstance(held, Mapping) else "ModuleList"
+
+
+def _leaves(value: Tensor) -> Iterator[Tensor]:
+    """The tensors that a backward pass from ``value`` would give a gradient to."""
+    waiting, seen = [value.grad_fn], set[Any]()
+    if value.is_leaf and value.requires_grad:
+        yield value
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        waiting += [following for following, _ in node.next_functions]
+        if hasattr(node, "variable"):
+            yield node.variable
+
+
+def _weights(held: Any) -> Iterator[Tensor]:
+    """Tensors in nested lists, tuples and dicts, and those of modules there."""
+    if isinstance(held, Tensor):
+        yield held
+    elif isinstance(held, nn.Module):
+        yield from held.parameters()
+    elif isinstance(held, (list, tuple, Mapping)):
+        for item in held.values() if isinstance(held, Mapping) else held:
+            yield from _weights(item)

@@ -1,0 +1,112 @@
+"""What outputs depend on: each fault, and beside it what looks like it and is meant."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import initscope
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).cumsum(dim=-1) / shape[-1] ** 0.5
+
+
+def words(count=32, length=12, kinds=20, seed=0):
+    text = 20 * torch.rand(count, length + 1, generator=torch.Generator().manual_seed(seed)) ** 2
+    return text.long().clamp(max=kinds - 1)
+
+
+def verdicts(model, data, **options):
+    report = initscope.inspect(model, data, pairs=16, alternatives=False, prediction=False, **options)
+    return {verdict.name: verdict for verdict in report.verdicts}
+
+
+class Called(nn.Module):
+    """A model that is a function of its layers and inputs."""
+
+    def __init__(self, function, **layers):
+        super().__init__()
+        self.function = function
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, *inputs):
+        return self.function(self, *inputs)
+
+
+def recurrent(*, batch_first):
+    torch.manual_seed(0)
+    return Called(
+        lambda m, x: m.head(m.loop(x)[0][:, -1]), loop=nn.GRU(4, 16, batch_first=batch_first), head=nn.Linear(16, 3)
+    )
+
+
+def test_a_loop_along_the_samples_mixes_them_and_one_along_time_does_not():
+    data = normal(32, 10, 4)
+    found = verdicts(recurrent(batch_first=False), data)["samples-mixed"]
+    assert found.fault
+    assert found.block == "loop"
+    assert "samples-mixed" not in verdicts(recurrent(batch_first=True), data)
+
+
+def test_a_softmax_over_the_batch_mixes_and_a_reshape_that_forgets_where_samples_are():
+    def layers():
+        return {"conv": nn.Conv2d(2, 8, 3), "head": nn.Linear(288, 5)}
+
+    def turned(m, x):
+        return m.head(F.relu(m.conv(x)).permute(1, 2, 3, 0).reshape(len(x), -1))
+
+    torch.manual_seed(0)
+    images = normal(32, 2, 8, 8)
+    assert verdicts(Called(turned, **layers()), images)["samples-mixed"].layer == "reshape"
+    plain = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 5))
+    assert verdicts(nn.Sequential(plain, nn.LogSoftmax(0)), normal(32, 16))["samples-mixed"].layer == "1"
+    assert "samples-mixed" not in verdicts(nn.Sequential(plain, nn.LogSoftmax(1)), normal(32, 16))
+
+
+def test_statistics_of_the_batch_are_no_fault_and_similarities_of_all_samples_nothing_at_all():
+    def spread(m, x):
+        x = m.first(x)
+        return m.head(torch.cat([x, x.std(0).mean().expand(len(x), 1)], 1))
+
+    torch.manual_seed(0)
+    found = verdicts(Called(spread, first=nn.Linear(16, 16), head=nn.Linear(17, 5)), normal(32, 16))
+    assert not found["samples-mixed"].fault
+    similar = Called(lambda m, x: m.first(x) @ m.first(x).T, first=nn.Linear(16, 16))
+    assert "samples-mixed" not in verdicts(similar, normal(32, 16))
+    assert "samples-mixed" not in verdicts(nn.Sequential(nn.Linear(16, 9), nn.BatchNorm1d(9)), normal(32, 16))
+
+
+def attention(*, causal, positions=True):
+    torch.manual_seed(0)
+    places = 0.5 * torch.randn(64, 16)
+
+    def forward(m, ids):
+        x = m.words(ids) + (places[: ids.shape[1]] if positions else 0)
+        q, k, v = m.qkv(x).chunk(3, -1)
+        return m.head(x + m.mix(F.scaled_dot_product_attention(q, k, v, is_causal=causal)))
+
+    layers = {"qkv": nn.Linear(16, 48), "mix": nn.Linear(16, 16), "head": nn.Linear(16, 20)}
+    return Called(forward, words=nn.Embedding(20, 16), **layers)
+
+
+def cross_entropy(output, targets):
+    return F.cross_entropy(output.flatten(0, 1), targets.flatten())
+
+
+def test_a_language_model_without_a_mask_sees_its_targets():
+    text = words()
+    given = {"targets": text[:, 1:], "loss": cross_entropy}
+    found = verdicts(attention(causal=False), text[:, :-1], **given)["sees-target"]
+    assert found.fault
+    assert found.layer in ("scaled_dot_product_attention", "mix")
+    assert "sees-target" not in verdicts(attention(causal=True), text[:, :-1], **given)
+    tags = {"targets": text[:, :-1] % 5, "loss": cross_entropy}  # targets of another kind may see all words
+    assert "sees-target" not in verdicts(attention(causal=False), text[:, :-1], **tags)
+
+
+def test_words_without_positions_are_told_and_no_fault():
+    text = words()[:, :-1]
+    assert not verdicts(attention(causal=False, positions=False), text)["order-unseen"].fault
+    for seen in (attention(causal=False), attention(causal=True, positions=False)):
+        assert "order-unseen" not in verdicts(seen, text)
