@@ -160,7 +160,7 @@ def _moves_loss(model: nn.Module, path: str, inputs: Inputs, value_of: Callable[
             torch.manual_seed(0)
             output = torch.func.functional_call(model, changed, inputs.args, inputs.kwargs)
             values.append(value_of(output).detach())
-    return len(values) == 2 and not bool(torch.isclose(*values, equal_nan=True))
+    return len(values) == 2 and not bool(torch.isclose(values[0], values[1], equal_nan=True))
 
 
 def _leading_to_output(seen: Observation, meant: AbstractSet[int]) -> set[str]:

@@ -29,7 +29,7 @@ __all__ = ["HalfLines", "distance_in_parts"]
 _SPREAD = 1.0
 """Variance of each variable given the other from which on the grid resolves the densities, to 2e-11."""
 _FLAT = 1e4
-"""The same from which on :math:`e^{-q/2}` is :math:`1-q/2` where r lives: the next term is 1e-9 of a small one."""
+"""The same from which on :math:`e^{-q/2}` is :math:`1-q/2` where r lives: distances keep eleven digits."""
 _PANELS = (0.0, 1.5, 4.0, 9.0, 18.0, 42.0)
 _ORDER = 10
 _CHUNK = 1 << 21
