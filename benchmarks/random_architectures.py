@@ -46,8 +46,9 @@ def main() -> None:
 
 
 def read() -> list[dict[str, Any]]:
-    """Architectures so far."""
-    return [json.loads(line) for line in LINES.read_text(encoding="utf-8").splitlines()] if LINES.exists() else []
+    """Architectures so far, each once though two processes ran it."""
+    lines = LINES.read_text(encoding="utf-8").splitlines() if LINES.exists() else []
+    return list({line["seed"]: line for line in map(json.loads, lines)}.values())
 
 
 def table(lines: list[dict[str, Any]]) -> str:
