@@ -136,7 +136,8 @@ def test_pooling_both_ways(monkeypatch, convolution):
     x = torch.randn(19, 2, 8, 8, generator=torch.Generator().manual_seed(4))
     model = nn.Sequential(
         nn.Conv2d(2, 4, 3, padding=1, **convolution), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.ReLU(),
-        nn.Conv2d(4, 4, 3, padding=1, stride=2, **convolution), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2),
+        nn.Conv2d(4, 4, 3, padding=1, stride=2, **convolution), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(4, 2),
     )  # fmt: skip
     loops = kernel(model, x, kind="ntk"), kernel(model, x[:3], x)
     monkeypatch.setattr(matrix, "chain_of", lambda *arguments: None)
