@@ -156,6 +156,7 @@ def scaling() -> list[Row]:
     import torch
 
     import initscope
+    from initscope.configurations import outlook, read
     from initscope.models import load_model
 
     def images(count: int, side: int) -> torch.Tensor:
@@ -173,6 +174,12 @@ def scaling() -> list[Row]:
         layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval()
         return partial(initscope.predict, layer, x, y)
 
+    def blocks(tokens: int, width: int = 1024) -> Callable[[], object]:
+        sizes = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": width // 128}
+        law = {"initializer_range": width**-0.5}  # the same variances, so that duals cost the same
+        model = read({"model_type": "llama", "num_hidden_layers": 4, "vocab_size": 32000} | sizes | law)
+        return partial(outlook, model, tokens, heads=4)
+
     def paired(count: int) -> Callable[[], object]:
         x = images(2 * count, 32)
         model = load_model("conv3x3x8-relu*4", input_shape=(3, 32, 32))
@@ -184,6 +191,8 @@ def scaling() -> list[Row]:
         "predict, depth": ([8, 16, 32], lambda n: predicted(f"conv3x3x8-relu*{n}", 100, 16)),
         "predict, width (nothing grows)": ([100, 400, 1600], lambda n: predicted(f"dense{n}-relu*4", 400, 8)),
         "predict, tokens": ([32, 64, 128], attended),
+        "configuration, tokens": ([128, 256, 512, 1024], blocks),
+        "configuration, width (nothing grows)": ([1024, 2048, 4096, 8192], lambda n: blocks(128, n)),
         "PairKernel, pairs": ([200, 400, 800], paired),
         "kernel, images": ([128, 192, 256], matrix),
     }

@@ -11,6 +11,7 @@ import importlib
 import math
 import os
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
     "Result",
@@ -31,6 +33,7 @@ __all__ = [
     "html_table",
     "label_text",
     "make_axes",
+    "panels",
     "plain",
     "printable",
     "rows_of_columns",
@@ -123,6 +126,16 @@ def make_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> Ax
     from initscope._hall.axes import ShownAxes
 
     return Figure(figsize=figsize, layout="constrained").add_subplot(axes_class=ShownAxes)
+
+
+def panels(*draws: Callable[[Axes], Any]) -> Figure:
+    """A figure with one panel per function, side by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.5 * len(draws), 4), layout="constrained")
+    for draw, ax in zip(draws, figure.subplots(1, len(draws), squeeze=False)[0]):
+        draw(ax)
+    return figure
 
 
 _DRAWN_BY: list[str] = []

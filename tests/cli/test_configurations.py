@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from initscope.cli import app
+from initscope.errors import InputError
 
 GPT = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2, "vocab_size": 300}
 
@@ -61,6 +62,13 @@ def large(width):
     torch.nn.init.normal_(model[2].weight, std=1.0)
     return model
 
+def deep(width, depth=1):
+    model = stack(width)
+    middle = [torch.nn.Linear(width, width, bias=False) for _ in range(depth)]
+    for layer in middle:
+        torch.nn.init.normal_(layer.weight, std=1.5 * width**-0.5)
+    return torch.nn.Sequential(model[0], *middle, model[2])
+
 def slow(model):
     return torch.optim.SGD(model.parameters(), lr=1e-6)
 """
@@ -81,6 +89,24 @@ def test_coordinates_of_a_factory(tmp_path, capsys):
     shown = capsys.readouterr()
     assert "output multiplier" in shown.err
     assert not json.loads(shown.out)["passes"]
+
+
+def test_depths_of_a_factory(tmp_path, capsys):
+    """Layers that multiply sizes by 1.5 grow with the depth, not with the width; both are told, and drawn."""
+    file, picture = tmp_path / "factory.py", tmp_path / "sizes.svg"
+    file.write_text(FACTORY)
+    options = ("--widths", "32,64", "--depths", "2,4", "--steps", "0", "--samples", "4", "--tokens", "8")
+    with pytest.raises(SystemExit) as left:
+        run("coordinates", f"{file}:deep", *options, "--out", str(picture))
+    shown = capsys.readouterr()
+    assert left.value.code == 1
+    assert "do not depend on the width" in shown.err
+    assert "the output grows like depth^" in shown.err
+    assert picture.stat().st_size > 1000
+    with pytest.raises(InputError, match="takes no depth"):
+        run("coordinates", f"{file}:large", *options)
+    with pytest.raises(InputError, match="whole numbers"):
+        run("coordinates", f"{file}:deep", "--widths", "0.5,1")
 
 
 def test_coordinates_of_a_configuration(configuration, capsys):

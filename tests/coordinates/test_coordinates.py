@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from initscope.coordinates import coordinates
+from initscope.coordinates import coordinates, depth_coordinates
 from initscope.errors import InputError
 from initscope.testing import assert_coordinates
 
@@ -111,3 +111,58 @@ def test_no_steps_are_a_check_of_the_start_alone():
     found = check(steps=0)
     assert len(found.rows[0].measured) == 1
     assert math.isfinite(found.rows[0].predicted)
+
+
+class Deep(nn.Module):
+    """A stack of normed branches, whose outputs are drawn ``over`` a factor."""
+
+    def __init__(self, width, depth, over):
+        super().__init__()
+        self.first, self.norm = nn.Linear(6, width, bias=False), nn.RMSNorm(width)
+        self.layers = nn.ModuleList([nn.Linear(width, width, bias=False) for _ in range(depth)])
+        self.head = nn.Linear(width, 5, bias=False)
+        nn.init.normal_(self.first.weight, std=6**-0.5)
+        nn.init.normal_(self.head.weight, std=1 / width)
+        for layer in self.layers:
+            nn.init.normal_(layer.weight, std=2 * width**-0.5 / over)
+
+    def forward(self, x):
+        x = self.first(x)
+        for layer in self.layers:
+            x = x + layer(self.norm(x))
+        return self.head(self.norm(x))
+
+
+def test_depth_of_a_factory():
+    """Branches of size 2 make the stream √(1 + 4·depth): fitted at 4, 8, 16 blocks .49; over √depth it stays at √5."""
+    x = torch.randn(8, 6, generator=torch.Generator().manual_seed(2))
+    options = {"width": 128, "depths": (4, 8, 16), "steps": 1}
+    options["optimizer"] = lambda model: torch.optim.SGD(model.parameters(), lr=1e-6)
+    grown = depth_coordinates(lambda width, depth: Deep(width, depth, 1), x, **options)
+    kept = depth_coordinates(lambda width, depth: Deep(width, depth, math.sqrt(depth)), x, **options)
+    exact = float(np.polyfit(np.log([4, 8, 16]), 0.5 * np.log([17, 33, 65]), 1)[0])
+    stream = grown.rows[0]
+    assert [row.layer for row in grown.rows] == ["stream", "last branch's share", "output"]
+    assert abs(stream.predicted - exact) < 0.05
+    assert abs(stream.measured[0] - exact) < 0.08
+    assert abs(grown.rows[1].predicted + exact) < 0.05
+    assert "the stream grows like depth^0." in grown.verdicts[0]
+    assert kept.passes, kept.verdicts
+    assert abs(kept.rows[0].predicted) < 0.05
+    assert kept.to_dict()["depths"] == [4, 8, 16]
+    assert kept.plot().get_xlabel() == "depth"
+    with pytest.raises(AssertionError, match="depth"):
+        assert_coordinates(grown)
+
+
+@pytest.mark.parametrize(
+    ("factory", "depths", "told"),
+    [
+        (lambda width: Deep(width, 2, 1), (2, 4), "takes no depth"),
+        (lambda width, depth: Deep(width, depth, 1), (2, 2), "two different depths"),
+        (lambda width, depth: Deep(width, depth, 1), (0, 2), "depths"),
+    ],
+)
+def test_bad_depths_are_told(factory, depths, told):
+    with pytest.raises(InputError, match=told):
+        depth_coordinates(factory, torch.ones(4, 6), width=16, depths=depths)

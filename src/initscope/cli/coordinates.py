@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +18,7 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-    from initscope.coordinates import CoordinateCheck
+    from initscope.coordinates import CoordinateCheck, DepthCheck
 
 __all__ = ["coordinates"]
 
@@ -29,7 +31,8 @@ def coordinates(
     *,
     widths: Annotated[str, Parameter(help="Widths, or of a configuration factors, joined by commas: 64,128,256,512.")],
     depths: Annotated[
-        str | None, Parameter(help="Of a configuration: factors of the number of blocks too, such as 1,2,4.")
+        str | None,
+        Parameter(help="Depths too, given to the factory as depth=, or of a configuration factors: 2,4,8."),
     ] = None,
     measured: Annotated[
         bool, Parameter(negative="", help="Of a configuration: build copies at these widths too, and take the steps.")
@@ -54,7 +57,7 @@ def coordinates(
 
     Exit code 1 where they do.
     """
-    from initscope.coordinates import coordinates
+    from initscope.coordinates import coordinates, depth_coordinates
 
     check_suffix(out, "--out", (".png", ".svg", ".pdf"))
     sizes = _numbers(widths)
@@ -65,31 +68,45 @@ def coordinates(
         if measured:
             x = _inputs(data, input_shape, tokens, samples, seed)
             found = _copies(model, changes, sizes, x, steps=steps, tolerance=tolerance, seed=seed)
-            emit(found, format, title="exponents of the root mean square against the width, of drawn copies")
-            _told(found, out)
+            _told([(found, "width of drawn copies")], format, out)
         return
-    if depths is not None or set or measured:
-        raise InputError(f"--depths, --set and --measured are for configurations; {model} is a factory")
+    if set or measured:
+        raise InputError(f"--set and --measured are for configurations; {model} is a factory")
     with user_code():
         factory = _callable(model)
         made = None if optimizer is None else _callable(optimizer)
         x = _inputs(data, input_shape, tokens, samples, seed)
-        whole = [int(size) for size in sizes]
-        found = coordinates(
-            factory, x, widths=whole, steps=steps, optimizer=made, tolerance=tolerance, seed=seed
-        )  # fmt: skip
-    emit(found, format, title="exponents of the root mean square against the width")
-    _told(found, out)
+        options: dict[str, Any] = {"steps": steps, "optimizer": made, "tolerance": tolerance, "seed": seed}
+        whole, blocks = _whole(sizes, "--widths"), _whole(_numbers(depths or "1", "--depths"), "--depths")
+        checks: list[tuple[CoordinateCheck | DepthCheck, str]] = []
+        if depths is not None:
+            deeper = depth_coordinates(factory, x, width=min(whole), depths=blocks, **options)
+            checks.append((deeper, "depth"))
+            factory = functools.partial(factory, depth=min(blocks))
+        if depths is None or format == "table":  # programs get one of them
+            checks.insert(0, (coordinates(factory, x, widths=whole, **options), "width"))
+    _told(checks, format, out)
 
 
-def _told(found: CoordinateCheck, out: Path | None) -> None:
-    for verdict in found.verdicts or ("sizes do not depend on the width",):
-        say(verdict)
+def _told(checks: Sequence[tuple[CoordinateCheck | DepthCheck, str]], format: Format, out: Path | None) -> None:
+    """Tables, verdicts and the picture of checks."""
+    from initscope.results import panels
+
+    for check, size in checks:
+        emit(check, format, title=f"exponents of the root mean square against the {size}")
+        for verdict in check.verdicts or (f"sizes do not depend on the {size}",):
+            say(verdict)
     if out is not None:
-        found.plot().get_figure(root=True).savefig(out)  # type: ignore[union-attr]
+        panels(*(check.plot for check, _ in checks)).savefig(out)
         say(f"picture: {out}")
-    if not found.passes:
+    if not all(check.passes for check, _ in checks):
         raise SystemExit(1)
+
+
+def _whole(sizes: Sequence[float], option: str) -> list[int]:
+    if any(size != int(size) for size in sizes):
+        raise InputError(f"{option}: of a factory give whole numbers, not {', '.join(f'{size:g}' for size in sizes)}")
+    return [int(size) for size in sizes]
 
 
 def _numbers(text: str, option: str = "--widths") -> list[float]:

@@ -24,7 +24,7 @@ class StartComparison(Result):
     outlooks: dict[str, Outlook]
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per start: the stream and its tokens at the end, attention, logits, loss, what to know."""
+        """One dict per start: the stream and its tokens at the end, attention, logits, loss; notes, if any."""
         result = []
         for name, one in self.outlooks.items():
             stream = [row for row in one.rows if row.kind != "logits"]
@@ -32,8 +32,8 @@ class StartComparison(Result):
             result.append({
                 "start": name,
                 "rms": stream[-1].rms / stream[0].rms,
-                "growth": one.growth,
-                "token_cosine": stream[-1].token_cosine,
+                "growth": _without_rounding(one.growth),
+                "token_cosine": _without_rounding(stream[-1].token_cosine),
                 "cosine": stream[-1].cosine,
                 "entropy": min(row.entropy for row in attention),
                 "scores": max(row.scores for row in attention),
@@ -41,6 +41,9 @@ class StartComparison(Result):
                 "loss": one.loss,
                 "note": "; ".join(one.notes),
             })  # fmt: skip
+        if not any(row["note"] for row in result):
+            for row in result:
+                del row["note"]
         return result
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -52,6 +55,11 @@ class StartComparison(Result):
         ax.set_ylabel("mean cosine of tokens")
         ax.legend()
         return ax
+
+
+def _without_rounding(value: float) -> float:
+    """0 for what is 0 but for rounding."""
+    return 0.0 if abs(value) < 1e-9 else value
 
 
 def compare_starts(

@@ -19,7 +19,7 @@ from initscope.propagate import predict
 from initscope.theory.attention import growth_exponent
 from initscope.tracing import Trace, bind, trace
 
-__all__ = ["coordinates"]
+__all__ = ["AtSize", "Factory", "OptimizerFactory", "checked_data", "coordinates", "fitted", "predicted_sizes"]
 
 Factory = Callable[[int], nn.Module]
 OptimizerFactory = Callable[[nn.Module], torch.optim.Optimizer]
@@ -72,21 +72,19 @@ def coordinates(
     if len(set(widths)) < 2:
         raise InputError(f"widths = {widths}: an exponent needs at least two different widths")
     steps, draws = check_count("steps", steps, least=0), check_count("draws", draws)
-    data = torch.as_tensor(x)
-    if len(data) < 2:
-        raise InputError(f"x of shape {tuple(data.shape)} must hold at least two samples")
-    found = [_Width(factory, width, data, targets, optimizer, min(widths)) for width in widths]
+    data = checked_data(x)
+    found = [AtSize(factory, width, data, targets, optimizer, min(widths)) for width in widths]
     runs = [[one.run(steps, seed + draw) for draw in range(draws)] for one in found]
     names = runs[0][0][1]
     if any(each[1] != names for run in runs for each in run):
         raise InputError("the steps of the model differ between widths; build it with the same layers at every width")
     sizes = np.stack([np.sqrt(np.mean([each[0] ** 2 for each in run], axis=0)) for run in runs])
-    predicted = _predicted(found, names, seed)
+    predicted = predicted_sizes(found, names, seed)
     rows = tuple(
         CoordinateRow(
             *names[index][:3],
             float(growth_exponent(widths, predicted[:, index])),
-            *_fitted(widths, sizes[:, :, index]),
+            *fitted(widths, sizes[:, :, index]),
         )
         for index in range(len(names))
     )
@@ -96,7 +94,15 @@ def coordinates(
     return CoordinateCheck(widths, steps, tolerance, rows, sizes, judged(rows, reads, tolerance, wider))
 
 
-def _fitted(widths: Sequence[int], sizes: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def checked_data(x: Any) -> Tensor:
+    """The batch as a tensor of at least two samples."""
+    data = torch.as_tensor(x)
+    if len(data) < 2:
+        raise InputError(f"x of shape {tuple(data.shape)} must hold at least two samples")
+    return data
+
+
+def fitted(widths: Sequence[int], sizes: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Exponents after every step, and the standard errors of the fits."""
     logs = np.log(np.asarray(widths, dtype=np.float64))
     slopes, errors = [], []
@@ -114,8 +120,8 @@ def _fitted(widths: Sequence[int], sizes: Floats) -> tuple[tuple[float, ...], tu
 Name = tuple[str, str, str, tuple[int, ...]]
 
 
-class _Width:
-    """The model at one width."""
+class AtSize:
+    """The model at one size: built, predicted, and trained for a few steps."""
 
     def __init__(
         self, factory: Factory, width: int, data: Tensor, targets: Any, optimizer: OptimizerFactory | None, least: int
@@ -226,7 +232,7 @@ def _rms(values: Tensor) -> float:
     return float(values.double().square().mean().sqrt())
 
 
-def _predicted(found: Sequence[_Width], names: Sequence[Name], seed: int) -> Floats:
+def predicted_sizes(found: Sequence[AtSize], names: Sequence[Name], seed: int) -> Floats:
     """Sizes at the start by theory, ``[widths, rows]``: NaN where a row has none."""
     result = np.full((len(found), len(names)), np.nan)
     for place, one in enumerate(found):

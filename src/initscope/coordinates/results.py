@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,14 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["SCORES", "CoordinateCheck", "CoordinateRow", "judged"]
+__all__ = ["DEPTH", "SCORES", "CoordinateCheck", "CoordinateRow", "DepthCheck", "judged"]
 
 Floats = npt.NDArray[np.float64]
 SCORES = "scores"
 """Kind of the rows that hold what a softmax of attention reads."""
+DEPTH = "depth"
+"""Role of the rows of a check against the depth."""
+_DRAWN = ("embedding", "weights", SCORES, DEPTH)
 _HALF_ROOT = -0.25  # between 1/d (-0.5 at the start) and 1/√d (0)
 _ADVICE = {
     SCORES: "use 1/d attention: divide scores by the head size, not by its root",
@@ -46,19 +49,20 @@ class CoordinateRow(Result):
 
 
 @dataclass(frozen=True)
-class CoordinateCheck(Result):
-    """Exponents of all rows, and what is wrong in words (see `initscope.coordinates.coordinates`).
+class _Check(Result):
+    """Exponents of rows against a size of the model, and what is wrong in words.
 
-    ``sizes [widths, steps + 1, rows]`` are root mean squares. ``passes`` where no row grows or shrinks with the width
-    by more than ``tolerance`` after the last step.
+    ``at`` are the sizes of the models; ``sizes [at, steps + 1, rows]`` are root mean squares. ``passes`` where nothing
+    grows or shrinks by more than ``tolerance`` after the last step.
     """
 
-    widths: tuple[int, ...]
+    at: tuple[int, ...]
     steps: int
     tolerance: float
     rows: tuple[CoordinateRow, ...]
     sizes: Floats
     verdicts: tuple[str, ...]
+    against: ClassVar[str]
 
     @property
     def passes(self) -> bool:
@@ -76,25 +80,51 @@ class CoordinateCheck(Result):
         ]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
-        """Widths, verdicts and rows."""
+        """Widths or depths, verdicts and rows."""
         return {
-            "widths": list(self.widths), "steps": self.steps, "passes": self.passes, "verdicts": list(self.verdicts),
-            "rows": [row.to_dict() for row in self.rows],
+            f"{self.against}s": list(self.at), "steps": self.steps, "passes": self.passes,
+            "verdicts": list(self.verdicts), "rows": [row.to_dict() for row in self.rows],
         }  # fmt: skip
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Root mean squares against the width, at the start (dashed) and after the last step."""
+        """Root mean squares against the width or depth, at the start (dashed) and after the last step."""
         ax = make_axes(ax)
-        chosen = [index for index, row in enumerate(self.rows) if row.role in ("embedding", "weights", SCORES)]
+        chosen = [index for index, row in enumerate(self.rows) if row.role in _DRAWN]
         for place, index in enumerate(chosen):
             color = f"C{place % 10}"
-            ax.loglog(self.widths, self.sizes[:, 0, index], "--", color=color, alpha=0.5)
-            ax.loglog(self.widths, self.sizes[:, -1, index], color=color, label=self.rows[index].layer)
-        ax.set_xlabel("width")
+            ax.loglog(self.at, self.sizes[:, 0, index], "--", color=color, alpha=0.5)
+            ax.loglog(self.at, self.sizes[:, -1, index], color=color, label=self.rows[index].layer)
+        ax.set_xticks(self.at, [str(size) for size in self.at])
+        ax.set_xticks([], minor=True)
+        ax.set_xlabel(self.against)
         ax.set_ylabel("root mean square")
         if len(chosen) <= 12:
             ax.legend(fontsize="small")
         return ax
+
+
+@dataclass(frozen=True)
+class CoordinateCheck(_Check):
+    """Exponents of all rows against the width (see `initscope.coordinates.coordinates`)."""
+
+    against = "width"
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the models."""
+        return self.at
+
+
+@dataclass(frozen=True)
+class DepthCheck(_Check):
+    """Exponents against the number of blocks (see `initscope.coordinates.depth_coordinates`)."""
+
+    against = "depth"
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Of the models."""
+        return self.at
 
 
 def judged(

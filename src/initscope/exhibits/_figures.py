@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from initscope.exhibits.protocol import Number
-from initscope.results import Result, make_axes
+from initscope.results import Result, make_axes, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["Curves", "Point", "Rows", "draw_lines", "panels"]
 
@@ -33,16 +32,6 @@ def draw_lines(ax: Axes, rows: Sequence[Any], *, by: str, x: str, y: str) -> Non
         line = [row for row in rows if getattr(row, by) == name]
         places, heights = ([getattr(row, field) for row in line] for field in (x, y))
         ax.errorbar(places, heights, [2 * row.standard_error for row in line], fmt="o-", capsize=2, label=name)
-
-
-def panels(*draws: Callable[[Axes], Any]) -> Figure:
-    """A figure with one panel per function, side by side."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.5 * len(draws), 4), layout="constrained")
-    for draw, ax in zip(draws, figure.subplots(1, len(draws), squeeze=False)[0]):
-        draw(ax)
-    return figure
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from initscope.theory.activations import relu
 from initscope.theory.attention import participation
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["EXHIBITS", "Collapse", "block", "run"]
@@ -52,11 +53,28 @@ class Collapse(Result):
         ]
 
     def figure(self) -> Figure:
-        """Cosines against depth, of both stacks."""
+        """Cosines against depth, of both stacks: dots are measured, lines predicted, broken ones are the limit."""
         return panels(
-            lambda ax: self.alone.plot(ax).set(title="attention alone"),
-            lambda ax: self.blocks.plot(ax).set(title="attention and ReLU layers"),
+            lambda ax: _draw(self.alone, ax, "attention alone"),
+            lambda ax: _draw(self.blocks, ax, "attention and ReLU layers"),
         )
+
+
+def _draw(curves: Curves, ax: Axes, title: str) -> None:
+    """One colour for each β, whatever is drawn of it."""
+    for index, kind in enumerate(kind for kind in curves.kinds() if not kind.endswith("limit")):
+        colour, points, far = f"C{index}", curves.curve(kind), curves.curve(f"{kind}, limit")
+        places = [point.x for point in points]
+        ax.plot(places, [point.predicted for point in points], color=colour, linewidth=1.4)
+        ax.plot(places, [point.predicted for point in far], "--", color=colour, linewidth=1.1)
+        seen = points[::2]
+        bars = [2 * point.standard_error for point in seen]
+        heights = [point.measured for point in seen]
+        ax.errorbar([p.x for p in seen], heights, bars, fmt="o", color=colour, markersize=4, capsize=2, label=kind)
+    ax.plot([], [], color="0.3", label="predicted")
+    ax.plot([], [], "--", color="0.3", label="limit of many tokens")
+    ax.set(xlabel=curves.xlabel, ylabel=curves.ylabel, title=title)
+    ax.legend(fontsize="small")
 
 
 def block(cosine: float, share: float, common: float, *, layers: bool = True) -> float:

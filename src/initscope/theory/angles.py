@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
 from initscope.errors import InputError, check_between, check_count
 from initscope.results import Result
@@ -182,6 +181,7 @@ def fixed_points(sigma: ActivationLike, **layer: Any) -> tuple[FixedPoint, ...]:
     >>> [(f"{abs(p.cosine):.6f}", p.stable) for p in fixed_points("relu", strength=1.0)]
     [('0.000000', True), ('1.000000', False)]
     """
+    from scipy.optimize import brentq  # a third of a second, which most who import this room do not need
 
     def change(theta: float) -> float:
         """Share of the gap 1 - ρ by which a layer shrinks it."""
@@ -288,6 +288,8 @@ def _critical_variance(sigma: Activation, bias_variance: float) -> tuple[float, 
         slope = math.hypot(float(sigma.derivative(-1e-9)), float(sigma.derivative(1e-9))) / math.sqrt(2)
         if slope > 0:
             return 1e-4, 1 / slope
+
+    from scipy.optimize import brentq
 
     def excess(log_k: float) -> float:
         k = math.exp(log_k)
