@@ -20,6 +20,21 @@ def test_independent_weights_are_believed(layer, law):
     assert report.distribution == ("uniform" if law.distribution == "uniform" else "Gaussian")
 
 
+def test_of_many_layers_none_is_rejected_by_chance():
+    """Alone, about one layer of 2,000 is rejected (with this generator one is); among as many it counts as chance."""
+    generator, layer = torch.Generator().manual_seed(4), nn.Linear(64, 64, bias=False)
+    rejected = []
+    for _ in range(1500):
+        nn.init.uniform_(layer.weight, -0.1, 0.1, generator=generator)
+        if not believability(layer).believable:
+            rejected.append(believability(layer, among=1500).believable)
+    assert rejected
+    assert all(rejected)
+    with torch.no_grad():  # a mean of a tenth of a standard deviation is 6.4 standard errors
+        layer.weight += 0.1 * layer.weight.std() - layer.weight.mean()
+    assert not believability(layer, among=1500).believable
+
+
 def test_what_is_not_independent_is_told_so():
     layer = He().fill_(nn.Linear(300, 200), generator=torch.Generator().manual_seed(0))
     spread = float(layer.weight.detach().std())

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from initscope.errors import InputError
+from initscope.errors import InputError, check_count
 from initscope.results import Result
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Believability(Result):
     verdict: str
 
 
-def believability(module: WeightLayer) -> Believability:
+def believability(module: WeightLayer, *, among: int = 1) -> Believability:
     r"""Test whether the present weights of a Linear or convolution could be independent zero-mean draws.
 
     With the n × p matrix of weights scaled to unit variance, the largest squared singular value of independent entries
@@ -66,6 +66,9 @@ def believability(module: WeightLayer) -> Believability:
     :math:`(\sqrt{n-1}+\sqrt p)(1/\sqrt{n-1}+1/\sqrt p)^{1/3}`, and squared inner products of rows have mean p and
     variance 2p². Training aligns filters and raises both; orthogonal weights lower both. Of large matrices a part is
     looked at.
+
+    ``among`` so many layers, of which any may stray by chance, limits are wider: as rare for all of them together as
+    they are for one.
 
     >>> import torch
     >>> layer = torch.nn.Linear(300, 200)
@@ -75,6 +78,7 @@ def believability(module: WeightLayer) -> Believability:
     """
     import torch
 
+    limit, edge_limit = _limits(check_count("among", among))
     weight = module.weight.detach().double()
     if not bool(torch.isfinite(weight).all()):
         raise InputError("the weights hold NaN or infinite values")
@@ -87,22 +91,22 @@ def believability(module: WeightLayer) -> Believability:
     kurtosis = float(((weight - mean) / math.sqrt(variance)).square().square().mean()) - 3
     error = math.sqrt(24 / count)
     distribution = "other"
-    if abs(kurtosis) < _LIMIT * error:
+    if abs(kurtosis) < limit * error:
         distribution = "Gaussian"
-    elif abs(kurtosis + 1.2) < _LIMIT * error:
+    elif abs(kurtosis + 1.2) < limit * error:
         distribution = "uniform"
     edge, correlation = _spectrum(weight.flatten(1) / math.sqrt(variance))
     mirror = _mirror(weight.flatten(1) / math.sqrt(variance))
     objections = []
-    if mirror < -0.5 and mirror * math.sqrt(count / 2) < -_LIMIT:
+    if mirror < -0.5 and mirror * math.sqrt(count / 2) < -limit:
         objections.append("one half of the units mirrors the other, as by LooksLinear")
-    if abs(mean_z) > _LIMIT:
+    if abs(mean_z) > limit:
         objections.append(f"their mean is {abs(mean_z):.0f} standard errors from 0")
-    if edge > _EDGE_LIMIT:
+    if edge > edge_limit:
         objections.append("the largest singular value is beyond what chance gives, as after training")
-    elif correlation > _LIMIT:
+    elif correlation > limit:
         objections.append("filters are correlated, as after training")
-    elif correlation < -_LIMIT:
+    elif correlation < -limit:
         objections.append("filters are closer to orthogonal than chance gives, as by an orthogonal law")
     if objections:
         verdict = "independent zero-mean weights are not believable: " + "; ".join(objections)
@@ -112,6 +116,12 @@ def believability(module: WeightLayer) -> Believability:
     else:
         verdict = f"independent {distribution} weights are believable"
     return Believability(not objections, distribution, mean_z, kurtosis, edge, correlation, mirror, verdict)
+
+
+def _limits(layers: int) -> tuple[float, float]:
+    """Where tails, :math:`e^{-z^2/2}` and Tracy and Widom's :math:`e^{-2s^{3/2}/3}`, are smaller by their number."""
+    more = math.log(layers)
+    return math.sqrt(_LIMIT**2 + 2 * more), (_EDGE_LIMIT**1.5 + 1.5 * more) ** (2 / 3)
 
 
 def _mirror(matrix: torch.Tensor) -> float:

@@ -192,13 +192,9 @@ def _cured_by(table: WhatIf, verdict: Verdict) -> Verdict:
 
 def _unbelievable(model: nn.Module) -> dict[str, str]:
     """Layers whose weights cannot be independent zero-mean draws, with the reason."""
-    found = {}
-    for name, module in model.named_modules():
-        if is_weight_layer(module):
-            judged = believability(module)
-            if not judged.believable:
-                found[name] = f"weights: {judged.verdict}"
-    return found
+    layers = {name: module for name, module in model.named_modules() if is_weight_layer(module)}
+    judged = {name: believability(module, among=len(layers)) for name, module in layers.items()}
+    return {name: f"weights: {found.verdict}" for name, found in judged.items() if not found.believable}
 
 
 def _is_tensor(value: Any) -> bool:
