@@ -4,7 +4,6 @@ A description is a list of steps with no width in it, so that one architecture i
 width n does differs from the prediction by a/n + b/n² + …, and 2·f(2n) - f(n) by the second term only.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +17,7 @@ from initscope.layers import activation_row
 WIDTH = 48
 DRAWS = 24
 SIDE = 6
+VOCABULARY = 50
 LAW = He(bias_variance=0.05)
 # Without exp, whose variance doubles in every layer: a handful of units carries all of it at any width that runs here.
 ACTIVATIONS = (
@@ -30,10 +30,15 @@ PADDINGS = ("zeros", "circular", "reflect", "replicate")
 
 def describe(choose):
     """A description; ``choose`` picks one of a list, as hypothesis or a generator does."""
-    steps, place = [], "image" if choose([True, True, False]) else "vector"
-    side = SIDE
+    place = choose(["image", "image", "vector", "tokens"])
+    steps, side = [], SIDE
     if place == "vector":
         steps.append(("flatten",))
+    if place == "tokens":
+        steps.append((choose(["embedding", "patches"]),))
+        for _ in range(choose([1, 2])):
+            steps += [("linear", choose([True, False])), between_tokens(choose), between_tokens(choose)]
+        return [*steps, ("pool tokens",)] if choose([True, False]) else steps
     for _ in range(choose([1, 2, 3])):
         steps.append(weights(choose, place, side))
         side = after(steps[-1], side)
@@ -49,6 +54,9 @@ def describe(choose):
 def weights(choose, place, side, *, same=False):
     if place == "vector":
         return ("linear", choose([True, False]))
+    other = choose(["conv"] * 6 + ["depthwise", "grouped", "transposed"]) if not same else "conv"
+    if other != "conv":
+        return (other, choose([True, False]))
     kernel = choose([1, 3]) if side >= 3 else 1
     stride = 1 if same else choose([1, 1, 2])
     return ("conv", kernel, stride, choose(PADDINGS) if kernel == 3 else "zeros", choose([True, False]))
@@ -56,46 +64,99 @@ def weights(choose, place, side, *, same=False):
 
 def between(choose, place, side):
     """Something that is no bare weight layer."""
-    kinds = ["activation"] * 4 + ["norm", "skip", "concatenate", "dropout"]
-    if place == "image" and side >= 2:
-        kinds += ["average", "largest"]
+    kinds = ["activation"] * 5 + ["norm", "skip", "concatenate", "gate", "glu", "dropout", "prelu"]
+    if place == "image":
+        kinds += ["pad", "upsample"] if side <= 4 else ["pad"]
+        kinds += ["average", "largest", "squares"] if side >= 2 else []
     kind = choose(kinds)
     if kind == "activation":
         return ("activation", choose(ACTIVATIONS))
     if kind == "norm":
-        return ("norm", choose(["layer", "rms", "batch"] if place == "vector" else ["group", "batch"]))
-    if kind in ("skip", "concatenate"):
+        return ("norm", choose(["layer", "rms", "batch"] if place == "vector" else ["group", "batch", "instance"]))
+    if kind in ("skip", "concatenate", "gate"):
         branch = [("activation", choose(ACTIVATIONS)), weights(choose, place, side, same=True)]
         return (kind, place, branch)
+    return (kind,)
+
+
+def between_tokens(choose):
+    """Something between the weights of a transformer."""
+    kind = choose(["attention", "attention", "activation", "norm", "skip", "gate", "dropout"])
+    if kind == "attention":
+        return ("attention", choose([1, 2, 4]), choose([True, False]), choose([True, False]))
+    if kind == "activation":
+        return ("activation", choose(ACTIVATIONS))
+    if kind == "norm":
+        return ("norm", choose(["layer", "rms"]))
+    if kind in ("skip", "gate"):
+        return (kind, "tokens", [("activation", choose(ACTIVATIONS)), ("linear", choose([True, False]))])
     return (kind,)
 
 
 def after(step, side):
     if step[0] == "conv":
         return -(-side // step[2])
-    return side // 2 if step[0] in ("average", "largest") else side
+    sizes = {"transposed": 2 * side, "upsample": 2 * side, "pad": side + 2}
+    return side // 2 if step[0] in ("average", "largest", "squares") else sizes.get(step[0], side)
 
 
-class Skip(nn.Module):
+class Joined(nn.Module):
+    """A layer's input and a branch behind it: added, side by side, or multiplied by the branch's sigmoid."""
+
     def __init__(self, body, join):
         super().__init__()
         self.body, self.join = body, join
 
     def forward(self, x):
+        if self.join == "gate":
+            return x * torch.sigmoid(self.body(x))
         return x + self.body(x) if self.join == "skip" else torch.cat([x, self.body(x)], dim=1)
+
+
+class Patches(nn.Module):
+    """Every position of an image is a token."""
+
+    def forward(self, x):
+        return x.flatten(2).transpose(1, 2)
+
+
+class Pooled(nn.Module):
+    def forward(self, x):
+        return x.mean(dim=1)
+
+
+class Attention(nn.Module):
+    """Self-attention, with a skip or without."""
+
+    def __init__(self, width, heads, causal, skip):
+        super().__init__()
+        self.heads, self.causal, self.skip = heads, causal, skip
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width, bias=False) for _ in range(4))
+
+    def forward(self, x):
+        split = (self.heads, x.shape[2] // self.heads)
+        q, k, v = (layer(x).unflatten(2, split).transpose(1, 2) for layer in (self.query, self.key, self.value))
+        found = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        found = self.out(found.transpose(1, 2).flatten(2))
+        return x + found if self.skip else found
 
 
 def build(steps, width):
     """The network of a description with ``width`` channels or units everywhere."""
-    layers, channels, side, flat = [], 3, SIDE, False
+    layers, channels, side, flat = [], 3, SIDE, steps[0][0] in ("embedding", "patches")
     for step in steps:
+        if step[0] == "embedding":
+            channels = 6
+            words = torch.randn(VOCABULARY, channels, generator=torch.Generator().manual_seed(0))
+            layers.append(nn.Embedding.from_pretrained(words))  # embeddings are taken as they are
+            continue
         if step[0] in ("flatten", "global"):
             layers += [nn.AdaptiveAvgPool2d(1)] if step[0] == "global" else []
             layers.append(nn.Flatten())
             channels, flat = channels * (1 if step[0] == "global" else side * side), True
             continue
         layers.append(layer(step, channels, width, flat))
-        if step[0] in ("conv", "linear"):
+        if step[0] in ("conv", "linear", "transposed", "grouped", "depthwise"):
             channels = width
         elif step[0] == "concatenate":
             channels += width
@@ -110,15 +171,35 @@ def layer(step, channels, width, flat):
         return nn.Conv2d(channels, width, kernel, stride, kernel // 2, padding_mode=padding, bias=bias)
     if kind == "linear":
         return nn.Linear(channels, width, bias=step[1])
+    if kind == "depthwise":
+        apart = nn.Conv2d(width, width, 3, padding=1, groups=width, bias=step[1])
+        return nn.Sequential(nn.Conv2d(channels, width, 1, bias=False), apart)
+    if kind == "grouped":
+        return nn.Conv2d(channels, width, 3, padding=1, groups=2 if channels % 2 == 0 else 1, bias=step[1])
+    if kind == "transposed":
+        return nn.ConvTranspose2d(channels, width, 2, stride=2, bias=step[1])
+    if kind == "glu":
+        double = nn.Linear(channels, 2 * channels) if flat else nn.Conv2d(channels, 2 * channels, 1)
+        return nn.Sequential(double, nn.GLU(dim=1))
+    if kind == "attention":
+        return Attention(channels, *step[1:])
     if kind == "activation":
         return activation_row(step[1]).build()
     if kind == "norm":
         norms = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "batch": nn.BatchNorm1d if flat else nn.BatchNorm2d}
+        norms["instance"] = nn.InstanceNorm2d
         return nn.GroupNorm(1, channels) if step[1] == "group" else norms[step[1]](channels)
-    if kind in ("skip", "concatenate"):
-        out = channels if kind == "skip" else width
-        return Skip(nn.Sequential(layer(step[2][0], channels, out, flat), layer(step[2][1], channels, out, flat)), kind)
-    return {"dropout": nn.Dropout(0.3), "average": nn.AvgPool2d(2), "largest": nn.MaxPool2d(2)}[kind]
+    if kind in ("skip", "concatenate", "gate"):
+        out = width if kind == "concatenate" else channels
+        return Joined(
+            nn.Sequential(layer(step[2][0], channels, out, flat), layer(step[2][1], channels, out, flat)), kind
+        )
+    return {
+        "dropout": nn.Dropout(0.3), "prelu": nn.PReLU(),
+        "pad": nn.ZeroPad2d(1), "upsample": nn.Upsample(scale_factor=2),
+        "average": nn.AvgPool2d(2), "largest": nn.MaxPool2d(2), "squares": nn.LPPool2d(2, 2),
+        "patches": Patches(), "pool tokens": Pooled(),
+    }[kind]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -143,11 +224,9 @@ def judge(steps, *, seed=0, draws=DRAWS, width=WIDTH, breaking=0.0):
     Where 5 standard errors are passed, ten times the draws at twice the width decide. ``breaking`` is added to
     predicted cosines, to see that the check would see it.
     """
-    generator = torch.Generator().manual_seed(seed)
-    x, noise = torch.randn(2, 3, 3, SIDE, SIDE, generator=generator)
-    y = 0.6 * x + 0.8 * noise
+    x, y = pairs(steps, torch.Generator().manual_seed(seed))
     predicted = initscope.predict(build(steps, width), x, y, LAW, seed=seed)
-    statuses = tuple(row.status for row in predicted.rows)
+    statuses = tuple(row.status for row in predicted.rows[1:])
     runs = [
         initscope.measure(build(steps, times * width), x, y, initializer=LAW, draws=draws, seed=seed + times)
         for times in (1, 2)
@@ -162,6 +241,15 @@ def judge(steps, *, seed=0, draws=DRAWS, width=WIDTH, breaking=0.0):
     if largest > 5 and draws == DRAWS:
         return judge(steps, seed=seed + 100, draws=4 * draws, width=2 * width, breaking=breaking)
     return Verdict(statuses, largest, where)
+
+
+def pairs(steps, generator):
+    """Three pairs: images, or sentences of which half of the words are the same."""
+    if steps[0] == ("embedding",):
+        x, y = torch.randint(VOCABULARY, (2, 3, 8), generator=generator)
+        return x, torch.where(torch.arange(8) < 4, x, y)
+    x, noise = torch.randn(2, 3, 3, SIDE, SIDE, generator=generator)
+    return x, 0.6 * x + 0.8 * noise
 
 
 def deviations(predicted, runs, number, breaking):
@@ -185,8 +273,11 @@ def _error(run, name, number, value):
     return value * np.nan_to_num(run.mean_norm_ratio_se[number] / np.nanmean(run.norm_ratio[number]))
 
 
-def report(verdicts):
-    """How many architectures were built, how each was predicted, and how many of them wrongly."""
-    counts = Counter(verdict.status for verdict in verdicts)
-    wrong = sum(verdict.deviation > 5 for verdict in verdicts)
-    return {"built": len(verdicts), **counts, "wrong": wrong, "largest deviation": max(v.deviation for v in verdicts)}
+def kinds(steps):
+    """What a description is made of, branches included: names of steps, activations apart from each other."""
+    found = set()
+    for name, *more in steps:
+        found.add(f"{more[0]} norm" if name == "norm" else name)
+        for branch in more:
+            found |= kinds(branch) if isinstance(branch, list) else set()
+    return found

@@ -1,6 +1,7 @@
 """What the documentation adds to Sphinx: names that become links."""
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -46,6 +47,15 @@ def test_a_name_that_may_mean_two_things_means_none(linked_names):
 def test_every_exhibit_can_be_linked(linked_names):
     found = linked_names.exhibits()
     assert found["initscope.exhibits.cosine_scatter.run"] == "cnn-figure-1"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/plan.rst"])
+def test_widths_beside_the_code_are_those_it_gives(page):
+    text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
+    line = r"(?:initscope\.)?plan\.width\((.*)\)\n\s*\w+\.paper, \w+\.chernoff, \w+\.exact\s+# (.*)\n"
+    arguments, printed = re.search(line, text).groups()
+    found = initscope.plan.width(**eval(f"dict({arguments})"))
+    assert [found.paper, found.chernoff, found.exact] == [int(number) for number in printed.split(", ")]
 
 
 def test_every_public_name_is_in_the_reference():

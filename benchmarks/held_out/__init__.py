@@ -3,7 +3,7 @@
 `HEALTHY` holds networks that train (``python held_out train`` shows it), `FAULTS` ones with a bug in them.
 """
 
-from held_out import images, images_too, others, sequences  # noqa: F401 - they declare their networks
+from held_out import bugs_too, generative, images, images_too, others, sequences, sounds, tables  # noqa: F401
 from held_out.bugs import FAULTS
 from held_out.members import HEALTHY
 

@@ -1,9 +1,10 @@
 """The held-out networks, trained a little, or inspected: ``python held_out train|inspect [--only PART] [--bare]``.
 
-``train`` prints the mean loss of the first and of the last five of 40 steps of Adam. ``inspect`` gives every network to
-`initscope.inspect` in a process of its own, with its loss and targets (``--bare``: with its inputs alone), and prints its
-faults, its warnings, its CPU seconds and its peak of memory; ``--faults`` does the same with the bugs, and says which
-are found. The exit code is 1 if a healthy network is called sick, warns, fails, or takes over 60 CPU seconds or 3 GB.
+``train`` prints the mean loss of the first and of the last five of 40 steps of Adam. ``inspect`` gives every network
+to `initscope.inspect` in a process of its own, with its loss and targets (``--bare``: with its inputs alone), and
+prints its faults, its warnings, its CPU seconds and its peak of memory; ``--faults`` does the same with the bugs, and
+says which are found. The exit code is 1 if a healthy network is called sick, warns, fails, or takes over 60 CPU
+seconds or 3 GB.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ def main() -> int:
             for line in [*bad, *extra]:
                 print(f"    seed {seed}: {line}", flush=True)
     print(
-        f"{wrong} of {len(networks) * options.seeds} starts with a fault, a failure, a warning or too much time or memory"
+        f"{wrong} of {len(networks) * options.seeds} starts with a fault, a failure, a warning, or too much time or "
+        "memory"
     )
     return int(wrong > 0)
 

@@ -182,8 +182,9 @@ def siamese_tuple() -> nn.Module:
         def __init__(self):
             super().__init__()
             self.embed = nn.Sequential(
-                nn.Conv2d(1, 32, 5), nn.PReLU(), nn.MaxPool2d(2, 2), nn.Conv2d(32, 64, 5), nn.PReLU(), nn.MaxPool2d(2, 2),
-                nn.Flatten(), nn.Linear(1024, 256), nn.PReLU(), nn.Linear(256, 16),
+                nn.Conv2d(1, 32, 5), nn.PReLU(), nn.MaxPool2d(2, 2),
+                nn.Conv2d(32, 64, 5), nn.PReLU(), nn.MaxPool2d(2, 2), nn.Flatten(),
+                nn.Linear(1024, 256), nn.PReLU(), nn.Linear(256, 16),
             )  # fmt: skip
 
         def forward(self, one, two):
@@ -215,7 +216,8 @@ def simclr_projection() -> nn.Module:
 @network(unit_pictures(32, 3), loss=F.mse_loss)
 def conv_autoencoder() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(3, 12, 4, 2, 1), nn.ReLU(), nn.Conv2d(12, 24, 4, 2, 1), nn.ReLU(), nn.Conv2d(24, 48, 4, 2, 1), nn.ReLU(),
+        nn.Conv2d(3, 12, 4, 2, 1), nn.ReLU(), nn.Conv2d(12, 24, 4, 2, 1), nn.ReLU(),
+        nn.Conv2d(24, 48, 4, 2, 1), nn.ReLU(),
         nn.ConvTranspose2d(48, 24, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(24, 12, 4, 2, 1), nn.ReLU(),
         nn.ConvTranspose2d(12, 3, 4, 2, 1), nn.Sigmoid(),
     )  # fmt: skip

@@ -179,5 +179,19 @@ def test_names_of_transformers_need_the_library():
             read("hf:LlamaConfig")
         return
     assert read("hf:LlamaConfig", hidden_size=8192, num_attention_heads=64).width == 8192
-    with pytest.raises(InputError, match="no configuration"):
+    assert read("hf:llama") == read("hf:LlamaConfig")
+    with pytest.raises(InputError, match="no class of transformers"):
         read("hf:Nothing")
+    with pytest.raises(InputError, match="no entry 'hidden'"):
+        read("hf:LlamaConfig", hidden=64)
+    with pytest.raises(InputError, match="transformers refuses these entries"):
+        read("hf:LlamaConfig", num_attention_heads=0)
+
+
+def test_what_transformers_computes_follows_the_changes():
+    """Heads of a model that is twice as wide are twice as large: the default of head_dim is a share of the width."""
+    pytest.importorskip("transformers")
+    usual, wide = read("hf:LlamaConfig"), read("hf:LlamaConfig", hidden_size=8192)
+    assert (wide.width, wide.head_size) == (8192, 2 * usual.head_size)
+    assert wide.scale == pytest.approx(usual.scale / 2**0.5)
+    assert read("hf:LlamaConfig", num_attention_heads=64).key_heads == 64

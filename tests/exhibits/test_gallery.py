@@ -159,3 +159,12 @@ def test_the_documentation_shows_every_exhibit_once():
     words = re.findall(r"^\.\. exhibit-index:: (\S+)$", page, flags=re.M)
     assert all(sum(id.startswith(word) for word in words) == 1 for id in all_exhibits())
     assert len(all_exhibits()) >= 40
+
+
+def test_a_flat_picture_of_one_panel_is_not_blown_up(tmp_path):
+    """The line of thresholds is three times as wide as high and one panel: its text keeps the size of the others'."""
+    (thresholds,) = reproduce(["injectivity-thresholds"], out=tmp_path / "one").exhibits
+    (tightness,) = reproduce(["norms-figure-2"], out=tmp_path / "two").exhibits
+    assert not thresholds.wide
+    assert tightness.wide
+    assert "1 exhibit at scale small: 1 agrees." in (tmp_path / "one" / "index.html").read_text(encoding="utf-8")

@@ -77,6 +77,23 @@ def test_runs_go_on_where_they_stopped(tmp_path):
     assert len(train_all(these, path, rates=(1e-3, 3e-3), steps=3, seconds=-1)) == 2
 
 
+def test_processes_train_the_same(tmp_path):
+    """Two of them, what the file holds left out; on one thread every number but the seconds is the same."""
+    path = tmp_path / "runs.jsonl"
+    these = [Network(Architecture("dense", 3, 16), start) for start in ("he", "low-bias", "half")]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        here = train_all(these, rates=(1e-3,), steps=3)
+    finally:
+        torch.set_num_threads(threads)
+    train_all(these[:1], path, rates=(1e-3,), steps=3)
+    apart = train_all(these, path, rates=(1e-3,), steps=3, workers=2)
+    assert apart.keys() == here.keys() == read_runs(path).keys()
+    for name, run in here.items():
+        assert {**run, "seconds": 0} == {**apart[name], "seconds": 0}
+
+
 def test_a_cure_is_trained_in_the_place_of_its_network_and_kept_beside_it(tmp_path):
     """The same weights under another name end where the network does; a second call reads what the first wrote."""
     path, network = tmp_path / "runs.jsonl", Network(Architecture("dense", 3, 16), "he")

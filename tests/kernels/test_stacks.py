@@ -8,6 +8,7 @@ import torch
 from kernels_by_hand import by_hand, relu_duals, windows
 from torch import nn
 
+from initscope.errors import InputError
 from initscope.initializers import He
 from initscope.kernels import _fused, chain, diagonal, kernel, matrix
 
@@ -136,7 +137,8 @@ def test_pooling_both_ways(monkeypatch, convolution):
     x = torch.randn(19, 2, 8, 8, generator=torch.Generator().manual_seed(4))
     model = nn.Sequential(
         nn.Conv2d(2, 4, 3, padding=1, **convolution), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.ReLU(),
-        nn.Conv2d(4, 4, 3, padding=1, stride=2, **convolution), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2),
+        nn.Conv2d(4, 4, 3, padding=1, stride=2, **convolution), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(4, 2),
     )  # fmt: skip
     loops = kernel(model, x, kind="ntk"), kernel(model, x[:3], x)
     monkeypatch.setattr(matrix, "chain_of", lambda *arguments: None)
@@ -203,6 +205,16 @@ def test_what_is_a_stack():
     circular = nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular", stride=4)  # 6 positions are no whole strides
     assert found(nn.Sequential(circular, nn.ReLU(), nn.AdaptiveAvgPool2d(1)), image) is None
     assert found(nn.Sequential(nn.Flatten(), nn.Linear(144, 2)), image).image_steps == ()
+    head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
+    assert len(found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), *head), image).dense_steps) == 3
     # A ReLU of a ReLU is that ReLU, and one behind Flatten still acts position by position.
     assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), nn.ReLU()), image) is None
     assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.Flatten(), nn.ReLU(), nn.Linear(64, 2)), image) is None
+
+
+def test_images_that_do_not_fit_are_refused(way):
+    """Those that a filter could read, and the layer behind it could not."""
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
+    assert kernel(model, torch.ones(2, 1, 8, 8)).shape == (2, 2)
+    with pytest.raises(InputError):
+        kernel(model, torch.ones(2, 1, 6, 8))

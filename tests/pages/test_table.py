@@ -91,3 +91,14 @@ def test_numbers():
     assert with_error(0.5, 0.0124, 3) == "0.500 ±0.012"
     assert with_error(2.5e-7, 1e-8, 3) == "2.50e-07 ±1.0e-08"
     assert with_error(0.0, None, 2) == "0.00"
+
+
+def test_most_rows_keep_one_line_and_a_dot_of_their_own_is_no_cut():
+    """Long texts of many rows cost a column; of few rows they fold; an ellipsis that a value holds is not a cut."""
+    few = [{"answer": name, "band": "0.90…1.10", "rests on": "a bound of some words " * 3} for name in ("a", "b")]
+    many = [{"layer": f"layer {index} of some length", "size": "1.0", "told": "words " * 3} for index in range(20)]
+    assert "rests on" in drawn(rich_table(few, width=60), 60)
+    text = drawn(rich_table(many, width=36), 36)
+    assert "left out to fit 36 columns: told" in " ".join(text.split())
+    assert text.count("layer 1") == 11
+    assert all(f"layer {index} of some length" in text for index in range(20))

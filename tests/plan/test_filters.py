@@ -122,5 +122,5 @@ def test_refusals():
         plan.filters(x, y, eps=0.1, delta=0.1, padding="mirror")
     with pytest.raises(InputError, match="weight_variance"):
         plan.filters(x, y, eps=0.1, delta=0.1, weight_variance=-1.0)
-    with pytest.raises(InputError, match="pilot is a vector"):
+    with pytest.raises(InputError, match="pilot is made of vectors"):
         concentration.sharp_inner_filters(np.ones((2, 2)), eps=0.1, delta=0.1)

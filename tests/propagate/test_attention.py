@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from rotary import rotated
 from torch import nn
 
 import initscope
@@ -13,15 +14,6 @@ import initscope
 WIDTH, HEADS, TOKENS, PAIRS = 96, 4, 10, 3
 DRAWS = 24
 SLACK = 0.02  # what heads of finite width may differ by: the acceptance bound of the columns
-
-
-def rotated(x):
-    """Queries or keys turned by their positions."""
-    half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[-2])[:, None] / 10 ** (torch.arange(half) / half)
-    cos, sin = (torch.cat([f(angle), f(angle)], dim=-1) for f in (torch.cos, torch.sin))
-    turned = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
-    return x * cos + turned * sin
 
 
 class Attention(nn.Module):

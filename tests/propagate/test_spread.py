@@ -8,10 +8,10 @@ import initscope
 from initscope.initializers import He, ZeroSum
 
 
-def stack(width, depth):
+def stack(width, depth, bias=False):
     layers, inputs = [], 20
     for _ in range(depth):
-        layers += [nn.Linear(inputs, width, bias=False), nn.ReLU()]
+        layers += [nn.Linear(inputs, width, bias=bias), nn.ReLU()]
         inputs = width
     return nn.Sequential(*layers)
 
@@ -36,7 +36,9 @@ def test_band_is_the_spread_of_the_draws():
 def test_band_is_unknown_where_the_law_is_not_the_simple_one():
     x, y = torch.rand(2, 3, 20)
     assert np.isnan(initscope.predict(stack(50, 2), x, y, ZeroSum()).cosine_sd[1:]).all()
-    assert np.isnan(initscope.predict(stack(50, 2), x, y, He(bias_variance=0.1)).cosine_sd[1:]).all()
+    assert np.isnan(initscope.predict(stack(50, 2, bias=True), x, y, He(bias_variance=0.1)).cosine_sd[1:]).all()
+    without = (initscope.predict(stack(50, 2), x, y, He(bias_variance=v)).cosine_sd for v in (0.1, 0.0))
+    np.testing.assert_array_equal(*without)  # a layer that has no bias gets none
     tanh = nn.Sequential(nn.Linear(20, 50, bias=False), nn.Tanh(), nn.Linear(50, 50, bias=False))
     assert np.isnan(initscope.predict(tanh, x, y, He()).cosine_sd[2:]).all()
 

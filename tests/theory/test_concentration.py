@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 from sklearn.random_projection import johnson_lindenstrauss_min_dim
 
 from initscope.errors import InputError
@@ -199,3 +200,20 @@ def test_a_pilot_that_overflowed_is_refused():
             c.sharp_inner_filters(np.array([1.0, wrong] * 10), eps=0.1, delta=0.05)
         with pytest.raises(InputError, match="pilot"):
             c.sharp_filters(np.array([1.0, wrong] * 10), np.ones(20), np.ones(20), eps=0.1, delta=0.05)
+
+
+def test_projections_of_fine_tolerance():
+    """χ²/m of 5e7 dimensions is normal to 1e-3 at five deviations; SciPy's incomplete gamma is off by 6 % there."""
+    limit = 2 * norm.sf(1e-3 * math.sqrt(5e7 / 2))
+    assert c.projection_failure(50_000_000, 1e-3) == pytest.approx(limit, rel=5e-3, abs=0)
+    assert c.projection_width(1e-3, 1e-6) == pytest.approx(2 * (norm.isf(5e-7) / 1e-3) ** 2, rel=5e-4)
+
+
+def test_signs_of_billions_of_bits():
+    """Beyond 2³¹ bits the law came out as NaN, which a search takes for no failure at all."""
+    for bits in (10**9, 10**11):
+        eps = 2.5 / math.sqrt(bits)  # five deviations at 90 degrees
+        fails = math.floor(bits * (0.5 + eps) + 1e-9) + 0.5 - bits / 2
+        limit = 2 * norm.sf(fails / (0.5 * math.sqrt(bits)))
+        assert c.sign_failure(bits, eps, angle=math.pi / 2) == pytest.approx(limit, rel=1e-4, abs=0)
+        assert c.sign_failure(bits, eps) == pytest.approx(limit, rel=1e-2, abs=0)

@@ -39,8 +39,13 @@ _FILE_WIDTH = 100
 
 
 def say(message: str) -> None:
-    """A message for the person at the terminal: stderr, so that stdout stays data."""
-    print(printable(message), file=sys.stderr)
+    """A message for the person at the terminal, wrapped between words there: stderr, so that stdout stays data."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        from rich.console import Console
+
+        Console(stderr=True).print(printable(message), highlight=False, markup=False)
+    else:
+        print(printable(message), file=sys.stderr)
 
 
 @contextmanager
@@ -153,6 +158,7 @@ def print_fitted(table: Callable[[int | None], Table], *sentences: str) -> None:
     """Print what ``table`` makes of the terminal's width, and sentences below it.
 
     A file or a pipe has no width of its own: the table is made for none, so that nothing is cut, folded or left out.
+    What stands above and below a table is as wide as running text, not as the table.
     """
     from rich.console import Console
 
@@ -162,6 +168,12 @@ def print_fitted(table: Callable[[int | None], Table], *sentences: str) -> None:
     made = table(console.width if console.is_terminal else None)
     if not console.is_terminal:
         console = Console(width=max(_FILE_WIDTH, table_width(made)))
+    title, caption, made.title, made.caption = made.title, made.caption, None, None
+    text: dict[str, Any] = {"width": min(console.width, _FILE_WIDTH), "highlight": False}
+    if title:
+        console.print(title, style="table.title", **text)
     console.print(made)
+    if caption:
+        console.print(caption, style="table.caption", **text)
     for sentence in sentences:
-        console.print(printable(sentence), width=min(console.width, _FILE_WIDTH), highlight=False, markup=False)
+        console.print(printable(sentence), markup=False, **text)

@@ -199,7 +199,7 @@ def _print_alternatives(report: Report) -> None:
     open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
     if lossy := len(report.expansivity) - len(open_question):
         layers = counted(lossy, "ReLU layer")
-        print(f"fewer than two outputs per input in {layers}: what enters there cannot be recovered")
+        print_sentence(f"fewer than two outputs per input in {layers}: what enters there cannot be recovered")
     if open_question:
         print_table(open_question, title="Can the input of these ReLU layers be recovered?")
     if report.what_if is not None and report.what_if.untried:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
 from initscope.cli._options import Whole
-from initscope.cli._output import Format, emit, print_table, say, user_code
+from initscope.cli._output import Format, emit, print_sentence, print_table, say, user_code
 from initscope.cli._sources import ModelSource, build_model, load_data
 from initscope.cli.predict_measure import Model, Page
 
@@ -97,4 +97,4 @@ def _print(found: Separations) -> None:
         print_table(
             [{name.replace("_", " "): row[name] for name in _ENDS} for row in rows], title="Collapse and probes"
         )
-    print(headline(found))
+    print_sentence(headline(found))

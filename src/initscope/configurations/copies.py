@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from initscope.configurations.families import entries_of
-from initscope.errors import InputError, MissingDependencyError
+from initscope.errors import InputError
+from initscope.models.libraries import library
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,14 +42,11 @@ def scaled_copies(source: Any, **changes: Any) -> tuple[int, Callable[[int], nn.
     factory : callable
         ``factory(width)``, its weights drawn as `transformers` draws them.
     """
-    entries = dict(entries_of(source)) | changes
+    entries = entries_of(source, **changes)
     kind = str(entries.get("model_type"))
     if kind not in _WIDTHS:
         raise InputError(f"models of {kind} are not built at several widths; known: {', '.join(_WIDTHS)}")
-    try:
-        transformers = importlib.import_module("transformers")
-    except ImportError as error:
-        raise MissingDependencyError("transformers", "transformers") from error
+    transformers = library("transformers")
     first = _WIDTHS[kind][0]
     base = int(entries[first])
 

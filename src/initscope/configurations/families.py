@@ -6,7 +6,6 @@ defaults of a configuration by name.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from initscope.configurations.transformer import Spreads, Transformer
-from initscope.errors import InputError, MissingDependencyError
+from initscope.errors import InputError
+from initscope.models.libraries import hf_config
 
 __all__ = ["FAMILIES", "entries_of", "read"]
 
@@ -38,11 +38,7 @@ def read(source: str | os.PathLike[str] | Configuration, **changes: Any) -> Tran
     >>> small.inner, round(small.spreads.output, 5)      # 0.02/√(2·4)
     (1024, 0.00707)
     """
-    entries = dict(entries_of(source))
-    unknown = [name for name in changes if name not in entries and name not in _NAMES]
-    if unknown:
-        raise InputError(f"the configuration has no entry {unknown[0]!r}; one of {', '.join(sorted(entries))}")
-    entries.update(changes)
+    entries = entries_of(source, **changes)
     kind = entries.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
         told = f"has model_type {kind!r}, which is no model" if kind else "has no model_type: it is no model"
@@ -63,13 +59,18 @@ def read(source: str | os.PathLike[str] | Configuration, **changes: Any) -> Tran
         raise InputError(f"the configuration of {kind} cannot be used: {told} ({error})") from None
 
 
-def entries_of(source: Any) -> Configuration:
-    """The entries of a configuration: a dict, a file, a folder with a config.json, or hf:NAME."""
-    if isinstance(source, Mapping):
-        return source
-    text = os.fspath(source)
-    if text.startswith("hf:"):
-        return _defaults(text[3:])
+def entries_of(source: Any, **changes: Any) -> Configuration:
+    """The entries of a configuration, some of them changed: a dict, a file, a folder with a config.json, or hf:NAME."""
+    text = "" if isinstance(source, Mapping) else os.fspath(source)
+    known = source if isinstance(source, Mapping) else _defaults(text[3:]) if text.startswith("hf:") else _file(text)
+    unknown = [name for name in changes if name not in known and name not in _NAMES]
+    if unknown:
+        raise InputError(f"the configuration has no entry {unknown[0]!r}; one of {', '.join(sorted(known))}")
+    # transformers computes some defaults from other entries, such as head_dim: it is asked again, not overwritten.
+    return _defaults(text[3:], **changes) if changes and text.startswith("hf:") else {**known, **changes}
+
+
+def _file(text: str) -> Configuration:
     path = Path(text) / "config.json" if Path(text).is_dir() else Path(text)
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
@@ -82,15 +83,8 @@ def entries_of(source: Any) -> Configuration:
     return entries
 
 
-def _defaults(name: str) -> Configuration:
-    try:
-        transformers = importlib.import_module("transformers")
-    except ImportError as error:
-        raise MissingDependencyError("transformers", "transformers") from error
-    kind = getattr(transformers, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, transformers.PretrainedConfig)):
-        raise InputError(f"transformers has no configuration {name!r}; its names look like LlamaConfig, GPT2Config")
-    return dict(kind().to_dict())
+def _defaults(name: str, **changes: Any) -> Configuration:
+    return dict(hf_config(name, **changes).to_dict())
 
 
 def _activation(name: str) -> str:

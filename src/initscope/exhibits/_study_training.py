@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from initscope.data import load
 from initscope.exhibits._study_networks import Network
+from initscope.sweep.local import in_processes
 from initscope.training import Loop, seeded
 
 __all__ = ["RATES", "STEPS", "read_runs", "splits", "train", "train_all", "train_best"]
@@ -91,18 +93,43 @@ def train_all(
     rates: tuple[float, ...] = RATES,
     steps: int = STEPS,
     seconds: float = float("inf"),
+    workers: int = 1,
 ) -> Runs:
     """Train every network at every rate; each run is a line of ``path``, and runs that it holds are not made again.
 
-    After ``seconds`` of this process no other run is begun.
+    After ``seconds`` no other run is begun: of this process, or of the clock if ``workers`` processes train.
     """
     runs = {} if path is None else read_runs(path)
+    left = [(network, rate) for network in these for rate in rates if (network.name, rate) not in runs]
+    if workers > 1:
+        _train_apart(left, steps, seconds, workers, runs, path)
+        return runs
     begun = time.process_time()
-    for network in these:
-        for rate in rates:
-            if time.process_time() - begun <= seconds:
-                _train_once(network.name, network.build, network, rate, steps, runs, path)
+    for network, rate in left:
+        if time.process_time() - begun <= seconds:
+            _train_once(network.name, network.build, network, rate, steps, runs, path)
     return runs
+
+
+def _train_apart(
+    left: Iterable[tuple[Network, float]], steps: int, seconds: float, workers: int, runs: Runs, path: str | Path | None
+) -> None:
+    """By processes of the sweep engine, one thread each; what does not run stays to be run."""
+    jobs = [(f"{network.name} {rate}", {"network": network, "rate": rate, "steps": steps}) for network, rate in left]
+    begun = time.monotonic()
+    with closing(in_processes(_in_process, jobs, workers)) as outcomes:
+        for found in outcomes:
+            if found.error:
+                raise RuntimeError(f"{found.job}: {found.error}")
+            _keep(found.rows[0], runs, path)
+            if time.monotonic() - begun > seconds:
+                return
+
+
+def _in_process(job: Mapping[str, Any]) -> list[dict[str, Any]]:
+    torch.set_num_threads(1)
+    network: Network = job["network"]
+    return [_trained(network.name, network.build, network, job["rate"], job["steps"])]
 
 
 def train_best(
@@ -131,11 +158,17 @@ def _train_once(
     path: str | Path | None,
 ) -> None:
     """Add the run to ``runs`` and to the file, unless it is there."""
-    if (name, rate) in runs:
-        return
+    if (name, rate) not in runs:
+        _keep(_trained(name, build, network, rate, steps), runs, path)
+
+
+def _trained(name: str, build: Callable[[], nn.Module], network: Network, rate: float, steps: int) -> dict[str, Any]:
     run = {"network": name, "rate": rate, "steps": steps}
-    run |= train(build(), network.architecture.data, rate, steps=steps, seed=network.seed)
-    runs[name, rate] = run
+    return run | train(build(), network.architecture.data, rate, steps=steps, seed=network.seed)
+
+
+def _keep(run: dict[str, Any], runs: Runs, path: str | Path | None) -> None:
+    runs[run["network"], run["rate"]] = run
     if path is not None:
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(json.dumps(run) + "\n")

@@ -40,6 +40,9 @@ _RESULT = ("id", "status", "ours", "published", "seconds")
 """What ``results.json`` holds of each exhibit."""
 _MOST_ROWS = 24
 """Rows of an exhibit's table that the page shows; its JSON file has all."""
+_PANEL = 5.0
+"""Inches of a picture of one panel: on a phone it then fits the page, with text of about 10 pixels."""
+_POINTS = 72  # of an inch, in which SVG counts
 _WIDE = 1.7
 """Width over height from which a picture takes the whole width of the page."""
 
@@ -71,7 +74,7 @@ class Shown(Result):
     def wide(self) -> bool:
         """Whether the picture is of several panels."""
         width, height = self._size()
-        return width > _WIDE * height
+        return width > _WIDE * height and width > 1.2 * _POINTS * _PANEL
 
     @property
     def least_width(self) -> int:
@@ -261,9 +264,6 @@ def _run(declared: Declared, scale: Scale) -> Shown:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         return _failed(declared, scale, why, time.perf_counter() - begun)
 
-
-_PANEL = 5.0
-"""Inches of a picture of one panel: on a phone it then fits the page, with text of about 10 pixels."""
 
 _LABEL = 36
 """Characters of a line beside an axis: as many as it is high."""

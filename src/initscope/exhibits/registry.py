@@ -34,5 +34,7 @@ def get(id: str) -> Declared:
     """
     known = all_exhibits()
     if id not in known:
-        raise InputError(f"no exhibit is called {id!r}{did_you_mean(str(id), known)}; known: {', '.join(known)}")
+        raise InputError(
+            f"no exhibit is called {id!r}{did_you_mean(str(id), known)}; initscope reproduce --list names them"
+        )
     return known[id]

@@ -176,6 +176,7 @@ def run(
     rates: Sequence[float] = RATES,
     cures: int = 30,
     seconds: float = float("inf"),
+    workers: int = 1,
 ) -> VerdictStudy:
     """Judge and train the networks.
 
@@ -192,10 +193,12 @@ def run(
     seconds : float
         No run is begun after so many seconds of computing. Architectures that are not trained at every start and rate
         by then are left out: the study can be made in pieces, and looked at before it is whole.
+    workers : int
+        Processes that train, those of sweeps; 1: this one.
     """
     these = _few() if small else networks()
     rates = tuple(rates)
-    runs = train_all(these, path, rates=rates, steps=steps, seconds=seconds)
+    runs = train_all(these, path, rates=rates, steps=steps, seconds=seconds, workers=workers)
     unfinished = {network.architecture for network in these for rate in rates if (network.name, rate) not in runs}
     these = tuple(network for network in these if network.architecture not in unfinished)
     accuracy = {network: max(float(runs[network.name, rate]["accuracy"]) for rate in rates) for network in these}

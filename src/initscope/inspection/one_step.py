@@ -27,7 +27,7 @@ __all__ = ["FormatShares", "Probe", "probe"]
 
 _SAMPLES = 16
 _NEARLY_ALL = 0.9
-"""Share above which dropout leaves too little to learn from: a probability of keeping was meant."""
+"""Share above which dropout leaves so little that a probability of keeping may be meant."""
 Loss = Callable[[Any, Any], Tensor]
 
 
@@ -52,9 +52,11 @@ class Probe:
         Cross-entropy at the start, and that of a uniform guess, ln K; None where the outputs are not known for logits.
     detached, aside, frozen, unused, silenced : tuple of str
         Modules with weights that run but that the loss does not reach, though the output depends on them, and others;
-        whose weights ask for no gradient, tables aside; that are not run; and dropout that drops nearly everything.
-    unregistered : tuple of str
-        Attributes with weights that the loss reaches, but that are not among the model's parameters.
+        whose weights ask for no gradient, tables aside; that are not run; and dropout that drops everything.
+    starved : tuple of str
+        Dropout that drops nearly everything.
+    unregistered : dict
+        See `unregistered`.
     classes : int
         How many the targets are of; 0 if they are none.
     takes_logits : bool
@@ -82,7 +84,8 @@ class Probe:
     frozen: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     silenced: tuple[str, ...] = ()
-    unregistered: tuple[str, ...] = ()
+    starved: tuple[str, ...] = ()
+    unregistered: dict[str, str] = field(default_factory=dict)
     classes: int = 0
     takes_logits: bool = False
     broadcast: bool = False
@@ -103,14 +106,16 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
     projection of everything that the model returns. Targets of ``classes``, unless 0, are left aside by models of
     another number of outputs.
     """
-    silenced = tuple(path for path, module in model.named_modules() if _drops_all(module))
+    dropping = {path: module.p for path, module in model.named_modules() if isinstance(module, _DropoutNd)}
     owners = {path: module for path, module, *_ in drawn_weights(model)}
     frozen = tuple(path for path in owners if not any(p.requires_grad for p in owners[path].parameters(recurse=False)))
     shares = {path: sum(p.numel() for p in owners[path].parameters(recurse=False)) for path in owners}
     share = sum(shares[path] for path in frozen) / max(1, sum(shares.values()))
     tables = {path for path in frozen if isinstance(owners[path], (nn.Embedding, nn.EmbeddingBag))}
     mistaken = tuple(path for path in frozen if path not in tables)  # positions and learned words are meant to stay
-    found: dict[str, Any] = {"silenced": silenced, "frozen": mistaken, "frozen_share": share}
+    found: dict[str, Any] = {"frozen": mistaken, "frozen_share": share}
+    found["silenced"] = tuple(path for path, p in dropping.items() if p >= 1)
+    found["starved"] = tuple(path for path, p in dropping.items() if _NEARLY_ALL < p < 1)
     inputs, targets = _few(seen)
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     try:
@@ -155,7 +160,7 @@ def _moves_loss(model: nn.Module, path: str, inputs: Inputs, value_of: Callable[
             torch.manual_seed(0)
             output = torch.func.functional_call(model, changed, inputs.args, inputs.kwargs)
             values.append(value_of(output).detach())
-    return len(values) == 2 and not bool(torch.isclose(*values, equal_nan=True))
+    return len(values) == 2 and not bool(torch.isclose(values[0], values[1], equal_nan=True))
 
 
 def _leading_to_output(seen: Observation, meant: AbstractSet[int]) -> set[str]:
@@ -175,10 +180,6 @@ def format_shares(values: FormatCount, gradients: FormatCount | None) -> tuple[F
     back_over, back_under = (FormatCount() if gradients is None else gradients).shares()
     columns = zip(FORMATS, over, under, back_over, back_under, strict=True)
     return tuple(FormatShares(form.name, *(float(share) for share in shares)) for form, *shares in columns)
-
-
-def _drops_all(module: nn.Module) -> bool:
-    return isinstance(module, _DropoutNd) and module.p > _NEARLY_ALL
 
 
 def _any_of(module: nn.Module, path: str, names: set[str]) -> bool:

@@ -82,23 +82,27 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
         return None
     code: str | None = ""
     if step.unregistered:
-        layers = step.unregistered
+        layers = tuple(step.unregistered)
+        holder = step.unregistered[layers[0]]
+        code = f"model.{layers[0]} = torch.nn.{holder}(model.{layers[0]})" if holder else ""
         words = "the model runs it, but its weights are not among model.parameters(): no optimiser sees them"
     elif step.detached:
         words, layers = "the loss does not reach it: it is detached on the way", step.detached
     elif step.silenced:
-        words, layers = "it drops nearly everything: nothing behind it learns of what is before it", step.silenced
+        words, layers = "it drops everything: nothing behind it learns of what is before it", step.silenced
         code = 'model.get_submodule("{layer}").p = 0.1'
     elif step.frozen and step.frozen_share < _MOST:
         words, layers = "its weights ask for no gradient while those of most layers do", step.frozen
         code = None
     elif step.unused:
         words, layers = "the model does not run it", step.unused
+    elif step.starved:
+        words, layers = "it drops more than nine in ten values: is its probability that of keeping?", step.starved
     elif step.aside:
         words, layers = "it runs, but what the loss is of does not depend on it", step.aside
     else:
         return None
-    meant = layers is step.aside or (layers is step.unused and evidence.seen.mode == "eval")
+    meant = layers in (step.aside, step.starved) or (layers is step.unused and evidence.seen.mode == "eval")
     return Finding(evidence.row_of(layers[0]), float(len(layers)), not meant, layers[0], words, code)
 
 

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 __all__ = ["unregistered"]
 
 
-def unregistered(model: nn.Module, value: Tensor) -> tuple[str, ...]:
+def unregistered(model: nn.Module, value: Tensor) -> dict[str, str]:
     """Attributes, as ``path.name``, that hold weights which ``value`` depends on and ``model.parameters()`` lacks.
+
+    With each what torch has to hold it: ``ModuleList``, ``ModuleDict``, or nothing for what is no list of modules.
 
     >>> class Net(nn.Module):
     ...     def __init__(self):
@@ -19,18 +21,25 @@ def unregistered(model: nn.Module, value: Tensor) -> tuple[str, ...]:
     ...         self.layers = [nn.Linear(3, 3)]
     >>> net = Net()
     >>> unregistered(net, net.layers[0].weight.sum())
-    ('layers',)
+    {'layers': 'ModuleList'}
     """
     known = {parameter.data_ptr() for parameter in model.parameters()}
     stray = {id(leaf) for leaf in _leaves(value) if leaf.data_ptr() not in known}
     if not stray:
-        return ()
-    found = []
+        return {}
+    found = {}
     for path, module in model.named_modules():
         for name, held in vars(module).items():
             if not name.startswith("_") and any(id(tensor) in stray for tensor in _weights(held)):
-                found.append(f"{path}.{name}" if path else name)
-    return tuple(found)
+                found[f"{path}.{name}" if path else name] = _holder(held)
+    return found
+
+
+def _holder(held: Any) -> str:
+    members = list(held.values() if isinstance(held, Mapping) else held) if isinstance(held, (list, Mapping)) else []
+    if not members or not all(isinstance(member, nn.Module) for member in members):
+        return ""
+    return "ModuleDict" if isinstance(held, Mapping) else "ModuleList"
 
 
 def _leaves(value: Tensor) -> Iterator[Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +77,7 @@ class _Reading:
         self._context = context
         self._maps: list[Step] = []
         self._dense: list[Step] = []
-        self._size = shape[1:]
+        self._channels, self._size = shape[0], shape[1:]
         self._width: int | None = None
         """Channels that a mean stands for; None: the sum over the channels of the images themselves."""
         self._wraps: list[bool] = []
@@ -114,6 +115,12 @@ class _Reading:
         steps.append(sums)
         return True
 
+    @property
+    def _inputs(self) -> int:
+        """Channels, or features, that the next weights read."""
+        every = self._flat and not (self._mean is not None and self._mean.pooled)
+        return self._channels * (math.prod(self._size) if every else 1)
+
     def _averages_all(self, module: nn.AdaptiveAvgPool2d | nn.AvgPool2d) -> bool:
         if isinstance(module, nn.AdaptiveAvgPool2d):
             return module.output_size in (1, (1, 1))
@@ -121,15 +128,19 @@ class _Reading:
         return window == self._size and pad == (0, 0) and module.divisor_override is None
 
     def _sums(self, module: nn.Linear | nn.Conv2d) -> Sums | None:
+        if self._inputs != (module.in_features if isinstance(module, nn.Linear) else module.in_channels):
+            return None  # the model does not take these images: the rules tell why
         law = self._context.law(module)
         if law.strength > 0 or law.centre or self._context.tied.intersection(map(id, module.parameters())):
             return None
         if isinstance(module, nn.Linear):
             inputs, self._width = 1 if self._width is None else module.in_features, module.out_features
+            self._channels, self._size = module.out_features, ()
             return Sums(law.variance * inputs, law.bias_variance)
         if module.groups != 1:
             return None
         inputs, self._width = self._width or 1, module.out_channels
+        self._channels = module.out_channels
         taps = FilterTaps(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
         size, self._size = self._size, taps.out_size(self._size)
         self._wraps.append(_wraps(taps, size, self._size))

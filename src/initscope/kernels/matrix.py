@@ -25,7 +25,7 @@ __all__ = ["diagonal", "kernel"]
 
 Floats = npt.NDArray[np.float64]
 Parts = tuple[Floats, Floats, Floats]
-_WORTH_COMPILING = 1 << 23  # pairs × input values; below, the rules take less time than loading the loops
+_WORTH_COMPILING = 1 << 21  # pairs × input values; below, the rules take less time than loading the loops
 
 
 def kernel(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from initscope.errors import InputError, MissingDependencyError, did_you_mean
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BUILDERS", "hf_config", "hf_model", "timm_model"]
+__all__ = ["BUILDERS", "hf_config", "hf_model", "library", "timm_model"]
 
 
 def hf_model(text: str) -> torch.nn.Module:
@@ -22,7 +23,7 @@ def hf_model(text: str) -> torch.nn.Module:
     the bare model, whichever there is.
     """
     config = hf_config(text)
-    transformers = _library("transformers")
+    transformers = library("transformers")
     for name in getattr(config, "architectures", None) or ():
         if hasattr(transformers, name):
             model: torch.nn.Module = getattr(transformers, name)(config)
@@ -36,24 +37,28 @@ def hf_model(text: str) -> torch.nn.Module:
     raise InputError(f"hf:{text}: transformers has no model for {type(config).__name__}; give one of another kind")
 
 
-def hf_config(text: str) -> Any:
-    """The configuration of transformers that ``text`` names; nothing is fetched.
+def hf_config(text: str, **changes: Any) -> Any:
+    """The configuration of transformers that ``text`` names, with ``changes`` of its entries; nothing is fetched.
 
     A class (``LlamaConfig``), a kind of model (``llama``), a config.json, or a folder with one, as
     ``save_pretrained`` writes. The name of a model of the hub is read where it has been fetched before.
     """
-    transformers = _library("transformers")
+    transformers = library("transformers")
     path = Path(text)
     if path.is_dir() or path.is_file():
-        return _from_file(text, path / "config.json" if path.is_dir() else path)
+        return _from_file(text, path / "config.json" if path.is_dir() else path, changes)
     found = getattr(transformers, text, None) if text.isidentifier() and text.endswith("Config") else None
-    if found is not None:
-        return found()
     kinds = list(transformers.CONFIG_MAPPING)
     if text in kinds:
-        return transformers.CONFIG_MAPPING[text]()
+        found = transformers.CONFIG_MAPPING[text]
+    if found is not None:
+        try:
+            return found(**changes)
+        except Exception as error:  # each class checks its entries in its own way
+            told = " ".join(str(error).split())
+            raise InputError(f"hf:{text}: transformers refuses these entries: {told}") from error
     try:
-        return transformers.AutoConfig.from_pretrained(text, local_files_only=True)
+        return transformers.AutoConfig.from_pretrained(text, local_files_only=True, **changes)
     except Exception as error:  # whatever a hub that may not be asked raises
         raise InputError(
             f"hf:{text} is no class of transformers (LlamaConfig), no kind of model (llama), no config.json"
@@ -61,18 +66,18 @@ def hf_config(text: str) -> Any:
         ) from error
 
 
-def _from_file(text: str, path: Path) -> Any:
-    transformers = _library("transformers")
+def _from_file(text: str, path: Path, changes: dict[str, Any]) -> Any:
+    transformers = library("transformers")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return transformers.AutoConfig.for_model(**content)
+        return transformers.AutoConfig.for_model(**{**content, **changes})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"hf:{text}: {path} is no configuration with a model_type ({error})") from error
 
 
 def timm_model(text: str) -> torch.nn.Module:
     """The model of timm of that name, its weights drawn by timm's own law."""
-    timm = _library("timm")
+    timm = library("timm")
     names = timm.list_models()
     if text.partition(".")[0] not in names:
         raise InputError(f"timm:{text}: no such model in timm{did_you_mean(text, names)}; timm.list_models() names all")
@@ -80,9 +85,8 @@ def timm_model(text: str) -> torch.nn.Module:
     return model
 
 
-def _library(name: str) -> Any:
-    import importlib
-
+def library(name: str) -> Any:
+    """A library that only some users have, or the error that says how it is installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -21,6 +21,8 @@ __all__ = ["OF_TOKENS", "rich_table", "side_by_side", "table_width", "terminal_t
 
 Texts = list[dict[str, str]]
 _Reduction = Callable[[Texts, list[str]], tuple[Texts, list[str]]]
+_SHORT = 6
+"""Rows of a table that may all take two lines."""
 _DETAILS = ("kind", "status", "±")
 """What goes before any text is folded."""
 _QUANTITIES = {"cosine": ("cosine", 4), "angle": ("angle °", 1), "rms_ratio": ("size", 3)}
@@ -58,10 +60,8 @@ def side_by_side(comparison: Comparison) -> list[dict[str, str]]:
             error = math.nan if quantity.error is None else float(quantity.error[index])
             row[f"{name}_se"] = error if math.isfinite(error) else None
         rows.append(_texts(row, sides, given=index == 0))
-    if not any(row["note"] for row in rows):
-        for row in rows:
-            del row["note"]
-    return rows
+    empty = [name for name in ("gradient predicted", "note") if all(row.get(name, "–") in ("", "–") for row in rows)]
+    return [{name: text for name, text in row.items() if name not in empty} for row in rows]
 
 
 _ATTRIBUTE = {"predicted": "prediction", "measured": "measurement"}
@@ -121,32 +121,33 @@ def rich_table(
     left_out: list[str] = []
     for name, reduced in _reductions(texts, keep):
         fewer, lines = reduced(texts, lines)
-        if fewer != texts:
-            left_out += [name] * (name != "status")
-            texts = fewer
-            folded = _two_lines(texts, width)
-            if _fits(texts, width) or (name not in _DETAILS and _fits(folded, width) and _few_fold(folded)):
-                break
+        left_out += [name] * (fewer != texts and name != "status")
+        texts = fewer
+        if _fits(texts, width) or (name not in _DETAILS and _folds(texts, width)):
+            break
     said = [f"left out to fit {width} columns: {', '.join(left_out)}; a file has all"] * bool(left_out)
     return _drawn(texts if _fits(texts, width) else _two_lines(texts, width), title, lines + said)
 
 
 def _fits(rows: Texts, width: int) -> bool:
-    """Whether the rows need no more than ``width``, and nothing was cut from them."""
-    return table_width(_drawn(rows, "", ())) <= width and not any("…" in text for row in rows for text in row.values())
+    """Whether the rows need no more than ``width``."""
+    return table_width(_drawn(rows, "", ())) <= width
 
 
-def _few_fold(rows: Texts) -> bool:
-    """Whether most rows have one line: a table of which most have two is harder to read than one with less in it."""
-    return sum(any("\n" in text for text in row.values()) for row in rows) <= len(rows) / 3
+def _folds(rows: Texts, width: int) -> bool:
+    """Whether rows of two lines fit, whole, and are few: two lines each are harder to read than fewer columns."""
+    folded = _two_lines(rows, width)
+    cut = any(new[name].count("…") > old[name].count("…") for new, old in zip(folded, rows) for name in old)
+    two = sum(any("\n" in text for text in row.values()) for row in folded)
+    return _fits(folded, width) and not cut and two <= max(_SHORT, len(rows) / 3)
 
 
 def _reductions(rows: Texts, keep: Sequence[str]) -> list[tuple[str, _Reduction]]:
-    """What may go, the least important first."""
+    """What may go, the least important first; before any column nothing, as texts may fold."""
     stays = {next(iter(rows[0]), ""), *keep} if rows else set()
     columns = [name for name in reversed(rows[0]) if name not in stays | {"kind", "status"}] if rows else []
     first = zip(_DETAILS, (_without("kind"), _without_status, _without_errors), strict=True)
-    return [*first, *((name.replace("_", " "), _without(name)) for name in columns)]
+    return [*first, ("", _as_it_is), *((name.replace("_", " "), _without(name)) for name in columns)]
 
 
 def _two_lines(rows: Texts, width: int) -> Texts:
@@ -201,6 +202,10 @@ def _without(column: str) -> _Reduction:
         return [{name: text for name, text in row.items() if name != column} for row in rows], below
 
     return reduced
+
+
+def _as_it_is(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
+    return rows, below
 
 
 def _without_status(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:

@@ -7,6 +7,7 @@ vanishes outside of some tens:
 .. math:: E(\sigma(X)-\sigma(Y))^2 = E(s(X)-s(Y))^2 + 2E(s(X)-s(Y))(r(X)-r(Y)) + E(r(X)-r(Y))^2.
 
 The middle term needs one dimension, as :math:`E[s(Y)\mid X]` is a closed form; the last one a fixed grid where r lives.
+Where densities hardly change over that grid, its product :math:`E\,r(X)r(Y)` is made of the moments of r instead.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ __all__ = ["HalfLines", "distance_in_parts"]
 
 _SPREAD = 1.0
 """Variance of each variable given the other from which on the grid resolves the densities, to 2e-11."""
+_FLAT = 1e4
+"""The same from which on :math:`e^{-q/2}` is :math:`1-q/2` where r lives: distances keep eleven digits."""
 _PANELS = (0.0, 1.5, 4.0, 9.0, 18.0, 42.0)
 _ORDER = 10
 _CHUNK = 1 << 21
@@ -94,24 +97,30 @@ def distance_in_parts(
     return xp.astype(xp.reshape(apart, shape), dtype)
 
 
-def _resolved(xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
-    """Where each variable, given the other, has a density that the grid resolves."""
+def _resolved(xp: Any, kxx: Array, kyy: Array, d: Array, spread: float = _SPREAD) -> Array:
+    """Where each variable, given the other, has at least this variance."""
     _, h = half_gap(xp, kxx, kyy, d)
     sine = 4 * h * (1 - h)  # squared
-    return (kxx * sine > _SPREAD) & (kyy * sine > _SPREAD)
+    return (kxx * sine > spread) & (kyy * sine > spread)
 
 
 def _by_half_lines(xp: Any, value: Value, lines: HalfLines, kxx: Array, kyy: Array, d: Array) -> Array:
-    step = max(1, _CHUNK // len(_grid()[0]) ** 2)
-    starts = range(0, kxx.shape[0], step)
-    return xp.concat([_chunk(xp, value, lines, *(a[i : i + step] for a in (kxx, kyy, d))) for i in starts])
+    apart, nodes = xp.zeros_like(d), len(_grid()[0])
+    flat = _resolved(xp, kxx, kyy, d, _FLAT)
+    for index, per_element in ((xp.nonzero(flat)[0], nodes), (xp.nonzero(~flat)[0], nodes**2)):
+        step = max(1, _CHUNK // per_element)
+        for start in range(0, index.shape[0], step):
+            some = index[start : start + step]
+            parts = (a[some] for a in (kxx, kyy, d))
+            apart[some] = _chunk(xp, value, lines, *parts, flat=per_element == nodes)
+    return apart
 
 
 def _density(xp: Any, x: Array, deviation: Array) -> Array:
     return xp.exp(-((x / deviation) ** 2) / 2) / (math.sqrt(2 * math.pi) * deviation)
 
 
-def _chunk(xp: Any, value: Value, lines: HalfLines, kxx: Array, kyy: Array, d: Array) -> Array:
+def _chunk(xp: Any, value: Value, lines: HalfLines, kxx: Array, kyy: Array, d: Array, *, flat: bool) -> Array:
     _, h = half_gap(xp, kxx, kyy, d)
     sx, sy = xp.sqrt(kxx), xp.sqrt(kyy)
     x, width = (xp.asarray(a, dtype=xp.float64, device=kxx.device) for a in _grid())
@@ -126,6 +135,11 @@ def _chunk(xp: Any, value: Value, lines: HalfLines, kxx: Array, kyy: Array, d: A
         # 2 E(s(X) - s(Y)) r(X), and E r(X)²
         between = between + xp.sum(density * rest * (2 * (lines.value(xp, x) - meeting) + rest), axis=-1)
         densities.append(density)
+    if flat:
+        m0, m1, m2 = (xp.sum(width * rest * x**power) for power in range(3))
+        turned = (m0 * m2 * (1 / kxx + 1 / kyy) - 2 * cosine * m1 * m1 / (sx * sy)) / (2 * sine * sine)
+        both = (m0 * m0 - turned) / (2 * math.pi * sx * sy * sine)
+        return lines.distance(xp, sx, sy, h) + between - 2 * both
     # E r(X) r(Y): the density of Y given X on the grid
     spread = (sy * sine)[:, None, None]
     offset = x - (cosine * sy / sx)[:, None, None] * x[:, None]

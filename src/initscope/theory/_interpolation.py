@@ -50,10 +50,11 @@ def interpolated_transform(
     shape, dtype = kxx.shape, kxx.dtype
     kxx, kyy, d = (xp.astype(xp.reshape(a, (-1,)), xp.float64) for a in (kxx, kyy, d))
     positive = (kxx > 0) & (kyy > 0)
-    u, v = (xp.log(xp.where(k > 0, k, xp.ones_like(k))) for k in (kxx, kyy))
+    u, v = _logarithm(xp, kxx), _logarithm(xp, kyy)
     theta = angle_of_half_gap(xp, xp.clip(half_gap(xp, kxx, kyy, d)[1], 0.0, 1.0))
     apart = xp.zeros_like(d)
     rest = ~positive
+    u, v = xp.where(u < v, u, v), xp.where(u < v, v, u)  # distances do not ask which of two is which: half the cells
     for cell, index in _cells(xp, u, v, theta, positive):
         grid = _grid(xp, distance, cell, _MARGIN * TOLERANCE, d.device) if index.shape[0] >= _WORTH else None
         if grid is None:
@@ -62,7 +63,7 @@ def interpolated_transform(
             apart[index] = grid(u[index], v[index], theta[index])
     if bool(xp.any(rest)):
         apart[rest] = distance(xp, kxx[rest], kyy[rest], d[rest])
-    moments = [_moment(xp, second_moment, k, w) for k, w in ((kxx, u), (kyy, v))]
+    moments = [_moment(xp, second_moment, k) for k in (kxx, kyy)]
     first, second, gap = (xp.astype(xp.reshape(values, shape), dtype) for values in (*moments, apart))
     return first, second, gap
 
@@ -81,9 +82,9 @@ def _cells(xp: Any, u: Array, v: Array, theta: Array, inside: Array) -> list[tup
     return found
 
 
-def _moment(xp: Any, second_moment: Moment, k: Array, w: Array) -> Array:
+def _moment(xp: Any, second_moment: Moment, k: Array) -> Array:
     """Second moments, cell by cell; of constants, and where they are not smooth enough, directly."""
-    result, rest = xp.zeros_like(k), k <= 0
+    result, rest, w = xp.zeros_like(k), k <= 0, _logarithm(xp, k)
     cells = xp.astype(xp.floor(w / _SIDE), xp.int64)
     for cell in xp.unique_values(cells).tolist():
         index = (cells == cell) & (k > 0)
@@ -95,6 +96,10 @@ def _moment(xp: Any, second_moment: Moment, k: Array, w: Array) -> Array:
     if bool(xp.any(rest)):
         result[rest] = second_moment(xp, k[rest])
     return result
+
+
+def _logarithm(xp: Any, k: Array) -> Array:
+    return xp.log(xp.where(k > 0, k, xp.ones_like(k)))
 
 
 def _ends(index: int, side: float) -> tuple[float, float]:

@@ -155,7 +155,7 @@ def _pilot(*columns: np.ndarray) -> np.ndarray:
     """One row a filter, of finite numbers."""
     pilot = np.stack([np.asarray(values, dtype=np.float64) for values in columns], axis=-1)
     if pilot.ndim != 2 or len(pilot) < 2:
-        raise InputError(f"a pilot is vectors of one length of at least 2, not of shape {pilot.shape[:-1]}")
+        raise InputError(f"a pilot is made of vectors of one length, at least 2, not of shape {pilot.shape[:-1]}")
     if not np.isfinite(pilot).all():
         raise InputError("the pilot holds NaN or infinite values; did the layer that made it overflow?")
     return pilot

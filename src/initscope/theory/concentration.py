@@ -8,6 +8,8 @@ docs (plan).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from initscope.theory._sharp import (
     sharp_filters,
     sharp_inner_filters,
 )
+from initscope.theory.norms.law import norm_ratio_cdf, norm_ratio_tail
 
 __all__ = [
     "BERNSTEIN_CONSTANT",
@@ -64,13 +67,17 @@ def inner_product_filters(
     every patch of both images, ν² = ``variance`` of the weights, L the Lipschitz constant of an activation with
     σ(0) = 0 (needed, not said). ``eps`` is absolute, in units of the inner product. D is `BERNSTEIN_CONSTANT`.
     """
-    check_count("positions", positions)
-    check_between("eps", eps, 0.0, math.inf)
     check_probability("delta", delta)
-    for name, value in (("patch_norm", patch_norm), ("variance", variance), ("lipschitz", lipschitz)):
-        check_between(name, value, 0.0, math.inf)
-    k = BERNSTEIN_CONSTANT * variance * lipschitz**2 * patch_norm**2 * positions / eps
-    return _above(max(k, k * k) * math.log(2 * positions / delta))
+    check_count("positions", positions)
+    check_between("patch_norm", patch_norm, 0.0, math.inf)
+    # The union over positions shares delta among them; each has at most R².
+    return inner_product_filters_without_union(
+        patch_products=patch_norm**2 * positions,
+        variance=variance,
+        eps=eps,
+        delta=delta / positions,
+        lipschitz=lipschitz,
+    )
 
 
 def linear_filters(*, positions: int, patch_norm: float, kernel_size: int, eps: float, delta: float) -> int:
@@ -102,16 +109,14 @@ def cosine_filters(
     ``second_moment`` the E σ(Z)² of the homogeneous activation (½ for ReLU; the paper prints ν²). Cyclic convolution,
     stride 1. The paper asks ε ≤ 1/10; its last step holds up to 1 (docs).
     """
-    check_between("eps", eps, 0.0, 1.0)
     check_between("second_moment", second_moment, 0.0, math.inf)
-    check_count("kernel_size", kernel_size)
-    # Unit images, weights that keep norms, three inner products within eps/5, each failing with delta/3.
-    return inner_product_filters(
+    return layer_cosine_filters(
         positions=positions,
-        patch_norm=patch_ratio,
-        variance=1 / (second_moment * kernel_size**2),
-        eps=eps / 5,
-        delta=check_probability("delta", delta) / 3,
+        patch_norms=(patch_ratio, patch_ratio),
+        squared_norms=(1.0, 1.0),
+        variance=1 / (second_moment * check_count("kernel_size", kernel_size) ** 2),
+        eps=eps,
+        delta=delta,
         lipschitz=lipschitz,
     )
 
@@ -127,11 +132,14 @@ def cosine_filters_without_union(
     >>> cosine_filters_without_union(eps=0.1, delta=0.05) > 10**7       # safe, and still far from sharp
     True
     """
-    check_between("eps", eps, 0.0, 1.0)
-    check_probability("delta", delta)
-    check_between("second_moment", second_moment, 0.0, math.inf)
-    k = 5 * BERNSTEIN_CONSTANT * lipschitz**2 / (second_moment * eps)
-    return _above(max(k, k * k) * math.log(6 / delta))
+    return layer_cosine_filters_without_union(
+        patch_energies=(1.0, 1.0),
+        squared_norms=(1.0, 1.0),
+        variance=1 / check_between("second_moment", second_moment, 0.0, math.inf),
+        eps=eps,
+        delta=delta,
+        lipschitz=lipschitz,
+    )
 
 
 def inner_product_filters_without_union(
@@ -146,7 +154,7 @@ def inner_product_filters_without_union(
     for name, value in (("patch_products", patch_products), ("variance", variance), ("lipschitz", lipschitz)):
         check_between(name, value, 0.0, math.inf)
     k = BERNSTEIN_CONSTANT * variance * lipschitz**2 * patch_products / eps
-    return _above(max(k, k * k) * math.log(2 / delta))
+    return math.floor(max(k, k * k) * math.log(2 / delta)) + 1
 
 
 def layer_cosine_filters(
@@ -166,19 +174,20 @@ def layer_cosine_filters(
     failing with δ/3: the largest of three numbers of theorem 2. For homogeneous σ, cyclic, stride 1 it is
     `cosine_filters`. Beyond the paper.
     """
-    each = check_probability("delta", delta) / 3
-    numbers = [
-        inner_product_filters(
+    return _largest_of_three(
+        lambda first, second, eps, delta: inner_product_filters(
             positions=positions,
-            patch_norm=math.sqrt(patch_norms[a] * patch_norms[b]),
+            patch_norm=math.sqrt(first * second),
             variance=variance,
-            eps=check_between("eps", eps, 0.0, 1.0) / 5 * math.sqrt(squared_norms[a] * squared_norms[b]),
-            delta=each,
+            eps=eps,
+            delta=delta,
             lipschitz=lipschitz,
-        )
-        for a, b in ((0, 0), (0, 1), (1, 1))
-    ]
-    return max(numbers)
+        ),
+        patch_norms,
+        squared_norms,
+        eps,
+        delta,
+    )
 
 
 def layer_cosine_filters_without_union(
@@ -194,23 +203,31 @@ def layer_cosine_filters_without_union(
 
     The sum of products is at most the root of both energies (Cauchy–Schwarz). Beyond the paper.
     """
+    return _largest_of_three(
+        lambda first, second, eps, delta: inner_product_filters_without_union(
+            patch_products=math.sqrt(first * second), variance=variance, eps=eps, delta=delta, lipschitz=lipschitz
+        ),
+        patch_energies,
+        squared_norms,
+        eps,
+        delta,
+    )
+
+
+def _largest_of_three(
+    filters: Callable[[float, float, float, float], int],
+    patches: tuple[float, float],
+    squared_norms: tuple[float, float],
+    eps: float,
+    delta: float,
+) -> int:
+    """Corollary 1 from theorem 2: ⟨x,x⟩, ⟨x,y⟩ and ⟨y,y⟩ within ε/5 of the norms, each but for δ/3."""
+    check_between("eps", eps, 0.0, 1.0)
     each = check_probability("delta", delta) / 3
-    numbers = [
-        inner_product_filters_without_union(
-            patch_products=math.sqrt(patch_energies[a] * patch_energies[b]),
-            variance=variance,
-            eps=check_between("eps", eps, 0.0, 1.0) / 5 * math.sqrt(squared_norms[a] * squared_norms[b]),
-            delta=each,
-            lipschitz=lipschitz,
-        )
+    return max(
+        filters(patches[a], patches[b], eps / 5 * math.sqrt(squared_norms[a] * squared_norms[b]), each)
         for a, b in ((0, 0), (0, 1), (1, 1))
-    ]
-    return max(numbers)
-
-
-def _above(bound: float) -> int:
-    """Smallest whole number strictly above ``bound``."""
-    return math.floor(bound) + 1
+    )
 
 
 def projection_failure(width: int, eps: float) -> float:
@@ -221,11 +238,8 @@ def projection_failure(width: int, eps: float) -> float:
     >>> round(projection_failure(1000, 0.1), 4)         # sqrt(2/m) = 0.045: about 2.2 standard deviations
     0.0253
     """
-    check_count("width", width)
     check_between("eps", eps, 0.0, 1.0)
-    from scipy.special import gammainc, gammaincc
-
-    return float(gammainc(width / 2, width * (1 - eps) / 2) + gammaincc(width / 2, width * (1 + eps) / 2))
+    return norm_ratio_cdf(1 - eps, width, keep=1.0) + norm_ratio_tail(1 + eps, width, keep=1.0)
 
 
 def projection_width(eps: float, delta: float, *, pairs: int = 1) -> int:
@@ -266,13 +280,11 @@ def sign_failure(bits: int, eps: float, *, angle: float | None = None) -> float:
     """
     check_count("bits", bits)
     check_between("eps", eps, 0.0, 1.0)
-    from scipy.special import bdtr, bdtrc
-
     if angle is not None:
         share = check_between("angle", angle, 0.0, math.pi, ends="both", hint="an angle in radians") / math.pi
         fewest, most = math.ceil(bits * (share - eps) - 1e-9), math.floor(bits * (share + eps) + 1e-9)
-        lower = float(bdtr(fewest - 1, bits, share)) if fewest > 0 else 0.0
-        return lower + (float(bdtrc(most, bits, share)) if most < bits else 0.0)
+        lower = float(_at_least(bits - fewest + 1, bits, 1 - share)) if fewest > 0 else 0.0
+        return lower + (float(_at_least(most + 1, bits, share)) if most < bits else 0.0)
     # p just below k/m - eps: k itself fails above, everything under k - 2 eps m fails below.
     first, last = max(1, math.ceil(bits * eps)), bits
     if bits > 2000:
@@ -282,9 +294,17 @@ def sign_failure(bits: int, eps: float, *, angle: float | None = None) -> float:
     k = np.arange(first, last + 1)
     p = k / bits - eps
     below = np.ceil(k - 2 * eps * bits - 1e-9) - 1
-    above = np.where(p > 0, bdtrc(k - 1, bits, np.maximum(p, 0.0)), 0.0)
-    total = above + np.where(below >= 0, bdtr(np.maximum(below, 0.0), bits, np.maximum(p, 0.0)), 0.0)
+    above = np.where(p > 0, _at_least(k, bits, np.maximum(p, 0.0)), 0.0)
+    under = _at_least(bits - np.maximum(below, 0.0), bits, 1 - np.maximum(p, 0.0))
+    total = above + np.where(below >= 0, under, 0.0)
     return float(total.max()) if total.size else 0.0
+
+
+def _at_least(count: Any, bits: int, share: Any) -> Any:
+    """P(B ≥ count), count from 1 to bits, B ~ Binomial(bits, share); SciPy's own ``bdtr`` is NaN beyond 2³¹ bits."""
+    from scipy.special import betainc
+
+    return betainc(count, bits - count + 1, share)
 
 
 def sign_bits(eps: float, delta: float, *, pairs: int = 1, angle: float | None = None) -> int:
@@ -297,10 +317,8 @@ def sign_bits(eps: float, delta: float, *, pairs: int = 1, angle: float | None =
     aim = delta / pairs
     first = smallest(lambda bits: log_excess(sign_failure(bits, eps, angle=angle), aim))
     reach = math.ceil(2 / eps + 4 * math.sqrt(first))
-    failing = [
-        bits for bits in range(max(1, first - reach), first + reach + 1) if sign_failure(bits, eps, angle=angle) > aim
-    ]
-    return failing[-1] + 1 if failing else first
+    tried = range(first + reach, max(0, first - reach - 1), -1)
+    return next((bits + 1 for bits in tried if sign_failure(bits, eps, angle=angle) > aim), first)
 
 
 def sign_bits_hoeffding(eps: float, delta: float, *, pairs: int = 1) -> int:

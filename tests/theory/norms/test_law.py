@@ -1,5 +1,6 @@
 """The exact one-layer law against exact rational arithmetic, high precision, simulation and its limits."""
 
+import math
 from fractions import Fraction
 from math import comb
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom, chi2, norm
 
 from initscope.theory import norms
 
@@ -86,3 +88,34 @@ def test_quantile_inverts_failure(width, delta):
     found = norms.norm_ratio_cdf(1 - eps, width) + norms.norm_ratio_tail(1 + eps, width)
     # The atom at 0 makes the law jump at eps = 1 in the narrowest layers.
     assert found == pytest.approx(delta, abs=1e-9) or (width < 20 and eps == pytest.approx(1, abs=1e-6))
+
+
+@pytest.mark.parametrize("keep", [0.01, 0.5, 1.0])
+@pytest.mark.parametrize("ratio", [0.97, 0.999, 1.0, 1.0001, 1.03])
+def test_many_units_have_the_law_of_few(keep, ratio):
+    """Where the contour takes over, against the sum over active units written out with SciPy's laws."""
+    width = math.ceil(12_000 / keep)
+    counts = np.arange(8_000, min(width, 16_000) + 1)
+    weights = binom.pmf(counts, width, keep)
+    below = float(np.sum(weights * chi2.cdf(keep * width * ratio, counts)))
+    above = float(np.sum(weights * chi2.sf(keep * width * ratio, counts)))
+    assert norms.norm_ratio_cdf(ratio, width, keep=keep) == pytest.approx(below, rel=1e-9, abs=0)
+    assert norms.norm_ratio_tail(ratio, width, keep=keep) == pytest.approx(above, rel=1e-9, abs=0)
+
+
+def test_widths_of_millions_against_the_mellin_transform():
+    """SciPy's incomplete gamma functions lose 1.6e-4 at this width and 10 % at a hundred times it."""
+    other = norms.deep_norm_failure([10**7], 1 - 0.0035, 1 + 0.0035).value
+    assert norms.relu_norm_failure(10**7, 0.0035) == pytest.approx(other, rel=1e-11, abs=0)
+    limit = 2 * norm.sf(1e-5 * math.sqrt(1e12 / 5))  # a squared ratio has variance 5/m
+    assert norms.relu_norm_failure(10**12, 1e-5) == pytest.approx(limit, rel=1e-3, abs=0)
+    assert (norms.norm_ratio_cdf(1e-300, 10**6), norms.norm_ratio_tail(math.inf, 10**6)) == (0, 0)
+
+
+def test_the_exact_width_of_a_fine_tolerance():
+    """The width changes the failure by 1e-7 a unit there: noise of the law would show."""
+    width = norms.relu_norm_exact_width(1e-3, 1e-6)
+    failures = [norms.relu_norm_failure(width + step, 1e-3) for step in range(-3, 3)]
+    assert failures == sorted(failures, reverse=True)
+    assert failures[2] > 1e-6 >= failures[3]
+    assert width == pytest.approx(5 * (norm.isf(5e-7) / 1e-3) ** 2, rel=1e-4)

@@ -26,6 +26,8 @@ __all__ = [
     "squared_norm_mean",
 ]
 
+_MANY = 10_000
+"""Active units from which on `_contour` takes over: SciPy's incomplete gamma functions fail at shapes of millions."""
 _DEVIATIONS = 40.0
 """Binomial terms farther than this many standard deviations from the mean weigh less than the smallest double."""
 
@@ -82,6 +84,9 @@ def norm_ratio_cdf(ratio: float, width: int, *, keep: float = 0.5) -> float:
     """
     if ratio < 0:
         return 0.0
+    if width * keep > _MANY and ratio > 0:
+        below, probability = _contour(ratio, width, keep)
+        return probability if below else 1 - probability
     from scipy.special import gammainc
 
     return _mixture(lambda shape, x: np.where(shape > 0, gammainc(np.maximum(shape, 0.5), x), 1.0), ratio, width, keep)
@@ -91,9 +96,54 @@ def norm_ratio_tail(ratio: float, width: int, *, keep: float = 0.5) -> float:
     r"""Probability that :math:`\|v\|^2/\|u\|^2 >` ``ratio``: the complement of `norm_ratio_cdf` with its own digits."""
     if ratio < 0:
         return 1.0
+    if width * keep > _MANY and ratio > 0:
+        below, probability = _contour(ratio, width, keep)
+        return 1 - probability if below else probability
     from scipy.special import gammaincc
 
     return _mixture(lambda shape, x: np.where(shape > 0, gammaincc(np.maximum(shape, 0.5), x), 0.0), ratio, width, keep)
+
+
+def _contour(ratio: float, width: int, keep: float) -> tuple[bool, float]:
+    r"""Whether ``ratio`` is below 1, and the probability of the smaller side of it, at many units.
+
+    The sum of m independent :math:`z g^2` has the cumulant function :math:`K(s) = m\log(1-p+p(1-2s)^{-1/2})`, and
+
+    .. math:: P(S > x) = \frac1{2\pi}\int \frac{e^{K(s+iy)-(s+iy)x}}{s+iy}\,dy,\qquad s > 0
+
+    (minus that is P(S ≤ x) for s < 0). Through the saddle point, kept away from the pole at 0, the integrand is nearly
+    a Gaussian, and the trapezoidal rule has all digits, at a cost that does not depend on the width.
+    """
+    below = ratio < 1
+    ratio = min(max(ratio, 1e-6), 1e6)  # beyond, the probability is far below the smallest double
+    # The saddle point in v = (1 - 2s)^(-1/2): v³ = t (1 - p + p v), from above, where Newton's method cannot overshoot.
+    v = max(1.0, ratio)
+    for _ in range(200):
+        before, v = v, v - (v**3 - ratio * (1 - keep + keep * v)) / (3 * v**2 - ratio * keep)
+        if v >= before:
+            break
+    mean = 1 - keep + keep * v
+    deviation = math.sqrt(width * (3 * keep * v**5 / mean - (keep * v**3 / mean) ** 2))
+    saddle = (1 - v**-2) / 2
+    saddle = min(saddle, -1 / deviation) if below else max(saddle, 1 / deviation)
+    s = saddle + 1j * np.arange(0.0, 12.0, 0.125) / deviation
+    # K(s) - s p m t without its leading p m s, which cancels: w = p ((1 - 2s)^(-1/2) - 1), w - p s, log(1 + w) - w.
+    root = np.sqrt(1 - 2 * s)
+    w = keep * 2 * s / (root * (1 + root))
+    beyond = keep * 2 * s * s * (2 + root) / (root * (1 + root) ** 2)
+    exponent = width * (keep * s * (1 - ratio) + beyond + _log1p_minus(w))
+    values = (np.exp(exponent) / s).real
+    total = 0.125 / deviation * (2 * values.sum() - values[0]) / (2 * math.pi)
+    return below, max(0.0, float(-total if below else total))
+
+
+def _log1p_minus(w: np.ndarray) -> np.ndarray:
+    """log(1 + w) - w of complex numbers, by its series where they nearly cancel."""
+    series = np.zeros_like(w)
+    for power in range(18, 1, -1):
+        series = w * series + (-1) ** (power + 1) / power
+    found: np.ndarray = np.where(np.abs(w) < 0.1, w * w * series, np.log(1 + w) - w)
+    return found
 
 
 def _mixture(tail: Callable[[Any, float], Any], ratio: float, width: int, keep: float) -> float:
