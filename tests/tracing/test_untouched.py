@@ -201,3 +201,27 @@ def test_large_weights_written_past_the_version_count_are_put_back():
     for name, value in model.named_parameters():
         assert torch.equal(value, before[name])
         assert (value.data_ptr(), value.stride()) == places[name]
+
+
+CALLS = {
+    "predict": lambda model, x: initscope.predict(model, x[:8], x[8:], gradients=True),
+    "predict he": lambda model, x: initscope.predict(model, x[:8], x[8:], initializer="he"),
+    "measure": lambda model, x: initscope.measure(model, x[:8], x[8:], draws=2),
+    "inspect": lambda model, x: initscope.inspect(model, x, pairs=8),
+    "kernel": lambda model, x: initscope.kernel(model, x),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("call", CALLS)
+def test_weights_of_torchs_own_layers_are_as_before(call, dtype):
+    """No copy of them is kept: whoever writes into a weight that is in double precision already writes the user's."""
+    generator = torch.Generator().manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 8), nn.ReLU(), nn.Linear(8, 3))
+    model = model.to(dtype)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.1, generator=generator)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    CALLS[call](model, torch.randn(16, 1, 8, 8, generator=generator, dtype=dtype))
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name

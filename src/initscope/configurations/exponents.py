@@ -60,7 +60,8 @@ def width_exponents(model: Transformer, factors: Sequence[float], *, tokens: int
     Examples
     --------
     >>> from initscope.configurations import read
-    >>> model = read({"model_type": "gpt2", "n_embd": 64, "n_layer": 1, "n_head": 2, "vocab_size": 100})
+    >>> sizes = {"model_type": "gpt2", "n_embd": 64, "n_layer": 1, "n_head": 2, "vocab_size": 100}
+    >>> model = read(sizes, tie_word_embeddings=False)
     >>> round(width_exponents(model, [1, 2, 4], tokens=8).rms[-1], 2)      # logits: 0.02·√width
     0.5
     """

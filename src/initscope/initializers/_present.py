@@ -83,6 +83,6 @@ def _mean_and_variance(weight: torch.Tensor) -> tuple[float, float]:
     middle = float(flat[:_FEW].double().median())
     total = squares = 0.0
     for part in torch.split(flat, _PART):
-        off = part.double().sub_(middle)
+        off = part.double() - middle
         total, squares = total + float(off.sum()), squares + float(off.dot(off))
     return middle + total / count, max(0.0, squares - total**2 / count) / max(1, count - 1)
