@@ -350,3 +350,11 @@ def test_commands_load_when_called():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert ran.stdout == "[]\n"
     assert {"demo", "predict", "measure"} <= set(app)
+
+
+def test_what_was_not_asked_for_is_not_spoken_of(run):
+    code, output, _ = run("inspect", "dense8-relu", "--data", "digits", "--limit", "40", "--no-prediction")
+    assert code == 0
+    assert "healthy" in output
+    assert "not asked for" not in output
+    assert "not covered" not in output

@@ -166,3 +166,10 @@ def test_depth_of_a_factory():
 def test_bad_depths_are_told(factory, depths, told):
     with pytest.raises(InputError, match=told):
         depth_coordinates(factory, torch.ones(4, 6), width=16, depths=depths)
+
+
+def test_inputs_that_the_model_cannot_take_are_told():
+    """In the words of the other verbs, without torch's own: images for a network of vectors."""
+    pictures = torch.rand(4, 1, 8, 8)
+    with pytest.raises(InputError, match=r"fails on inputs of shape \(4, 1, 8, 8\).*Linear\(in_features=64"):
+        coordinates(lambda width: nn.Sequential(nn.Linear(64, width), nn.ReLU()), pictures, widths=[8, 16])

@@ -164,14 +164,17 @@ def _best(report: Report) -> dict[str, Any] | None:
 def _print(report: Report, depth: int | None) -> None:
     """What to know of the data, the blocks, the faults with what to do, and the conclusion in one line."""
     from initscope.inspection.page import table_texts
+    from initscope.inspection.report import NOT_ASKED
 
     for caution in report.cautions:
         print_sentence(f"caution: {caution}")
-    rows = [{_SHORT[name]: text for name, text in row.items() if name in _SHORT} for row in table_texts(report, depth)]
+    shown = {name: short for name, short in _SHORT.items() if name != "status" or report.prediction is not None}
+    rows = [{shown[name]: text for name, text in row.items() if name in shown} for row in table_texts(report, depth)]
     print_table(rows, title=report.diagnosis, keep=("verdict",))
     if depth is None and len(rows) < len(report.blocks()):
         print_sentence(f"{counted(len(report.rows), 'step')} in {len(rows)} lines; --depth 0 prints them all")
-    notes = {row.layer: _ERROR_OF_DRAWS.sub("", row.note).strip("; ") for row in report.rows}
+    told = {row.layer: row.note.removeprefix(NOT_ASKED) for row in report.rows}
+    notes = {layer: _ERROR_OF_DRAWS.sub("", note).strip("; ") for layer, note in told.items()}
     for note in dict.fromkeys(filter(None, notes.values())):
         print_sentence(f"{_few([spoken(layer) for layer, of_it in notes.items() if of_it == note])}: {note}")
     tried = report.what_if is not None and report.what_if.best.name != report.what_if.current

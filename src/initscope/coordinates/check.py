@@ -145,6 +145,11 @@ class AtSize:
     def run(self, steps: int, seed: int) -> tuple[Floats, list[Name]]:
         """Sizes ``[steps + 1, rows]`` of every row after every step, and the names of the rows."""
         model = self.build(seed)
+        try:
+            with torch.no_grad():
+                model(self.data)
+        except Exception as error:
+            raise bind(model, self.data).refused(error) from error
         optimizer = self.optimizer(model)
         traced = trace(model, self.data[:2], opened=hides_attention(model))
         sizes, names = [], list[Name]()

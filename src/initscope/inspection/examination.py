@@ -20,7 +20,7 @@ from initscope.inspection.alternatives import WhatIf, what_if
 from initscope.inspection.expansivity import layer_expansivities
 from initscope.inspection.facts import Facts, facts_of
 from initscope.inspection.parameter_audit import audit
-from initscope.inspection.report import Report
+from initscope.inspection.report import NOT_ASKED, Report
 from initscope.inspection.verdicts import DECLARATIONS, Thresholds, Verdict, judge
 from initscope.layers import is_weight_layer
 from initscope.measurement import measure
@@ -131,7 +131,7 @@ def _report(
     x, y = (_picked(side, told) for side in (seen.x, seen.y))
     with leaves_no_trace(model):
         set_mode(model, mode)
-        expected, reason = None, "not asked for"
+        expected, reason = None, NOT_ASKED
         if prediction:
             reason = "interrupted"
             with kept_if_interrupted():

@@ -35,7 +35,10 @@ from initscope.results import Result, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Deviation", "Report", "Unhealthy"]
+__all__ = ["NOT_ASKED", "Deviation", "Report", "Unhealthy"]
+
+NOT_ASKED = "not asked for"
+"""Why there is no prediction where none was wanted."""
 
 _MOST_LINES = 30
 _GROUPS = 12
