@@ -23,8 +23,7 @@ def _with_neural_tangents(
     label: str, case: str, ours: int, theirs: int, batches: tuple[int, ...], wanted: str, peer_case: str = ""
 ) -> Row:
     """The best of its ways to batch; seconds for each pair where the numbers of images differ."""
-    from compare import ours as run_ours
-    from compare import peer as run_peer
+    from compare import ours as run_ours, peer as run_peer
 
     mine = run_ours(case, ours, 32)
     best = min(

@@ -12,8 +12,7 @@ from functools import partial
 import numpy as np
 import pytest
 from codes import random_codes
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from initscope.embed import HammingIndex
 from initscope.errors import InputError

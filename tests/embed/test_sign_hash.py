@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import binom, kstest
 
 from initscope.embed import SignHash, hamming_bound, hamming_distance, unpack_bits

@@ -7,8 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from initscope.errors import InputError
 from initscope.testing import z_score

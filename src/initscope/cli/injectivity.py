@@ -112,10 +112,7 @@ def decide(
     """
     from dataclasses import replace
 
-    from initscope.injectivity import decide as run
-    from initscope.injectivity import stability as bound_inverse
-    from initscope.injectivity import verify as holds
-    from initscope.injectivity import write_proof
+    from initscope.injectivity import decide as run, stability as bound_inverse, verify as holds, write_proof
 
     layer_given = _layer(model, weights, layer, input_shape)
     if layer_given is None:
@@ -173,8 +170,7 @@ def verify(
     """
     import sys
 
-    from initscope.injectivity import read_proof
-    from initscope.injectivity import verify as holds
+    from initscope.injectivity import read_proof, verify as holds
 
     proof = read_proof(file)
     given = _layer(model, weights, layer, input_shape)

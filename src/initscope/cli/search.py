@@ -102,8 +102,7 @@ def query(
 
 def _reranked(found: Any, asked: Codes, k: int, rerank: int, vectors: Path, queries: Path) -> Any:
     """The nearest by exact cosine among the nearest codes; the vectors stay on the disk."""
-    from initscope.embed import Neighbours
-    from initscope.embed import rerank as ranked
+    from initscope.embed import Neighbours, rerank as ranked
 
     rows, sides = mapped_vectors(vectors), mapped_vectors(queries)
     if len(sides) != len(asked.codes):

@@ -4,20 +4,14 @@ from .arrays import (
 )
 from .checks import (
     check_images as check_images,
-)
-from .checks import (
     check_pairs as check_pairs,
 )
 from .folders import (
     file_names as file_names,
-)
-from .folders import (
     load_folder as load_folder,
 )
 from .gist_descriptor import (
     gist as gist,
-)
-from .gist_descriptor import (
     mirrored_gist as mirrored_gist,
 )
 from .image_set import (
@@ -25,8 +19,6 @@ from .image_set import (
 )
 from .named import (
     load as load,
-)
-from .named import (
     names as names,
 )
 from .normalization import (
@@ -34,23 +26,11 @@ from .normalization import (
 )
 from .pairs import (
     Pairs as Pairs,
-)
-from .pairs import (
     Triplets as Triplets,
-)
-from .pairs import (
     between_class_pairs as between_class_pairs,
-)
-from .pairs import (
     gaussian_pairs as gaussian_pairs,
-)
-from .pairs import (
     random_pairs as random_pairs,
-)
-from .pairs import (
     random_triplets as random_triplets,
-)
-from .pairs import (
     within_class_pairs as within_class_pairs,
 )
 from .sources import (
@@ -58,10 +38,6 @@ from .sources import (
 )
 from .text import (
     text_pairs as text_pairs,
-)
-from .text import (
     text_set as text_set,
-)
-from .text import (
     text_tokens as text_tokens,
 )

@@ -4,11 +4,7 @@ from .agh import (
 )
 from .codes import (
     hamming_distance as hamming_distance,
-)
-from .codes import (
     pack_bits as pack_bits,
-)
-from .codes import (
     unpack_bits as unpack_bits,
 )
 from .conv_features import (
@@ -22,20 +18,12 @@ from .diff_hash import (
 )
 from .distortion import (
     HammingDistortion as HammingDistortion,
-)
-from .distortion import (
     hamming_bound as hamming_bound,
 )
 from .evaluation import (
     Evaluation as Evaluation,
-)
-from .evaluation import (
     Neighbours as Neighbours,
-)
-from .evaluation import (
     evaluate_among_others as evaluate_among_others,
-)
-from .evaluation import (
     evaluate_retrieval as evaluate_retrieval,
 )
 from .index import (
@@ -52,14 +40,8 @@ from .learned_hash import (
 )
 from .metrics import (
     MeanAveragePrecision as MeanAveragePrecision,
-)
-from .metrics import (
     PrecisionRecall as PrecisionRecall,
-)
-from .metrics import (
     mean_average_precision as mean_average_precision,
-)
-from .metrics import (
     precision_recall as precision_recall,
 )
 from .network_kernel import (
@@ -67,14 +49,10 @@ from .network_kernel import (
 )
 from .persistence import (
     load_hasher as load_hasher,
-)
-from .persistence import (
     save_hasher as save_hasher,
 )
 from .radius import (
     Matches as Matches,
-)
-from .radius import (
     within_radius as within_radius,
 )
 from .relu_features import (

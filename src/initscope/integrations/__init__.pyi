@@ -7,16 +7,10 @@ from .lightning import (
 )
 from .loggers import (
     scalars as scalars,
-)
-from .loggers import (
     tensorboard_logger as tensorboard_logger,
-)
-from .loggers import (
     wandb_logger as wandb_logger,
 )
 from .watching import (
     TrainingStopped as TrainingStopped,
-)
-from .watching import (
     Watch as Watch,
 )

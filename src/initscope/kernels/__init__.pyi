@@ -1,8 +1,6 @@
 # Names of the package for type checkers and editors; lazy_loader reads them from here too.
 from .matrix import (
     diagonal as diagonal,
-)
-from .matrix import (
     kernel as kernel,
 )
 from .paired import (

@@ -4,7 +4,5 @@ from . import (
 )
 from .loading import (
     load_model as load_model,
-)
-from .loading import (
     load_weights as load_weights,
 )

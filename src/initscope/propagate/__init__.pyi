@@ -1,11 +1,7 @@
 # Names of the package for type checkers and editors; lazy_loader reads them from here too.
 from .moments import (
     Given as Given,
-)
-from .moments import (
     Maps as Maps,
-)
-from .moments import (
     NotCovered as NotCovered,
 )
 from .prediction import (
@@ -13,7 +9,5 @@ from .prediction import (
 )
 from .registry import (
     Context as Context,
-)
-from .registry import (
     rule as rule,
 )

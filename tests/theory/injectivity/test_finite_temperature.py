@@ -12,8 +12,7 @@ from scipy.special import log_ndtr, logsumexp
 from initscope.errors import InputError
 from initscope.exhibits.energy_curves import EXHIBITS, _cools, temperatures
 from initscope.testing import z_score
-from initscope.theory.injectivity import finite_temperature as ft
-from initscope.theory.injectivity import free_entropy, ground_state_energy, rs_free_entropy
+from initscope.theory.injectivity import finite_temperature as ft, free_entropy, ground_state_energy, rs_free_entropy
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(3.0, 1.0), (6.0, 5.0), (6.0, 60.0), (0.5, 20.0)])
