@@ -25,9 +25,7 @@ def run(script, *arguments, **options):
     """Output of a script in a process of its own; one that hangs fails."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     options = {"env": ENVIRONMENT, **options}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=600, check=True, **options
-    ).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=True, **options).stdout.strip()
 
 
 EDITING = """
