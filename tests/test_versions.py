@@ -47,3 +47,16 @@ def test_the_smoke_tests_exist():
     listed = re.search(r"^smoke=\((.*?)\)", (ROOT / "run").read_text(encoding="utf-8"), re.M | re.S).group(1).split()
     assert len(listed) > 5
     assert [name for name in listed if not (ROOT / name).exists()] == []
+
+
+def test_the_pythons_that_are_named_are_those_that_are_tested():
+    """Classifiers, the matrix of CI, and what `./run` looks for where python3 does not do."""
+    named = {
+        name: set(re.findall(pattern, (ROOT / name).read_text(encoding="utf-8")))
+        for name, pattern in {
+            "pyproject.toml": r"Python :: (3\.\d+)",
+            ".github/workflows/tests.yml": r'"(3\.\d+)"',
+            "run": r" python(3\.\d+)\b",
+        }.items()
+    }
+    assert all(found == {"3.11", "3.12", "3.13"} for found in named.values()), named

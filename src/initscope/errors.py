@@ -26,10 +26,11 @@ class InputError(ValueError):
 
 
 class MissingDependencyError(ImportError):
-    """An optional library is not installed; the message says which extra brings it."""
+    """An optional library is not installed; the message says which extra brings it, or that it is installed itself."""
 
-    def __init__(self, library: str, extra: str) -> None:
-        super().__init__(f"{library} is not installed; it comes with: pip install 'initscope[{extra}]'")
+    def __init__(self, library: str, extra: str | None) -> None:
+        wanted = f"'initscope[{extra}]'" if extra else library
+        super().__init__(f"{library} is not installed; it comes with: pip install {wanted}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from initscope._hall.files import write_text
-from initscope.errors import InputError, MissingDependencyError
+from initscope._hall.libraries import library
+from initscope.errors import InputError
 
 if TYPE_CHECKING:
     import pandas
@@ -194,19 +195,13 @@ class Result:
 
     def to_pandas(self) -> pandas.DataFrame:
         """`table` as a pandas DataFrame."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingDependencyError("pandas", "data") from error
-        return pandas.DataFrame(self.table())
+        frame: pandas.DataFrame = library("pandas").DataFrame(self.table())
+        return frame
 
     def to_arrow(self) -> pyarrow.Table:
         """`table` as an Arrow table."""
-        try:
-            import pyarrow
-        except ImportError as error:
-            raise MissingDependencyError("pyarrow", "data") from error
-        return pyarrow.Table.from_pylist(plain(self.table()))
+        made: pyarrow.Table = library("pyarrow").Table.from_pylist(plain(self.table()))
+        return made
 
     @overload
     def to_html(self, path: None = None) -> str: ...

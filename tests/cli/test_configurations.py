@@ -109,6 +109,11 @@ def test_depths_of_a_factory(tmp_path, capsys):
         run("coordinates", f"{file}:deep", "--widths", "0.5,1")
 
 
+def test_a_configuration_alone_has_no_picture(configuration, tmp_path):
+    with pytest.raises(InputError, match="give --measured too"):
+        run("coordinates", configuration, "--widths", "1,2", "--out", str(tmp_path / "sizes.png"))
+
+
 def test_coordinates_of_a_configuration(configuration, capsys):
     run("coordinates", configuration, "--widths", "1,2,4", "--tokens", "8", "--format", "json")
     told = json.loads(capsys.readouterr().out)

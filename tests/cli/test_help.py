@@ -10,6 +10,7 @@ import pytest
 
 from initscope.cli import app, main
 from initscope.cli._help import EXAMPLES
+from initscope.exhibits.registry import all_exhibits
 
 
 def commands(room=app, words=()):
@@ -43,6 +44,12 @@ def test_examples_are_understood(line):
     command, bound, *_ = app.parse_args(shlex.split(line), exit_on_error=False, print_error=False)
     assert callable(command)
     assert bound.signature.parameters
+
+
+def test_exhibits_of_the_examples_exist():
+    named = [word for line in EXAMPLES["reproduce"] for word in line.split()[1:] if "-" in word.strip("-")]
+    assert named
+    assert [name for name in named if name not in all_exhibits()] == []
 
 
 def test_cheap_examples_run(tmp_path, monkeypatch, capsys):

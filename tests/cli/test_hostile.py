@@ -136,12 +136,15 @@ def test_json_spells_out_what_a_terminal_obeys_and_means_the_same():
 
 
 def test_a_full_disk_is_told(tmp_path):
-    """Files may have at most 100 bytes: --apply is refused as any target that cannot be written."""
+    """Files may have at most 100 bytes: --apply is refused as any target that cannot be written.
+
+    Python keeps compiled modules (``-B``: not here) though they are cut off, and every later process fails at them.
+    """
     arguments = ["inspect", "dense6-sigmoid*12", *SMALL, "--apply", "w.pt"]
     script = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
     script += f"from initscope.cli import main\nmain({arguments!r})"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, cwd=tmp_path, env=environment)
+    ended = subprocess.run([sys.executable, "-B", "-c", script], capture_output=True, cwd=tmp_path, env=environment)
     assert ended.returncode == 2
     assert "cannot be written (File too large)" in ended.stderr.decode()
     assert list(tmp_path.iterdir()) == []

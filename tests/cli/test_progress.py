@@ -16,6 +16,11 @@ from initscope.cli._progress import Meter, metered
 
 
 @pytest.fixture
+def progress_by_the_clock():
+    """As it is: the tests here are of it."""
+
+
+@pytest.fixture
 def listen(monkeypatch):
     """A function that takes stderr over; pytest would take it back from a fixture that does so itself."""
 
@@ -190,12 +195,15 @@ def test_ctrl_c_prints_what_was_found_and_exits_130(tmp_path):
     with subprocess.Popen(
         line, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
     ) as process:
-        for message in process.stderr:
-            if message.startswith("trying other starts"):
-                break
-        process.send_signal(signal.SIGINT)
-        output, messages = process.communicate(timeout=120)
-    assert process.returncode == 130
+        try:
+            for message in process.stderr:
+                if message.startswith("trying other starts"):
+                    break
+            process.send_signal(signal.SIGINT)
+            output, messages = process.communicate(timeout=600)
+        finally:
+            process.kill()  # the end of the block waits for it, for ever if need be
+    assert process.returncode == 130, messages
     assert "initscope: interrupted: this is what was found so far" in messages
     assert "What if" in output
     assert "interrupted" in output

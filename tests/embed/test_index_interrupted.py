@@ -157,7 +157,7 @@ def test_killed_writers_lose_nothing_that_was_saved(tmp_path, mode):
     start = HammingIndex(48)
     start.add(numbered(np.arange(rows)))
     start.save(path)
-    command = [sys.executable, "-c", WRITERS, str(path), mode, str(rows)]
+    command = [sys.executable, "-B", "-c", WRITERS, str(path), mode, str(rows)]
     ran = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
     held, kills, leftovers = rows, 0, 0
     for line in ran.stdout.splitlines():

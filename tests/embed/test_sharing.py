@@ -21,13 +21,11 @@ def codes_of(rows):
     return RNG.integers(0, 256, (rows, 8), dtype=np.uint8)
 
 
-def run(script, *arguments, seconds=60, **options):
+def run(script, *arguments, **options):
     """Output of a script in a process of its own; one that hangs fails."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     options = {"env": ENVIRONMENT, **options}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=seconds, check=True, **options
-    ).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=True, **options).stdout.strip()
 
 
 EDITING = """
@@ -67,7 +65,7 @@ def test_two_processes_lose_nothing(way, tmp_path):
         subprocess.Popen([*command, str(number), way], env=ENVIRONMENT, stdout=subprocess.PIPE) for number in (1, 2)
     ]
     for each in writers:
-        each.communicate(timeout=60)
+        each.communicate(timeout=600)
         assert each.returncode == 0
     assert sorted(HammingIndex.load(path).ids.tolist()) == [*range(1000, 1040), *range(2000, 2040)]
     assert [each.name for each in tmp_path.iterdir()] == ["codes.index"]

@@ -145,8 +145,8 @@ with opened(sys.argv[1]) as folder:
 
 
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
-    """Files may have at most 1000 bytes from the second run on."""
-    ended = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "out")], capture_output=True, text=True)
+    """Files may have at most 1000 bytes from the second run on; ``-B``: Python keeps compiled modules, also cut off."""
+    ended = subprocess.run([sys.executable, "-B", "-c", FULL, str(tmp_path / "out")], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("cannot be written (File too large)") == 2
     assert read(tmp_path / "out") == {"a": 1}

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from initscope.errors import MissingDependencyError
+from initscope._hall.libraries import library
 
 __all__ = ["has_faiss", "load_faiss", "nearest_rows", "rests_before_forks", "stored"]
 
@@ -40,11 +40,7 @@ def has_faiss() -> bool:
 
 def load_faiss() -> Any:
     """The module, or the error that says how to get it."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingDependencyError("faiss", "search") from error
-    return faiss
+    return library("faiss")
 
 
 def nearest_rows(queries: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope._hall.files import reading
+from initscope._hall.libraries import library
 from initscope._hall.tensors import StoredArray, stored_arrays
 from initscope.data.arrays import LABEL_KEYS, array_as_images
 from initscope.data.folders import class_labels, image_files, read_images
 from initscope.data.image_set import ImageSet
 from initscope.data.normalization import normalize as normalized
-from initscope.errors import InputError, MissingDependencyError, check_count
+from initscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
     import dask.array
@@ -75,17 +76,9 @@ class Blocks:
 
     def dask_array(self) -> dask.array.Array:
         """The rows as a `dask.array`, a chunk for each block, read when computed."""
-        try:
-            import dask.array
-            from dask.delayed import delayed
-        except ImportError as error:
-            raise MissingDependencyError("dask", "scale") from error
-        read: Any = delayed(_values)
-        chunks = [
-            dask.array.from_delayed(read(block), (len(block), *self.shape), np.float32)  # type: ignore[no-untyped-call]
-            for block in self
-        ]
-        joined: dask.array.Array = dask.array.concatenate(chunks)  # type: ignore[no-untyped-call]
+        arrays, read = library("dask.array"), library("dask.delayed").delayed(_values)
+        chunks = [arrays.from_delayed(read(block), (len(block), *self.shape), np.float32) for block in self]
+        joined: dask.array.Array = arrays.concatenate(chunks)
         return joined
 
 
@@ -158,9 +151,7 @@ class _Parquet(_Source):
     """File, number in it, and rows of every row group."""
 
     def read(self, start: int, stop: int) -> ImageSet:
-        import pyarrow as pa
-        from pyarrow import parquet
-
+        pa, parquet = library("pyarrow"), library("pyarrow.parquet")
         tables, at = [], 0
         with reading(self.path, "a Parquet file", _HINT):
             for file, number, rows in self.groups:
@@ -192,8 +183,7 @@ def _labels(column: Any) -> Any:
 
 def _matrix(path: Path, table: Any) -> Any:
     """``[rows, values]``: one column of lists of equal length, or all columns of numbers side by side."""
-    import pyarrow as pa
-
+    pa = library("pyarrow")
     lists = [name for name in table.column_names if pa.types.is_list(table[name].type) or _fixed(table[name].type)]
     if lists:
         column = table[lists[0]].combine_chunks()
@@ -210,14 +200,12 @@ def _matrix(path: Path, table: Any) -> Any:
 
 
 def _fixed(kind: Any) -> bool:
-    import pyarrow as pa
-
+    pa = library("pyarrow")
     return bool(pa.types.is_fixed_size_list(kind))
 
 
 def _is_number(kind: Any) -> bool:
-    import pyarrow as pa
-
+    pa = library("pyarrow")
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
@@ -265,10 +253,7 @@ def open_blocks(
 def _opened(place: Path, common: dict[str, Any]) -> _Source:
     parquets = sorted(place.rglob("*.parquet")) if place.is_dir() else [place] if place.suffix == ".parquet" else []
     if parquets:
-        try:
-            from pyarrow import parquet
-        except ImportError as error:
-            raise MissingDependencyError("pyarrow", "data") from error
+        parquet = library("pyarrow.parquet")
         groups = []
         for file in parquets:
             with reading(file, "a Parquet file", _HINT):

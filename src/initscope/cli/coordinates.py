@@ -62,6 +62,8 @@ def coordinates(
     check_suffix(out, "--out", (".png", ".svg", ".pdf"))
     sizes = _numbers(widths)
     if is_configuration(model):
+        if out is not None and not measured:
+            raise InputError(f"--out {out}: the picture is of drawn copies of a configuration; give --measured too")
         changes = dict(map(change, set))
         if format == "table" or not measured:
             _of_configuration(model, changes, sizes, depths, tokens, format)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from initscope.errors import InputError, MissingDependencyError
+from initscope._hall.libraries import library
+from initscope.errors import InputError
 from initscope.exhibits._figures import Rows
 from initscope.exhibits.protocol import Declared, Number
 from initscope.invert.pictures import psnr, ssim
@@ -92,14 +93,9 @@ def run(
 
 def _phantom(side: int) -> np.ndarray:
     """The head of Shepp and Logan, which scikit-image brings."""
-    try:
-        from skimage.data import shepp_logan_phantom
-        from skimage.transform import resize
-    except ImportError as error:
-        raise MissingDependencyError("scikit-image", "invert") from error
-    full: Any = shepp_logan_phantom
-    smaller: Any = resize
-    return np.asarray(np.clip(smaller(full(), (side, side), anti_aliasing=True), 0, 1), dtype=np.float32)
+    full = library("skimage.data").shepp_logan_phantom()
+    smaller = library("skimage.transform").resize(full, (side, side), anti_aliasing=True)
+    return np.asarray(np.clip(smaller, 0, 1), dtype=np.float32)
 
 
 def _grey(images: Any) -> np.ndarray:

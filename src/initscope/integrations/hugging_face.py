@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from initscope.errors import MissingDependencyError
+from initscope._hall.libraries import library
 from initscope.integrations.watching import Watch
 
 __all__ = ["hugging_face_callback"]
@@ -23,12 +23,9 @@ def hugging_face_callback(data: Any = None, **options: Any) -> Any:
     Hugging Face's models return more than a tensor; the first of it that is one is looked at. The `Watch` is the
     callback's attribute ``watch``.
     """
-    try:
-        from transformers import TrainerCallback
-    except ImportError as error:
-        raise MissingDependencyError("transformers", "integrations") from error
+    base = library("transformers").TrainerCallback
 
-    class InitscopeCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
+    class InitscopeCallback(base):  # type: ignore[misc, valid-type]
         """Looks at the model as it trains."""
 
         def __init__(self) -> None:

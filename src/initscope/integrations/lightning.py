@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from initscope.errors import MissingDependencyError
+from initscope._hall.libraries import library
 from initscope.integrations.watching import Watch
 
 __all__ = ["lightning_callback"]
@@ -25,7 +24,7 @@ def lightning_callback(data: Any = None, *, module: str = "", **options: Any) ->
 
     The scalars of each look also go to the trainer's own loggers. The `Watch` is its attribute ``watch``.
     """
-    callback = _callback_class()
+    callback = library("lightning.pytorch", "pytorch_lightning").Callback
 
     class InitscopeCallback(callback):  # type: ignore[valid-type, misc]
         """Looks at the network as it trains."""
@@ -64,12 +63,3 @@ def lightning_callback(data: Any = None, *, module: str = "", **options: Any) ->
 
 def _network(pl_module: Any, name: str) -> Any:
     return pl_module.get_submodule(name) if name else pl_module
-
-
-def _callback_class() -> Any:
-    for name in ("lightning.pytorch", "pytorch_lightning"):
-        try:
-            return importlib.import_module(name).Callback
-        except ImportError:
-            continue
-    raise MissingDependencyError("lightning", "integrations")

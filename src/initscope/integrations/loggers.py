@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope.errors import MissingDependencyError
+from initscope._hall.libraries import library
 
 if TYPE_CHECKING:
     from initscope.inspection import Report
@@ -46,11 +45,7 @@ def scalars(report: Report) -> dict[str, float]:
 def tensorboard_logger(writer: Any) -> Callable[[Mapping[str, float], int], None]:
     """Logs to a ``torch.utils.tensorboard.SummaryWriter``, or to one that is made for the folder given."""
     if not hasattr(writer, "add_scalar"):
-        try:
-            room = importlib.import_module("torch.utils.tensorboard")
-        except ImportError as error:
-            raise MissingDependencyError("tensorboard", "integrations") from error
-        writer = room.SummaryWriter(str(writer))
+        writer = library("torch.utils.tensorboard", of="tensorboard").SummaryWriter(str(writer))
 
     def log(values: Mapping[str, float], step: int) -> None:
         for name, value in values.items():
@@ -66,11 +61,7 @@ def wandb_logger(run: Any = None) -> Callable[[Mapping[str, float], int], None]:
     The step is logged as ``initscope/step``: the run's own counter belongs to the training loop.
     """
     if run is None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise MissingDependencyError("wandb", "integrations") from error
-        run = wandb
+        run = library("wandb")
 
     def log(values: Mapping[str, float], step: int) -> None:
         run.log({**values, "initscope/step": step})

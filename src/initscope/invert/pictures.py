@@ -18,7 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from initscope.errors import InputError, MissingDependencyError
+from initscope._hall.libraries import library
+from initscope.errors import InputError
 from initscope.invert.chain import prepared, run_to, step_named, traced
 from initscope.invert.priors import Box, TotalVariation
 from initscope.invert.recovery import Method, recover
@@ -208,12 +209,7 @@ def psnr(image: Floats, picture: Floats) -> float:
 
 def ssim(image: Floats, picture: Floats) -> float:
     """Structural similarity of two pictures ``[C, H, W]`` with values in [0, 1] (scikit-image)."""
-    try:
-        from skimage.metrics import structural_similarity
-    except ImportError as error:
-        raise MissingDependencyError("scikit-image", "invert") from error
-
-    measure: Any = structural_similarity
+    measure = library("skimage.metrics").structural_similarity
     window = min(7, image.shape[-1] - (image.shape[-1] + 1) % 2, image.shape[-2] - (image.shape[-2] + 1) % 2)
     first, second = (np.asarray(one, dtype=np.float64) for one in (image, picture))
     return float(measure(first, second, data_range=1.0, channel_axis=0, win_size=window))

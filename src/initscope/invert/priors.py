@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope.errors import InputError, MissingDependencyError, check_between, check_count
+from initscope._hall.libraries import library
+from initscope.errors import InputError, check_between, check_count
 
 __all__ = ["Ball", "Box", "Prior", "Sparse", "Subspace", "TotalVariation", "Wavelets", "as_priors"]
 
@@ -138,11 +139,7 @@ class Wavelets:
 
     def project(self, x: Tensor, step: float = 1.0) -> Tensor:
         """Keep the largest coefficients; nearest for orthogonal wavelets away from the border."""
-        try:
-            import pywt
-        except ImportError as error:
-            raise MissingDependencyError("PyWavelets", "invert") from error
-
+        pywt = library("pywt")
         pixels = x.detach().double().numpy()
         channels = pixels.reshape(-1, *pixels.shape[-2:]) if pixels.ndim > 1 else pixels[None]
         kept = []
@@ -168,14 +165,9 @@ class TotalVariation:
 
     def project(self, x: Tensor, step: float = 1.0) -> Tensor:
         """Chambolle's denoising of scikit-image, the proximal map of the penalty."""
-        try:
-            from skimage.restoration import denoise_tv_chambolle
-        except ImportError as error:
-            raise MissingDependencyError("scikit-image", "invert") from error
-
         pixels = x.detach().double().numpy()
         axis = 0 if pixels.ndim > 2 else None
-        denoise: Any = denoise_tv_chambolle
+        denoise = library("skimage.restoration").denoise_tv_chambolle
         smooth = denoise(pixels, weight=self.weight * step, eps=1e-5, max_num_iter=50, channel_axis=axis)
         return torch.from_numpy(np.ascontiguousarray(smooth)).to(x.dtype)
 

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from initscope._hall.libraries import library
 from initscope._hall.randomness import torch_generator
-from initscope.errors import InputError, MissingDependencyError
+from initscope.errors import InputError
 from initscope.invert.constrained import fit
 from initscope.invert.least_squares import largest_singular_value
 from initscope.invert.nonlinearities import preimage
@@ -76,12 +77,7 @@ class Sensing:
             for name, prior in solvers.items()
         }
         if self.angles:
-            try:
-                from skimage.transform import iradon
-            except ImportError as error:
-                raise MissingDependencyError("scikit-image", "invert") from error
-
-            backwards: Any = iradon
+            backwards = library("skimage.transform").iradon
             sinogram = measured.reshape(len(self.angles), -1).double().numpy().T * self._scale
             picture = backwards(sinogram, theta=np.array(self.angles), output_size=side, circle=False)
             found["filtered back projection"] = np.clip(picture, 0, 1)[None]

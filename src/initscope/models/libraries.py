@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from initscope.errors import InputError, MissingDependencyError, did_you_mean
+from initscope._hall.libraries import library
+from initscope.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import torch
@@ -83,14 +83,6 @@ def timm_model(text: str) -> torch.nn.Module:
         raise InputError(f"timm:{text}: no such model in timm{did_you_mean(text, names)}; timm.list_models() names all")
     model: torch.nn.Module = timm.create_model(text, pretrained=False)
     return model
-
-
-def library(name: str) -> Any:
-    """A library that only some users have, or the error that says how it is installed."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingDependencyError(name, "integrations") from error
 
 
 BUILDERS: dict[str, Callable[[str], Any]] = {"hf": hf_model, "timm": timm_model}

@@ -6,7 +6,6 @@ that goes takes all it knows with it; the driver waits for one at the same addre
 
 from __future__ import annotations
 
-import importlib
 import sys
 import time
 from collections import deque
@@ -14,7 +13,8 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Any
 
-from initscope.errors import InputError, MissingDependencyError
+from initscope._hall.libraries import library
+from initscope.errors import InputError
 from initscope.sweep.local import Job, Outcome, outcome_of
 
 __all__ = ["connect", "on_cluster"]
@@ -60,10 +60,7 @@ def on_cluster(
 
 def connect(address: str, timeout: float) -> Any:
     """A client of the scheduler at ``address``; `InputError` if there is none."""
-    try:
-        distributed: Any = importlib.import_module("distributed")
-    except ImportError as error:
-        raise MissingDependencyError("dask.distributed", "scale") from error
+    distributed = library("distributed")
     try:
         return distributed.Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
@@ -75,17 +72,16 @@ def connect(address: str, timeout: float) -> Any:
 def _gone() -> tuple[type[BaseException], ...]:
     from concurrent.futures import CancelledError
 
-    from distributed.client import FutureCancelledError
-    from distributed.comm.core import CommClosedError
-
-    return (CommClosedError, CancelledError, FutureCancelledError, OSError, TimeoutError)
+    cancelled = library("distributed.client").FutureCancelledError
+    closed = library("distributed.comm.core").CommClosedError
+    return (closed, CancelledError, cancelled, OSError, TimeoutError)
 
 
 def _through(
     client: Any, function: Callable[[Any], Any], waiting: deque[Job], asked: dict[str, Job]
 ) -> Generator[Outcome, None, None]:
     """Keep the cluster supplied; ``asked`` are the jobs that it has."""
-    finished: Any = importlib.import_module("distributed").as_completed(loop=client.loop)
+    finished: Any = library("distributed").as_completed(loop=client.loop)
     window = 0
     while waiting or asked:
         if waiting and len(asked) <= window // 2:
@@ -99,12 +95,10 @@ def _through(
 
 def _outcome(future: Any) -> Outcome:
     """The outcome of a job; of one whose workers all died, a failure."""
-    from distributed.scheduler import KilledWorker
-
     if future.status == "cancelled":  # by the client, when it lost the scheduler
         raise ConnectionResetError("the job was lost")
     try:
         found: Outcome = future.result(timeout=_PATIENCE)
-    except KilledWorker as error:
+    except library("distributed.scheduler").KilledWorker as error:
         return Outcome(future.key.removeprefix(_KEY), [], f"KilledWorker: every worker that ran it died ({error})")
     return found

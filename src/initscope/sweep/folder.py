@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from initscope._hall.files import atomic_path, exclusive, reading
-from initscope.errors import InputError, MissingDependencyError
+from initscope._hall.libraries import library
+from initscope.errors import InputError
 
 __all__ = ["Folder", "opened"]
 
@@ -139,7 +140,7 @@ class Folder:
         Two renames make it so: between them, if a kill hits that instant, ``tasks/`` is hidden, and the next start
         ends what was begun.
         """
-        import pyarrow as pa
+        pa = library("pyarrow")
 
         tables = [*self._tables(None)]
         table = pa.concat_tables(tables) if tables else _table([])
@@ -151,7 +152,7 @@ class Folder:
         ]
         table = table.take(pa.array([number for *_, number in sorted(keys)], pa.int64()))
         with atomic_path(self._new) as temporary, temporary.open("wb") as file:
-            _parquet().write_table(table, file)
+            library("pyarrow.parquet").write_table(table, file)
         try:
             self.tasks.rename(self._old)
             self._new.replace(self.results)
@@ -172,7 +173,7 @@ class Folder:
             left.unlink()
 
     def _tables(self, columns: list[str] | None) -> Iterator[Any]:
-        import pyarrow as pa
+        pa = library("pyarrow")
 
         self.settle()
         if self.results.exists():
@@ -186,32 +187,26 @@ class Folder:
 
     def _read(self, file: Path, columns: list[str] | None) -> Any:
         with reading(file, "a file of results", _HINT):
-            table = _parquet().ParquetFile(file).read(columns)
+            table = library("pyarrow.parquet").ParquetFile(file).read(columns)
             if columns is None and not table.schema.equals(_schema()):
                 raise InputError(f"{file} has other columns than results of this version; {_HINT}")
             return table
 
 
-def _parquet() -> Any:
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingDependencyError("pyarrow", "data") from error
-    return parquet
-
-
 def _small_file(table: Any) -> Any:
     """A few rows as the bytes of a file: in memory, and without what pays for many rows only."""
-    import pyarrow as pa
+    pa = library("pyarrow")
 
     stream = pa.BufferOutputStream()
-    _parquet().write_table(table, stream, use_dictionary=False, write_statistics=False, compression="none")
+    library("pyarrow.parquet").write_table(
+        table, stream, use_dictionary=False, write_statistics=False, compression="none"
+    )
     return stream.getvalue()
 
 
 @cache
 def _schema() -> Any:
-    import pyarrow as pa
+    pa = library("pyarrow")
 
     types = {pa.string(): (*_TEXT, *_LAYER), pa.int64(): _WHOLE, pa.float64(): _VALUES}
     kinds = {name: kind for kind, names in types.items() for name in names}
@@ -221,7 +216,7 @@ def _schema() -> Any:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Any:
-    import pyarrow as pa
+    pa = library("pyarrow")
 
     schema = _schema()
     columns = [pa.array([row.get(name) for row in rows], kind) for name, kind in zip(schema.names, schema.types)]
