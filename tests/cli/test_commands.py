@@ -54,6 +54,22 @@ def test_demo(run, tmp_path):
         assert picture.width > 600
 
 
+def test_deep_networks_are_few_lines_and_files_have_all(run):
+    """One mechanism and the same words as `inspect`: 62 layers in about a dozen lines, unless every step is wanted."""
+    deep = "dense8-relu*30-dense4 --data digits --pairs 4"
+    rows = {}
+    for line in (f"predict {deep} --no-gradients", f"measure {deep} --draws 2"):
+        for format in ("", " --depth 0", " --format csv"):
+            code, output, _ = run(line + format)
+            assert code == 0
+            rows[format] = [row for row in output.splitlines() if "dense" in row or "relu" in row]
+        assert len(rows[" --depth 0"]) - 3 <= len(rows[" --format csv"]) == 61 <= len(rows[" --depth 0"])
+        code, output, _ = run(line)
+        assert 8 <= len([row for row in output.splitlines() if " to " in row or "dense31" in row]) <= 14
+        assert "63 steps in " in output
+        assert "--depth 0 prints them all" in output
+
+
 def test_demo_names_the_depth_where_theory_halves_the_angles(run):
     """The number is that of a prediction made here by other means: layer by layer, until the median has halved."""
     _, output, _ = run("demo --depth 1 --width 4 --crop 16 --crops 5 --pairs 4 --draws 1 --seed 3")
@@ -326,7 +342,7 @@ def test_a_pipe_gets_every_name_and_number_whole(run, tmp_path):
         "from torch import nn\ndef make():\n    block = nn.Sequential(nn.Linear(64, 9), nn.BatchNorm1d(9))\n"
         "    return nn.Sequential(nn.Flatten(), nn.Sequential(nn.Sequential(block)))\n"
     )
-    for line in ("measure mine.py:make --draws 2", "inspect mine.py:make --no-gradients --depth 0"):
+    for line in ("measure mine.py:make --draws 2 --depth 0", "inspect mine.py:make --no-gradients --depth 0"):
         code, output, _ = run(f"{line} --data digits --pairs 4")
         assert code == 0
         for layer, kind in (("1.0.0.0", "Linear"), ("1.0.0.1", "BatchNorm1d")):

@@ -45,6 +45,13 @@ def test_examples_are_understood(line):
     assert bound.signature.parameters
 
 
+def test_examples_name_exhibits_that_there_are():
+    from initscope.exhibits import all_exhibits
+
+    named = {word for line in EXAMPLES["reproduce"] for word in shlex.split(line)[1:] if not word.startswith("--")}
+    assert named - {"gallery"} <= set(all_exhibits())
+
+
 def test_cheap_examples_run(tmp_path, monkeypatch, capsys):
     """In the order of the list, each after those before it."""
     monkeypatch.chdir(tmp_path)
@@ -92,10 +99,16 @@ def test_completion_knows_the_commands(shell, capsys):
         ("plan width", True),
         ("injectivity probability -m 5 -n 2", False),
         ("kernel dense8-relu --data digits --limit 20 --out k.npy", False),
+        ("plan check bits --pairs 10 --trials 20 --check-seed 0", False),
+        ("coordinates dense.py:make --widths 8,16 --steps 1 --input-shape 4 --tolerance 99", False),
     ],
 )
 def test_json_says_what_was_asked(line, best, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "dense.py").write_text(
+        "from torch import nn\ndef make(width): return nn.Sequential(nn.Linear(4, width), nn.Linear(width, 2))\n",
+        encoding="utf-8",
+    )
     main([*shlex.split(line), "--format", "json"])
     found = json.loads(capsys.readouterr().out)
     assert {"model", "data", "seed", "best", "versions"} <= set(found)
@@ -104,6 +117,10 @@ def test_json_says_what_was_asked(line, best, capsys, tmp_path, monkeypatch):
     if "--data" in line:
         assert found["data"] is not None
         assert found["seed"] == 0
+    if "seed" in line or "coordinates" in line:
+        assert found["seed"] == 0
+    if "coordinates" in line:
+        assert found["model"] == "dense.py:make"
     if "dense8" in line:
         assert found["model"] == "dense8-relu"
 

@@ -162,6 +162,7 @@ def load_blocks(source: DataSource, options: BlockOptions, *, rows: int | None =
     rows = rows if options.rows is None else options.rows
     found = open_blocks(source.data, rows=rows, size=_size(source.size), shape=shape, normalize=source.normalize)
     say(f"data: {found.summary}")
+    ask_of(data={"source": source.data, "name": found.name, "shape": list(found.shape)}, seed=source.seed)
     return found
 
 

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from initscope.cli._comparison import check_suffix
 from initscope.cli._configurations import change, is_configuration
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import Format, emit, say, user_code
+from initscope.cli._output import Format, ask_of, emit, say, user_code
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def coordinates(
 
     check_suffix(out, "--out", (".png", ".svg", ".pdf"))
     sizes = _numbers(widths)
+    ask_of(model=model, data=None if input_shape else data or "text", seed=seed)
     if is_configuration(model):
         changes = dict(map(change, set))
         if format == "table" or not measured:
@@ -88,12 +89,20 @@ def coordinates(
     _told(checks, format, out)
 
 
+_WORDS = {
+    "predicted": "at the start, by theory",
+    "start": "measured before the first step",
+    "end": "after the last step, where 0 is right",
+    "±": "standard error of the fit",
+}
+
+
 def _told(checks: Sequence[tuple[CoordinateCheck | DepthCheck, str]], format: Format, out: Path | None) -> None:
     """Tables, verdicts and the picture of checks."""
     from initscope.results import panels
 
     for check, size in checks:
-        emit(check, format, title=f"exponents of the root mean square against the {size}")
+        emit(check, format, title=f"exponents of the root mean square against the {size}", words=_WORDS)
         for verdict in check.verdicts or (f"sizes do not depend on the {size}",):
             say(verdict)
     if out is not None:

@@ -49,4 +49,12 @@ def demo(
     )
     if figure is not None:
         save_figure(shown.comparison.plot(), figure)
-    show(shown.comparison, format, out=out, facts=shown.facts, images=(shown.x, shown.y), advice=shown.meaning)
+    show(
+        shown.comparison,
+        format,
+        out=out,
+        facts=shown.facts,
+        images=(shown.x, shown.y),
+        advice=shown.meaning,
+        all_of_them="the page has them all",
+    )

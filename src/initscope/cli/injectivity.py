@@ -13,7 +13,7 @@ from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, emit, say, user_code
 from initscope.cli._sources import parse_shape
 from initscope.errors import InputError, check_count
-from initscope.results import Result
+from initscope.results import Result, counted
 
 if TYPE_CHECKING:
     from initscope.injectivity._layer import Floats
@@ -71,7 +71,9 @@ def probability(
     check_count("inputs", inputs, most=LARGEST_INPUTS, hint="the union bound is computed in whole numbers")
     check_count("outputs", outputs, most=50 * LARGEST_INPUTS, hint="with ten per input almost all are injective")
     ask_of(seed=seed)
-    emit(compute(outputs, inputs, samples=samples, seed=seed), format)
+    size = f"{counted(outputs, 'output')} on {counted(inputs, 'input')}"
+    title = f"Probability that a random ReLU layer of {size} is injective"
+    emit(compute(outputs, inputs, samples=samples, seed=seed), format, title=title)
 
 
 @app.command(help_epilogue=examples("injectivity decide"))
@@ -177,6 +179,7 @@ def verify(
     from initscope.injectivity import verify as holds
 
     proof = read_proof(file)
+    ask_of(model=model, weights=weights and str(weights))
     given = _layer(model, weights, layer, input_shape)
     if given is None:
         if proof.weight is None:

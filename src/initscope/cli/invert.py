@@ -70,7 +70,13 @@ def invert(
         found.to_html(out)
         say(f"page: {out}")
     if format == "table":
-        print_table(found.summary(), title=found.title)
+        words = {
+            "dB": "of the inverted photograph, the more the better",
+            "SSIM": "structural similarity, 1: the same picture",
+            "residual": "of the layer's output, relative",
+            "±": "standard error over the photographs",
+        }
+        print_table(found.summary(), title=found.title, words=words)
         for note in found.notes():
             say(note)
     else:
@@ -130,6 +136,14 @@ def discriminate(
     with user_code():
         found = run(data.images, data.labels, wanted, reconstruct=reconstruct, epochs=epochs, seed=source.seed,
                     name=data.name, progress=say)  # fmt: skip
-    emit(found, format, title=f"{found.name}: accuracy from all pixels {found.full:.3f} ± {found.full_se:.3f}")
+    words = {
+        "ratio": "pixels for each measurement",
+        "features": "accuracy of random ReLU features",
+        "cnn": "accuracy of a trained CNN",
+        "psnr": "of the reconstruction, in dB",
+        "±": "standard error",
+    }
+    title = f"{found.name}: accuracy from all pixels {found.full:.3f} ± {found.full_se:.3f}"
+    emit(found, format, title=title, words=words)
     if figure is not None:
         save_figure(found.plot(), figure)

@@ -21,7 +21,7 @@ from initscope.initializers import LAWS, named
 if TYPE_CHECKING:
     from initscope.geometry import Comparison
 
-__all__ = ["Law", "Model", "Page", "measure", "predict"]
+__all__ = ["Depth", "Law", "Model", "Page", "measure", "predict"]
 
 Model = Annotated[
     str,
@@ -38,6 +38,12 @@ else:  # the names stand in one place, which a type checker cannot read
         Literal[tuple(LAWS)],
         Parameter(group=WORK, help="Law of the weights; present: that of the model's own weights."),
     ]
+Depth = Annotated[
+    Whole | None,
+    Parameter(
+        group=OUTPUT, help="Fold the table to paths of so many modules; 0: every step; default: blocks, and few lines."
+    ),
+]
 Page = Annotated[Path | None, Parameter(group=OUTPUT, help="Write a page with table and pictures to this .html file.")]
 
 
@@ -47,6 +53,7 @@ class GeometryOptions:
     """What `predict` and `measure` are asked beside model and data."""
 
     initializer: Law = "present"
+    depth: Depth = None
     format: Format = "table"
     pairs_out: Annotated[
         Path | None, Parameter(group=OUTPUT, help="Write every pair's own numbers to this .json or .csv file.")
@@ -149,4 +156,4 @@ def _finish(comparison: Comparison, model: str, built: Sources, source: ModelSou
         "shape of an input": " × ".join(map(str, built.x.shape[1:])),
         "values": source.normalize,
     }
-    show(comparison, options.format, out=options.out, facts=facts, images=(built.x, built.y))
+    show(comparison, options.format, out=options.out, facts=facts, images=(built.x, built.y), depth=options.depth)

@@ -57,7 +57,8 @@ def _list(described: list[dict[str, object]], format: Format) -> None:
     if format == "csv":
         print(csv_text(rows), end="")
     else:
-        print_table(rows)
+        first = ("id", "statement")
+        print_table([{name: told[name] for name in dict.fromkeys([*first, *told])} for told in rows])
 
 
 def _in_words(published: object) -> str:

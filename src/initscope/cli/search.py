@@ -10,7 +10,7 @@ from cyclopts import App
 
 from initscope._hall.tensors import StoredArray
 from initscope.cli._help import examples
-from initscope.cli._output import Format, emit, say
+from initscope.cli._output import Format, ask_of, emit, say
 from initscope.cli._sources import BlockOptions
 from initscope.cli._vectors import Codes, array_in_file, mapped_vectors, read_codes, stored_codes
 from initscope.embed.index import Kind
@@ -86,6 +86,7 @@ def query(
     from initscope.embed import HammingIndex, Neighbours
 
     asked = read_codes(codes)
+    ask_of(data={"index": str(index), "queries": str(codes)})
     if blocks is not None and blocks.asked:
         emit(_in_blocks(index, asked, k, blocks), format, title=f"{codes} in {index}")
         return
@@ -176,6 +177,7 @@ def radius(index: Path, codes: Path, *, radius: int, format: Format = "table") -
 
     found = HammingIndex.load(index)
     asked = read_codes(codes)
+    ask_of(data={"index": str(index), "queries": str(codes)})
     _same_length(asked, found.bits, index)
     emit(within_radius(found, asked.codes, radius), format, title=f"{codes} in {index}: at most {radius} unequal bits")
 
@@ -196,6 +198,7 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
     from initscope.embed import evaluate_among_others, evaluate_retrieval
 
     asked, ranked = read_codes(queries), read_codes(codes)
+    ask_of(data={"queries": str(queries), "codes": str(codes)})
     _same_length(asked, ranked.bits, codes)
     same_labels = np.array_equal(_labels(asked, queries), _labels(ranked, codes))
     same = same_labels and np.array_equal(asked.codes, ranked.codes)
@@ -207,7 +210,8 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
         scores = evaluate_among_others(ranked.codes, ranked.labels)
     else:
         scores = evaluate_retrieval(asked.codes, asked.labels, ranked.codes, ranked.labels)
-    emit(scores, format, title=f"{queries} against {codes}")
+    told = "mAP: mean average precision; worst and best: as codes of equal distance may be ordered"
+    emit(scores, format, title=f"{queries} against {codes}", below=[told])
 
 
 def _in_blocks(path: Path, queries: Codes, k: int, options: BlockOptions) -> Neighbours:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from initscope.cli._options import Whole
-from initscope.cli._output import Format, emit, say
+from initscope.cli._output import Format, ask_of, emit, say
 
 __all__ = ["sweep"]
 
@@ -39,6 +39,7 @@ def sweep(
     except KeyboardInterrupt:
         say(f"finished runs are in {out}; start the same again, and it goes on")
         raise
+    ask_of(grid=str(file))
     emit(found, format, title=str(file))
     say(f"page: {out / PAGE}")
     if found.failed:
