@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 from typing import NoReturn
 
@@ -123,7 +124,7 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(error, (InputError, MissingDependencyError)):
             _leave(str(error), 2)
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-            _leave(f"this does not fit into memory ({error}); ask for smaller sizes, fewer images or fewer samples", 2)
+            _leave(f"this does not fit into memory{_asked(error)}; ask for smaller sizes, fewer images or samples", 2)
         _leave(f"{type(error).__name__}: {error} (unexpected; --debug shows where)", 1)
     if meter.interrupted:
         _leave("interrupted: this is what was found so far", _INTERRUPTED)
@@ -135,6 +136,15 @@ _INTERRUPTED = 130  # what shells give a command that Ctrl-C has ended
 def _leave(message: str, code: int) -> NoReturn:
     print(f"initscope: {printable(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)
+
+
+def _asked(error: BaseException) -> str:
+    """How much memory was asked for, as far as NumPy's or torch's message tells."""
+    found = re.search(r"allocate ([\d.]+) ([KMGTPE]i?B|bytes)", str(error))
+    if found is None:
+        return ""
+    number, unit = float(found[1]), found[2]
+    return f" ({number / 2**30:.3g} GiB were asked for)" if unit == "bytes" else f" ({number:g} {unit} were asked for)"
 
 
 def _sentence(error: CycloptsError) -> str:

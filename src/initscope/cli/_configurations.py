@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from initscope.cli._options import Whole
 from initscope.cli._output import Format, ask_of, emit, few_rows, print_table, say
 from initscope.errors import InputError
 
@@ -31,7 +32,7 @@ _WORDS = {
 class ConfigurationOptions:
     """Options of a configuration in the place of a model."""
 
-    tokens: int | None = None
+    tokens: Whole | None = None
     """Of a configuration: length of the sequences; 128 if not given."""
     set: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = field(default=())
     """Of a configuration: NAME=VALUE to change in it, such as hidden_size=8192; again for more."""

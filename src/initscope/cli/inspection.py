@@ -13,9 +13,10 @@ from cyclopts import Parameter
 from initscope._hall.progress import interrupted
 from initscope.cli._comparison import check_suffix
 from initscope.cli._help import OUTPUT, WORK
+from initscope.cli._options import Whole
 from initscope.cli._output import emit, print_sentence, print_table, say, user_code
 from initscope.cli._sources import InspectSource, build_model, load_data
-from initscope.cli.predict_measure import Depth, Law, Model, Page
+from initscope.cli.predict_measure import Depth, Law, Model, Page, check_depth
 from initscope.errors import InputError
 from initscope.results import counted, printable
 
@@ -58,7 +59,7 @@ _SHORT = {
 class InspectOptions:
     """What `inspect` computes beside the measurement."""
 
-    draws: Annotated[int, Parameter(help="0: the weights that the model has; n: mean over n draws of them.")] = 0
+    draws: Annotated[Whole, Parameter(help="0: the weights that the model has; n: mean over n draws of them.")] = 0
     initializer: Law = "present"
     mode: Annotated[Literal["train", "eval"] | None, Parameter(help="What batch norm does; default: as it is.")] = None
     gradients: Annotated[bool, Parameter(help="Record the gradients of the weights.")] = True
@@ -86,6 +87,7 @@ class InspectOutput:
         from initscope.inspection.verdicts import check_fail_on
 
         check_fail_on(self.fail_on)
+        check_depth(self.depth)
         check_suffix(self.out, "--out", (".html", ".htm"))
         check_suffix(self.apply, "--apply", (".pt", ".pth"))
 
@@ -188,6 +190,8 @@ def _print(report: Report, depth: int | None) -> None:
 
 def _print_alternatives(report: Report) -> None:
     """What may be changed, of a network with a fault."""
+    from initscope.pages.table import notes_told
+
     open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
     if lossy := len(report.expansivity) - len(open_question):
         layers = counted(lossy, "ReLU layer")
@@ -203,11 +207,12 @@ def _print_alternatives(report: Report) -> None:
             keep=("score", "verdicts of draws"),
         )
         print_sentence(report.what_if.score_is)
-        for name, reason in report.what_if.skipped.items():
-            print_sentence(f"not tried: {name} ({reason})")
+        for line in notes_told(report.what_if.skipped):
+            print_sentence(f"not tried: {line}")
         best = report.what_if.best
         if best.code or best.advice:
-            _line(f"best, {best.name}: {f'type {best.code}' if best.code else best.advice}")
+            still = f" (still {', '.join(best.crossed)})" if best.crossed else ""
+            _line(f"best, {best.name}{still}: {f'type {best.code}' if best.code else best.advice}")
 
 
 def _line(text: str) -> None:

@@ -12,7 +12,7 @@ from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, emit, print_table, say, user_code
 from initscope.cli._sources import DataSource, load_data
 from initscope.cli.predict_measure import Model, Page
-from initscope.errors import InputError
+from initscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
     from initscope.data import ImageSet
@@ -49,7 +49,7 @@ def invert(
     check_suffix(out, "--out", (".html", ".htm"))
     if normalize not in NORMALISATIONS:
         raise InputError(f"--normalize {normalize!r} must be one of {', '.join(NORMALISATIONS)}")
-    photos = _photographs(input, size)
+    photos = _photographs(input, check_count("size", size))
     mean, std = NORMALISATIONS[normalize]
     with user_code():
         built = load_model(model, weights=weights, input_shape=photos.shape, seed=seed)

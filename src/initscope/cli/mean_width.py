@@ -5,6 +5,7 @@ from __future__ import annotations
 from cyclopts import App
 
 from initscope.cli._help import examples
+from initscope.cli._options import Whole
 from initscope.cli._output import Format, ask_of, emit, say, user_code
 from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
 
@@ -22,7 +23,7 @@ def mean_width(
     model: str | None = None,
     source: ModelSource | None = None,
     *,
-    draws: int = 128,
+    draws: Whole = 128,
     blocks: BlockOptions | None = None,
     format: Format = "table",
 ) -> None:

@@ -15,13 +15,13 @@ from initscope.cli._options import Whole
 from initscope.cli._output import Format, user_code
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
 from initscope.data.text import is_text
-from initscope.errors import InputError
+from initscope.errors import InputError, check_count
 from initscope.initializers import LAWS, named
 
 if TYPE_CHECKING:
     from initscope.geometry import Comparison
 
-__all__ = ["Depth", "Law", "Model", "Page", "measure", "predict"]
+__all__ = ["Depth", "Law", "Model", "Page", "check_depth", "measure", "predict"]
 
 Model = Annotated[
     str,
@@ -47,6 +47,12 @@ Depth = Annotated[
 Page = Annotated[Path | None, Parameter(group=OUTPUT, help="Write a page with table and pictures to this .html file.")]
 
 
+def check_depth(depth: int | None) -> None:
+    """Refuse depths below zero."""
+    if depth is not None:
+        check_count("depth", depth, least=0, hint="0 prints every step")
+
+
 @Parameter(name="*", group=WORK)
 @dataclass(frozen=True, kw_only=True)
 class GeometryOptions:
@@ -60,8 +66,9 @@ class GeometryOptions:
     ] = None
     out: Page = None
 
-    def check_files(self) -> None:
-        """Refuse file names of other formats before any work is done."""
+    def check(self) -> None:
+        """Refuse, before any work is done, file names of other formats, and a depth that there is not."""
+        check_depth(self.depth)
         check_suffix(self.pairs_out, "--pairs-out", (".json", ".csv"))
         check_suffix(self.out, "--out", (".html", ".htm"))
 
@@ -127,7 +134,7 @@ def _load(
 ) -> tuple[ModelSource, GeometryOptions, Sources]:
     """The options, or their defaults, and what they stand for."""
     source, options = source or ModelSource(), options or GeometryOptions()
-    options.check_files()
+    options.check()
     return source, options, load_sources(model, source)
 
 

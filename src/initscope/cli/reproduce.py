@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from initscope.cli._options import Whole
 from initscope.cli._output import Format, csv_text, emit, json_text, print_table, say
 from initscope.errors import InputError
 
@@ -23,7 +24,7 @@ def reproduce(
     ] = "small",
     out: Annotated[Path, Parameter(help="Folder for index.html, results.json and the pictures.")] = Path("gallery"),
     again: Annotated[bool, Parameter(negative="", help="Run also what the folder has already.")] = False,
-    workers: Annotated[int, Parameter(help="Processes that run exhibits.")] = 1,
+    workers: Annotated[Whole, Parameter(help="Processes that run exhibits.")] = 1,
     format: Format = "table",
 ) -> None:
     """Run figures, tables and statements of the sources, with the published value beside ours, on one page."""

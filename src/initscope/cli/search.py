@@ -10,6 +10,7 @@ from cyclopts import App
 
 from initscope._hall.tensors import StoredArray
 from initscope.cli._help import examples
+from initscope.cli._options import Whole
 from initscope.cli._output import Format, ask_of, emit, say
 from initscope.cli._sources import BlockOptions
 from initscope.cli._vectors import Codes, array_in_file, mapped_vectors, read_codes, stored_codes
@@ -57,8 +58,8 @@ def query(
     index: Path,
     codes: Path,
     *,
-    k: int = 10,
-    rerank: int = 100,
+    k: Whole = 10,
+    rerank: Whole = 100,
     vectors: Path | None = None,
     queries: Path | None = None,
     blocks: BlockOptions | None = None,
@@ -139,7 +140,7 @@ def add(index: Path, codes: Path, *, ids: Path | None = None) -> None:
 
 
 @app.command(help_epilogue=examples("search remove"))
-def remove(index: Path, *ids: int) -> None:
+def remove(index: Path, *ids: Whole) -> None:
     """Remove codes by their ids.
 
     Parameters
@@ -159,7 +160,7 @@ def remove(index: Path, *ids: int) -> None:
 
 
 @app.command(help_epilogue=examples("search radius"))
-def radius(index: Path, codes: Path, *, radius: int, format: Format = "table") -> None:
+def radius(index: Path, codes: Path, *, radius: Whole, format: Format = "table") -> None:
     """Find every code within a Hamming distance of each query.
 
     Parameters

@@ -13,6 +13,7 @@ from initscope.cli._options import Whole
 from initscope.cli._output import Format, emit, print_sentence, print_table, say, user_code
 from initscope.cli._sources import ModelSource, build_model, load_data
 from initscope.cli.predict_measure import Model, Page
+from initscope.errors import InputError
 
 if TYPE_CHECKING:
     from initscope.classes import Separations
@@ -49,6 +50,8 @@ def separation(
     check_suffix(out, "--out", (".html", ".htm"))
     source = source or ModelSource()
     data = load_data(source)
+    if data.labels is None:
+        raise InputError(f"{data.name} has no labels, so no classes; give labelled data, such as digits")
     files = [*([source.weights] if source.weights else []), *(checkpoints or [])]
     with user_code():
         start = replace(source, weights=None)
