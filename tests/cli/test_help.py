@@ -38,6 +38,21 @@ def test_help_has_groups_and_examples(words, capsys, monkeypatch):
         assert all(f"─ {title} ─" in text for title in ("Model", "Data", "Output"))
 
 
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_option_is_explained_and_in_a_group(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    main([*words, "--help"])
+    text = capsys.readouterr().out
+    assert "─ Parameters ─" not in text
+    assert "--empty-" not in text
+    options = [line.strip("│ *") for line in text.splitlines() if line.startswith(("│ --", "│ *", "│    --"))]
+    assert options
+    for line in options:
+        name, _, told = line.partition("  ")
+        assert told.strip(), name
+        assert not told.strip().startswith("["), name
+
+
 @pytest.mark.parametrize("line", sorted({line for lines in EXAMPLES.values() for line in lines}))
 def test_examples_are_understood(line):
     command, bound, *_ = app.parse_args(shlex.split(line), exit_on_error=False, print_error=False)

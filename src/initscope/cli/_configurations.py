@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from initscope.cli._help import MODEL
 from initscope.cli._options import Whole
 from initscope.cli._output import Format, ask_of, emit, few_rows, print_table, say
 from initscope.errors import InputError
@@ -27,7 +28,7 @@ _WORDS = {
 }
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=MODEL)
 @dataclass(frozen=True, kw_only=True)
 class ConfigurationOptions:
     """Options of a configuration in the place of a model."""

@@ -83,7 +83,7 @@ class InspectSource(ModelSource):
     """Number of pairs of images."""
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=DATA)
 @dataclass(frozen=True, kw_only=True)
 class BlockOptions:
     """Options for data larger than memory."""

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
 from initscope.cli._configurations import change, is_configuration
+from initscope.cli._help import OUTPUT
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, emit, say, user_code
 from initscope.errors import InputError
@@ -38,7 +39,8 @@ def coordinates(
         bool, Parameter(negative="", help="Of a configuration: build copies at these widths too, and take the steps.")
     ] = False,
     set: Annotated[
-        tuple[str, ...], Parameter(consume_multiple=False, help="Of a configuration: NAME=VALUE to change in it.")
+        tuple[str, ...],
+        Parameter(consume_multiple=False, help="Of a configuration: NAME=VALUE to change in it."),
     ] = (),
     data: Annotated[str | None, Parameter(help="text, text:FILE, or an array file; default: text.")] = None,
     input_shape: Annotated[str | None, Parameter(help="Instead of data: Gaussian inputs of this shape.")] = None,
@@ -49,9 +51,11 @@ def coordinates(
         str | None, Parameter(help="file.py:function, called with the model; default: Adam in μP.")
     ] = None,
     tolerance: Annotated[float, Parameter(help="Exponents up to this pass.")] = 0.2,
-    seed: Seed = 0,
+    seed: Annotated[Seed, Parameter(help="Seed of everything random.")] = 0,
     format: Format = "table",
-    out: Annotated[Path | None, Parameter(help="Write a picture to this .png or .svg file.")] = None,
+    out: Annotated[
+        Path | None, Parameter(group=OUTPUT, help="Write a picture to this .png, .svg or .pdf file.")
+    ] = None,
 ) -> None:
     """Check that sizes do not depend on the width: exponents by theory, and after steps of the optimiser.
 

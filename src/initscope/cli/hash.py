@@ -7,7 +7,7 @@ from typing import Literal
 
 from cyclopts import App
 
-from initscope.cli._help import examples
+from initscope.cli._help import WORK, examples
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import say
 from initscope.cli._sources import BlockOptions, DataSource, load_blocks
@@ -20,6 +20,7 @@ app = App(
     name="hash",
     help="Binary codes that keep similarity: fit a hash to data, encode data with it.",
     help_epilogue=examples("hash"),
+    group_parameters=WORK,
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from initscope.cli._help import examples
+from initscope.cli._help import OUTPUT, WORK, examples
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, emit, say, user_code
 from initscope.cli._sources import parse_shape
@@ -24,6 +24,7 @@ app = App(
     name="injectivity",
     help="When is a ReLU layer injective? Thresholds, probabilities, and a verdict with proof.",
     help_epilogue=examples("injectivity"),
+    group_parameters=WORK,
 )
 
 
@@ -86,7 +87,7 @@ def decide(
     budget: float = 60.0,
     seed: Seed = 0,
     stability: bool = False,
-    proof: Path | None = None,
+    proof: Annotated[Path | None, Parameter(group=OUTPUT)] = None,
     format: Format = "table",
 ) -> None:
     """Decide whether one layer of a network, followed by ReLU, is injective, and prove it.

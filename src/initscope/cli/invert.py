@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix, save_figure
+from initscope.cli._help import OUTPUT
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, emit, print_table, say, user_code
 from initscope.cli._sources import DataSource, load_data
@@ -38,7 +39,7 @@ def invert(
     normalize: Annotated[str, Parameter(help="What the network expects: none or imagenet.")] = "none",
     iterations: Annotated[Whole, Parameter(help="Most iterations of the solver for each picture.")] = 200,
     smoothness: Annotated[float, Parameter(help="Weight of the total variation in the descent.")] = 0.001,
-    seed: Seed = 0,
+    seed: Annotated[Seed, Parameter(help="Seed of everything random.")] = 0,
     format: Format = "table",
     out: Page = None,
 ) -> None:
@@ -116,7 +117,9 @@ def discriminate(
     ratios: Annotated[str, Parameter(help="Pixels per measurement, joined by commas.")] = "2,4,8,16,32",
     reconstruct: Annotated[Whole, Parameter(help="Images to reconstruct at each ratio.")] = 4,
     epochs: Annotated[Whole, Parameter(help="Passes of training of the CNN; 0: none.")] = 8,
-    figure: Annotated[Path | None, Parameter(help="Write the picture to this .png, .svg or .pdf.")] = None,
+    figure: Annotated[
+        Path | None, Parameter(group=OUTPUT, help="Write the picture to this .png, .svg or .pdf.")
+    ] = None,
     format: Format = "table",
 ) -> None:
     """Show how far measurements can be cut before classification, and before reconstruction, breaks."""

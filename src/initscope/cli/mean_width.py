@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from initscope.cli._help import examples
+from initscope.cli._help import WORK, examples
 from initscope.cli._options import Whole
 from initscope.cli._output import Format, ask_of, emit, say, user_code
 from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
@@ -15,6 +15,7 @@ app = App(
     name="mean-width",
     help="Gaussian mean width and intrinsic dimension of data, and after each layer of a model.",
     help_epilogue=examples("mean-width"),
+    group_parameters=WORK,
 )
 
 

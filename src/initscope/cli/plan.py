@@ -28,11 +28,13 @@ app = App(
     name="plan",
     help="How wide, how deep, how many filters, dimensions and bits: bounds and exact answers.",
     help_epilogue=examples("plan"),
+    group_parameters=WORK,
 )
 checks = App(
     name="check",
     help="Draw what a planner answers, many times, and count the failures beside the promise.",
     help_epilogue=examples("plan check"),
+    group_parameters=WORK,
 )
 app.command(checks)
 

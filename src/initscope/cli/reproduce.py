@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from initscope.cli._help import OUTPUT
 from initscope.cli._options import Whole
 from initscope.cli._output import Format, csv_text, emit, json_text, print_table, say
 from initscope.errors import InputError
@@ -22,7 +23,9 @@ def reproduce(
     scale: Annotated[
         Literal["small", "full"], Parameter(help="small: seconds each, bundled data; full: the published sizes.")
     ] = "small",
-    out: Annotated[Path, Parameter(help="Folder for index.html, results.json and the pictures.")] = Path("gallery"),
+    out: Annotated[Path, Parameter(group=OUTPUT, help="Folder for index.html, results.json and the pictures.")] = Path(
+        "gallery"
+    ),
     again: Annotated[bool, Parameter(negative="", help="Run also what the folder has already.")] = False,
     workers: Annotated[Whole, Parameter(help="Processes that run exhibits.")] = 1,
     format: Format = "table",

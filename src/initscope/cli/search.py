@@ -9,7 +9,7 @@ import numpy as np
 from cyclopts import App
 
 from initscope._hall.tensors import StoredArray
-from initscope.cli._help import examples
+from initscope.cli._help import WORK, examples
 from initscope.cli._options import Whole
 from initscope.cli._output import Format, ask_of, emit, say
 from initscope.cli._sources import BlockOptions
@@ -26,6 +26,7 @@ app = App(
     name="search",
     help="Nearest codes by Hamming distance: build and change an index, query it, evaluate retrieval.",
     help_epilogue=examples("search"),
+    group_parameters=WORK,
 )
 
 
@@ -189,8 +190,10 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
 
     Parameters
     ----------
-    queries, codes
+    queries
         Codes with labels, from hash encode.
+    codes
+        Codes with labels, among which those of one class are to be found.
     exclude_self
         QUERIES and CODES are the same: leave each query out of its own ranking.
     format
