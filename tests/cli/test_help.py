@@ -6,6 +6,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from initscope.cli import app, main
@@ -115,6 +116,7 @@ def test_completion_knows_the_commands(shell, capsys):
         ("injectivity probability -m 5 -n 2", False),
         ("kernel dense8-relu --data digits --limit 20 --out k.npy", False),
         ("plan check bits --pairs 10 --trials 20 --check-seed 0", False),
+        ("kernel dense8-relu --data rows.npy --rows 5 --out k.npy", False),
         ("coordinates dense.py:make --widths 8,16 --steps 1 --input-shape 4 --tolerance 99", False),
     ],
 )
@@ -124,6 +126,7 @@ def test_json_says_what_was_asked(line, best, capsys, tmp_path, monkeypatch):
         "from torch import nn\ndef make(width): return nn.Sequential(nn.Linear(4, width), nn.Linear(width, 2))\n",
         encoding="utf-8",
     )
+    np.save("rows.npy", np.random.default_rng(0).normal(size=(9, 8)))
     main([*shlex.split(line), "--format", "json"])
     found = json.loads(capsys.readouterr().out)
     assert {"model", "data", "seed", "best", "versions"} <= set(found)

@@ -1,6 +1,7 @@
 """The terminal's table fits a terminal and keeps every number readable."""
 
 import io
+import math
 
 import pytest
 import torch
@@ -95,6 +96,7 @@ def test_numbers():
     assert with_error(2.5e-7, 1e-8, 3) == "2.5e-07 ±1e-08"
     assert with_error(0.0, None, 2) == "0.00"
     assert with_error(123456.0, None, 3) == "1.23e+05"
+    assert [with_error(math.nan, 1.0, 2), with_error(2.0, math.nan, 2)] == ["–", "2.00"]
     assert with_error(45.83, 0.003, 1) == "45.8"  # not ±0.0
     assert [with_error(angle, 1e-7, 1, ROUNDING) for angle in (3.3e-6, 4.8e-5)] == ["<1e-05", "4.8e-05 ±1e-07"]
 
@@ -172,7 +174,7 @@ def test_long_texts_of_few_rows_are_lines_below_and_measured_outlasts_predicted(
         {"answer": name, "width": "12", "rests on": f"{name} in many words, " * 5} for name in ("paper", "exact")
     ]
     text = " ".join(drawn(rich_table(answers, width=60), 60).split())
-    assert all(f"{row['answer']}: {row['rests on'].strip()}" in text for row in answers)
+    assert all(f"{row['answer']}: {row['rests on'].strip(', ')}" in text for row in answers)
     assert "left out" not in text
     sides = [f"{name} {side}" for name in ("angle", "size", "gradient") for side in ("predicted", "measured")]
     rows = [{"layer": f"layer {index}"} | dict.fromkeys(sides, "0.1234") for index in range(9)]

@@ -113,7 +113,7 @@ def emit(result: Result, format: Format = "table", *, best: Any = None, **option
     print_table(few_rows(rows), **options)
 
 
-def few_rows(rows: list[dict[str, Any]], most: int = 60) -> list[dict[str, Any]]:
+def few_rows(rows: list[dict[str, Any]], most: int = 40) -> list[dict[str, Any]]:
     """The first and the last rows, where there are more than a person reads; how many there are is said."""
     if len(rows) <= most:
         return rows

@@ -13,7 +13,7 @@ from initscope.cli._comparison import check_suffix
 from initscope.cli._configurations import change, is_configuration
 from initscope.cli._help import OUTPUT
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import Format, ask_of, emit, say, user_code
+from initscope.cli._output import Format, ask_of, emit, few_rows, print_table, say, user_code
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -106,7 +106,12 @@ def _told(checks: Sequence[tuple[CoordinateCheck | DepthCheck, str]], format: Fo
     from initscope.results import panels
 
     for check, size in checks:
-        emit(check, format, title=f"exponents of the root mean square against the {size}", words=_WORDS)
+        if format == "table":
+            print_table(
+                few_rows(_texts(check)), title=f"exponents of the root mean square against the {size}", words=_WORDS
+            )
+        else:
+            emit(check, format)
         for verdict in check.verdicts or (f"sizes do not depend on the {size}",):
             say(verdict)
     if out is not None:
@@ -114,6 +119,22 @@ def _told(checks: Sequence[tuple[CoordinateCheck | DepthCheck, str]], format: Fo
         say(f"picture: {out}")
     if not all(check.passes for check, _ in checks):
         raise SystemExit(1)
+
+
+def _texts(check: CoordinateCheck | DepthCheck) -> list[dict[str, str]]:
+    """The rows for people: names with their kinds, exponents with their errors."""
+    from initscope.geometry import Row
+    from initscope.pages.table import with_error
+
+    return [
+        {
+            "layer": Row(row.layer, row.kind, "measured", role=row.role).title,
+            "predicted": with_error(row.predicted, None, 2),
+            "start": with_error(row.measured[0], row.errors[0], 2),
+            "end": with_error(row.measured[-1], row.errors[-1], 2),
+        }
+        for row in check.rows
+    ]
 
 
 def _whole(sizes: Sequence[float], option: str) -> list[int]:

@@ -42,7 +42,7 @@ _DEFAULTS = {"eps": 0.1, "delta": 0.05}
 """Of what the functions ask for and the command line does not."""
 _CHECKED = {
     "rate": "failures of all trials",
-    "low": "and high: its 95 % interval",
+    "low": "its 95 % interval, to high",
     "promise": "delta, the most that the plan allows",
     "predicted": "the rate by theory",
 }

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from initscope.cli._help import OUTPUT
 from initscope.cli._options import Whole
-from initscope.cli._output import Format, csv_text, emit, json_text, print_table, say
+from initscope.cli._output import Format, csv_text, emit, json_text, print_table, provenance, say
 from initscope.errors import InputError
 
 __all__ = ["reproduce"]
@@ -44,7 +44,8 @@ def reproduce(
         )
     found = gallery.reproduce(None if all else ids, out=out, scale=scale, again=again, workers=workers, progress=say)
     if format == "json":
-        print(json_text(found.results()), end="")
+        versions = {"versions": provenance()["versions"]}
+        print(json_text([result | versions for result in found.results()]), end="")
     else:
         emit(found, format)
     say(f"page: {out / 'index.html'}")

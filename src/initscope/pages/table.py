@@ -68,8 +68,10 @@ def with_error(value: float | None, error: float | None, digits: int, least: flo
     >>> with_error(0.0948, None, 1), with_error(2.36e-6, 1e-8, 1, least=1e-5)
     ('0.095', '<1e-05')
     """
-    if value is None:
+    if value is None or math.isnan(value):
         return "–"
+    if error is not None and not math.isfinite(error):
+        error = None
     if 0 < abs(value) < least:
         return f"<{least:g}"
     large = abs(value) >= 1e5
@@ -112,9 +114,8 @@ def _texts(row: dict[str, Any], sides: list[str]) -> dict[str, str]:
     for name, (title, digits) in _QUANTITIES.items():
         for side in sides:
             error = row.get(f"{name}_se" if side == "measured" else f"{name}_sd_predicted")
-            known = error if error is not None and math.isfinite(error) else None
             least = ROUNDING if name == "angle" and side == "measured" else 0.0
-            texts[f"{title} {side}"] = with_error(row[f"{name}_{side}"], known, digits, least)
+            texts[f"{title} {side}"] = with_error(row[f"{name}_{side}"], error, digits, least)
     for name, title in OF_TOKENS.items():
         for side in sides:
             if f"{name}_{side}" in row:
@@ -182,7 +183,7 @@ def rich_table(
     """
     texts = _without_empty([{name: format_number(cell) for name, cell in row.items()} for row in rows])
     lines = list(below)
-    if len({row.get("status") for row in texts}) == 1:
+    if len(texts) > 1 and len({row.get("status") for row in texts}) == 1:
         texts, lines = _without_status(texts, lines)
     if width is None or _fits(texts, width):
         return _drawn(texts, title, [*_legend(texts, words), *lines])
@@ -294,7 +295,7 @@ def _without(column: str) -> _Reduction:
 
     def reduced(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
         if len(rows) <= _SHORT and any(len(row.get(column, "")) > _LONG for row in rows):
-            below = [*below, *(f"{next(iter(row.values()))}: {row[column]}" for row in rows if row[column])]
+            below = [*below, *notes_told({next(iter(row.values())): row[column] for row in rows})]
         return [{name: text for name, text in row.items() if name != column} for row in rows], below
 
     return reduced
