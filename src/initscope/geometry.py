@@ -76,7 +76,7 @@ def spoken(name: str, what: str = "layer") -> str:
 
 def tells_kind(layer: str, kind: str) -> bool:
     """Whether a name such as conv3 says what the layer is; the numbers of a `torch.nn.Sequential` do not."""
-    name = layer.rpartition(".")[2].rstrip("0123456789_").lower()
+    name = layer.rpartition(".")[2].partition(" (")[0].rstrip("0123456789_").lower()
     return bool(name) and name in kind.lower()
 
 
@@ -91,6 +91,21 @@ def geometric_mean(values: Floats) -> float:
     """Of the values above zero; 0 where none is."""
     positive = values[values > 0]
     return float(np.exp(np.log(positive).mean())) if len(positive) else 0.0
+
+
+def last_gradient(gradients: Floats) -> int | None:
+    """The last row with a gradient above zero; None where there is none."""
+    known = np.flatnonzero(np.isfinite(gradients) & (gradients > 0))
+    return int(known[-1]) if len(known) else None
+
+
+def over_last(gradients: Floats, last: int | None) -> Floats:
+    """Gradients ``[rows]`` over that of the row ``last``; NaN where this is not known, but what is zero stays so.
+
+    >>> over_last(np.array([np.nan, 1.0, 4.0]), last=2)
+    array([ nan, 0.25, 1.  ])
+    """
+    return np.asarray(gradients / gradients[last] if last is not None else np.where(gradients == 0, 0.0, np.nan))
 
 
 def median_over_pairs(values: Floats) -> Floats:
@@ -296,7 +311,9 @@ class Comparison(Result):
                 columns[f"{name}_se"] = nothing if measured is None else plain(getattr(measured, f"mean_{name}_se"))
         columns.update(self._token_columns())
         if predicted is not None and predicted.gradient_ratio is not None:
-            columns["gradient_ratio_predicted"] = plain(predicted.gradient_ratio)
+            gradients = predicted.gradient_ratio
+            columns["gradient_ratio_predicted"] = plain(gradients)
+            columns["gradient_over_last_predicted"] = plain(over_last(gradients, last_gradient(gradients)))
         return columns
 
     def _token_columns(self) -> dict[str, list[float | None]]:

@@ -73,7 +73,7 @@ def format_number(value: Any, digits: int = 4) -> str:
         return "–"
     if isinstance(value, bool) or not isinstance(value, float):
         return str(value)
-    return f"{value:.{digits}g}"
+    return f"{value + 0.0:.{digits}g}"  # no -0
 
 
 def printable(text: str) -> str:

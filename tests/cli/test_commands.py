@@ -54,6 +54,22 @@ def test_demo(run, tmp_path):
         assert picture.width > 600
 
 
+def test_deep_networks_are_few_lines_and_files_have_all(run):
+    """One mechanism and the same words as `inspect`: 62 layers in about a dozen lines, unless every step is wanted."""
+    deep = "dense8-relu*30-dense4 --data digits --pairs 4"
+    rows = {}
+    for line in (f"predict {deep} --no-gradients", f"measure {deep} --draws 2"):
+        for format in ("", " --depth 0", " --format csv"):
+            code, output, _ = run(line + format)
+            assert code == 0
+            rows[format] = [row for row in output.splitlines() if "dense" in row or "relu" in row]
+        assert len(rows[" --depth 0"]) - 3 <= len(rows[" --format csv"]) == 61 <= len(rows[" --depth 0"])
+        code, output, _ = run(line)
+        assert 8 <= len([row for row in output.splitlines() if " to " in row or "dense31" in row]) <= 14
+        assert "63 steps in " in output
+        assert "--depth 0 prints them all" in output
+
+
 def test_demo_names_the_depth_where_theory_halves_the_angles(run):
     """The number is that of a prediction made here by other means: layer by layer, until the median has halved."""
     _, output, _ = run("demo --depth 1 --width 4 --crop 16 --crops 5 --pairs 4 --draws 1 --seed 3")
@@ -286,7 +302,7 @@ def test_help_lists_every_command(run):
     assert code == 0
     for command, (_, text) in COMMANDS.items():
         assert command in output
-        assert text in " ".join(output.replace("│", " ").split())
+        assert text.partition("\n\n")[0] in " ".join(output.replace("│", " ").split())
     assert "--debug" in output
     for command in ("demo", "predict", "measure"):
         code, output, _ = run(command, "--help")
@@ -302,7 +318,8 @@ def test_the_help_of_a_command_is_its_own(command):
     where, text = COMMANDS[command]
     module, _, name = where.partition(":")
     found = getattr(importlib.import_module(f"initscope.cli.{module}"), name)
-    assert text == (found.help if isinstance(found, App) else inspect.getdoc(found).splitlines()[0])
+    own = found.help if isinstance(found, App) else inspect.getdoc(found)
+    assert text.split("\n\n") == [" ".join(part.split()) for part in own.split("\n\n")]
 
 
 @pytest.mark.parametrize("command", ["width", "bits", "check", "check width", "check filters"])
@@ -326,7 +343,7 @@ def test_a_pipe_gets_every_name_and_number_whole(run, tmp_path):
         "from torch import nn\ndef make():\n    block = nn.Sequential(nn.Linear(64, 9), nn.BatchNorm1d(9))\n"
         "    return nn.Sequential(nn.Flatten(), nn.Sequential(nn.Sequential(block)))\n"
     )
-    for line in ("measure mine.py:make --draws 2", "inspect mine.py:make --no-gradients --depth 0"):
+    for line in ("measure mine.py:make --draws 2 --depth 0", "inspect mine.py:make --no-gradients --depth 0"):
         code, output, _ = run(f"{line} --data digits --pairs 4")
         assert code == 0
         for layer, kind in (("1.0.0.0", "Linear"), ("1.0.0.1", "BatchNorm1d")):

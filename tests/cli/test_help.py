@@ -6,6 +6,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from initscope.cli import app, main
@@ -37,6 +38,21 @@ def test_help_has_groups_and_examples(words, capsys, monkeypatch):
     assert max(map(len, text.splitlines())) <= 80
     if words[0] in ("inspect", "predict", "measure", "separation", "kernel"):
         assert all(f"─ {title} ─" in text for title in ("Model", "Data", "Output"))
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_option_is_explained_and_in_a_group(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    main([*words, "--help"])
+    text = capsys.readouterr().out
+    assert "─ Parameters ─" not in text
+    assert "--empty-" not in text
+    options = [line.strip("│ *") for line in text.splitlines() if line.startswith(("│ --", "│ *", "│    --"))]
+    assert options
+    for line in options:
+        name, _, told = line.partition("  ")
+        assert told.strip(), name
+        assert not told.strip().startswith("["), name
 
 
 @pytest.mark.parametrize("line", sorted({line for lines in EXAMPLES.values() for line in lines}))
@@ -99,10 +115,18 @@ def test_completion_knows_the_commands(shell, capsys):
         ("plan width", True),
         ("injectivity probability -m 5 -n 2", False),
         ("kernel dense8-relu --data digits --limit 20 --out k.npy", False),
+        ("plan check bits --pairs 10 --trials 20 --check-seed 0", False),
+        ("kernel dense8-relu --data rows.npy --rows 5 --out k.npy", False),
+        ("coordinates dense.py:make --widths 8,16 --steps 1 --input-shape 4 --tolerance 99", False),
     ],
 )
 def test_json_says_what_was_asked(line, best, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "dense.py").write_text(
+        "from torch import nn\ndef make(width): return nn.Sequential(nn.Linear(4, width), nn.Linear(width, 2))\n",
+        encoding="utf-8",
+    )
+    np.save("rows.npy", np.random.default_rng(0).normal(size=(9, 8)))
     main([*shlex.split(line), "--format", "json"])
     found = json.loads(capsys.readouterr().out)
     assert {"model", "data", "seed", "best", "versions"} <= set(found)
@@ -111,6 +135,10 @@ def test_json_says_what_was_asked(line, best, capsys, tmp_path, monkeypatch):
     if "--data" in line:
         assert found["data"] is not None
         assert found["seed"] == 0
+    if "seed" in line or "coordinates" in line:
+        assert found["seed"] == 0
+    if "coordinates" in line:
+        assert found["model"] == "dense.py:make"
     if "dense8" in line:
         assert found["model"] == "dense8-relu"
 

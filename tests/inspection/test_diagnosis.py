@@ -9,7 +9,6 @@ from torch import nn
 
 import initscope
 from initscope.geometry import Row
-from initscope.inspection.diagnosis import relative_gradients
 
 
 def samples(count=32, width=24):
@@ -45,7 +44,7 @@ def test_gradients_that_vanish_are_called_so():
     """Of 8 sigmoid layers the first gets (1/4)⁷ of the last's at most: slopes of a sigmoid are at most 1/4."""
     report = diagnosed(stack(depth=8, activation=nn.Sigmoid))
     assert "gradients vanish" in report.diagnosis
-    shares = relative_gradients(report)
+    shares = report.gradients_over_last["gradient_over_last"]
     known = shares[np.isfinite(shares)]
     assert known[-1] == 1
     model, x = stack(depth=8, activation=nn.Sigmoid), report.observation.x[0]

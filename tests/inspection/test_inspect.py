@@ -19,7 +19,8 @@ from initscope.models import load_model
 COLUMNS = [
     "layer", "kind", "status", "angle_predicted", "angle_measured", "cosine_predicted", "cosine_measured", "cosine_se",
     "norm_ratio_predicted", "norm_ratio_measured", "rms_ratio_predicted", "rms_ratio_measured", "gradient_ratio",
-    "gradient_ratio_predicted", "gradient_cosine", "dead_fraction", "saturated_fraction", "effective_rank",
+    "gradient_ratio_predicted", "gradient_over_last", "gradient_over_last_predicted", "gradient_cosine",
+    "dead_fraction", "saturated_fraction", "effective_rank",
     "mean_width",
 ]  # fmt: skip
 
@@ -322,10 +323,15 @@ def test_gradients_are_predicted_beside_measured_ones():
     assert len(rows) == 3
     for row in rows:
         assert row["gradient_ratio_predicted"] == pytest.approx(row["gradient_ratio"], rel=0.15)
-    assert "gradient ratio predicted" in table_texts(report)[1]
+        for side in ("", "_predicted"):
+            assert row[f"gradient_over_last{side}"] == row[f"gradient_ratio{side}"] / rows[-1][f"gradient_ratio{side}"]
+    shown = {row["layer"]: row for row in table_texts(report)[0]}
     panel = next(panel for panel in layer_quantities(report, as_comparison(report)).panels if panel.name == "gradient")
-    assert panel.predicted is not None
-    assert np.isfinite(panel.predicted).sum() == 3
+    for values, column in ((panel.measured, "gradient over last"), (panel.predicted, "gradient over last predicted")):
+        told = {report.rows[i].title: f"{values[i]:.3f}" for i in np.flatnonzero(np.isfinite(values))}
+        assert told == {layer: row[column] for layer, row in shown.items() if row[column] != "–"}
+        assert len(told) == 3
+    assert f"| {rows[0]['gradient_over_last']:.3g} |" in report.to_markdown()
     none = initscope.inspect(
         nn.Sequential(*layers), torch.randn(64, 256), pairs=16, alternatives=False, gradients=False
     )

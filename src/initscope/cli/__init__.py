@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 from cyclopts.exceptions import UnknownCommandError
 
 from initscope import __version__
-from initscope.cli._help import command_group, examples
+from initscope.cli._help import WORK, command_group, examples
 from initscope.cli._output import ask_of
 from initscope.cli._progress import metered
 from initscope.errors import InputError, MissingDependencyError
@@ -31,6 +32,8 @@ app = App(
     version_flags=["--version", "-V"],
     suppress_keyboard_interrupt=False,
     help_epilogue=examples(),
+    group_parameters=WORK,
+    default_parameter=Parameter(negative_iterable=()),
 )
 
 COMMANDS = {
@@ -39,14 +42,19 @@ COMMANDS = {
         "inspection:inspect",
         "Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change.",
     ),
-    "predict": ("predict_measure:predict", "Predict angles and norms of pairs after every layer, from theory alone."),
+    "predict": (
+        "predict_measure:predict",
+        "Predict angles and norms of pairs after every layer, from theory alone.\n\nMODEL may also be a Hugging Face "
+        "config.json, or hf:LlamaConfig: then no weights are needed, whatever the size.",
+    ),
     "measure": (
         "predict_measure:measure",
         "Measure angles and norms of pairs after every layer: run the model, with the prediction beside it.",
     ),
     "coordinates": (
         "coordinates:coordinates",
-        "Check that sizes do not depend on the width: exponents by theory, and after steps of the optimiser.",
+        "Check that sizes do not depend on the width: exponents by theory, and after steps of the optimiser.\n\n"
+        "Exit code 1 where they do.",
     ),
     "plan": (
         "plan:app",
@@ -68,16 +76,23 @@ COMMANDS = {
     "flatness": (
         "flatness:flatness",
         "Tell how flat the patches of your images are, how far one layer can move their cosines, or which are one "
-        "colour.",
+        "colour.\n\nThe bounds hold for ReLU, Gaussian filters of He scale, cyclic convolution with stride 1.",
     ),
     "separation": (
         "separation:separation",
-        "Distances within and between classes, before and after training: at random points and at class boundaries.",
+        "Distances within and between classes, before and after training: at random points and at class boundaries."
+        "\n\nThe network at initialisation (drawn by --seed) stands first, then --weights and --checkpoints.",
     ),
-    "kernel": ("kernel:kernel", "Expected kernel matrix (NNGP or NTK) of a model of infinite width on a data set."),
+    "kernel": (
+        "kernel:kernel",
+        "Expected kernel matrix (NNGP or NTK) of a model of infinite width on a data set.\n\nWhere the data has "
+        "labels, the accuracy of a Gaussian process with this kernel is printed too, each image told from all others.",
+    ),
     "sweep": (
         "sweep:sweep",
-        "Run a grid of architectures, starts, data and seeds; stopped, it goes on where it was.",
+        "Run a grid of architectures, starts, data and seeds; stopped, it goes on where it was.\n\n"
+        "FILE is TOML: [grid] holds lists for architecture, width, depth, initializer, activation, data, seed and "
+        "quantity (predict, measure, mean-width, inspect, train), [run] what all runs share (pairs, draws, …).",
     ),
     "hash": ("hash:app", "Binary codes that keep similarity: fit a hash to data, encode data with it."),
     "search": (
@@ -88,7 +103,12 @@ COMMANDS = {
         "reproduce:reproduce",
         "Run figures, tables and statements of the sources, with the published value beside ours, on one page.",
     ),
-    "completion": ("completion:completion", "Print the script that lets your shell complete commands and options."),
+    "completion": (
+        "completion:completion",
+        "Print the script that lets your shell complete commands and options.\n\n"
+        'For good: eval "$(initscope completion bash)" in ~/.bashrc; initscope completion zsh > a file _initscope on '
+        "your fpath; initscope completion fish > ~/.config/fish/completions/initscope.fish.",
+    ),
 }
 """Where each command is, and its help again: to read it there would load the libraries of all of them."""
 
@@ -96,6 +116,10 @@ for _name, (_where, _help) in COMMANDS.items():
     # A room of commands says its own examples.
     _own = {} if _where.endswith(":app") else {"help_epilogue": examples(_name)}
     app.command(f"initscope.cli.{_where}", name=_name, help=_help, group=command_group(_name), **_own)
+
+
+for _flag in (*app.help_flags, *app.version_flags):
+    app[_flag].group = command_group("completion")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -123,7 +147,7 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(error, (InputError, MissingDependencyError)):
             _leave(str(error), 2)
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-            _leave(f"this does not fit into memory ({error}); ask for smaller sizes, fewer images or fewer samples", 2)
+            _leave(f"this does not fit into memory{_asked(error)}; ask for smaller sizes, fewer images or samples", 2)
         _leave(f"{type(error).__name__}: {error} (unexpected; --debug shows where)", 1)
     if meter.interrupted:
         _leave("interrupted: this is what was found so far", _INTERRUPTED)
@@ -135,6 +159,15 @@ _INTERRUPTED = 130  # what shells give a command that Ctrl-C has ended
 def _leave(message: str, code: int) -> NoReturn:
     print(f"initscope: {printable(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)
+
+
+def _asked(error: BaseException) -> str:
+    """How much memory was asked for, as far as NumPy's or torch's message tells."""
+    found = re.search(r"allocate ([\d.]+) ([KMGTPE]i?B|bytes)", str(error))
+    if found is None:
+        return ""
+    number, unit = float(found[1]), found[2]
+    return f" ({number / 2**30:.3g} GiB were asked for)" if unit == "bytes" else f" ({number:g} {unit} were asked for)"
 
 
 def _sentence(error: CycloptsError) -> str:

@@ -26,8 +26,12 @@ def show(
     facts: Mapping[str, object],
     images: tuple[Any, Any] | None = None,
     advice: str = "",
+    **folding: Any,
 ) -> None:
-    """Write the page if one is asked for, then print the comparison; for people also its meaning."""
+    """Write the page if one is asked for, then print the comparison; for people also its meaning.
+
+    ``folding`` is what `terminal_table` takes of it.
+    """
     from initscope.pages.summary import headline, suggestion
 
     if out is not None:
@@ -39,7 +43,7 @@ def show(
         from initscope.pages.table import terminal_table
 
         print_fitted(
-            lambda width: terminal_table(comparison, title=comparison.title, width=width),
+            lambda width: terminal_table(comparison, title=comparison.title, width=width, **folding),
             headline(comparison),
             advice or suggestion(comparison),
         )

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from initscope.cli._output import Format, ask_of, emit, say
+from initscope.cli._help import MODEL
+from initscope.cli._options import Whole
+from initscope.cli._output import Format, ask_of, emit, few_rows, print_table, say
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,14 +20,20 @@ if TYPE_CHECKING:
 __all__ = ["ConfigurationOptions", "change", "is_configuration", "show_configuration"]
 
 _SHOWN = 24  # rows of a table for people; json and csv have all
+_WORDS = {
+    "rms": "root mean square of the residual stream",
+    "token cosine": "between the tokens of a text",
+    "cosine": "between two texts",
+    "entropy": "of attention, 1: spread over all tokens",
+}
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=MODEL)
 @dataclass(frozen=True, kw_only=True)
 class ConfigurationOptions:
     """Options of a configuration in the place of a model."""
 
-    tokens: int | None = None
+    tokens: Whole | None = None
     """Of a configuration: length of the sequences; 128 if not given."""
     set: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = field(default=())
     """Of a configuration: NAME=VALUE to change in it, such as hidden_size=8192; again for more."""
@@ -48,7 +56,7 @@ def show_configuration(
     tokens = 128 if options.tokens is None else options.tokens
     ids = None if text is None else _ids(text, tokens)
     result = compare_starts(built, tokens, ids=ids) if options.compare else outlook(built, tokens, ids=ids)
-    ask_of(model=model)
+    ask_of(model=model, data=text)
     if out is not None:  # before anything is printed: the reader may go away
         result.to_html(out)
         say(f"page: {out}")
@@ -62,14 +70,9 @@ def _emit_blocks(result: Outlook, format: Format) -> None:
     if format != "table":
         emit(result, format)
         return
-    from initscope.cli._output import print_table
-
     rows = [{key: value for key, value in row.items() if not key.endswith("_se")} for row in result.table()]
-    if len(rows) > _SHOWN:
-        rows = [*rows[: _SHOWN // 2], *rows[-(_SHOWN // 2) :]]
-        say(f"{_SHOWN} of {len(result.rows)} rows; --format json has all")
     size = f"{result.model.parameters / 1e9:.3g} billion weights"
-    print_table(rows, title=f"{result.model.family}, {size}, {result.tokens} tokens")
+    print_table(few_rows(rows, _SHOWN), title=f"{result.model.family}, {size}, {result.tokens} tokens", words=_WORDS)
     if result.growth == result.growth:
         say(f"the stream grows like depth^{result.growth:.2f}")
     if result.logits == result.logits:

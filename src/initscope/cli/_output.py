@@ -22,7 +22,7 @@ from initscope.results import Result, plain, printable
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Format", "ask_of", "csv_text", "emit", "json_text", "print_fitted", "print_sentence",
+__all__ = ["Format", "ask_of", "csv_text", "emit", "few_rows", "json_text", "print_fitted", "print_sentence",
            "print_table", "provenance", "say", "user_code"]  # fmt: skip
 
 Format = Annotated[
@@ -101,8 +101,8 @@ def provenance(best: Any = None) -> dict[str, Any]:
     return dict.fromkeys(("model", "data", "seed")) | _ASKED | {"best": plain(best), "versions": versions}
 
 
-def emit(result: Result, format: Format = "table", *, title: str = "", best: Any = None) -> None:
-    """Print ``result``: its `to_dict` as JSON, with its `provenance`; its `table` as CSV or as a rich table."""
+def emit(result: Result, format: Format = "table", *, best: Any = None, **options: Any) -> None:
+    """Print ``result``: its `to_dict` as JSON, with its `provenance`; its `table` as CSV or by `print_table`."""
     if format == "json":
         print(json_text(provenance(best) | result.to_dict()), end="")
         return
@@ -110,7 +110,15 @@ def emit(result: Result, format: Format = "table", *, title: str = "", best: Any
     if format == "csv":
         print(csv_text(rows), end="")
         return
-    print_table(rows, title=title)
+    print_table(few_rows(rows), **options)
+
+
+def few_rows(rows: list[dict[str, Any]], most: int = 40) -> list[dict[str, Any]]:
+    """The first and the last rows, where there are more than a person reads; how many there are is said."""
+    if len(rows) <= most:
+        return rows
+    say(f"the first and the last {most // 2} of {len(rows)} rows; --format csv has all")
+    return [*rows[: most // 2], *rows[-(most // 2) :]]
 
 
 def json_text(value: Any) -> str:
@@ -136,11 +144,11 @@ def _csv_cell(value: Any) -> Any:
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], *, title: str = "", keep: Sequence[str] = ()) -> None:
-    """Print dicts that share their keys as a table; a narrow terminal keeps the first column and those to ``keep``."""
+def print_table(rows: Sequence[Mapping[str, Any]], **options: Any) -> None:
+    """Print dicts that share their keys as a `rich_table` of the terminal's width."""
     from initscope.pages.table import rich_table
 
-    print_fitted(lambda width: rich_table(rows, title=title, width=width, keep=keep))
+    print_fitted(lambda width: rich_table(rows, width=width, **options))
 
 
 def print_sentence(text: str) -> None:

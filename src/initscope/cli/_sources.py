@@ -83,7 +83,7 @@ class InspectSource(ModelSource):
     """Number of pairs of images."""
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=DATA)
 @dataclass(frozen=True, kw_only=True)
 class BlockOptions:
     """Options for data larger than memory."""
@@ -131,6 +131,7 @@ def _size(text: str | None) -> int | tuple[int, int] | None:
 
 def load_data(source: DataSource) -> ImageSet:
     """The images that the options name; what they are is said on stderr."""
+    from initscope.data.checks import check_images
     from initscope.data.sources import load_any, seeded
 
     size = _size(source.size)
@@ -146,6 +147,7 @@ def load_data(source: DataSource) -> ImageSet:
             f"--input-shape {source.input_shape} but {data.name} has inputs of {'x'.join(map(str, data.shape))}; "
             "leave --input-shape out, or give --size for a folder"
         )
+    check_images(data.images, name=data.name, zeros=True)
     say(f"data: {data.summary}")
     ask_of(data={"source": spec, "name": data.name, "samples": len(data), "shape": list(data.shape)}, seed=source.seed)
     return data
@@ -158,10 +160,15 @@ def load_blocks(source: DataSource, options: BlockOptions, *, rows: int | None =
     if source.data is None or source.limit is not None:
         what = "no --data" if source.data is None else "--limit"
         raise InputError(f"{what} with --rows or --dask: data are read in blocks from a file or a folder, all of it")
+    if source.data.partition(":")[0] in LOADERS:
+        raise InputError(
+            f"--data {source.data} fits into memory and is not read in blocks; leave --rows and --dask out"
+        )
     shape = None if source.input_shape is None else parse_shape(source.input_shape)
     rows = rows if options.rows is None else options.rows
     found = open_blocks(source.data, rows=rows, size=_size(source.size), shape=shape, normalize=source.normalize)
     say(f"data: {found.summary}")
+    ask_of(data={"source": source.data, "name": found.name, "shape": list(found.shape)}, seed=source.seed)
     return found
 
 

@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from initscope._hall.files import reading
 from initscope._hall.tensors import StoredArray, stored_arrays
 from initscope.cli._help import DATA
+from initscope.cli._options import Whole
 from initscope.cli._output import ask_of, say
 from initscope.cli._sources import DATA_HELP, DataSource, load_data
 from initscope.embed.codes import check_codes
@@ -36,7 +37,7 @@ class VectorSource:
     """Folders: crop and resize the images to this side, or to HEIGHTxWIDTH."""
     describe: Literal["values", "gist"] = "values"
     """Images as their pixel values, or as GIST descriptors."""
-    limit: int | None = None
+    limit: Whole | None = None
     """Use at most so many images."""
 
 

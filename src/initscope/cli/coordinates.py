@@ -11,8 +11,9 @@ from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
 from initscope.cli._configurations import change, is_configuration
+from initscope.cli._help import OUTPUT
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import Format, emit, say, user_code
+from initscope.cli._output import Format, ask_of, emit, few_rows, print_table, say, user_code
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def coordinates(
         bool, Parameter(negative="", help="Of a configuration: build copies at these widths too, and take the steps.")
     ] = False,
     set: Annotated[
-        tuple[str, ...], Parameter(consume_multiple=False, help="Of a configuration: NAME=VALUE to change in it.")
+        tuple[str, ...],
+        Parameter(consume_multiple=False, help="Of a configuration: NAME=VALUE to change in it."),
     ] = (),
     data: Annotated[str | None, Parameter(help="text, text:FILE, or an array file; default: text.")] = None,
     input_shape: Annotated[str | None, Parameter(help="Instead of data: Gaussian inputs of this shape.")] = None,
@@ -49,9 +51,11 @@ def coordinates(
         str | None, Parameter(help="file.py:function, called with the model; default: Adam in μP.")
     ] = None,
     tolerance: Annotated[float, Parameter(help="Exponents up to this pass.")] = 0.2,
-    seed: Seed = 0,
+    seed: Annotated[Seed, Parameter(help="Seed of everything random.")] = 0,
     format: Format = "table",
-    out: Annotated[Path | None, Parameter(help="Write a picture to this .png or .svg file.")] = None,
+    out: Annotated[
+        Path | None, Parameter(group=OUTPUT, help="Write a picture to this .png, .svg or .pdf file.")
+    ] = None,
 ) -> None:
     """Check that sizes do not depend on the width: exponents by theory, and after steps of the optimiser.
 
@@ -61,6 +65,7 @@ def coordinates(
 
     check_suffix(out, "--out", (".png", ".svg", ".pdf"))
     sizes = _numbers(widths)
+    ask_of(model=model, data=None if input_shape else data or "text", seed=seed)
     if is_configuration(model):
         if out is not None and not measured:
             raise InputError(f"--out {out}: the picture is of drawn copies of a configuration; give --measured too")
@@ -90,12 +95,25 @@ def coordinates(
     _told(checks, format, out)
 
 
+_WORDS = {
+    "predicted": "at the start, by theory",
+    "start": "measured before the first step",
+    "end": "after the last step, where 0 is right",
+    "±": "standard error of the fit",
+}
+
+
 def _told(checks: Sequence[tuple[CoordinateCheck | DepthCheck, str]], format: Format, out: Path | None) -> None:
     """Tables, verdicts and the picture of checks."""
     from initscope.results import panels
 
     for check, size in checks:
-        emit(check, format, title=f"exponents of the root mean square against the {size}")
+        if format == "table":
+            print_table(
+                few_rows(_texts(check)), title=f"exponents of the root mean square against the {size}", words=_WORDS
+            )
+        else:
+            emit(check, format)
         for verdict in check.verdicts or (f"sizes do not depend on the {size}",):
             say(verdict)
     if out is not None:
@@ -103,6 +121,22 @@ def _told(checks: Sequence[tuple[CoordinateCheck | DepthCheck, str]], format: Fo
         say(f"picture: {out}")
     if not all(check.passes for check, _ in checks):
         raise SystemExit(1)
+
+
+def _texts(check: CoordinateCheck | DepthCheck) -> list[dict[str, str]]:
+    """The rows for people: names with their kinds, exponents with their errors."""
+    from initscope.geometry import Row
+    from initscope.pages.table import with_error
+
+    return [
+        {
+            "layer": Row(row.layer, row.kind, "measured", role=row.role).title,
+            "predicted": with_error(row.predicted, None, 2),
+            "start": with_error(row.measured[0], row.errors[0], 2),
+            "end": with_error(row.measured[-1], row.errors[-1], 2),
+        }
+        for row in check.rows
+    ]
 
 
 def _whole(sizes: Sequence[float], option: str) -> list[int]:

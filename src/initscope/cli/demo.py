@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix, save_figure, show
+from initscope.cli._help import OUTPUT
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, say
 from initscope.results import counted
@@ -17,7 +18,7 @@ __all__ = ["demo"]
 
 def demo(
     *,
-    out: Annotated[Path, Parameter(help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, Parameter(group=OUTPUT, help="The page to write.")] = Path("report.html"),
     depth: Annotated[Whole, Parameter(help="Number of layers: each a 3×3 convolution and a ReLU.")] = 12,
     width: Annotated[Whole, Parameter(help="Number of filters of each layer.")] = 96,
     crop: Annotated[Whole, Parameter(help="Side of the photographs' crops in pixels.")] = 32,
@@ -26,7 +27,7 @@ def demo(
     draws: Annotated[Whole, Parameter(help="How often the weights are drawn.")] = 8,
     seed: Annotated[Seed, Parameter(help="Seed of everything random.")] = 0,
     figure: Annotated[
-        Path | None, Parameter(help="Write the picture of the angles to this .png, .svg or .pdf.")
+        Path | None, Parameter(group=OUTPUT, help="Write the picture of the angles to this .png, .svg or .pdf.")
     ] = None,
     format: Format = "table",
 ) -> None:
@@ -49,4 +50,12 @@ def demo(
     )
     if figure is not None:
         save_figure(shown.comparison.plot(), figure)
-    show(shown.comparison, format, out=out, facts=shown.facts, images=(shown.x, shown.y), advice=shown.meaning)
+    show(
+        shown.comparison,
+        format,
+        out=out,
+        facts=shown.facts,
+        images=(shown.x, shown.y),
+        advice=shown.meaning,
+        all_of_them="the page has them all",
+    )

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from initscope.cli._options import Whole
 from initscope.cli._output import Format, emit, say
 from initscope.cli._sources import DEFAULT_DATA, DataSource, load_data
+from initscope.errors import InputError
 
 __all__ = ["flatness"]
 
@@ -33,6 +34,8 @@ def flatness(
 
     source = source or DataSource()
     data = load_data(source)
+    if len(data.shape) < 2:
+        raise InputError(f"{data.name} holds vectors, which have no patches; give images, such as photos")
     if not outliers:
         emit(
             data_flatness(data.images, kernel_size=kernel_size),

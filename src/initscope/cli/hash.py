@@ -7,7 +7,8 @@ from typing import Literal
 
 from cyclopts import App
 
-from initscope.cli._help import examples
+from initscope.cli._help import WORK, examples
+from initscope.cli._options import Seed, Whole
 from initscope.cli._output import say
 from initscope.cli._sources import BlockOptions, DataSource, load_blocks
 from initscope.cli._vectors import Codes, VectorSource, load_vectors, write_codes
@@ -19,6 +20,7 @@ app = App(
     name="hash",
     help="Binary codes that keep similarity: fit a hash to data, encode data with it.",
     help_epilogue=examples("hash"),
+    group_parameters=WORK,
 )
 
 
@@ -28,10 +30,10 @@ def fit(
     source: VectorSource | None = None,
     *,
     method: str = "random",
-    bits: int = 64,
-    layers: int | None = None,
+    bits: Whole = 64,
+    layers: Whole | None = None,
     directions: Literal["uniform", "data"] | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> None:
     """Fit a hash and write it to OUT.
 

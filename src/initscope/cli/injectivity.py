@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from initscope.cli._help import examples
+from initscope.cli._help import OUTPUT, WORK, examples
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, emit, say, user_code
 from initscope.cli._sources import parse_shape
 from initscope.errors import InputError, check_count
-from initscope.results import Result
+from initscope.results import Result, counted
 
 if TYPE_CHECKING:
     from initscope.injectivity._layer import Floats
@@ -24,6 +24,7 @@ app = App(
     name="injectivity",
     help="When is a ReLU layer injective? Thresholds, probabilities, and a verdict with proof.",
     help_epilogue=examples("injectivity"),
+    group_parameters=WORK,
 )
 
 
@@ -71,7 +72,9 @@ def probability(
     check_count("inputs", inputs, most=LARGEST_INPUTS, hint="the union bound is computed in whole numbers")
     check_count("outputs", outputs, most=50 * LARGEST_INPUTS, hint="with ten per input almost all are injective")
     ask_of(seed=seed)
-    emit(compute(outputs, inputs, samples=samples, seed=seed), format)
+    size = f"{counted(outputs, 'output')} on {counted(inputs, 'input')}"
+    title = f"Probability that a random ReLU layer of {size} is injective"
+    emit(compute(outputs, inputs, samples=samples, seed=seed), format, title=title)
 
 
 @app.command(help_epilogue=examples("injectivity decide"))
@@ -84,7 +87,7 @@ def decide(
     budget: float = 60.0,
     seed: Seed = 0,
     stability: bool = False,
-    proof: Path | None = None,
+    proof: Annotated[Path | None, Parameter(group=OUTPUT)] = None,
     format: Format = "table",
 ) -> None:
     """Decide whether one layer of a network, followed by ReLU, is injective, and prove it.
@@ -173,6 +176,7 @@ def verify(
     from initscope.injectivity import read_proof, verify as holds
 
     proof = read_proof(file)
+    ask_of(model=model, weights=weights and str(weights))
     given = _layer(model, weights, layer, input_shape)
     if given is None:
         if proof.weight is None:

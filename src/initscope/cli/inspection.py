@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,11 @@ from cyclopts import Parameter
 from initscope._hall.progress import interrupted
 from initscope.cli._comparison import check_suffix
 from initscope.cli._help import OUTPUT, WORK
+from initscope.cli._options import Whole
 from initscope.cli._output import emit, print_sentence, print_table, say, user_code
 from initscope.cli._sources import InspectSource, build_model, load_data
-from initscope.cli.predict_measure import Law, Model, Page
+from initscope.cli.predict_measure import Depth, Law, Model, Page, check_depth
 from initscope.errors import InputError
-from initscope.geometry import spoken
 from initscope.results import counted, printable
 
 if TYPE_CHECKING:
@@ -45,18 +44,14 @@ _SHORT = {
     "token cosine measured": "token cosine measured",
     "attention entropy predicted": "entropy predicted",
     "attention entropy measured": "entropy measured",
-    "gradient ratio": "gradient",
-    "gradient ratio predicted": "gradient predicted",
+    "gradient over last predicted": "gradient predicted",
+    "gradient over last": "gradient measured",
     "dead fraction": "dead",
-    "saturated fraction": "sat.",
+    "saturated fraction": "saturated",
     "effective rank": "rank",
     "status": "status",
 }
 """Columns that fit a terminal, and their names there; the page and the other formats have all."""
-
-
-_ERROR_OF_DRAWS = re.compile(r"(\d+ heads drawn(, )?)?(cosine ± [\d.e+-]+)?(?=;|$)")
-"""What a note says of the precision of a prediction; the page and the other formats keep it."""
 
 
 @Parameter(name="*", group=WORK)
@@ -64,7 +59,7 @@ _ERROR_OF_DRAWS = re.compile(r"(\d+ heads drawn(, )?)?(cosine ± [\d.e+-]+)?(?=;
 class InspectOptions:
     """What `inspect` computes beside the measurement."""
 
-    draws: Annotated[int, Parameter(help="0: the weights that the model has; n: mean over n draws of them.")] = 0
+    draws: Annotated[Whole, Parameter(help="0: the weights that the model has; n: mean over n draws of them.")] = 0
     initializer: Law = "present"
     mode: Annotated[Literal["train", "eval"] | None, Parameter(help="What batch norm does; default: as it is.")] = None
     gradients: Annotated[bool, Parameter(help="Record the gradients of the weights.")] = True
@@ -83,10 +78,7 @@ class InspectOutput:
     apply: Annotated[
         Path | None, Parameter(help="Write the state dict under the best weight law to this .pt file.")
     ] = None
-    depth: Annotated[
-        int | None,
-        Parameter(help="Fold the table to paths of so many modules; 0: every step; default: blocks."),
-    ] = None
+    depth: Depth = None
     format: ReportFormat = "table"
     out: Page = None
 
@@ -95,6 +87,7 @@ class InspectOutput:
         from initscope.inspection.verdicts import check_fail_on
 
         check_fail_on(self.fail_on)
+        check_depth(self.depth)
         check_suffix(self.out, "--out", (".html", ".htm"))
         check_suffix(self.apply, "--apply", (".pt", ".pth"))
 
@@ -165,18 +158,21 @@ def _print(report: Report, depth: int | None) -> None:
     """What to know of the data, the blocks, the faults with what to do, and the conclusion in one line."""
     from initscope.inspection.page import table_texts
     from initscope.inspection.report import NOT_ASKED
+    from initscope.pages.table import WORDS, notes_told
 
     for caution in report.cautions:
         print_sentence(f"caution: {caution}")
     shown = {name: short for name, short in _SHORT.items() if name != "status" or report.prediction is not None}
-    rows = [{shown[name]: text for name, text in row.items() if name in shown} for row in table_texts(report, depth)]
-    print_table(rows, title=report.diagnosis, keep=("verdict",))
-    if depth is None and len(rows) < len(report.blocks()):
-        print_sentence(f"{counted(len(report.rows), 'step')} in {len(rows)} lines; --depth 0 prints them all")
-    told = {row.layer: row.note.removeprefix(NOT_ASKED) for row in report.rows}
-    notes = {layer: _ERROR_OF_DRAWS.sub("", note).strip("; ") for layer, note in told.items()}
-    for note in dict.fromkeys(filter(None, notes.values())):
-        print_sentence(f"{_few([spoken(layer) for layer, of_it in notes.items() if of_it == note])}: {note}")
+    texts, folded = table_texts(report, depth)
+    rows = [{shown[name]: text for name, text in row.items() if name in shown} for row in texts]
+    below = notes_told({row.title: row.note.removeprefix(NOT_ASKED) for row in report.rows})
+    print_table(
+        rows,
+        title=report.diagnosis,
+        keep=("verdict", "angle ° measured"),
+        below=[*[folded] * bool(folded), *below],
+        words=WORDS,
+    )
     tried = report.what_if is not None and report.what_if.best.name != report.what_if.current
     typed = set[str]()
     for verdict in report.verdicts:
@@ -189,16 +185,13 @@ def _print(report: Report, depth: int | None) -> None:
                 typed.add(verdict.code)
     if not report.healthy:
         _print_alternatives(report)
-    _line(f"{report.title}: {report.conclusion}")
-
-
-def _few(names: list[str]) -> str:
-    """The first names, and how many more there are."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    print_sentence(f"{report.title}: {report.conclusion}")
 
 
 def _print_alternatives(report: Report) -> None:
     """What may be changed, of a network with a fault."""
+    from initscope.pages.table import notes_told
+
     open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
     if lossy := len(report.expansivity) - len(open_question):
         layers = counted(lossy, "ReLU layer")
@@ -214,11 +207,12 @@ def _print_alternatives(report: Report) -> None:
             keep=("score", "verdicts of draws"),
         )
         print_sentence(report.what_if.score_is)
-        for name, reason in report.what_if.skipped.items():
-            print_sentence(f"not tried: {name} ({reason})")
+        for line in notes_told(report.what_if.skipped):
+            print_sentence(f"not tried: {line}")
         best = report.what_if.best
         if best.code or best.advice:
-            _line(f"best, {best.name}: {f'type {best.code}' if best.code else best.advice}")
+            still = f" (still {', '.join(best.crossed)})" if best.crossed else ""
+            _line(f"best, {best.name}{still}: {f'type {best.code}' if best.code else best.advice}")
 
 
 def _line(text: str) -> None:

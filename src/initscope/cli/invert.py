@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix, save_figure
+from initscope.cli._help import OUTPUT
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, emit, print_table, say, user_code
 from initscope.cli._sources import DataSource, load_data
 from initscope.cli.predict_measure import Model, Page
-from initscope.errors import InputError
+from initscope.errors import InputError, check_count
 
 if TYPE_CHECKING:
     from initscope.data import ImageSet
@@ -38,7 +39,7 @@ def invert(
     normalize: Annotated[str, Parameter(help="What the network expects: none or imagenet.")] = "none",
     iterations: Annotated[Whole, Parameter(help="Most iterations of the solver for each picture.")] = 200,
     smoothness: Annotated[float, Parameter(help="Weight of the total variation in the descent.")] = 0.001,
-    seed: Seed = 0,
+    seed: Annotated[Seed, Parameter(help="Seed of everything random.")] = 0,
     format: Format = "table",
     out: Page = None,
 ) -> None:
@@ -49,7 +50,7 @@ def invert(
     check_suffix(out, "--out", (".html", ".htm"))
     if normalize not in NORMALISATIONS:
         raise InputError(f"--normalize {normalize!r} must be one of {', '.join(NORMALISATIONS)}")
-    photos = _photographs(input, size)
+    photos = _photographs(input, check_count("size", size))
     mean, std = NORMALISATIONS[normalize]
     with user_code():
         built = load_model(model, weights=weights, input_shape=photos.shape, seed=seed)
@@ -70,7 +71,13 @@ def invert(
         found.to_html(out)
         say(f"page: {out}")
     if format == "table":
-        print_table(found.summary(), title=found.title)
+        words = {
+            "dB": "of the inverted photograph, the more the better",
+            "SSIM": "structural similarity, 1: the same picture",
+            "residual": "of the layer's output, relative",
+            "±": "standard error over the photographs",
+        }
+        print_table(found.summary(), title=found.title, words=words)
         for note in found.notes():
             say(note)
     else:
@@ -110,7 +117,9 @@ def discriminate(
     ratios: Annotated[str, Parameter(help="Pixels per measurement, joined by commas.")] = "2,4,8,16,32",
     reconstruct: Annotated[Whole, Parameter(help="Images to reconstruct at each ratio.")] = 4,
     epochs: Annotated[Whole, Parameter(help="Passes of training of the CNN; 0: none.")] = 8,
-    figure: Annotated[Path | None, Parameter(help="Write the picture to this .png, .svg or .pdf.")] = None,
+    figure: Annotated[
+        Path | None, Parameter(group=OUTPUT, help="Write the picture to this .png, .svg or .pdf.")
+    ] = None,
     format: Format = "table",
 ) -> None:
     """Show how far measurements can be cut before classification, and before reconstruction, breaks."""
@@ -130,6 +139,14 @@ def discriminate(
     with user_code():
         found = run(data.images, data.labels, wanted, reconstruct=reconstruct, epochs=epochs, seed=source.seed,
                     name=data.name, progress=say)  # fmt: skip
-    emit(found, format, title=f"{found.name}: accuracy from all pixels {found.full:.3f} ± {found.full_se:.3f}")
+    words = {
+        "ratio": "pixels for each measurement",
+        "features": "accuracy of random ReLU features",
+        "cnn": "accuracy of a trained CNN",
+        "psnr": "of the reconstruction, in dB",
+        "±": "standard error",
+    }
+    title = f"{found.name}: accuracy from all pixels {found.full:.3f} ± {found.full_se:.3f}"
+    emit(found, format, title=title, words=words)
     if figure is not None:
         save_figure(found.plot(), figure)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from initscope.cli._comparison import check_suffix
 from initscope.cli._help import OUTPUT, WORK
-from initscope.cli._output import json_text, print_table, provenance, say, user_code
+from initscope.cli._output import ask_of, json_text, print_table, provenance, say, user_code
 from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
 from initscope.cli.predict_measure import Model
 from initscope.errors import InputError
@@ -49,7 +49,7 @@ def kernel(
     check_suffix(out, "--out", (".npy",))
     source = source or ModelSource()
     if blocks is not None and blocks.asked:
-        _in_blocks(model, out, source, blocks, kind, cosines)
+        _show(_in_blocks(model, out, source, blocks, kind, cosines), format, source.data or "")
         return
     data = load_data(source)
     if len(data) > _MOST:
@@ -74,21 +74,27 @@ def kernel(
     }
     if data.labels is not None and len(set(data.labels.tolist())) > 1:
         summary["accuracy"], summary["noise"] = left_out_accuracy(found, data.labels)
-    if format == "json":
-        print(json_text(provenance() | summary), end="")
-    else:
-        print_table([summary], title=f"Kernel of pairs, {data.name}")
+    _show(summary, format, data.name)
     say(f"matrix: {out}")
 
 
 def _in_blocks(
     model: str, out: Path, source: ModelSource, options: BlockOptions, kind: Literal["nngp", "ntk"], cosines: bool
-) -> None:
-    """The matrix of data larger than memory, block by block, in float32."""
+) -> dict[str, Any]:
+    """The matrix of data larger than memory, block by block, in float32; what is to be said of it."""
     from initscope.blocks import ModelName, kernel_in_blocks
 
     parts = load_blocks(source, options, rows=_ROWS)
     with user_code():
         named = ModelName(model, source.weights, parts.shape, source.seed)
         error = kernel_in_blocks(named, parts, out, kind=kind, normalize=cosines, dask=options.dask)
+    ask_of(model=model, weights=source.weights)
     say(f"matrix: {out}, {len(parts)}×{len(parts)} in float32, largest standard error {error:.2g}")
+    return {"images": len(parts), "kind": kind, "largest error": error}
+
+
+def _show(summary: dict[str, Any], format: Literal["table", "json"], name: str) -> None:
+    if format == "json":
+        print(json_text(provenance() | summary), end="")
+    else:
+        print_table([summary], title=f"Kernel of pairs, {name}")

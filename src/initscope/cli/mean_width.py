@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from initscope.cli._help import examples
-from initscope.cli._output import Format, emit, say, user_code
+from initscope.cli._help import WORK, examples
+from initscope.cli._options import Whole
+from initscope.cli._output import Format, ask_of, emit, say, user_code
 from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
 
 __all__ = ["app"]
@@ -14,6 +15,7 @@ app = App(
     name="mean-width",
     help="Gaussian mean width and intrinsic dimension of data, and after each layer of a model.",
     help_epilogue=examples("mean-width"),
+    group_parameters=WORK,
 )
 
 
@@ -22,7 +24,7 @@ def mean_width(
     model: str | None = None,
     source: ModelSource | None = None,
     *,
-    draws: int = 128,
+    draws: Whole = 128,
     blocks: BlockOptions | None = None,
     format: Format = "table",
 ) -> None:
@@ -45,14 +47,14 @@ def mean_width(
         return
     data = load_data(source)
     if model is None:
-        emit(initscope.mean_width(data.images, draws=draws, seed=source.seed), format, title=data.name)
+        emit(initscope.mean_width(data.images, draws=draws, seed=source.seed), format, title=f"Mean width, {data.name}")
     else:
         from initscope.measurement import layer_widths
 
         with user_code():
             built = build_model(model, source, data.shape)
             widths = layer_widths(built, data.images, draws=draws, seed=source.seed)
-        emit(widths, format, title=data.name)
+        emit(widths, format, title=f"Mean width after every layer, {data.name}")
     say("A sample is smaller than the set it comes from; the gain of the last doubling is what half of it would miss.")
 
 
@@ -63,9 +65,10 @@ def _of_blocks(model: str | None, source: ModelSource, options: BlockOptions, dr
     parts = load_blocks(source, options)
     common = {"draws": draws, "seed": source.seed, "dask": options.dask}
     if model is None:
-        emit(mean_width_of_blocks(parts, **common), format, title=parts.name)
+        emit(mean_width_of_blocks(parts, **common), format, title=f"Mean width, {parts.name}")
         return
     with user_code():
         named = ModelName(model, source.weights, parts.shape, source.seed)
         found = layer_widths_of_blocks(named, parts, **common)
-    emit(found, format, title=parts.name)
+    ask_of(model=model, weights=source.weights)
+    emit(found, format, title=f"Mean width after every layer, {parts.name}")

@@ -18,7 +18,7 @@ from cyclopts import App, Parameter
 from initscope import plan
 from initscope.cli._help import OUTPUT, WORK, examples
 from initscope.cli._options import Seed, Whole
-from initscope.cli._output import Format, emit, say
+from initscope.cli._output import Format, ask_of, emit, say
 from initscope.cli._sources import DataSource, load_pairs
 from initscope.results import Result
 
@@ -28,16 +28,30 @@ app = App(
     name="plan",
     help="How wide, how deep, how many filters, dimensions and bits: bounds and exact answers.",
     help_epilogue=examples("plan"),
+    group_parameters=WORK,
 )
 checks = App(
     name="check",
     help="Draw what a planner answers, many times, and count the failures beside the promise.",
     help_epilogue=examples("plan check"),
+    group_parameters=WORK,
 )
 app.command(checks)
 
 _DEFAULTS = {"eps": 0.1, "delta": 0.05}
 """Of what the functions ask for and the command line does not."""
+_CHECKED = {
+    "rate": "failures of all trials",
+    "low": "its 95 % interval, to high",
+    "promise": "delta, the most that the plan allows",
+    "predicted": "the rate by theory",
+}
+_OUTPUTS = {
+    "necessary": "fewer are never injective",
+    "conjectured": "enough for wide layers, not proven",
+    "guaranteed": "proven; the inputs of the next layer",
+}
+"""What stands in the columns."""
 _NAMES = {"n": ["--inputs", "-n", "--n"]}
 """Names of options that differ from the argument's."""
 _IMAGES, _FROM_DATA = ("x", "y"), ("x", "y", "seed", "pilot")
@@ -75,7 +89,9 @@ def _command(planner: Callable[..., Any], *, checked: bool) -> Callable[..., Non
         found = plan.check(
             result, answer=trials.answer, trials=trials.trials, seed=trials.check_seed, images=images or None
         )
-        emit(found, format, title=f"plan check {found.planner}: the answer {found.answer!r}")
+        if not takes_images:
+            ask_of(seed=trials.check_seed)
+        emit(found, format, title=f"plan check {found.planner}: the answer {found.answer!r}", words=_CHECKED)
 
     options = _options(planner, leave=_FROM_DATA if takes_images else ())
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -92,7 +108,7 @@ def _command(planner: Callable[..., Any], *, checked: bool) -> Callable[..., Non
 
 def _show(result: Result, format: Format) -> None:
     if not isinstance(result, plan.Plan):
-        emit(result, format, title="plan expansivity")
+        emit(result, format, title="plan expansivity: outputs with which ReLU layers are injective", words=_OUTPUTS)
         return
     answer = {"answer": result.best, "value": result.answers[result.best], "unit": result.unit}
     emit(result, format, title=result.title, best=answer)

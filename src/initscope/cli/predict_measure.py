@@ -15,13 +15,13 @@ from initscope.cli._options import Whole
 from initscope.cli._output import Format, user_code
 from initscope.cli._sources import DEFAULT_DATA, ModelSource, Sources, load_sources
 from initscope.data.text import is_text
-from initscope.errors import InputError
+from initscope.errors import InputError, check_count
 from initscope.initializers import LAWS, named
 
 if TYPE_CHECKING:
     from initscope.geometry import Comparison
 
-__all__ = ["Law", "Model", "Page", "measure", "predict"]
+__all__ = ["Depth", "Law", "Model", "Page", "check_depth", "measure", "predict"]
 
 Model = Annotated[
     str,
@@ -38,7 +38,19 @@ else:  # the names stand in one place, which a type checker cannot read
         Literal[tuple(LAWS)],
         Parameter(group=WORK, help="Law of the weights; present: that of the model's own weights."),
     ]
+Depth = Annotated[
+    Whole | None,
+    Parameter(
+        group=OUTPUT, help="Fold the table to paths of so many modules; 0: every step; default: blocks, and few lines."
+    ),
+]
 Page = Annotated[Path | None, Parameter(group=OUTPUT, help="Write a page with table and pictures to this .html file.")]
+
+
+def check_depth(depth: int | None) -> None:
+    """Refuse depths below zero."""
+    if depth is not None:
+        check_count("depth", depth, least=0, hint="0 prints every step")
 
 
 @Parameter(name="*", group=WORK)
@@ -47,14 +59,16 @@ class GeometryOptions:
     """What `predict` and `measure` are asked beside model and data."""
 
     initializer: Law = "present"
+    depth: Depth = None
     format: Format = "table"
     pairs_out: Annotated[
         Path | None, Parameter(group=OUTPUT, help="Write every pair's own numbers to this .json or .csv file.")
     ] = None
     out: Page = None
 
-    def check_files(self) -> None:
-        """Refuse file names of other formats before any work is done."""
+    def check(self) -> None:
+        """Refuse, before any work is done, file names of other formats, and a depth that there is not."""
+        check_depth(self.depth)
         check_suffix(self.pairs_out, "--pairs-out", (".json", ".csv"))
         check_suffix(self.out, "--out", (".html", ".htm"))
 
@@ -120,7 +134,7 @@ def _load(
 ) -> tuple[ModelSource, GeometryOptions, Sources]:
     """The options, or their defaults, and what they stand for."""
     source, options = source or ModelSource(), options or GeometryOptions()
-    options.check_files()
+    options.check()
     return source, options, load_sources(model, source)
 
 
@@ -149,4 +163,4 @@ def _finish(comparison: Comparison, model: str, built: Sources, source: ModelSou
         "shape of an input": " × ".join(map(str, built.x.shape[1:])),
         "values": source.normalize,
     }
-    show(comparison, options.format, out=options.out, facts=facts, images=(built.x, built.y))
+    show(comparison, options.format, out=options.out, facts=facts, images=(built.x, built.y), depth=options.depth)

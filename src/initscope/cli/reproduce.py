@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from initscope.cli._output import Format, csv_text, emit, json_text, print_table, say
+from initscope.cli._help import OUTPUT
+from initscope.cli._options import Whole
+from initscope.cli._output import Format, csv_text, emit, json_text, print_table, provenance, say
 from initscope.errors import InputError
 
 __all__ = ["reproduce"]
@@ -21,9 +23,11 @@ def reproduce(
     scale: Annotated[
         Literal["small", "full"], Parameter(help="small: seconds each, bundled data; full: the published sizes.")
     ] = "small",
-    out: Annotated[Path, Parameter(help="Folder for index.html, results.json and the pictures.")] = Path("gallery"),
+    out: Annotated[Path, Parameter(group=OUTPUT, help="Folder for index.html, results.json and the pictures.")] = Path(
+        "gallery"
+    ),
     again: Annotated[bool, Parameter(negative="", help="Run also what the folder has already.")] = False,
-    workers: Annotated[int, Parameter(help="Processes that run exhibits.")] = 1,
+    workers: Annotated[Whole, Parameter(help="Processes that run exhibits.")] = 1,
     format: Format = "table",
 ) -> None:
     """Run figures, tables and statements of the sources, with the published value beside ours, on one page."""
@@ -40,7 +44,8 @@ def reproduce(
         )
     found = gallery.reproduce(None if all else ids, out=out, scale=scale, again=again, workers=workers, progress=say)
     if format == "json":
-        print(json_text(found.results()), end="")
+        versions = {"versions": provenance()["versions"]}
+        print(json_text([result | versions for result in found.results()]), end="")
     else:
         emit(found, format)
     say(f"page: {out / 'index.html'}")
@@ -57,7 +62,8 @@ def _list(described: list[dict[str, object]], format: Format) -> None:
     if format == "csv":
         print(csv_text(rows), end="")
     else:
-        print_table(rows)
+        first = ("id", "statement")
+        print_table([{name: told[name] for name in dict.fromkeys([*first, *told])} for told in rows])
 
 
 def _in_words(published: object) -> str:

@@ -9,8 +9,9 @@ import numpy as np
 from cyclopts import App
 
 from initscope._hall.tensors import StoredArray
-from initscope.cli._help import examples
-from initscope.cli._output import Format, emit, say
+from initscope.cli._help import WORK, examples
+from initscope.cli._options import Whole
+from initscope.cli._output import Format, ask_of, emit, say
 from initscope.cli._sources import BlockOptions
 from initscope.cli._vectors import Codes, array_in_file, mapped_vectors, read_codes, stored_codes
 from initscope.embed.index import Kind
@@ -25,6 +26,7 @@ app = App(
     name="search",
     help="Nearest codes by Hamming distance: build and change an index, query it, evaluate retrieval.",
     help_epilogue=examples("search"),
+    group_parameters=WORK,
 )
 
 
@@ -57,8 +59,8 @@ def query(
     index: Path,
     codes: Path,
     *,
-    k: int = 10,
-    rerank: int = 100,
+    k: Whole = 10,
+    rerank: Whole = 100,
     vectors: Path | None = None,
     queries: Path | None = None,
     blocks: BlockOptions | None = None,
@@ -86,6 +88,7 @@ def query(
     from initscope.embed import HammingIndex, Neighbours
 
     asked = read_codes(codes)
+    ask_of(data={"index": str(index), "queries": str(codes)})
     if blocks is not None and blocks.asked:
         emit(_in_blocks(index, asked, k, blocks), format, title=f"{codes} in {index}")
         return
@@ -137,7 +140,7 @@ def add(index: Path, codes: Path, *, ids: Path | None = None) -> None:
 
 
 @app.command(help_epilogue=examples("search remove"))
-def remove(index: Path, *ids: int) -> None:
+def remove(index: Path, *ids: Whole) -> None:
     """Remove codes by their ids.
 
     Parameters
@@ -157,7 +160,7 @@ def remove(index: Path, *ids: int) -> None:
 
 
 @app.command(help_epilogue=examples("search radius"))
-def radius(index: Path, codes: Path, *, radius: int, format: Format = "table") -> None:
+def radius(index: Path, codes: Path, *, radius: Whole, format: Format = "table") -> None:
     """Find every code within a Hamming distance of each query.
 
     Parameters
@@ -175,6 +178,7 @@ def radius(index: Path, codes: Path, *, radius: int, format: Format = "table") -
 
     found = HammingIndex.load(index)
     asked = read_codes(codes)
+    ask_of(data={"index": str(index), "queries": str(codes)})
     _same_length(asked, found.bits, index)
     emit(within_radius(found, asked.codes, radius), format, title=f"{codes} in {index}: at most {radius} unequal bits")
 
@@ -185,8 +189,10 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
 
     Parameters
     ----------
-    queries, codes
+    queries
         Codes with labels, from hash encode.
+    codes
+        Codes with labels, among which those of one class are to be found.
     exclude_self
         QUERIES and CODES are the same: leave each query out of its own ranking.
     format
@@ -195,6 +201,7 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
     from initscope.embed import evaluate_among_others, evaluate_retrieval
 
     asked, ranked = read_codes(queries), read_codes(codes)
+    ask_of(data={"queries": str(queries), "codes": str(codes)})
     _same_length(asked, ranked.bits, codes)
     same_labels = np.array_equal(_labels(asked, queries), _labels(ranked, codes))
     same = same_labels and np.array_equal(asked.codes, ranked.codes)
@@ -206,7 +213,8 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
         scores = evaluate_among_others(ranked.codes, ranked.labels)
     else:
         scores = evaluate_retrieval(asked.codes, asked.labels, ranked.codes, ranked.labels)
-    emit(scores, format, title=f"{queries} against {codes}")
+    told = "mAP: mean average precision; worst and best: as codes of equal distance may be ordered"
+    emit(scores, format, title=f"{queries} against {codes}", below=[told])
 
 
 def _in_blocks(path: Path, queries: Codes, k: int, options: BlockOptions) -> Neighbours:

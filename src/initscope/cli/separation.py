@@ -13,6 +13,7 @@ from initscope.cli._options import Whole
 from initscope.cli._output import Format, emit, print_sentence, print_table, say, user_code
 from initscope.cli._sources import ModelSource, build_model, load_data
 from initscope.cli.predict_measure import Model, Page
+from initscope.errors import InputError
 
 if TYPE_CHECKING:
     from initscope.classes import Separations
@@ -49,6 +50,8 @@ def separation(
     check_suffix(out, "--out", (".html", ".htm"))
     source = source or ModelSource()
     data = load_data(source)
+    if data.labels is None:
+        raise InputError(f"{data.name} has no labels, so no classes; give labelled data, such as digits")
     files = [*([source.weights] if source.weights else []), *(checkpoints or [])]
     with user_code():
         start = replace(source, weights=None)
@@ -80,13 +83,22 @@ def _names(files: list[str]) -> list[str]:
     return short if len(set(short)) == len(set(files)) else files
 
 
+_WORDS = {
+    "intra": "within a class",
+    "inter": "between classes",
+    "random": "of random samples",
+    "boundary": "of the samples nearest to another class",
+    "rechosen": "nearest after the layer too",
+}
+
+
 def _print(found: Separations) -> None:
     from initscope.classes.page import headline
 
     names = ("network", "layer", "intra_random", "inter_random", "intra_boundary", "inter_boundary", "intra_rechosen",
              "inter_rechosen", "recall")  # fmt: skip
     rows = [{name.replace("_", " "): row[name] for name in names if row[name] is not None} for row in found.table()]
-    print_table(rows, title="Median distance ratios, after over before, scale removed")
+    print_table(rows, title="Median distance ratios, after over before, scale removed", words=_WORDS)
     tests = found.tests(found.shown_layers[0])
     if tests:
         shown = ("after", "column", "median_before", "median_after", "superiority", "mann_whitney_p", "ks", "ks_p")

@@ -9,17 +9,20 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from initscope.cli._help import OUTPUT
 from initscope.cli._options import Whole
-from initscope.cli._output import Format, emit, say
+from initscope.cli._output import Format, ask_of, emit, say
 
 __all__ = ["sweep"]
 
 
 def sweep(
-    file: Path,
+    file: Annotated[Path, Parameter(help="The grid, as TOML; see above.")],
     /,
     *,
-    out: Annotated[Path, Parameter(help="Folder for the results (Parquet); an earlier sweep there goes on.")],
+    out: Annotated[
+        Path, Parameter(group=OUTPUT, help="Folder for the results (Parquet); an earlier sweep there goes on.")
+    ],
     workers: Annotated[Whole | None, Parameter(help="Processes here; default: one for each processor.")] = None,
     dask: Annotated[str | None, Parameter(help="Address of a Dask scheduler, such as tcp://host:8786.")] = None,
     retry_failed: Annotated[bool, Parameter(negative=(), help="Run failed runs again.")] = False,
@@ -39,6 +42,7 @@ def sweep(
     except KeyboardInterrupt:
         say(f"finished runs are in {out}; start the same again, and it goes on")
         raise
+    ask_of(grid=str(file))
     emit(found, format, title=str(file))
     say(f"page: {out / PAGE}")
     if found.failed:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from initscope.geometry import Floats, mean_over_pairs
 from initscope.results import counted
 
 if TYPE_CHECKING:
     from initscope.inspection.report import Report
     from initscope.inspection.verdicts import Verdict
 
-__all__ = ["diagnose", "layer_title", "relative_gradients"]
+__all__ = ["diagnose", "layer_title"]
 
 
 def diagnose(report: Report) -> str:
@@ -32,13 +31,6 @@ def diagnose(report: Report) -> str:
 def layer_title(report: Report, layer: str) -> str:
     """A layer's name for people; of a module or parameter without a row the name itself."""
     return next((row.title for row in report.rows if row.layer == layer), layer)
-
-
-def relative_gradients(report: Report) -> Floats:
-    """Mean gradient of each layer's weights over that of the last that has one."""
-    gradients = mean_over_pairs(report.observation.gradient_ratio)
-    known = gradients[np.isfinite(gradients) & (gradients > 0)]
-    return np.asarray(gradients / known[-1] if len(known) else gradients)
 
 
 _FOLLOWS = ("rank-loss", "dead-units", "precision")
@@ -98,7 +90,7 @@ def _size(report: Report, verdict: Verdict) -> str:
 
 def _gradients(report: Report, verdict: Verdict) -> str:
     """By the first layer's gradient over the last one's, where this tells what the verdict tells."""
-    ratios = relative_gradients(report)
+    ratios = report.gradients_over_last["gradient_over_last"]
     places = np.flatnonzero(np.isfinite(ratios))
     if len(places):
         ratio, at = float(ratios[places[0]]), report.rows[places[0]].title

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from initscope.geometry import Floats, median_over_pairs
-from initscope.inspection.blocks import block_names
 from initscope.inspection.facts import Facts
 from initscope.inspection.signal import Signal
 from initscope.measurement.observation import Observation
+from initscope.pages.folding import block_names
 
 __all__ = ["FEW_UNITS", "Evidence"]
 

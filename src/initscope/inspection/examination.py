@@ -242,6 +242,8 @@ def _predicted(
     seen: Observation,
     initializer: Initializer | None,
 ) -> tuple[Prediction | None, str]:
+    if not told.any():
+        return None, "samples that are zero have no angle to predict"
     try:
         prediction = predict(model, x, y, initializer, gradients=bool(np.isfinite(seen.gradient_ratio).any()))
     except InputError as error:

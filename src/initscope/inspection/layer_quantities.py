@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from initscope.geometry import Comparison, Floats, Row, geometric_mean, mean_over_pairs
-from initscope.inspection.blocks import fold, group, line_title
-from initscope.inspection.diagnosis import relative_gradients
+from initscope.geometry import Comparison, Floats, Row, mean_over_pairs
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.signal_verdicts import collapsed_rows
 from initscope.pages.depth import Panel
 from initscope.pages.figures import behind_activations
+from initscope.pages.folding import JOINS, fold, group, line_title
 from initscope.pages.layers import Column, Section, side_columns
 from initscope.pages.page import angle_panel, size_panel
 from initscope.pages.quantities import Quantity, angles, error_over_pairs, sizes
@@ -49,7 +48,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
     seen, limits, rows = report.observation, report.thresholds, report.rows
     evidence = Evidence(seen, report.facts)
     trunk = np.flatnonzero(evidence.trunk).tolist()
-    angle, size, gradient = angles(comparison).at(trunk), sizes(comparison), relative_gradients(report)
+    angle, size, gradient = angles(comparison).at(trunk), sizes(comparison), _gradients(report)
     start = float(next(iter(angle.measured[np.isfinite(angle.measured)]), math.nan))
     faults = {verdict.name for verdict in report.verdicts if verdict.fault}
 
@@ -66,7 +65,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
     rank = np.where(evidence.trunk & evidence.hidden, seen.effective_rank, np.nan)
     bad = {
         "size": beyond(on_trunk, ("vanishing", limits.vanishing), ("exploding", limits.exploding)),
-        "gradient": beyond(gradient, ("gradient-imbalance", 1 / imbalance), ("gradient-imbalance", imbalance)),
+        "gradient": beyond(gradient.measured, ("gradient-imbalance", 1 / imbalance), ("gradient-imbalance", imbalance)),
         "angle": _where(collapsed_rows(evidence, limits.collapse)) if "collapse" in faults else frozenset(),
         "rank": beyond(rank, ("rank-loss", limits.rank_loss), None),
         "dead": beyond(seen.dead_fraction, None, ("dead-units", limits.dead_units)),
@@ -76,7 +75,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
     drawn = [0, *behind_activations(rows, [index for index in trunk if index > 0])]
     panels = [
         size_panel(size, drawn, limits.vanishing, limits.exploding),
-        _gradient_panel(report, gradient, imbalance),
+        _gradient_panel(gradient, imbalance),
         angle_panel(angle, limits.collapse * start),
         _rank_panel(rank, limits.rank_loss),
         _share_panel("dead", "units that are zero for all samples", seen.dead_fraction, limits.dead_units),
@@ -87,7 +86,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
     return LayerQuantities(
         panels,
         [bad[panel.name] for panel in panels],
-        _columns(report, angles(comparison), size, bad),
+        _columns(report, angles(comparison), size, gradient, bad),
         _sections(rows, first),
         frozenset().union(first, *bad.values()),
         angle.error_is,
@@ -98,32 +97,26 @@ def _where(mask: npt.NDArray[np.bool_]) -> frozenset[int]:
     return frozenset(np.flatnonzero(mask).tolist())
 
 
-def _gradient_panel(report: Report, gradient: Floats, imbalance: float) -> Panel:
-    known = mean_over_pairs(report.observation.gradient_ratio)
-    relative = np.divide(gradient, known, out=np.full(len(known), np.nan), where=known > 0)
+def _gradients(report: Report) -> Quantity:
+    """Gradients of the weights over the last layer's; the errors are over the pairs."""
+    ratio, found = report.observation.gradient_ratio, report.gradients_over_last
+    measured, expected = found["gradient_over_last"], found["gradient_over_last_predicted"]
+    known = mean_over_pairs(ratio)
+    over = np.divide(measured, known, out=np.full(len(known), np.nan), where=known > 0)
+    return Quantity(measured, error_over_pairs(ratio) * over, expected if np.isfinite(expected).any() else None)
+
+
+def _gradient_panel(gradient: Quantity, imbalance: float) -> Panel:
     return Panel(
         "gradient",
-        "of a layer's weights, over the last's",
+        "of a layer's weights, over the last layer's",
         "layers whose gradient is far smaller than others stay where they are",
-        gradient,
-        error_over_pairs(report.observation.gradient_ratio) * relative,
-        _predicted_gradients(report),
+        gradient.measured,
+        gradient.error,
+        gradient.predicted,
         low=1 / imbalance,
         high=imbalance,
     )
-
-
-def _predicted_gradients(report: Report) -> Floats | None:
-    """Predicted gradients over what the last measured one is over, so that both can be compared; None: there are none.
-
-    Rows whose gradient was not measured, as those of weights that a call multiplies by, are left out.
-    """
-    predicted = None if report.prediction is None else report.prediction.gradient_ratio
-    measured = mean_over_pairs(report.observation.gradient_ratio)
-    last = measured[np.isfinite(measured) & (measured > 0)]
-    if predicted is None or not len(last) or not np.isfinite(predicted).any():
-        return None
-    return np.asarray(np.where(np.isfinite(measured), predicted, np.nan) / last[-1])
 
 
 def _rank_panel(rank: Floats, low: float) -> Panel:
@@ -135,16 +128,18 @@ def _share_panel(name: str, says: str, values: Floats, high: float) -> Panel:
     return Panel(name, "units, share of all", says, values, high=high, least=0.0, most=1.0, logarithmic=False, digits=2)
 
 
-def _columns(report: Report, angle: Quantity, size: Quantity, bad: dict[str, frozenset[int]]) -> list[Column]:
+def _columns(
+    report: Report, angle: Quantity, size: Quantity, gradient: Quantity, bad: dict[str, frozenset[int]]
+) -> list[Column]:
     seen = report.observation
-    ratio, cosine = mean_over_pairs(seen.gradient_ratio), mean_over_pairs(seen.gradient_cosine)
+    predicted = np.full(len(seen.rows), np.nan) if gradient.predicted is None else gradient.predicted
+    cosine = mean_over_pairs(seen.gradient_cosine)
     return [
         *side_columns(angle, "angle", "angle °", 1, bad["angle"]),
         *side_columns(size, "rms_ratio", "size", 3, bad["size"]),
         *_token_columns(report),
-        Column("gradient_over_last", "gradient", relative_gradients(report), bad=bad["gradient"]),
-        Column("gradient_ratio", "gradient ratio", ratio, error_over_pairs(seen.gradient_ratio), extra=True),
-        *_predicted_column(report),
+        Column("gradient_over_last_predicted", "gradient", predicted, side="predicted", extra=True),
+        Column("gradient_over_last", "gradient", gradient.measured, gradient.error, "measured", bad=bad["gradient"]),
         Column("gradient_cosine", "gradient cosine", cosine, extra=True),
         Column("dead_fraction", "dead", seen.dead_fraction, digits=2, bad=bad["dead"]),
         Column("saturated_fraction", "saturated", seen.saturated_fraction, digits=2, bad=bad["saturated"]),
@@ -163,36 +158,9 @@ def _token_columns(report: Report) -> list[Column]:
     ]
 
 
-def _predicted_column(report: Report) -> list[Column]:
-    expected = report.prediction
-    if expected is None or expected.gradient_ratio is None or not np.isfinite(expected.gradient_ratio).any():
-        return []
-    errors = expected.gradient_ratio_se
-    return [
-        Column("gradient_ratio_predicted", "gradient ratio", expected.gradient_ratio, errors, "predicted", extra=True)
-    ]
-
-
 def _sections(rows: Sequence[Row], faulty: frozenset[int]) -> list[Section]:
     """Blocks, and where there are very many, groups of them; those in which a fault begins are open."""
     lines = fold(rows)
     titled = [(line_title(rows, line), line[1]) for line in lines]
     titled = titled if len(lines) <= _MOST_LINES else group(rows, lines, _GROUPS)
-    joins = {
-        "gradient_over_last": geometric_mean,
-        "gradient_ratio": geometric_mean,
-        "gradient_ratio_predicted": geometric_mean,
-        "attention_entropy_predicted": _mean,
-        "attention_entropy_measured": _mean,
-        "dead_fraction": _largest,
-        "saturated_fraction": _largest,
-    }
-    return [Section(title, tuple(members), bool(faulty & set(members)), joins) for title, members in titled]
-
-
-def _largest(values: Floats) -> float:
-    return float(values.max())
-
-
-def _mean(values: Floats) -> float:
-    return float(np.mean(values)) if len(values) else np.nan
+    return [Section(title, tuple(members), bool(faulty & set(members)), JOINS) for title, members in titled]

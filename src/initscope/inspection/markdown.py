@@ -16,7 +16,7 @@ _COLUMNS = {
     "title": "layer",
     "angle_measured": "angle °",
     "rms_ratio_measured": "size",
-    "gradient_ratio": "gradient",
+    "gradient_over_last": "gradient",
     "dead_fraction": "dead",
     "saturated_fraction": "saturated",
     "effective_rank": "rank",

@@ -13,10 +13,11 @@ from initscope.inspection.diagnosis import layer_title
 from initscope.inspection.layer_quantities import layer_quantities
 from initscope.inspection.verdicts import DECLARATIONS, Verdict
 from initscope.pages.depth import drawn_panels
+from initscope.pages.folding import folding_told
 from initscope.pages.layers import layer_table, page_data
 from initscope.pages.page import comparison_context, render_part
 from initscope.pages.summary import headline
-from initscope.pages.table import with_error
+from initscope.pages.table import ROUNDING, with_error
 from initscope.pages.thumbnails import Thumbnail, thumbnails
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ _DIGITS = {
     "angle_measured": 1,
     "rms_ratio_predicted": 3,
     "rms_ratio_measured": 3,
-    "gradient_ratio": 3,
-    "gradient_ratio_predicted": 3,
+    "gradient_over_last_predicted": 3,
+    "gradient_over_last": 3,
     "gradient_cosine": 3,
     "dead_fraction": 2,
     "saturated_fraction": 2,
@@ -232,17 +233,17 @@ def _picture(report: Report, index: int) -> Thumbnail | None:
     return next(iter(thumbnails(seen.x[one].cpu(), seen.y[one].cpu(), angles=seen.angle[:, one], count=1)), None)
 
 
-def table_texts(report: Report, depth: int | None = None) -> list[dict[str, str]]:
-    """The report's blocks as short texts, few of them (see `Report.blocks`); columns without any value are left out."""
-    return _without_empty([_texts(row) for row in report.blocks(depth, few=True)])
-
-
-def _without_empty(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    empty = [name for name in rows[0] if all(row[name] in ("", "–") for row in rows)]
-    return [{name: text for name, text in row.items() if name not in empty} for row in rows]
+def table_texts(report: Report, depth: int | None = None) -> tuple[list[dict[str, str]], str]:
+    """The report's blocks as short texts, few of them (see `Report.blocks`), and how many steps they fold."""
+    lines = report.blocks(depth, few=True)
+    return [_texts(row) for row in lines], folding_told(lines)
 
 
 def _texts(row: dict[str, Any]) -> dict[str, str]:
-    numbers = {name.replace("_", " "): with_error(row.get(name), None, digits) for name, digits in _DIGITS.items()}
+    least = {"angle_measured": ROUNDING}
+    numbers = {
+        name.replace("_", " "): with_error(row.get(name), None, digits, least.get(name, 0.0))
+        for name, digits in _DIGITS.items()
+    }
     told = {"layer": row["title"], "verdict": ", ".join(row["faults"])}
     return told | numbers | {"status": row["status"], "note": row["note"]}

@@ -17,12 +17,12 @@ from initscope.geometry import (
     Row,
     Status,
     covered_rows,
-    geometric_mean,
+    last_gradient,
     mean_over_pairs,
     median_over_pairs,
+    over_last,
 )
 from initscope.inspection.alternatives import WhatIf
-from initscope.inspection.blocks import fold, group, line_title
 from initscope.inspection.expansivity import LayerExpansivity
 from initscope.inspection.facts import Facts
 from initscope.inspection.one_step import FormatShares, format_shares
@@ -30,6 +30,7 @@ from initscope.inspection.parameter_audit import Audit
 from initscope.inspection.verdicts import Thresholds, Verdict, verdict_names
 from initscope.measurement.number_formats import FormatCount
 from initscope.measurement.observation import Observation
+from initscope.pages.folding import few_lines, fold, folded_table
 from initscope.results import Result, plain
 
 if TYPE_CHECKING:
@@ -39,14 +40,6 @@ __all__ = ["NOT_ASKED", "Deviation", "Report", "Unhealthy"]
 
 NOT_ASKED = "not asked for"
 """Why there is no prediction where none was wanted."""
-
-_MOST_LINES = 30
-_GROUPS = 12
-"""More lines than the first are folded into about as many groups as the second where few are wanted."""
-_LARGEST = ("dead_fraction", "saturated_fraction")
-"""Columns of which a block has its worst row's value."""
-_OF_ATTENTION = ("attention_entropy_predicted", "attention_entropy_measured")
-"""Columns of which a block has the mean over its attentions."""
 
 
 @dataclass(frozen=True)
@@ -137,28 +130,14 @@ class Report(Result):
         line stands for, ``faults`` which verdicts first hold in it, ``title`` is its name for people. ``few``: where
         there are more blocks than a terminal shows, neighbours are one line, but for those in which a fault begins.
         """
-        rows, table, begin = self.observation.rows, self.table(), self.faults_begin
-        folded, lines, named = fold(rows, depth), [], set[str]()
-        if few and depth is None and len(folded) > _MOST_LINES:
-            folded = group(rows, folded, _GROUPS, frozenset(i for places in begin.values() for i in places))
-        for name, members in folded:
-            told = [i for i in members if rows[i].role not in ("movement", "bookkeeping")] or members
-            line = dict(table[told[-1]]) | {"layer": name, "title": line_title(rows, (name, members))}
-            faults = [name for name in begin if name not in named and not set(members).isdisjoint(begin[name])]
-            line |= {"rows": len(members), "faults": faults}
-            named.update(faults)
-            if len(told) > 1:
-                line["kind"] = f"{len(told)} steps"
-            for column in ("gradient_ratio", "gradient_ratio_predicted"):
-                known = [table[i][column] for i in members if table[i][column] is not None]
-                line[column] = geometric_mean(np.array(known)) if known else None
-            for column in _OF_ATTENTION:
-                seen = [table[i][column] for i in members if table[i].get(column) is not None]
-                line |= {column: float(np.mean(seen)) if seen else None} if column in line else {}
-            for column in _LARGEST:
-                line[column] = max((table[i][column] for i in members if table[i][column] is not None), default=None)
-            lines.append(line)
-        return lines
+        rows, begin, named = self.observation.rows, self.faults_begin, set[str]()
+        alone = frozenset(index for places in begin.values() for index in places)
+        lines = few_lines(rows, depth, alone) if few else fold(rows, depth)
+        table = folded_table(rows, self.table(), lines)
+        for line, (_, members) in zip(table, lines, strict=True):
+            line["faults"] = [name for name in begin if name not in named and not set(members).isdisjoint(begin[name])]
+            named.update(line["faults"])
+        return table
 
     def to_markdown(self) -> str:
         """The report as Markdown, for pull requests and assistants: conclusion, faults, blocks, what-if."""
@@ -218,6 +197,18 @@ class Report(Result):
             for side, values in zip(("predicted", "measured"), both, strict=True)
         }
 
+    @property
+    def gradients_over_last(self) -> dict[str, Floats]:
+        """Gradients of each layer's weights over that of the last which has one, ``[rows]``, as seen and by theory.
+
+        Predicted are only those that were measured too, and none unless the last one is.
+        """
+        seen = mean_over_pairs(self.observation.gradient_ratio)
+        known = None if self.prediction is None else self.prediction.gradient_ratio
+        expected = np.full(len(seen), np.nan) if known is None else np.where(np.isfinite(seen), known, np.nan)
+        last = last_gradient(seen)
+        return {"gradient_over_last": over_last(seen, last), "gradient_over_last_predicted": over_last(expected, last)}
+
     def table(self) -> list[dict[str, Any]]:
         """One dict per layer: predicted beside measured, means over pairs; angles in degrees."""
         seen, predicted, redrawn = self.observation, self.prediction, self.measurement
@@ -238,6 +229,7 @@ class Report(Result):
         columns["gradient_ratio"] = plain(mean_over_pairs(seen.gradient_ratio))
         known = None if predicted is None else predicted.gradient_ratio
         columns["gradient_ratio_predicted"] = nothing if known is None else plain(known)
+        columns |= {name: plain(values) for name, values in self.gradients_over_last.items()}
         columns["gradient_cosine"] = plain(mean_over_pairs(seen.gradient_cosine))
         for name in ("dead_fraction", "saturated_fraction", "effective_rank", "mean_width"):
             columns[name] = plain(getattr(seen, name))

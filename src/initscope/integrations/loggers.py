@@ -18,7 +18,7 @@ __all__ = ["scalars", "tensorboard_logger", "wandb_logger"]
 _COLUMNS = {
     "cosine_measured": "cosine",
     "rms_ratio_measured": "size",
-    "gradient_ratio": "gradient",
+    "gradient_over_last": "gradient",
     "dead_fraction": "dead",
     "effective_rank": "rank",
 }
@@ -29,7 +29,8 @@ def scalars(report: Report) -> dict[str, float]:
     """``{"initscope/size/0.conv": 0.9, …}``: a few dozen numbers, whatever the depth.
 
     Of six blocks evenly over the depth, the last included, the mean cosine of pairs, the size over the input's, the
-    gradient, dead units and rank; ``initscope/healthy`` and, for each verdict, ``initscope/verdict/NAME`` = 1.
+    gradient over the last layer's, dead units and rank; ``initscope/healthy`` and, for each verdict,
+    ``initscope/verdict/NAME`` = 1.
     """
     blocks = report.blocks()[1:]
     places = np.unique(np.linspace(0, len(blocks) - 1, min(len(blocks), _MOST_BLOCKS)).round().astype(int))

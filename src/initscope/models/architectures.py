@@ -101,6 +101,16 @@ def _parse_stack(text: str, position: int) -> tuple[list[Token], int]:
         position += 1
 
 
+_SIZED = {
+    "dense": "dense64",
+    "conv": "conv3x3x64",
+    "avgpool": "avgpool2",
+    "maxpool": "maxpool2",
+    "dropout": "dropout0.1",
+}
+"""Kinds of layers that have a size, with an example."""
+
+
 def _parse_token(text: str, position: int) -> Token:
     match = TOKEN.match(text, position)
     word = re.match(r"[^-*()\s]*", text[position:])
@@ -111,6 +121,8 @@ def _parse_token(text: str, position: int) -> Token:
         known = f"{KNOWN}, and activations: {', '.join(activations)}"
         kind = re.sub(r"[\d.].*", "", whole)
         meant = did_you_mean(kind, [*activations, "conv", "dense", "flatten", "avgpool", "maxpool", "bn", "dropout"])
+        if kind in _SIZED:
+            raise _error(text, position, f"{whole!r} says its size otherwise than {_SIZED[kind]} does")
         raise _error(text, position, f"unknown layer {whole!r}{meant}. Known: {known}")
     if fields.get("padding", "zeros") not in PADDINGS:
         raise _error(text, position, f"unknown padding {fields['padding']!r}. Known: {', '.join(PADDINGS)}")

@@ -14,7 +14,7 @@ import numpy as np
 from initscope.geometry import Floats, Row
 from initscope.pages.depth import rounded
 from initscope.pages.quantities import Quantity
-from initscope.pages.table import with_error
+from initscope.pages.table import ROUNDING, with_error
 
 __all__ = ["Column", "Section", "layer_table", "page_data", "side_columns"]
 
@@ -33,6 +33,8 @@ class Column:
     digits: int = 3
     extra: bool = False
     bad: frozenset[int] = frozenset()
+    least: float = 0.0
+    """Values below it are rounding."""
 
     def text(self, index: int) -> str:
         """The value of a row with its error, short."""
@@ -40,7 +42,7 @@ class Column:
         error = np.nan if self.errors is None else float(self.errors[index])
         if value == 0:
             return "0"
-        return with_error(value if np.isfinite(value) else None, error if error > 0 else None, self.digits)
+        return with_error(value if np.isfinite(value) else None, error if error > 0 else None, self.digits, self.least)
 
     def of_section(self, members: Sequence[int], join: Callable[[Floats], float] | None = None) -> str:
         """The last known value of several rows, or what ``join`` makes of all of them."""
@@ -49,14 +51,17 @@ class Column:
         if not len(known):
             return "–"
         value = float(known[-1] if join is None else join(known))
-        return "0" if value == 0 else with_error(value, None, self.digits)
+        return "0" if value == 0 else with_error(value, None, self.digits, self.least)
 
 
 def side_columns(
     quantity: Quantity, name: str, title: str, digits: int, bad: frozenset[int] = frozenset()
 ) -> list[Column]:
     """A quantity's columns, predicted beside measured."""
-    measured = Column(f"{name}_measured", title, quantity.measured, quantity.error, "measured", digits, bad=bad)
+    least = ROUNDING if name == "angle" else 0.0
+    measured = Column(
+        f"{name}_measured", title, quantity.measured, quantity.error, "measured", digits, bad=bad, least=least
+    )
     if quantity.predicted is None:
         return [measured]
     return [Column(f"{name}_predicted", title, quantity.predicted, quantity.spread, "predicted", digits), measured]

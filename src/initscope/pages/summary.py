@@ -56,7 +56,9 @@ def suggestion(comparison: Comparison) -> str:
     if not _is_covered(main):
         return "Look at a part of the model that consists of Linear, convolution and activation layers."
     trend = _trend(main)
-    if trend < 0:
+    if trend < 0 and main.tokens is not None:
+        text = "Different inputs grow alike with depth. initscope inspect says if it is a fault, and what to change."
+    elif trend < 0:
         text = (
             "Different inputs grow alike with depth. To keep them apart try filters that sum to zero "
             "(--initializer zero-sum): they take away the common mean that makes ReLU outputs alike."

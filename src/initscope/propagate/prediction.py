@@ -267,13 +267,14 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
     for node, value in steps(walk.states(), "predicting layers", len(traced.steps)):
         if attending:
             tokens.append(walk.tokens(value[0] if type(value) is tuple and value else value))
-        name, kind, role = traced.name(node), traced.kind(node), traced.role(node)
+        name, kind = traced.name(node), traced.kind(node)
+        place = traced.role(node), traced.within(node), traced.reads(node)
         if type(value) is tuple and value:
             value = value[0]  # of several results the first, as it is measured
         states = list(value.states) if isinstance(value, Several) else [value]
         if all(_counts(state) for state in states):
             note = "; ".join(filter(None, [traced.note(node), states[0].note]))
-            rows.append(Row(name, kind, states[0].status, states[0].shape, note, role))
+            rows.append(Row(name, kind, states[0].status, states[0].shape, note, *place))
             totals = [state.totals() for state in states]
             found.append(totals[0] if len(totals) == 1 else Totals.mean(totals))
             single = networks.draws == 1 and "networks" in context.sampled  # one network tells no error
@@ -281,7 +282,7 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
             replicates.append(np.stack([one.cosine.cpu().numpy() for one in totals]) if spread else None)
         else:
             reason = value.reason if isinstance(value, Missing) else "its output is not one value per unit"
-            rows.append(Row(name, kind, "not covered", note=reason, role=role))
+            rows.append(Row(name, kind, "not covered", (), reason, *place))
             found.append(Totals(unknown, unknown, unknown, 0))
             replicates.append(None)
     left = not_drawn(traced.model)

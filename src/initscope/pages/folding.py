@@ -3,17 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
 
-from initscope.geometry import Row, spoken
+import numpy as np
 
-__all__ = ["block_names", "fold", "group", "line_title"]
+from initscope.geometry import Floats, Row, geometric_mean, spoken
+from initscope.results import counted
+
+__all__ = ["JOINS", "block_names", "few_lines", "fold", "folded_table", "folding_told", "group", "line_title"]
 
 _WEIGHTS = ("weights", "recurrent", "embedding")
 _UNCHANGED = ("movement", "bookkeeping")
 """Roles that leave the geometry as it was: their rows fold into the one before."""
+_STEPS = " steps"
+_MOST_LINES = 30
+_GROUPS = 12
+"""More lines than the first are folded into about as many groups as the second where few are wanted."""
 Line = tuple[str, list[int]]
 """A name, and the places of the rows that stand behind it."""
+
+
+def _largest(values: Floats) -> float:
+    return float(values.max())
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean())
+
+
+JOINS: dict[str, Callable[[Floats], float]] = {
+    "gradient_over_last": geometric_mean,
+    "gradient_over_last_predicted": geometric_mean,
+    "gradient_ratio": geometric_mean,
+    "gradient_ratio_predicted": geometric_mean,
+    "attention_entropy_predicted": _mean,
+    "attention_entropy_measured": _mean,
+    "dead_fraction": _largest,
+    "saturated_fraction": _largest,
+}
+"""By column: what a line makes of all its rows, where it does not show the last one's value."""
 
 
 def block_names(rows: Sequence[Row], depth: int | None = None) -> list[str]:
@@ -53,6 +82,43 @@ def fold(rows: Sequence[Row], depth: int | None = None) -> list[Line]:
         else:
             lines.append((name, [index]))
     return lines
+
+
+def few_lines(rows: Sequence[Row], depth: int | None = None, alone: Set[int] = frozenset()) -> list[Line]:
+    """`fold`, and where these are more lines than a terminal shows, about a dozen groups of neighbours.
+
+    Rows of ``alone`` are in lines by themselves. A depth folds as it says, however many lines that makes.
+    """
+    lines = fold(rows, depth)
+    return lines if depth is not None or len(lines) <= _MOST_LINES else group(rows, lines, _GROUPS, alone)
+
+
+def folded_table(
+    rows: Sequence[Row], table: Sequence[Mapping[str, Any]], lines: Sequence[Line]
+) -> list[dict[str, Any]]:
+    """One dict a line, with the values of its last row that does something, and of all rows what `JOINS` says.
+
+    ``table`` has a dict for each of ``rows``. ``title`` is the line's name for people, ``rows`` how many it stands for.
+    """
+    found = []
+    for name, members in lines:
+        told = [index for index in members if rows[index].role not in _UNCHANGED] or members
+        line = dict(table[told[-1]]) | {"layer": name, "title": line_title(rows, (name, members))}
+        line["rows"] = len(members)
+        if len(told) > 1:
+            line["kind"] = f"{len(told)}{_STEPS}"
+        for column in JOINS.keys() & line.keys():
+            known = [table[index][column] for index in members if table[index].get(column) is not None]
+            line[column] = JOINS[column](np.array(known)) if known else None
+        found.append(line)
+    return found
+
+
+def folding_told(table: Sequence[Mapping[str, Any]], all_of_them: str = "--depth 0 prints them all") -> str:
+    """How many steps stand behind the lines of a `folded_table`, and where all are; empty if each line is one."""
+    if not any(line["kind"].endswith(_STEPS) for line in table):
+        return ""
+    return f"{counted(sum(line['rows'] for line in table), 'step')} in {len(table)} lines; {all_of_them}"
 
 
 def line_title(rows: Sequence[Row], line: Line) -> str:
