@@ -8,3 +8,6 @@ from .page import (
 from .page import (
     write_page as write_page,
 )
+from .rows import (
+    render_result as render_result,
+)
