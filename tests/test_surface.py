@@ -1,6 +1,7 @@
 """What Python users meet: laws by name, pairs drawn from data, results that export alike, code apart from prose."""
 
 import inspect as signatures
+import re
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +86,10 @@ def test_results_show_and_export_alike(tmp_path):
         page = result.to_html(tmp_path / f"{number}.html")
         assert page == tmp_path / f"{number}.html"
         assert isinstance(page, Path)
-        assert page.read_text(encoding="utf-8") == result.to_html()
+        text = page.read_text(encoding="utf-8")
+        assert text == result.to_html()
+        assert text.startswith('<!DOCTYPE html>\n<html lang="en">')
+        assert re.search(r'<meta charset="utf-8">.*<title>\w.* · initscope</title>', text, re.DOTALL)
         assert result.plot().has_data()
     found = initscope.embed.Neighbours(np.zeros((50, 4)), np.zeros((50, 4), dtype=int))
     assert repr(found) == "Neighbours(distances=<ndarray 50 × 4>, ids=<ndarray 50 × 4>)"

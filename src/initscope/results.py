@@ -210,7 +210,7 @@ class Result:
     def to_html(self, path: str | os.PathLike[str]) -> Path: ...
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str | Path:
-        """The result as HTML text; with ``path`` it is written there instead, and the path returned."""
+        """The result as a page of HTML; with ``path`` it is written there instead, and the path returned."""
         text = self._html()
         if path is None:
             return text
@@ -218,8 +218,9 @@ class Result:
         return Path(path)
 
     def _html(self) -> str:
-        """What `to_html` gives; results with a page of their own override it."""
-        return html_table(self.table())
+        """What `to_html` gives, a whole page; results that show more than their table override it."""
+        text: str = drawing_room().render_result(self)
+        return text
 
     def _repr_html_(self) -> str:
         return html_table(self.table())

@@ -86,6 +86,9 @@ def test_the_title_of_the_page_is_the_diagnosis():
     title = re.search(r"<title>(.*?) · initscope</title>", page)[1]
     assert title == re.search(r"<h1>(.*?)</h1>", page)[1]
     assert title.startswith("12 layers, ")
+    # A verdict's number says of what it is, and what is at fault is marked.
+    assert re.search(r"on: size per unit over the input&#39;s, at worst <strong>[\d.e+]+</strong>", page)
+    assert "</i>at fault</span>" in page
 
 
 def test_equal_layers_are_one_line_of_what_can_be_recovered():

@@ -298,7 +298,8 @@ def test_pictures_and_page(tmp_path):
     assert found.sheet().shape == (1, 24, 36)
     page = found.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.count("<img") == 6
-    assert "http" not in page
+    assert "://" not in page
+    assert page.count('alt="image 2: ') == 3
     assert "<b>" not in replace(found, title="<b>").to_html()
     found.plot()
     assert found.means()[0]["images"] == 2

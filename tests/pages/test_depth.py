@@ -53,6 +53,11 @@ def test_error_bars_reach_two_standard_errors():
     assert drawn(made)["bars"] == "M250.0 70.0V80.0"
 
 
+def test_long_error_bars_are_in_the_picture():
+    made = panel([1.0, 2.0], error=np.array([0.1, 1.0]), least=0.0, logarithmic=False)
+    assert axis_limits(made)[1] > 4
+
+
 def test_bands_are_shaded_between_their_ends():
     open_above = drawn(panel([0.0, 1.0], low=0.25, least=0.0, most=1.0, logarithmic=False))
     assert [float(number) for number in open_above["healthy"]] == [0, 75]
@@ -91,8 +96,24 @@ def test_the_axis_names_at_most_eight_layers():
         assert ticks[0] == 0
         assert len(ticks) <= 8
         assert len(set(np.diff(ticks))) <= 1
+
+
+def test_the_axis_names_rows_that_show_something():
+    """Of forty steps of an attention layer five have a value: these are named, and none so near that it overlaps."""
+    values = np.full(40, math.nan)
+    values[[0, 6, 26, 28, 39]] = 1.0
+    axis = drawn_panels([panel(values)], [f"attention.step{index}" for index in range(40)])["axis"]
+    assert [tick["name"][-2:].strip("p") for tick in axis] == ["0", "6", "26", "39"]
+    assert [tick["role"] for tick in axis] == ["at-start", "minor", "minor", "at-end"]  # long names: every third
+    few = drawn_panels([panel([1.0, 2.0, 3.0])], ["input", "a", "b"])["axis"]
+    assert [tick["role"] for tick in few] == ["", "minor", ""]
+
+
+def test_long_paths_are_named_by_their_block_or_their_end():
     assert axis_name("layer 11 (Linear)") == "layer 11"
-    assert axis_name("encoder.blocks.3.attention.query (Linear)") == "…tention.query"
+    assert axis_name("transformer.h.10.attention.query (Linear)") == "h.10…"
+    assert axis_name("model.layers.3.mlp.experts.7.up_proj") == "experts.7…"
+    assert axis_name("classifier.output.dense") == "…output.dense"
 
 
 def test_errors_over_pairs_are_those_of_a_mean():

@@ -129,6 +129,25 @@ def test_numbers_inside_cannot_end_the_script(comparison):
     assert "<b>conv1" not in page
 
 
+def test_the_title_says_what_happened_and_the_legend_what_is_there(comparison):
+    text = render_page(comparison)
+    title = re.search(r"<h1>(.*?)</h1>", text)[1]
+    assert re.match(r"Angles between pairs .* predicted\)$", title)
+    assert f"<title>{title} · initscope</title>" in text
+    assert '<p class="quiet">A &lt;test&gt; &amp; more</p>' in text
+    alone = render_page(Comparison(comparison.prediction))
+    assert ("</i>measured" in text, "</i>measured" in alone) == (True, False)
+    assert '<span class="word">(--initializer</span> zero-sum)' in alone
+
+
+def test_notes_that_differ_in_their_error_share_a_footnote(comparison):
+    notes = ["", "cosine ± 0.002", "cosine ± 5e-05", "why", "cosine ± 0.001", "", ""]
+    rows = tuple(replace(row, note=note) for row, note in zip(comparison.prediction.rows, notes, strict=True))
+    page = render_page(Comparison(replace(comparison.prediction, rows=rows)))
+    assert re.findall(r"<li>(.*?)</li>", page) == ["cosine ± 5e-05 to 0.002 (3 rows)", "why"]
+    assert '<sup title="cosine ± 0.001">1</sup>' in page
+
+
 def test_partly_covered(partly_covered):
     text = render_page(partly_covered)
     assert "LocalResponseNorm has no rule" in text

@@ -107,7 +107,7 @@ def test_predictions_and_measurements_are_of_the_same_pairs(undisturbed):
     assert (inputs.nunique() <= 2).all()  # float32 of one, float64 of the other
     page = (undisturbed / "out" / "_summary.html").read_text()
     assert page.count("<svg") >= 4
-    assert "40 runs done, 0 failed" in page
+    assert "40 runs done, none failed" in page
 
 
 def test_failures_are_recorded_and_retried(tmp_path, monkeypatch, capsys):
@@ -183,5 +183,23 @@ def test_the_page_begins_with_its_phase_diagrams(tmp_path):
     write_summary(tmp_path, rows)
     page = (tmp_path / PAGE).read_text(encoding="utf-8")
     assert page.count("<svg") == 12 + 6
-    assert page.index("Angle kept over gain and depth") < page.index("Size, powers of ten over gain and depth")
-    assert page.index("Size, powers of ten over gain and depth") < page.index("Mean cosine of pairs")
+    size = page.index("Size (powers of ten) over gain and depth (predicted, lecun, d0)")
+    assert page.index("Angle kept over gain and depth") < size < page.index("Mean cosine of pairs")
+
+
+def test_weight_laws_are_not_averaged_and_equal_predictions_share_a_line(tmp_path):
+    from initscope.sweep.summary import _curves, _diagrams
+
+    common = {"status": "done", "quantity": "predict", "architecture": "dense{width}*{depth}", "activation": None,
+              "data": "d", "angle": 1.0, "rms_ratio": 1.0}  # fmt: skip
+    rows = [
+        common | {"run": f"{law} {width} {depth}", "width": width, "depth": depth, "initializer": law, "row": row,
+                  "cosine": 0.5 + row / 9}
+        for law in ("he", "lecun") for width in (8, 9, 10) for depth in (2, 5, 9) for row in (0, 1)
+    ]  # fmt: skip
+    told = [says for _, says in _diagrams(rows)]
+    curves = {says: axes for axes, says in _curves(rows, 6)}
+    for law in ("he", "lecun"):
+        assert f"Angle kept over width and depth (predicted, {law}, d); means over all else" in told
+        (line,) = curves[f"Mean cosine of pairs after each layer: dense{{width}}*5, {law}, d"].lines
+        assert line.get_label() == "predicted, any width"

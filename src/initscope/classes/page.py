@@ -11,6 +11,7 @@ from initscope.classes.checkpoints import outline, shared_bins
 from initscope.classes.ratios import COLUMNS, READINGS
 from initscope.pages.figures import GREY, MEASURED, PREDICTED, THIRD, new_axes
 from initscope.pages.page import render_part, versions
+from initscope.pages.rows import shown_rows
 from initscope.pages.svg import inline_svg
 from initscope.pages.thumbnails import thumbnails
 
@@ -52,16 +53,20 @@ def render(found: Separations, *, title: str = "Distances within and between cla
     """The page as text."""
     one = next(iter(found.networks.values()))
     tests = [_test_row(test) for layer in found.shown_layers for test in found.tests(layer)]
-    tables = [{"title": "Tests against the first network", "note": _TESTS, "rows": tests}] if tests else []
-    medians = {"title": "Medians", "note": "With 95 % bootstrap intervals.", "rows": _layer_rows(found)}
-    ends = {"title": "What training ends in", "note": _ENDS, "rows": _collapse_rows(found)}
+    tables = {
+        "Tests against the first network": (_TESTS, tests),
+        "Medians": ("With 95 % bootstrap intervals.", _layer_rows(found)),
+        "What training ends in": (_ENDS, _collapse_rows(found)),
+    }
     return render_part(
         "page.html",
         body="separation.html",
         title=title,
         headline=headline(found),
         groups=[{"title": title, "pictures": _drawn(pictures)} for title, pictures in _groups(found)],
-        tables=[*tables, medians, *([ends] if found.collapses else [])],
+        several=len(found.networks) > 1,
+        boundary="inter_boundary" in one.ratios,
+        tables={name: (note, shown_rows(rows)) for name, (note, rows) in tables.items() if rows},
         pairs=_changed(found),
         pairs_layer=found.shown_layers[0],
         run={
@@ -217,7 +222,7 @@ def _layer_rows(found: Separations) -> list[dict[str, str]]:
             for column in (*COLUMNS, "angle_random", "angle_predicted"):
                 interval = getattr(row, column)
                 if interval is not None:
-                    text = f"{interval.median:.3f} ({interval.low:.3f}–{interval.high:.3f})"
+                    text = f"{interval.median:.3f} ({interval.low:.3f}–\u2060{interval.high:.3f})"
                     cells[column.replace("_", " ")] = text
             if row.recall is not None:
                 cells["recall"] = f"{row.recall:.2f}"

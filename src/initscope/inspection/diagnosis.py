@@ -78,7 +78,7 @@ def _share(value: float) -> str:
 
 def _collapse(report: Report, verdict: Verdict) -> str:
     at = layer_title(report, verdict.layer)
-    return f"angles close: from {at} on inputs look alike, {_share(verdict.value)} of their angle is left"
+    return f"angles close: from {at} on, inputs look alike and {_share(verdict.value)} of their angle is left"
 
 
 def _size(report: Report, verdict: Verdict) -> str:

@@ -108,9 +108,11 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
 
 def _told(report: Report, verdict: Verdict, code: str) -> dict[str, str]:
     """Where a verdict holds and what its value is, in words; what to type, unless that is ``code``, at the top."""
-    value_is = next((declared.threshold_is for declared in DECLARATIONS if declared.name == verdict.name), "")
+    told = next((declared.threshold_is for declared in DECLARATIONS if declared.name == verdict.name), "")
+    number_is = told if told != verdict.value_is else ""
     own = "" if verdict.code is None or _typed(verdict.code) == code else verdict.code
-    return {"where": layer_title(report, verdict.layer), "value_is": value_is, "code": own}
+    at = layer_title(report, verdict.layer)
+    return {"where": at, "value_is": verdict.value_is, "number_is": number_is, "code": own}
 
 
 def _what_to_do(report: Report) -> dict[str, str]:

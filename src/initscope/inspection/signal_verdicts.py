@@ -231,7 +231,7 @@ SIGNAL_VERDICTS: tuple[Declaration, ...] = (
         advice="draw the weights with initscope.initializers.{law}, or use skips around every block, or normalisation "
         "before the activation",
         threshold=2e3,
-        threshold_is="median growth of the gradient from block to block, to the power of their number",
+        threshold_is="growth of the gradient over the depth, by its median from block to block",
         code="initscope.initializers.{law}(model)",
         needs_norms=True,
     ),

@@ -7,7 +7,6 @@ dB (peak signal-to-noise ratio) and by structural similarity.
 from __future__ import annotations
 
 import base64
-import html
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,9 @@ from initscope.errors import InputError
 from initscope.invert.chain import prepared, run_to, step_named, traced
 from initscope.invert.priors import Box, TotalVariation
 from initscope.invert.recovery import Method, recover
-from initscope.results import Result, format_number, html_table, make_axes
+from initscope.pages.page import render_part, versions
+from initscope.pages.rows import shown_rows
+from initscope.results import Result, counted, format_number, make_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,47 +135,31 @@ class Inversions(Result):
 
     def _html(self) -> str:
         """A page of its own: the pictures, layer beside layer, what is not known, and the tables."""
-        title = html.escape(self.title or "What layers still know of a photograph")
         lines = []
         for index, image in enumerate(self.images):
-            mine = [row for row in self.rows if row.image == index]
-            figures = [_figure(image, "the input", "")]
-            figures += [
-                _figure(row.picture, row.layer, f"{row.psnr:.1f} dB, SSIM {row.ssim:.2f}, {_known(row)}")
-                for row in mine
-            ]
-            lines.append(f'<div class="row">{"".join(figures)}</div>')
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes())
-        every = [{name: cell for name, cell in row.items() if name != "message"} for row in self.table()]
-        return _PAGE.format(
-            title=title,
-            body="".join(lines),
-            means=html_table(self.summary()),
-            notes=f"<h2>What is not known</h2><ul>{notes}</ul>" if notes else "",
-            table=html_table(every),
+            lines.append([_shown(image, "the input", "", index)])
+            for row in self.rows:
+                if row.image == index:
+                    told = f"{row.psnr:.1f} dB, SSIM {row.ssim:.2f}, {_known(row)}"
+                    lines[-1].append(_shown(row.picture, row.layer, told, index))
+        best, *others = sorted(self.means(), key=lambda line: -float(line["psnr"]))
+        less = "".join(f"; {line['layer']} {line['psnr']:.1f} dB" for line in others)
+        every = [
+            {"image": row.image + 1, "layer": row.layer, "outputs per value": row.values, "dB": row.psnr,
+             "SSIM": row.ssim, "residual": row.relative_residual, "known": _known(row), "method": row.method}
+            for row in self.rows
+        ]  # fmt: skip
+        return render_part(
+            "page.html",
+            body="inversions.html",
+            title=self.title or "What layers still know of a photograph",
+            headline=f"Mean over {counted(len(self.images), 'image')}: {best['layer']} {best['psnr']:.1f} dB{less}.",
+            pictures=lines,
+            means=shown_rows(self.summary()),
+            notes=self.notes(),
+            every=shown_rows(every),
+            run={"versions": ", ".join(f"{name} {number}" for name, number in versions().items())},
         )
-
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>{title} · initscope</title>
-<style>body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
-h1 {{ font-size: 1.5rem; overflow-wrap: anywhere; }} h2 {{ font-size: 1.15rem; margin-top: 2rem; }}
-.row {{ display: flex; flex-wrap: wrap; gap: .75rem; margin-bottom: 1rem; }}
-figure {{ margin: 0; width: 10.5rem; max-width: calc(50% - .375rem); }}
-img {{ width: 100%; image-rendering: pixelated; display: block; }}
-figcaption {{ font-size: .85rem; line-height: 1.35; overflow-wrap: anywhere; }}
-.scroll {{ overflow-x: auto; }} table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-td, th {{ padding: .2rem .7rem .2rem 0; text-align: left; border-bottom: 1px solid #8884; white-space: nowrap; }}
-</style></head>
-<body><h1>{title}</h1>
-<p>Each layer's output was inverted: the picture is one that gives the same output, as nearly as could be found. What it
-lacks, the layer no longer knows, or the search did not find. <em>Exact</em>: the output determines the picture.</p>
-{body}
-<h2>Mean over the images</h2><div class="scroll">{means}</div>
-{notes}
-<h2>Every picture</h2><div class="scroll">{table}</div></body></html>
-"""
 
 
 def _known(row: InvertedPicture) -> str:
@@ -186,15 +171,16 @@ def _known(row: InvertedPicture) -> str:
     return "partial"
 
 
-def _figure(image: Floats, name: str, told: str) -> str:
+def _shown(image: Floats, name: str, told: str, index: int) -> dict[str, str]:
+    """A picture as the page shows it."""
     from PIL import Image
 
     pixels = np.round(255 * np.clip(np.moveaxis(image, 0, -1), 0, 1)).astype(np.uint8)
     stream = io.BytesIO()
     Image.fromarray(pixels if pixels.shape[-1] == 3 else pixels[..., 0]).save(stream, "PNG", optimize=True)
-    data, name = base64.b64encode(stream.getvalue()).decode(), html.escape(name)
-    caption = f"<strong>{name}</strong><br>{html.escape(told)}" if told else f"<strong>{name}</strong>"
-    return f'<figure><img alt="{name}" src="data:image/png;base64,{data}"><figcaption>{caption}</figcaption></figure>'
+    data = f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
+    says = f"image {index + 1}: {f'from {name}' if told else name}"
+    return {"name": name, "told": told, "says": says, "data": data}
 
 
 def psnr(image: Floats, picture: Floats) -> float:

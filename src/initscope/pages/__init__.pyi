@@ -6,3 +6,6 @@ from .page import (
     render_page as render_page,
     write_page as write_page,
 )
+from .rows import (
+    render_result as render_result,
+)

@@ -7,6 +7,7 @@ they have the size of text at every width. Nothing here needs a script; the page
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,13 @@ _MOST_TICKS = 8
 _TWENTYFOLD = 20.0
 _DIGITS = 6
 _NEAR_THE_END = 0.96
-"""Part of the width behind which a name would stand over the edge."""
+"""Part of the width behind which a name would stand over the edge; as near to the other edge is the first."""
+_APART = 0.8
+"""Part of an even step by which names have to be apart."""
+_SHORT = 13
+"""Letters of a name on the axis."""
+_LONG = 10
+"""Letters of a name that a phone has no room for at every second tick."""
 
 
 def rounded(values: Floats) -> list[float | None]:
@@ -69,6 +76,12 @@ class Panel:
         """All finite values."""
         values = np.concatenate([self.measured, np.array([]) if self.predicted is None else self.predicted])
         return np.asarray(values[np.isfinite(values)])
+
+    @property
+    def highest_bar(self) -> float:
+        """The upper end of the longest error bar, 0 without any."""
+        ends = self.measured + 2 * self.error if self.error is not None else np.array([])
+        return float(max(ends[np.isfinite(ends)], default=0.0))
 
     def to_dict(self) -> dict[str, Any]:
         """What the page's script reads."""
@@ -120,7 +133,7 @@ def _scale(panel: Panel) -> _Scale:
                 low, high = min(low, edge / 2), max(high, edge * 2)
         return _Scale(max(float(low), 1e-300), min(float(high), 1e300), logarithmic=True)
     low = min(0.0, values.min()) if panel.least is None else panel.least
-    high = 1.08 * max(values.max(), 1e-12) if panel.most is None else panel.most
+    high = 1.08 * max(values.max(), panel.highest_bar, 1e-12) if panel.most is None else panel.most
     return _Scale(float(low), float(high), logarithmic=False)
 
 
@@ -138,7 +151,7 @@ def drawn_panels(panels: Sequence[Panel], names: Sequence[str], bad: Sequence[fr
     shown = [(panel, bad[index] if bad else frozenset()) for index, panel in enumerate(panels) if len(panel.known)]
     return {
         "panels": [_drawn(panel, marked) for panel, marked in shown],
-        "axis": _axis(names),
+        "axis": _axis(names, [panel for panel, _ in shown]),
         "data": [panel.to_dict() for panel, _ in shown],
         "rows": len(names),
     }
@@ -203,16 +216,33 @@ def depth_ticks(rows: int) -> list[int]:
 
 
 def axis_name(title: str) -> str:
-    """Without the kind, and of a long path its end."""
+    """Without the kind; of a long path the numbered block, else its end.
+
+    >>> axis_name("encoder.blocks.3.attention.query (Linear)"), axis_name("attention.output.dense")
+    ('blocks.3…', '…output.dense')
+    """
     name = title.partition(" (")[0]
-    return name if len(name) <= 14 else f"…{name[-13:]}"
+    if len(name) <= _SHORT:
+        return name
+    block = re.search(r"(?:^|\.)([^.]+\.\d+)\.(?!.*\.\d+\.)", name)
+    return f"{block[1]}…" if block and len(block[1]) < _SHORT else f"…{name[1 - _SHORT :]}"
 
 
-def _axis(names: Sequence[str]) -> list[dict[str, str]]:
-    """Some of the names with their places; a narrow page leaves every second one out, the last stays in the picture."""
+def _axis(names: Sequence[str], panels: Sequence[Panel]) -> list[dict[str, str]]:
+    """Some of the names with their places, of rows that show something; a narrow page leaves some out."""
+    shown = [np.isfinite(side) for panel in panels for side in (panel.measured, panel.predicted) if side is not None]
+    known = np.flatnonzero(np.any(shown, axis=0)) if shown else np.arange(len(names))
+    places: list[int] = []
+    for index in depth_ticks(len(names)):
+        nearest = int(known[np.abs(known - index).argmin()])
+        if not places or nearest - places[-1] > _APART * len(names) / _MOST_TICKS:
+            places.append(nearest)
+    shorts = [axis_name(names[index]) for index in places]
+    every = 2 if max(map(len, shorts)) < _LONG else 3
     ticks = []
-    for place, index in enumerate(depth_ticks(len(names))):
+    for place, (index, name) in enumerate(zip(places, shorts, strict=True)):
         across = (index + 0.5) / len(names)
-        roles = ["minor"] * (place % 2 == 1) + ["at-end"] * (place > 0 and across > _NEAR_THE_END)
-        ticks.append({"left": f"{100 * across:.2f}", "name": axis_name(names[index]), "role": " ".join(roles)})
+        roles = ["minor"] * (place % every > 0) + ["at-start"] * (across < 1 - _NEAR_THE_END)
+        roles += ["at-end"] * (place > 0 and across > _NEAR_THE_END)
+        ticks.append({"left": f"{100 * across:.2f}", "name": name, "role": " ".join(roles)})
     return ticks

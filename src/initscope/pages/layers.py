@@ -5,6 +5,8 @@ Without a script all rows are shown; the page's own folds, sorts, filters and ex
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +21,8 @@ from initscope.pages.table import ROUNDING, with_error
 __all__ = ["Column", "Section", "layer_table", "page_data", "side_columns"]
 
 _WEIGHTS = ("weights", "recurrent", "embedding")
+_MOST_DECIMALS = 4
+_ERROR = re.compile(r"± (\d\S*)")
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,9 @@ class Column:
         error = np.nan if self.errors is None else float(self.errors[index])
         if value == 0:
             return "0"
-        return with_error(value if np.isfinite(value) else None, error if error > 0 else None, self.digits, self.least)
+        known = error if error > 0 else None
+        digits = _decimals(value, known, self.digits)
+        return with_error(value if np.isfinite(value) else None, known, digits, self.least)
 
     def of_section(self, members: Sequence[int], join: Callable[[Floats], float] | None = None) -> str:
         """The last known value of several rows, or what ``join`` makes of all of them."""
@@ -51,7 +57,18 @@ class Column:
         if not len(known):
             return "–"
         value = float(known[-1] if join is None else join(known))
-        return "0" if value == 0 else with_error(value, None, self.digits, self.least)
+        return "0" if value == 0 else with_error(value, None, _decimals(value, None, self.digits), self.least)
+
+
+def _decimals(value: float, error: float | None, digits: int) -> int:
+    """At least ``digits``, and as many as show two digits of a small value and one of its error, within reason.
+
+    >>> [_decimals(value, error, 1) for value, error in ((46.3, 1.2), (0.0948, 0.004), (0.3, 0.04), (4e-5, None))]
+    [1, 3, 2, 1]
+    """
+    known = [1 - math.floor(math.log10(abs(value)))] if math.isfinite(value) and value else []
+    known += [-math.floor(math.log10(error))] if error is not None and math.isfinite(error) else []
+    return max(digits, *known) if known and max(known) <= _MOST_DECIMALS else digits
 
 
 def side_columns(
@@ -87,7 +104,7 @@ def layer_table(
     """What the template ``layers.html`` shows; columns without a value are left out."""
     columns = [column for column in columns if np.isfinite(column.values).any()]
     sections = sections or [Section("", (index,)) for index in range(len(rows))]
-    notes = {note: number for number, note in enumerate(dict.fromkeys(row.note for row in rows if row.note), 1)}
+    notes = {note: number for number, note in enumerate(dict.fromkeys(_kind(row.note) for row in rows if row.note), 1)}
     statuses = {row.status for row in rows}
     told = len(statuses) > 1
 
@@ -98,7 +115,8 @@ def layer_table(
             "title": row.title,
             "cells": [_cell(c, c.text(index), index in c.bad) for c in columns],
             "status": row.status if told else None,
-            "note": notes.get(row.note),
+            "note": notes.get(_kind(row.note)),
+            "says": row.note,
             "weights": row.role in _WEIGHTS,
             "fault": index in faulty,
         }
@@ -107,7 +125,9 @@ def layer_table(
         "columns": columns,
         "told": told,
         "status": "" if told else next(iter(statuses)),
-        "notes": [(number, note, sum(row.note == note for row in rows)) for note, number in notes.items()],
+        "notes": [
+            _footnote(number, [row.note for row in rows if _kind(row.note) == kind]) for kind, number in notes.items()
+        ],
         "sections": [
             {
                 "title": section.title,
@@ -126,6 +146,22 @@ def layer_table(
             for section in sections
         ],
     }
+
+
+def _kind(note: str) -> str:
+    """A note without its errors: rows whose notes differ in them alone share a footnote."""
+    return _ERROR.sub("±", note)
+
+
+def _footnote(number: int, notes: Sequence[str]) -> tuple[int, str, int]:
+    """Number, text and count; of errors that differ the smallest and the largest.
+
+    >>> _footnote(2, ["cosine ± 0.002", "cosine ± 5e-05", "cosine ± 0.0001"])
+    (2, 'cosine ± 5e-05 to 0.002', 3)
+    """
+    ranges = [sorted(set(errors), key=float) for errors in zip(*map(_ERROR.findall, notes), strict=True)]
+    texts = iter(errors[0] if len(errors) == 1 else f"{errors[0]} to {errors[-1]}" for errors in ranges)
+    return number, _ERROR.sub(lambda _: f"± {next(texts)}", notes[0]), len(notes)
 
 
 def _cell(column: Column, text: str, bad: bool) -> dict[str, Any]:

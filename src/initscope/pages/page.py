@@ -60,9 +60,11 @@ def render_page(
     panels = [angle_panel(angle), size_panel(size, [0, *behind_activations(rows, range(1, len(rows)))])]
     columns = [*side_columns(angle, "angle", "angle °", 1), *side_columns(size, "rms_ratio", "size", 3)]
     depth = drawn_panels(panels, [row.title for row in rows])
+    happened, _, more = headline(comparison).partition(". ")
     context |= {
-        "title": comparison.title or "What the network does to angles and sizes",
-        "headline": headline(comparison),
+        "title": happened.removesuffix("."),
+        "subtitle": comparison.title,
+        "headline": more,
         "advice": advice or suggestion(comparison),
         "depth": depth,
         "error_is": angle.error_is,

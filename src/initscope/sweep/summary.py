@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from initscope._hall.files import write_text
-from initscope.pages.figures import MEASURED, PREDICTED, THIRD, new_axes
+from initscope.pages.figures import GREY, MEASURED, PREDICTED, THIRD, new_axes
 from initscope.pages.page import render_part, versions
 from initscope.pages.svg import inline_svg
 from initscope.results import counted, label_text
@@ -22,9 +22,12 @@ Row = Mapping[str, Any]
 PAGE = "_summary.html"
 _COLOURS = (PREDICTED, MEASURED, THIRD, "#7c3aed", "#a16207", "#be185d")
 _MOST_CURVES = 6
+_SAME = 6
+"""Decimals to which curves are drawn."""
 _MOST_PICTURES = 12
 _KEPT = "angle kept"
-_SIZE = "size, powers of ten"
+_SIZE = "size (powers of ten)"
+_DONE = {"predict": "predicted", "measure": "measured", "train": "trained"}
 _VALUES = {"train": "accuracy", "mean-width": "mean_width"}
 
 
@@ -39,8 +42,7 @@ def write_summary(folder: Path, rows: Sequence[Row]) -> None:
     text = render_part(
         "page.html",
         body="sweep.html",
-        title="Sweep",
-        headline=f"{counted(len({row['run'] for row in done}), 'run')} done, {len(failed)} failed.",
+        title=f"Sweep: {counted(len({row['run'] for row in done}), 'run')} done, {len(failed) or 'none'} failed",
         pictures=pictures,
         run=_varied(rows) | {"versions": ", ".join(f"{name} {number}" for name, number in versions().items())},
         failed=failed[:50],
@@ -74,17 +76,39 @@ def _curves(rows: Sequence[Row], most: int) -> list[tuple[Axes, str]]:
     drawn = []
     for key in _spread(list(pictures), most):
         by_width, axes = pictures[key], new_axes()
+        lines: dict[tuple[float, ...], tuple[str, list[str]]] = {}
         for colour, width in zip(_COLOURS, _spread(list(by_width))):
-            for quantity, style in (("predict", "-"), ("measure", "o")):
-                points = by_width[width].get(quantity, {})
-                means = [sum(values) / len(values) for values in points.values()]
-                label = f"{'' if width is None else f'width {width}, '}{quantity}"
-                axes.plot(list(points), means, style, color=colour, markersize=3.5, label=label if points else None)
+            points = {
+                quantity: {row: sum(values) / len(values) for row, values in found.items()}
+                for quantity, found in by_width[width].items()
+            }
+            of = "" if width is None else f", width {width}"
+            if "measure" in points:
+                dots = points["measure"]
+                axes.plot(list(dots), list(dots.values()), "o", color=colour, markersize=3.5, label=f"measured{of}")
+            if "predict" in points:
+                line = tuple(round(value, _SAME) for value in points["predict"].values())
+                lines.setdefault(line, (colour, []))[1].append(of)
+        for line, (colour, widths) in lines.items():  # widths that theory does not tell apart share a line
+            colour, of = (colour, widths[0]) if len(widths) == 1 else (GREY, ", any width")
+            axes.plot(line, "-", color=colour, label=f"predicted{of}", zorder=1)
         axes.set(xlabel="layer", ylabel="mean cosine of pairs")
         axes.legend(frameon=False, fontsize="small")
-        says = ", ".join(str(part) for part in key if part is not None)
-        drawn.append((axes, f"Mean cosine of pairs after each layer: {says}"))
+        drawn.append((axes, f"Mean cosine of pairs after each layer: {_named(*key)}"))
     return drawn
+
+
+def _named(architecture: str, depth: Any, activation: Any, initializer: str, data: str) -> str:
+    """What a picture is of; parts of the architecture stand in it.
+
+    >>> _named("dense{width}-{activation}*{depth}", 4, "relu", "he", "digits")
+    'dense{width}-relu*4, he, digits'
+    """
+    parts = {"{depth}": depth, "{activation}": activation}
+    beside = [str(part) for hole, part in parts.items() if part is not None and hole not in architecture]
+    for hole, part in parts.items():
+        architecture = architecture.replace(hole, str(part))
+    return ", ".join([architecture, *beside, initializer, data])
 
 
 def _spread(values: list[Any], most: int = _MOST_CURVES) -> list[Any]:
@@ -131,12 +155,13 @@ def _results(rows: Sequence[Row]) -> list[tuple[Row, str, float]]:
 
 
 def _diagrams(rows: Sequence[Row]) -> list[tuple[Axes, str]]:
-    """Phase diagrams over every two numbers that take three values or more, for each quantity, activation and data."""
+    """Phase diagrams over every two numbers with three values or more, for each quantity, activation, law and data."""
     groups: dict[tuple[Any, ...], list[tuple[Row, float]]] = {}
     for row, name, value in _results(rows):
-        groups.setdefault((row["quantity"], row["activation"], row["data"], name), []).append((row, value))
+        key = (row["quantity"], row["activation"], row["initializer"].partition(":")[0], row["data"], name)
+        groups.setdefault(key, []).append((row, value))
     drawn = []
-    for (quantity, activation, data, value), found in groups.items():
+    for (quantity, activation, law, data, value), found in groups.items():
         values: dict[str, set[float]] = {}
         for row, _ in found:
             for name, number in _numbers(row).items():
@@ -145,7 +170,7 @@ def _diagrams(rows: Sequence[Row]) -> list[tuple[Axes, str]]:
         for first in range(len(wide)):
             for second in range(first + 1, len(wide)):
                 axes = phase_diagram(found, wide[first], wide[second], value)
-                told = f"{quantity}{'' if activation is None else f', {activation}'}, {data}"
+                told = ", ".join(filter(None, [_DONE.get(quantity, quantity), activation, law, data]))
                 says = f"{label_text(value)} over {wide[first]} and {wide[second]} ({told}); means over all else"
                 drawn.append((axes, says[0].upper() + says[1:]))
     return drawn
