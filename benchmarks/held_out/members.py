@@ -42,7 +42,8 @@ class Network:
         """A start of the network, trained for its steps."""
         torch.manual_seed(seed)
         model = self.build()
-        self.train(model, self.steps)
+        if self.steps:
+            self.train(model, self.steps)
         return model.train(self.mode != "eval")
 
     def train(self, model: nn.Module, steps: int, rate: float | None = None) -> list[float]:

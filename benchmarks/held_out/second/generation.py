@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from held_out.bugs import bug
 from held_out.members import network, pictures, unit_pictures
 from held_out.second.vision_too import Block
 
@@ -107,31 +108,44 @@ def wgan_critic() -> nn.Module:
     )  # fmt: skip
 
 
-@network(unit_pictures(24, 3), loss=lambda out, x: F.mse_loss(out[0], x) + out[1], rate=3e-3)
+class VQVAE(nn.Module):
+    def __init__(self, k=64, d=16, far=False):
+        super().__init__()
+        self.encoder = nn.Sequential(
+            nn.Conv2d(3, 32, 4, 2, 1), nn.ReLU(), nn.Conv2d(32, 32, 4, 2, 1), nn.ReLU(), nn.Conv2d(32, d, 1)
+        )
+        self.codebook = nn.Embedding(k, d)
+        if not far:
+            self.codebook.weight.data.uniform_(-1.0 / k, 1.0 / k)
+        self.decoder = nn.Sequential(
+            nn.Conv2d(d, 32, 3, padding=1), nn.ReLU(), nn.ConvTranspose2d(32, 32, 4, 2, 1), nn.ReLU(),
+            nn.ConvTranspose2d(32, 3, 4, 2, 1),
+        )  # fmt: skip
+
+    def forward(self, x):
+        z = self.encoder(x).permute(0, 2, 3, 1).contiguous()
+        flat = z.view(-1, z.shape[-1])
+        e = self.codebook.weight
+        d = flat.pow(2).sum(1, keepdim=True) - 2 * flat @ e.t() + e.pow(2).sum(1)
+        q = self.codebook(d.argmin(1)).view(z.shape)
+        loss = F.mse_loss(q, z.detach()) + 0.25 * F.mse_loss(q.detach(), z)
+        q = z + (q - z).detach()
+        return self.decoder(q.permute(0, 3, 1, 2)), loss
+
+
+def _vq_loss(out, images):
+    return F.mse_loss(out[0], images) + out[1]
+
+
+@network(unit_pictures(24, 3), loss=_vq_loss, rate=3e-3)
 def vq_vae() -> nn.Module:
-    class VQVAE(nn.Module):
-        def __init__(self, k=64, d=16):
-            super().__init__()
-            self.encoder = nn.Sequential(
-                nn.Conv2d(3, 32, 4, 2, 1), nn.ReLU(), nn.Conv2d(32, 32, 4, 2, 1), nn.ReLU(), nn.Conv2d(32, d, 1)
-            )
-            self.codebook = nn.Embedding(k, d)
-            self.decoder = nn.Sequential(
-                nn.Conv2d(d, 32, 3, padding=1), nn.ReLU(), nn.ConvTranspose2d(32, 32, 4, 2, 1), nn.ReLU(),
-                nn.ConvTranspose2d(32, 3, 4, 2, 1),
-            )  # fmt: skip
-
-        def forward(self, x):
-            z = self.encoder(x).permute(0, 2, 3, 1).contiguous()
-            flat = z.view(-1, z.shape[-1])
-            e = self.codebook.weight
-            d = flat.pow(2).sum(1, keepdim=True) - 2 * flat @ e.t() + e.pow(2).sum(1)
-            q = self.codebook(d.argmin(1)).view(z.shape)
-            loss = F.mse_loss(q, z.detach()) + 0.25 * F.mse_loss(q.detach(), z)
-            q = z + (q - z).detach()
-            return self.decoder(q.permute(0, 3, 1, 2)), loss
-
     return VQVAE()
+
+
+@bug(unit_pictures(24, 3), "collapse", "rank-loss", loss=_vq_loss)
+def codebook_far_from_the_codes() -> nn.Module:
+    """One word for all places: after 240 steps two are used, where a start in a small cube uses 16."""
+    return VQVAE(far=True)
 
 
 def _noised(count, generator):

@@ -13,7 +13,7 @@ from held_out.images import conv_bn
 from held_out.members import labelled_table, masks, pictures, table, unit_pictures, waves
 
 
-@pair(labelled_table(), "linear", where="2")
+@pair(labelled_table(), "linear", where="3")
 def one_activation_forgotten(wrong):
     between = [] if wrong else [nn.ReLU()]
     return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), *between, nn.Linear(64, 64), nn.ReLU(),
@@ -231,7 +231,7 @@ def sixty_residuals_without_norm(wrong):
 
 
 @pair(lambda n, g: (lambda x, y: (x, (y % 2).float()))(*pictures(28, 1)(n, g)), "saturated", "loss-at-start",
-      loss=lambda out, y: F.binary_cross_entropy(out.squeeze(1), y))  # fmt: skip
+      "exploding", loss=lambda out, y: F.binary_cross_entropy(out.squeeze(1), y))  # fmt: skip
 def discriminator_saturated(wrong):
     net = nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.LeakyReLU(0.2), nn.Linear(128, 128), nn.LeakyReLU(0.2),
                         nn.Linear(128, 1), nn.Sigmoid())  # fmt: skip

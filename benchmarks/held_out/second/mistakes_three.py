@@ -212,7 +212,7 @@ def mean_square_overflows_in_half(wrong):
     return Net()
 
 
-@pair(labelled_table(), error="inplace")
+@pair(labelled_table(), "step-fails", error="inplace")
 def written_over_in_place(wrong):
     class Net(nn.Module):
         def __init__(self):

@@ -275,7 +275,7 @@ def positions_drown_the_words(wrong):
     return Net()
 
 
-@pair(sentences(24, 24), "loss-axis", loss=lambda out, t: F.cross_entropy(out.transpose(1, 2), t),
+@pair(sentences(24, 24), "loss-kind", loss=lambda out, t: F.cross_entropy(out.transpose(1, 2), t),
       wrong={"loss": F.cross_entropy})  # fmt: skip
 def classes_on_the_axis_of_time(wrong):
     class Net(nn.Module):
@@ -307,12 +307,17 @@ def huber_of_a_column_and_a_row(wrong):
     return Net()
 
 
-@pair(pictures(16), error="target", wrong={"data": lambda n, g: (lambda x, y: (x, y + 1))(*pictures(16)(n, g))})
+@pair(
+    pictures(16),
+    "step-fails",
+    error="target",
+    wrong={"data": lambda n, g: (lambda x, y: (x, y + 1))(*pictures(16)(n, g))},
+)
 def labels_that_begin_with_one(wrong):
     return nn.Sequential(conv_bn(3, 16), nn.MaxPool2d(4), nn.Flatten(), nn.Linear(256, 10))
 
 
-@pair(pictures(16), error="sample")
+@pair(pictures(16), "step-fails", error="sample")
 def view_gives_twice_the_samples(wrong):
     class Net(nn.Module):
         def __init__(self):

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from held_out.members import network, waves
-from held_out.second.vision_too import Block
+from held_out.second.vision_too import Block, ctc
 
 
 def _history(length=48, ahead=12, level=0.0):
@@ -161,12 +161,7 @@ def _speech(count, generator):
     return wave + 0.1 * torch.randn(wave.shape, generator=generator), labels
 
 
-def _ctc_first(out, targets):
-    steps, n, _ = out.shape
-    return F.ctc_loss(out, targets, torch.full((n,), steps), torch.full((n,), targets.shape[1]), zero_infinity=True)
-
-
-@network(_speech, loss=_ctc_first)
+@network(_speech, loss=ctc)
 def conformer_with_ctc() -> nn.Module:
     class ConvModule(nn.Module):
         def __init__(self, d):

@@ -193,12 +193,12 @@ def _words_in_pictures(count, generator):
     return image + 0.2 * torch.randn(image.shape, generator=generator), digits
 
 
-def _ctc(out, targets):
+def ctc(out, targets):
     steps, n, _ = out.shape
     return F.ctc_loss(out, targets, torch.full((n,), steps), torch.full((n,), targets.shape[1]), zero_infinity=True)
 
 
-@network(_words_in_pictures, loss=_ctc)
+@network(_words_in_pictures, loss=ctc)
 def crnn_with_ctc() -> nn.Module:
     class CRNN(nn.Module):
         def __init__(self):
