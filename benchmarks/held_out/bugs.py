@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 
 from held_out.images import conv_bn
 from held_out.images_too import Attention, mlp
-from held_out.members import Network, labelled_table, pictures, sentences, table
+from held_out.members import HEALTHY, Network, labelled_table, part_of, pictures, sentences, table
 from held_out.sequences import PositionalEncoding
 
 FAULTS: dict[str, Bug] = {}
@@ -27,17 +28,40 @@ class Bug(Network):
     """Verdicts that tell it."""
     where: str = ""
     """How the layer that they name begins."""
+    error: str = ""
+    """A word of the one line that refuses it, where it cannot run."""
 
     def found(self, named: list[list[str]]) -> bool:
         """Whether a verdict of a right name is given at the right place."""
         return any(name in self.names and (not self.where or self.where in place) for name, *place in named)
+
+    def refused(self, line: str) -> bool:
+        """Whether the one line that refuses it names what is wrong."""
+        return bool(self.error and self.error in line)
 
 
 def bug(data: Callable[..., Any], *names: str, **options: Any) -> Callable[..., Any]:
     """Declare the function below as a bug under its name."""
 
     def declare(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
-        FAULTS[build.__name__] = Bug(build.__name__, build, data, names=names, **options)
+        FAULTS[build.__name__] = Bug(build.__name__, build, data, names=names, part=part_of(build), **options)
+        return build
+
+    return declare
+
+
+def pair(data: Callable[..., Any], *names: str, wrong: dict[str, Any] | None = None, where: str = "", error: str = "",
+         **options: Any) -> Callable[..., Any]:  # fmt: skip
+    """Declare a bug and what it should have been: the function below takes whether it is wrong.
+
+    ``wrong`` holds the data or the loss of the bug where they are what is wrong.
+    """
+
+    def declare(build: Callable[[bool], nn.Module]) -> Callable[[bool], nn.Module]:
+        name, shared = build.__name__, {"data": data, "part": part_of(build)} | options
+        said = {"names": names, "where": where, "error": error}
+        FAULTS[name] = Bug(name, partial(build, True), **(shared | (wrong or {}) | said))
+        HEALTHY[f"{name}.mended"] = Network(f"{name}.mended", partial(build, False), **shared)
         return build
 
     return declare

@@ -30,6 +30,8 @@ class Network:
     """What floating inputs are cast to."""
     options: tuple[tuple[str, Any], ...] = ()
     """Further arguments of `inspect`."""
+    part: str = "first"
+    """The set that it belongs to."""
 
     def draw(self, count: int, seed: int) -> tuple[Any, Any]:
         """So many samples."""
@@ -40,7 +42,8 @@ class Network:
         """A start of the network, trained for its steps."""
         torch.manual_seed(seed)
         model = self.build()
-        self.train(model, self.steps)
+        if self.steps:
+            self.train(model, self.steps)
         return model.train(self.mode != "eval")
 
     def train(self, model: nn.Module, steps: int, rate: float | None = None) -> list[float]:
@@ -69,10 +72,15 @@ def network(data: Callable[..., Any], **options: Any) -> Callable[[Callable[[], 
     """Declare the function below as a healthy network under its name."""
 
     def declare(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
-        HEALTHY[build.__name__] = Network(build.__name__, build, data, **options)
+        HEALTHY[build.__name__] = Network(build.__name__, build, data, part=part_of(build), **options)
         return build
 
     return declare
+
+
+def part_of(build: Callable[..., Any]) -> str:
+    """The set whose file it is written in."""
+    return "second" if ".second." in build.__module__ else "first"
 
 
 def _cast(inputs: Any, dtype: torch.dtype) -> Any:

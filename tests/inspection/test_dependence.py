@@ -110,3 +110,33 @@ def test_words_without_positions_are_told_and_no_fault():
     assert not verdicts(attention(causal=False, positions=False), text)["order-unseen"].fault
     for seen in (attention(causal=False), attention(causal=True, positions=False)):
         assert "order-unseen" not in verdicts(seen, text)
+
+
+class Viewed(nn.Module):
+    def __init__(self, moved):
+        super().__init__()
+        self.conv, self.head, self.moved = nn.Conv1d(3, 8, 3), nn.Linear(8, 4), moved
+
+    def forward(self, x):
+        x = x.transpose(1, 2) if self.moved else x.reshape(len(x), 3, 10)
+        return self.head(F.relu(self.conv(x)).mean(2))
+
+
+def test_a_view_that_is_meant_for_a_transpose_is_told():
+    torch.manual_seed(0)
+    data = torch.randn(32, 10, 3).cumsum(1)
+    for moved in (False, True):
+        report = initscope.inspect(Viewed(moved), data, pairs=16, alternatives=False, prediction=False)
+        found = {verdict.name: verdict for verdict in report.verdicts}
+        assert ("axes-mixed" in found) != moved
+        assert moved or (not found["axes-mixed"].fault and "10 × 3 into 3 × 10" in found["axes-mixed"].words)
+
+
+def test_an_encoder_of_torch_without_batch_first_attends_to_other_samples():
+    data = torch.randn(32, 6, 8, generator=torch.Generator().manual_seed(0)).cumsum(1)
+    for first in (False, True):
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=first)
+        model = nn.Sequential(layer, nn.Flatten(), nn.Linear(48, 4))
+        report = initscope.inspect(model, data, pairs=16, alternatives=False, prediction=False)
+        assert any(v.name == "samples-mixed" and v.fault for v in report.verdicts) != first

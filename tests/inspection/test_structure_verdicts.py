@@ -157,3 +157,23 @@ def test_targets_far_beyond_the_outputs():
     values = normal(48, 1)
     assert faults(chain(16, 32, 1), targets=1e5 * values, loss=squared)["target-scale"].value > 1e3
     assert "target-scale" not in faults(chain(16, 32, 1), targets=50 * values, loss=squared)
+
+
+class Places(nn.Module):
+    def __init__(self, turned):
+        super().__init__()
+        self.first, self.norm, self.head = nn.Linear(4, 8), nn.BatchNorm1d(8 if turned else 6), nn.Linear(48, 5)
+        self.turned = turned
+
+    def forward(self, x):
+        x = self.first(x)
+        x = self.norm(x.transpose(1, 2)).transpose(1, 2) if self.turned else self.norm(x)
+        return self.head(F.relu(x).flatten(1))
+
+
+def test_a_batch_norm_of_places_is_told_and_one_of_units_is_not():
+    for turned in (False, True):
+        torch.manual_seed(0)
+        options = {"targets": LABELS, "pairs": 16, "alternatives": False, "prediction": False}
+        report = initscope.inspect(Places(turned), normal(48, 6, 4), **options)
+        assert {v.name: v.fault for v in report.verdicts}.get("norm-axis") == (None if turned else False)

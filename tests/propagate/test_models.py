@@ -131,3 +131,26 @@ def test_training_mode_is_what_is_asked_for():
     assert evaluation.cosine[-1].mean() > 0.5 > train.cosine[-1].mean()
     with pytest.raises(initscope.errors.InputError, match="mode = 'test'"):
         initscope.predict(model, x, y, mode="test")
+
+
+class Folded(nn.Module):
+    """Nodes and samples on one axis for a batch norm, and a loss of its own that has no samples at all."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.gate = nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(8, 4)
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x, links):
+        h = self.first(links @ x)
+        h = torch.relu(self.norm(h.flatten(0, 1)).view(h.shape))
+        share = self.gate(x).softmax(-1).mean((0, 1))
+        return self.head((links @ h).sum(1)), (share * share).sum()
+
+
+def test_samples_that_are_folded_or_gone_do_not_stop_a_prediction():
+    torch.manual_seed(0)
+    x, links = torch.randn(12, 5, 8), (torch.rand(12, 5, 5) < 0.5).float()
+    found = initscope.predict(Folded(), (x[:6], links[:6]), (x[6:], links[6:]), gradients=True)
+    assert found.rows[-1].kind
+    assert np.isfinite(found.cosine[[row.layer for row in found.rows].index("head")]).all()

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from initscope.measurement.observation import Observation
 from initscope.tracing import Inputs, SampleAxes, Trace, named_tensors, sample_axes, trace
+from initscope.tracing.untouched import NoDropoutCalls
 
 __all__ = ["Dependence", "dependence"]
 
@@ -37,12 +38,15 @@ class Dependence:
         Outputs at a place depend on the next one, which is their target.
     orderless : bool
         Whether words in another order give the same, in a model that attends to them.
+    dropping : bool
+        Whether calls of dropout make outputs random in evaluation mode too.
     """
 
     mixed: int | None = None
     apart: bool = True
     told: int | None = None
     orderless: bool = False
+    dropping: bool = False
 
 
 def dependence(model: nn.Module, seen: Observation) -> Dependence:
@@ -54,7 +58,7 @@ def dependence(model: nn.Module, seen: Observation) -> Dependence:
         with torch.no_grad():
             probes = _Probes(model, inputs)
             mixed = probes.mixed()
-            return Dependence(mixed, probes.apart, _told(probes, seen), _orderless(probes, seen))
+            return Dependence(mixed, probes.apart, _told(probes, seen), _orderless(probes, seen), probes.dropping())
     except Exception:  # whatever the model raises: other verdicts say what can be said
         return Dependence()
 
@@ -66,11 +70,22 @@ class _Probes:
         self.model, self.inputs, self.samples = model, inputs, inputs.samples
         self.before, self.apart = self.run(inputs), True
 
-    def run(self, inputs: Inputs) -> list[Tensor]:
+    def run(self, inputs: Inputs, seed: int = _SEED) -> list[Tensor]:
         """The real-valued tensors of the output that have one entry for each sample, and no other axis as long."""
-        torch.manual_seed(_SEED)
+        torch.manual_seed(seed)
         output = self.model(*inputs.map(torch.clone).args, **inputs.map(torch.clone).kwargs)
         return [tensor for _, tensor in named_tensors(output, "") if _of_samples(tensor, self.samples)]
+
+    def dropping(self) -> bool:
+        """Whether other random numbers give other outputs, and would not if calls of dropout did nothing."""
+        if not self._differ_by_seed():
+            return False
+        with NoDropoutCalls():
+            return not self._differ_by_seed()
+
+    def _differ_by_seed(self) -> bool:
+        one, other = (self.run(self.inputs, _SEED + seed) for seed in (0, 1))
+        return any(_differ(a, b) for a, b in zip(one, other, strict=True))
 
     def mixed(self) -> int | None:
         """The first step where a sample's values change with another sample."""

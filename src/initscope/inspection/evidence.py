@@ -202,7 +202,7 @@ class Evidence:
         away by design, and the token of a class is one of many, so that behind these angles count from those that go
         in.
         """
-        judged = self.trunk & self.hidden & (self.units > FEW_UNITS)
+        judged = self.trunk & self.hidden & self._in_place & (self.units > FEW_UNITS)
         angles = np.where(judged, median_over_pairs(self.seen.angle), np.nan)
         known = np.flatnonzero(np.isfinite(angles))
         if not len(known) or not angles[known[0]] > 0:
@@ -239,14 +239,19 @@ class Evidence:
     @cached_property
     def ranks(self) -> Floats:
         """Effective rank on the trunk before the head, where more than a few units and samples could have one."""
-        told = self.trunk & self.hidden & (self.units > FEW_UNITS) & (self.seen.samples > FEW_UNITS)
+        told = self.trunk & self.hidden & self._in_place & (self.units > FEW_UNITS) & (self.seen.samples > FEW_UNITS)
         return np.where(told, self.seen.effective_rank, np.nan)
+
+    @cached_property
+    def _in_place(self) -> npt.NDArray[np.bool_]:
+        """Rows whose units mean the same for all samples: not what is sorted, compared or counted."""
+        return np.array([row.role != "constant" and row.kind != "sort" for row in self.seen.rows])
 
     @cached_property
     def most_directions(self) -> Floats:
         """Effective rank that each row could have: the data's, the units of the narrowest layer before it, or what
         pooling left."""
-        most = np.where(self.trunk, self.units, np.nan)
+        most = np.where(self.trunk & self._in_place, self.units, np.nan)
         reduced = list(self.signal.reductions)
         most[reduced] = np.fmin(most[reduced], self.seen.effective_rank[reduced])
         return np.asarray(np.fmin(self.seen.effective_rank[self.start], np.fmin.accumulate(most)))

@@ -32,6 +32,8 @@ class InputFacts:
     column: int = 0
     largest_column: float = 1.0
     """Which column of a table is the largest, and its root mean square over the median of all; 1 if there are few."""
+    sizes: tuple[float, ...] = ()
+    """Root mean square of every real-valued input."""
 
 
 def input_facts(seen: Observation) -> InputFacts:
@@ -45,7 +47,9 @@ def input_facts(seen: Observation) -> InputFacts:
     if largest is not None and largest.dim() == 4:
         flat = largest.transpose(0, 1).flatten(1)
         channels, constant = len(flat), int((flat.amax(dim=1) == flat.amin(dim=1)).sum())
-    return InputFacts(size, channels, constant, tuple(_cautions(seen, largest, whole)), *_largest_column(largest))
+    sizes = tuple(float(tensor.double().square().mean().sqrt()) for tensor in real)
+    cautions = tuple(_cautions(seen, largest, whole))
+    return InputFacts(size, channels, constant, cautions, *_largest_column(largest), sizes)
 
 
 def _largest_column(values: Tensor | None) -> tuple[int, float]:

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from initscope._hall.randomness import torch_generator
+from initscope.inspection.losses import Loss, cross_entropy_of, loss_facts, loss_value
 from initscope.inspection.straight_through import straight_through
-from initscope.inspection.unregistered import unregistered
-from initscope.inspection.weights import drawn_weights
+from initscope.inspection.unregistered import made_anew, unregistered
+from initscope.inspection.weights import drawn_weights, following
+from initscope.layers import role_of
 from initscope.measurement.number_formats import FORMATS, FormatCount
 from initscope.measurement.observation import Observation
 from initscope.recording import Batch
-from initscope.tracing import Inputs, named_tensors
+from initscope.tracing import Inputs
 
 __all__ = ["FormatShares", "Probe", "probe"]
 
 _SAMPLES = 16
+_STEPS, _RATE = 5, 1e-2
+"""Steps of training that are tried where matrices start at zero, and how far each weight goes: Adam's first steps."""
 _NEARLY_ALL = 0.9
 """Share above which dropout leaves so little that a probability of keeping may be meant."""
-Loss = Callable[[Any, Any], Tensor]
 
 
 @dataclass(frozen=True)
@@ -51,21 +53,34 @@ class Probe:
         Cross-entropy at the start, and that of a uniform guess, ln K; None where the outputs are not known for logits.
     detached, aside, frozen, unused, silenced : tuple of str
         Modules with weights that run but that the loss does not reach, though the output depends on them, and others;
-        whose weights ask for no gradient, tables aside; that are not run; and dropout that drops everything.
+        whose weights ask for no gradient, tables and copies of what learns aside; that are not run; and dropout that
+        drops everything.
     starved : tuple of str
         Dropout that drops nearly everything.
     unregistered : dict
         See `unregistered`.
+    made_anew : int
+        Parameters of layers that the model makes in every call.
+    mistaken_norms : dict
+        Norms that are not run, each with the one beside it, equal in kind and size, that runs more than once.
     classes : int
         How many the targets are of; 0 if they are none.
+    at_ends : float
+        Share of their outputs that are the smallest or the largest of all.
     takes_logits : bool
         Whether the loss that was given is a cross-entropy of logits, of classes or of two.
+    misread : str
+        What is wrong with what the loss takes the outputs for, empty if nothing is known to be.
+    second_axis : bool
+        Whether the loss takes the second axis of the outputs for the classes where the last one is as long.
     broadcast : bool
         Whether outputs and targets are of as many values in different shapes, and the loss compares all with all.
     distance : bool
         Whether the loss that was given is none where outputs are equal to real-valued targets, one for each.
     target_size : float
         Root mean square of such targets over that of the outputs, or over 1 if that is more.
+    stuck : tuple of str
+        Matrices that are zero and stay so, as what multiplies them is zero too.
     broken : tuple of str
         Modules whose weights get gradients that are not finite.
     frozen_share : float
@@ -74,6 +89,8 @@ class Probe:
         Of all weights' gradients.
     failed : str
         Why there is nothing, if the step could not be tried.
+    given : bool
+        Whether the loss is the user's: who gives one means to train.
     """
 
     loss: float | None = None
@@ -85,15 +102,22 @@ class Probe:
     silenced: tuple[str, ...] = ()
     starved: tuple[str, ...] = ()
     unregistered: dict[str, str] = field(default_factory=dict)
+    made_anew: int = 0
+    mistaken_norms: dict[str, str] = field(default_factory=dict)
     classes: int = 0
+    at_ends: float = 0.0
     takes_logits: bool = False
+    misread: str = ""
+    second_axis: bool = False
     broadcast: bool = False
     distance: bool = False
     target_size: float = 0.0
+    stuck: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     frozen_share: float = 0.0
     gradients: FormatCount | None = field(default=None, repr=False)
     failed: str = ""
+    given: bool = False
 
 
 def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes: int = 0) -> Probe:
@@ -110,9 +134,9 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
     frozen = tuple(path for path in owners if not any(p.requires_grad for p in owners[path].parameters(recurse=False)))
     shares = {path: sum(p.numel() for p in owners[path].parameters(recurse=False)) for path in owners}
     share = sum(shares[path] for path in frozen) / max(1, sum(shares.values()))
-    tables = {path for path in frozen if isinstance(owners[path], (nn.Embedding, nn.EmbeddingBag))}
-    mistaken = tuple(path for path in frozen if path not in tables)  # positions and learned words are meant to stay
-    found: dict[str, Any] = {"frozen": mistaken, "frozen_share": share}
+    meant = {path for path in frozen if isinstance(owners[path], (nn.Embedding, nn.EmbeddingBag))} | following(model)
+    mistaken = tuple(path for path in frozen if path not in meant)  # positions, learned words and teachers stay
+    found: dict[str, Any] = {"frozen": mistaken, "frozen_share": share, "given": loss is not None}
     found["silenced"] = tuple(path for path, p in dropping.items() if p >= 1)
     found["starved"] = tuple(path for path, p in dropping.items() if _NEARLY_ALL < p < 1)
     inputs, targets = _few(seen)
@@ -122,31 +146,80 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
             output = model(*inputs.args, **inputs.kwargs)
             if classes and not (isinstance(output, Tensor) and output.dim() == 2 and output.shape[1] == classes):
                 targets = None
-            classified = _cross_entropy(output, targets, seen, model)
-            value = _value(output, targets, loss, classified)
-            found |= _of_classes(output, targets, loss, value) | _of_values(output, targets, loss, value)
-            found["unregistered"] = unregistered(model, value)
-            grads = torch.autograd.grad(value, list(parameters.values()), allow_unused=True)
+            classified = cross_entropy_of(output, targets, seen, model)
+            value = loss_value(output, targets, loss, classified)
+            found |= loss_facts(output, targets, loss, value)
+            found |= {"unregistered": unregistered(model, value), "made_anew": made_anew(model, value)}
+            grads = _gradients(value, list(parameters.values()))
     except Exception as error:  # whatever the model raises: verdicts on the run say what can be said
         return Probe(**found, failed=str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
     reached = {name: gradient for name, gradient in zip(parameters, grads, strict=True) if gradient is not None}
     bad = {name for name, gradient in reached.items() if not bool(torch.isfinite(gradient).all())}
     found["broken"] = tuple(path for path in owners if _any_of(owners[path], path, bad))
     ran = {row.within for row in seen.rows}
+    found["mistaken_norms"] = _mistaken_norms(model, Counter(row.within for row in seen.rows))
     missing = [path for path in owners if path not in frozen and not _any_of(owners[path], path, set(reached))]
     unused = tuple(path for path in missing if path not in ran)
     if classified is not None:
         found |= {"loss": float(classified[0].detach()), "chance": classified[1]}
     count = FormatCount().add_all(reached.values())
-    behind, meant = _leading_to_output(seen, straight_through(seen.rows)), _leading_to_output(seen, frozenset())
+    behind, leading = _leading_to_output(seen, straight_through(seen.rows)), _leading_to_output(seen, frozenset())
 
     def value_of(output: Any) -> Tensor:
-        return _value(output, targets, loss, _cross_entropy(output, targets, seen, model))
+        return loss_value(output, targets, loss, cross_entropy_of(output, targets, seen, model))
 
-    hidden = {path for path in missing if path in ran - meant and _moves_loss(model, path, inputs, value_of)}
+    zero = [
+        name for name, g in reached.items() if g.dim() > 1 and not bool(g.any()) and not bool(parameters[name].any())
+    ]
+    found["stuck"] = _stuck(model, parameters, zero, inputs, value_of)
+    hidden = {path for path in missing if path in ran - leading and _moves_loss(model, path, inputs, value_of)}
     detached = tuple(path for path in missing if path in behind | hidden)
     aside = tuple(path for path in missing if path in ran - behind - hidden)
     return Probe(**found, detached=detached, aside=aside, unused=unused, gradients=count)
+
+
+def _gradients(value: Tensor, parameters: list[nn.Parameter]) -> tuple[Tensor | None, ...]:
+    """None for what the value does not depend on, which may be all of them."""
+    if not parameters or not value.requires_grad:
+        return (None,) * len(parameters)
+    return torch.autograd.grad(value, parameters, allow_unused=True)
+
+
+def _stuck(
+    model: nn.Module,
+    parameters: dict[str, nn.Parameter],
+    zero: list[str],
+    inputs: Inputs,
+    value_of: Callable[[Any], Tensor],
+) -> tuple[str, ...]:
+    """Which of the ``zero`` matrices have no gradient in a few steps of training either.
+
+    What stands before a head that starts at zero gets one as soon as the head has moved; a factor of another one that
+    is zero as well never does.
+    """
+    values = {name: parameter.detach() for name, parameter in parameters.items()}
+    for _ in range(_STEPS if zero else 0):
+        moving = {name: value.clone().requires_grad_(True) for name, value in values.items()}
+        with suppress(Exception), torch.enable_grad():  # weights that are computed cannot be put in
+            value = value_of(torch.func.functional_call(model, moving, inputs.args, inputs.kwargs))
+            found = dict(zip(moving, torch.autograd.grad(value, list(moving.values()), allow_unused=True), strict=True))
+            signs = {name: torch.zeros_like(values[name]) if g is None else g.sign() for name, g in found.items()}
+            values = {name: values[name] - _RATE * sign for name, sign in signs.items()}
+            zero = [name for name in zero if not bool(signs[name].any())]
+            continue
+        return ()
+    return tuple(zero)
+
+
+def _mistaken_norms(model: nn.Module, runs: Counter[str]) -> dict[str, str]:
+    """Norms that never run beside one of their kind that runs again: ``self.bn1`` was copied for ``self.bn2``."""
+    kinds: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    for path, module in model.named_modules():
+        weight = getattr(module, "weight", None)
+        if role_of(module) == "norm" and isinstance(weight, Tensor):
+            kinds[path.rpartition(".")[0], type(module), tuple(weight.shape)].append(path)
+    again = {kind: [path for path in paths if runs[path] > 1] for kind, paths in kinds.items()}
+    return {path: again[kind][0] for kind, paths in kinds.items() for path in paths if again[kind] and not runs[path]}
 
 
 def _moves_loss(model: nn.Module, path: str, inputs: Inputs, value_of: Callable[[Any], Tensor]) -> bool:
@@ -191,70 +264,3 @@ def _few(seen: Observation) -> tuple[Inputs, Any]:
     count = min(_SAMPLES, seen.pairs)
     few = Batch(inputs, seen.targets).pick(slice(0, count))
     return few.inputs.map(torch.clone), few.targets
-
-
-def _value(output: Any, targets: Any, loss: Loss | None, classified: tuple[Tensor, float] | None) -> Tensor:
-    if loss is not None and targets is not None:
-        return loss(output, targets)
-    if classified is not None and isinstance(output, Tensor):
-        return classified[0]
-    real = [tensor for _, tensor in named_tensors(output, "") if tensor.is_floating_point() and tensor.requires_grad]
-    generator = torch_generator(0, "direction of the output")
-    parts = [(tensor * torch.randn(tensor.shape, generator=generator).to(tensor)).mean() for tensor in real]
-    return torch.stack([part.float() for part in parts]).sum()
-
-
-def _cross_entropy(output: Any, targets: Any, seen: Observation, model: nn.Module) -> tuple[Tensor, float] | None:
-    """Loss and ln K where the first output holds logits: of classes that are given, or of the words of a vocabulary."""
-    logits = next((t for _, t in named_tensors(output, "") if t.is_floating_point() and t.dim() > 1), None)
-    if logits is None or seen.rows[seen.output].kind.lower() in ("softmax", "sigmoid"):
-        return None
-    classes = logits.shape[-1]
-    if not _are_classes(targets, classes):
-        ids = seen.x if isinstance(seen.x, Tensor) else None
-        words = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
-        causal = ids is not None and not ids.is_floating_point() and ids.dim() == 2 and logits.dim() == 3
-        if not causal or ids is None or logits.shape[1] != ids.shape[1] or classes not in words:
-            return None
-        logits, targets = logits[:, :-1], ids[: len(logits), 1:]
-    if tuple(targets.shape) != tuple(logits.shape[:-1]) or classes < 2:
-        return None
-    flat = logits.float().reshape(-1, classes)
-    return F.cross_entropy(flat, targets.reshape(-1).long().to(flat.device)), math.log(classes)
-
-
-def _of_classes(output: Any, targets: Any, loss: Loss | None, value: Tensor) -> dict[str, Any]:
-    """How many classes there are, and whether the loss is the cross-entropy of the output taken for logits."""
-    if not isinstance(output, Tensor) or output.dim() != 2 or not _are_classes(targets, output.shape[1]):
-        return {}
-    if tuple(targets.shape) != (len(output),) or output.shape[1] < 2:
-        return {}
-    expected = F.cross_entropy(output.float(), targets.long())
-    same = loss is not None and bool(torch.isclose(value.float(), expected, rtol=1e-4))
-    return {"classes": int(output.shape[1]), "takes_logits": same}
-
-
-def _of_values(output: Any, targets: Any, loss: Loss | None, value: Tensor) -> dict[str, Any]:
-    """What the loss makes of real-valued targets, one for each output: logits of two, all with all, a distance."""
-    if loss is None or not isinstance(output, Tensor) or not isinstance(targets, Tensor):
-        return {}
-    if not targets.is_floating_point() or output.numel() != targets.numel() or value.dim():
-        return {}
-    shaped = output.detach().reshape(targets.shape)
-    of_two = bool(((targets >= 0) & (targets <= 1)).all())
-    expected = F.binary_cross_entropy_with_logits(shaped.float(), targets.float()) if of_two else value
-    logits = of_two and bool(torch.isclose(value.float(), expected, rtol=1e-4))
-    if logits:
-        return {"takes_logits": True}
-    with suppress(Exception):  # a loss may take outputs of the model's own shape only
-        if output.shape != targets.shape and float(loss(targets.to(output), targets)) == 0:
-            return {"broadcast": not bool(torch.isclose(loss(shaped, targets), value.detach(), rtol=1e-4))}
-    if not float(loss(targets.to(output).reshape(output.shape), targets)) == 0 < float(value.detach()):
-        return {}
-    sizes = [float(values.detach().double().square().mean().sqrt()) for values in (targets, output)]
-    return {"distance": True, "target_size": sizes[0] / max(1.0, sizes[1])}
-
-
-def _are_classes(targets: Any, classes: int) -> bool:
-    whole = isinstance(targets, Tensor) and not targets.is_floating_point() and targets.numel() > 0
-    return whole and bool((targets >= 0).all()) and bool((targets < classes).all())

@@ -116,8 +116,9 @@ def audit(model: nn.Module) -> Audit:
 
 
 def _audited(name: str, own: str, module: nn.Module, parameter: nn.Parameter) -> ParameterAudit:
-    values = parameter.detach()
+    values, shape = parameter.detach(), tuple(parameter.shape)
     fan_in, fan_out = _fans(module, own, values)
+    values = torch.view_as_real(values) if values.is_complex() else values
     flat = _sampled(values)
     mean, deviation = float(values.double().mean()), float(values.double().std(correction=0))
     distribution = _distribution(values, flat, mean, deviation)
@@ -133,7 +134,7 @@ def _audited(name: str, own: str, module: nn.Module, parameter: nn.Parameter) ->
     return ParameterAudit(
         name,
         type(module).__name__,
-        tuple(values.shape),
+        shape,
         fan_in,
         mean,
         deviation,

@@ -19,6 +19,8 @@ _NEAR = 0.1
 """The same below which it is worth knowing."""
 _SMALL = 1e-3
 """Size per unit over the input's below which it is worth knowing: training is slower, and seldom fails for it."""
+_ROUNDING = ("round", "floor", "ceil", "trunc", "fix", "sign", "sgn", "heaviside")
+"""Calls whose gradient is zero wherever it exists."""
 _CHANCE = 2.0
 """Standard errors by which the share of dead units has to exceed its threshold: of few units many die by chance."""
 
@@ -86,9 +88,21 @@ def _vanishing(evidence: Evidence, threshold: float) -> Finding | None:
 
 
 def _zero_gradient(evidence: Evidence, _: float) -> Finding | None:
-    """Information as long as some layer has a gradient, which the others get from its steps."""
+    """Information as long as some layer has a gradient, which others get from its steps; zeros that stay are faults."""
+    step = evidence.facts.step
+    if step is not None and step.stuck:
+        module, told = step.stuck[0].rpartition(".")[0], ", ".join(step.stuck[:2])
+        words = f"{told} and what multiplies it are zero, so that neither gets a gradient in any step"
+        return Finding(evidence.row_of(module), float(len(step.stuck)), layer=step.stuck[0], words=words)
     zero = np.flatnonzero(evidence.gradients == 0)
-    return Finding(int(zero[0]), float(len(zero)), not (evidence.gradients > 0).any()) if len(zero) else None
+    if not len(zero):
+        return None
+    rows = evidence.seen.rows
+    rounded = [index for index in sorted(evidence.signal.carrying) if rows[index].kind in _ROUNDING]
+    behind = next((index for index in rounded if int(zero[0]) in evidence.signal.before(index)), None)
+    words = "" if behind is None else f"{rows[behind].layer} behind it has no gradient: x + (rounded - x).detach() has"
+    nothing = not (evidence.gradients > 0).any()
+    return Finding(int(zero[0]), float(len(zero)), nothing or behind is not None, words=words)
 
 
 def _gradient_imbalance(evidence: Evidence, threshold: float) -> Finding | None:

@@ -36,6 +36,12 @@ def _input_scale(evidence: Evidence, threshold: float) -> Finding | None:
     if uneven:
         told = f"column {data.column} is {data.largest_column:.3g} times as large as most others"
         return Finding(evidence.start, float(size), fault=False, words=told, measured=False)
+    rows = evidence.seen.rows
+    inputs = [index for index, row in enumerate(rows) if row.role == "input" and row.shape]
+    for index, own in zip(inputs, data.sizes, strict=False):
+        if own > threshold and any(row.role == "weights" and index in row.reads for row in rows):
+            told = f"weights read {rows[index].layer} as it is, whose root mean square is {own:.3g}"
+            return Finding(index, own, words=told, code="")
     if data.constant_channels:
         told = f"{data.constant_channels} of {data.channels} channels never change"
         return Finding(evidence.start, float(size), words=told, code="", measured=False)
@@ -81,11 +87,17 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
     if step is None:
         return None
     code: str | None = ""
-    if step.unregistered:
+    if step.frozen_share == 1 and step.given:
+        words, layers, code = "no weight of the model asks for a gradient: nothing can learn", step.frozen, None
+    elif step.unregistered:
         layers = tuple(step.unregistered)
         holder = step.unregistered[layers[0]]
         code = f"model.{layers[0]} = torch.nn.{holder}(model.{layers[0]})" if holder else ""
         words = "the model runs it, but its weights are not among model.parameters(): no optimiser sees them"
+    elif step.made_anew:
+        rows, words = evidence.seen.rows, "the model makes layers anew in every call: no optimiser sees them"
+        calls = (row.layer for row in rows if row.role == "weights" and row.kind.islower())
+        layers = (next(calls, rows[evidence.signal.output].layer),)
     elif step.detached:
         words, layers = "the loss does not reach it: it is detached on the way", step.detached
     elif step.silenced:
@@ -96,6 +108,9 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
         code = None
     elif step.unused:
         words, layers = "the model does not run it", step.unused
+    elif step.mistaken_norms:
+        layers = tuple(step.mistaken_norms)
+        words = f"the model does not run it, and runs {step.mistaken_norms[layers[0]]} more than once"
     elif step.starved:
         words, layers = "it drops more than nine in ten values: is its probability that of keeping?", step.starved
     elif step.aside:
@@ -104,6 +119,14 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
         return None
     meant = layers in (step.aside, step.starved) or (layers is step.unused and evidence.seen.mode == "eval")
     return Finding(evidence.row_of(layers[0]), float(len(layers)), not meant, layers[0], words, code)
+
+
+def _step_fails(evidence: Evidence, _: float) -> Finding | None:
+    """A fault where a loss is given, which says that the model is to be trained."""
+    step = evidence.facts.step
+    if step is None or not step.failed:
+        return None
+    return Finding(evidence.signal.output, 1.0, step.given, words=f"one step of training raises: {step.failed}")
 
 
 def _loss_at_start(evidence: Evidence, threshold: float) -> Finding | None:
@@ -192,6 +215,15 @@ START_VERDICTS: tuple[Declaration, ...] = (
         "hold layers in nn.ModuleList or nn.ModuleDict, weights in nn.Parameter",
         on_constant_data=True,
         code='model.get_submodule("{layer}").requires_grad_(True)',
+        of_the_start=False,
+    ),
+    Declaration(
+        "step-fails",
+        _step_fails,
+        source="what raises in the first step never trains",
+        advice="try loss(model(inputs), targets).backward() on a few samples: check shapes, that classes count from 0 "
+        "to the number of outputs less 1, and that no value is written over in place which a gradient needs",
+        on_constant_data=True,
         of_the_start=False,
     ),
     Declaration(

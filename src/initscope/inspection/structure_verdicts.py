@@ -14,6 +14,7 @@ __all__ = ["STRUCTURE_VERDICTS"]
 _BENDING = ("activation", "attention", "gate", "recurrent", "other")
 """Roles that are not linear, or not known to be."""
 _CLIPPING = ("relu", "relu6", "hardtanh", "hardsigmoid", "sigmoid")
+_CLAMPS = ("clamp", "clip")
 _OUT_OF_REACH = 0.1
 """Share of the targets beyond the ends of the last activation from which on it is a fault."""
 _NEVER_MIXING = ("movement", "recurrent", "attention")
@@ -62,8 +63,11 @@ def _clipped_output(evidence: Evidence, _: float) -> Finding | None:
     """An activation behind the last layer: of a classifier, or one that does not reach the targets."""
     step, output = evidence.facts.step, evidence.signal.origin(evidence.signal.output)
     row = evidence.seen.rows[output]
-    if step is None or row.role != "activation" or not output > evidence.signal.head:
+    clamped = step is not None and row.kind in _CLAMPS and step.at_ends > _OUT_OF_REACH
+    if step is None or not (row.role == "activation" or clamped) or not output > evidence.signal.head:
         return None
+    if clamped and step.classes:
+        return Finding(output, step.at_ends, words=f"it cuts off {100 * step.at_ends:.0f} % of the outputs")
     if step.classes and row.kind.lower() in _CLIPPING:
         return Finding(output, 1.0)
     low, high = _reach(row.kind)
@@ -94,6 +98,19 @@ def _double_softmax(evidence: Evidence, _: float) -> Finding | None:
     return Finding(output, 2.0) if doubled or (step is not None and step.takes_logits) else None
 
 
+def _loss_kind(evidence: Evidence, _: float) -> Finding | None:
+    """A loss of log-probabilities that gets something else, or of classes on an axis where the last layer has none."""
+    step, output = evidence.facts.step, evidence.signal.output
+    if step is None:
+        return None
+    if step.misread:
+        return Finding(output, 1.0, words=step.misread)
+    if step.second_axis and evidence.seen.rows[output].kind in ("Linear", "linear"):
+        words = "the loss takes its second axis for the classes, and the last layer has them on the last one"
+        return Finding(output, 1.0, words=words)
+    return None
+
+
 def _samples_mixed(evidence: Evidence, _: float) -> Finding | None:
     """A fault where values are moved, or a softmax or a loop runs along the samples; statistics of them are meant."""
     found = evidence.facts.dependence
@@ -101,7 +118,22 @@ def _samples_mixed(evidence: Evidence, _: float) -> Finding | None:
         return None
     row = evidence.seen.rows[found.mixed]
     words = "the output of a sample depends on the other samples that it is run with"
-    return Finding(found.mixed, 1.0, found.apart and row.role in _NEVER_MIXING and len(row.reads) == 1, words=words)
+    alone = len(row.reads) == 1 or row.kind == "scaled_dot_product_attention"
+    return Finding(found.mixed, 1.0, found.apart and row.role in _NEVER_MIXING and alone, words=words)
+
+
+def _axes_mixed(evidence: Evidence, _: float) -> Finding | None:
+    """A view or reshape to the same axes in another order: values stay in line, so that each axis gets parts of all."""
+    rows = evidence.seen.rows
+    for index, row in enumerate(rows):
+        if row.kind not in ("view", "reshape") or len(row.reads) != 1 or not row.shape:
+            continue
+        before, after = ([size for size in shape if size > 1] for shape in (rows[row.reads[0]].shape, row.shape))
+        if before != after and sorted(before) == sorted(after):
+            told = " × ".join(str(size) for size in before), " × ".join(str(size) for size in after)
+            words = f"{row.kind} turns {told[0]} into {told[1]} without moving values: is transpose or permute meant?"
+            return Finding(index, 1.0, fault=False, words=words)
+    return None
 
 
 def _sees_target(evidence: Evidence, _: float) -> Finding | None:
@@ -117,6 +149,16 @@ def _order_unseen(evidence: Evidence, _: float) -> Finding | None:
         return None
     words = "words in any order give the same output: nothing tells their positions"
     return Finding(evidence.start, 1.0, fault=False, words=words)
+
+
+def _dropout_in_eval(evidence: Evidence, _: float) -> Finding | None:
+    found = evidence.facts.dependence
+    if found is None or not found.dropping:
+        return None
+    rows = evidence.seen.rows
+    calls = [index for index, row in enumerate(rows) if "dropout" in row.kind]
+    words = "it drops values in evaluation mode too: F.dropout(x, p, training=self.training), unless it is meant"
+    return Finding(calls[0] if calls else evidence.start, 1.0, fault=False, words=words)
 
 
 def _broadcast(evidence: Evidence, _: float) -> Finding | None:
@@ -141,7 +183,24 @@ def _norm_axis(evidence: Evidence, _: float) -> Finding | None:
             continue
         if len(shape) == 2 and shape[-2] == common[0][0] != shape[-1] and common[0][1] > 1:
             return Finding(index, float(shape[-1]))
+    for index, row in enumerate(rows):
+        if (
+            row.kind == "BatchNorm1d"
+            and len(row.shape) == 2
+            and row.reads
+            and _made_by_units_last(evidence, row.reads[0])
+        ):
+            words = f"it norms the {row.shape[0]} places, and the units before it lie on the last axis"
+            return Finding(index, float(row.shape[0]), fault=False, words=words)
     return None
+
+
+def _made_by_units_last(evidence: Evidence, index: int) -> bool:
+    """Whether a layer that has its units on the last axis made a row, and nothing has moved them since."""
+    rows = evidence.seen.rows
+    while rows[index].role in ("activation", "bookkeeping", "scaling") and len(rows[index].reads) == 1:
+        index = rows[index].reads[0]
+    return rows[index].kind in ("Linear", "linear", "LayerNorm") and len(rows[index].shape) == 2
 
 
 def _units_first(evidence: Evidence, index: int) -> bool:
@@ -197,10 +256,27 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         of_the_start=False,
     ),
     Declaration(
+        "loss-kind",
+        _loss_kind,
+        source="nll_loss takes logarithms of probabilities, and torch's losses have the classes on the second axis",
+        advice="use cross_entropy on logits, or end with log_softmax over the axis of the classes; "
+        "transpose(1, 2) brings the classes of sequences to the second axis",
+        on_constant_data=True,
+        of_the_start=False,
+    ),
+    Declaration(
         "samples-mixed",
         _samples_mixed,
         source="samples of a batch are independent; a wrong axis or shape lets one see another, and its label",
         advice="check along which axis the samples lie there (batch_first=True, dim=1, reshape before permute)",
+        on_constant_data=True,
+        of_the_start=False,
+    ),
+    Declaration(
+        "axes-mixed",
+        _axes_mixed,
+        source="view and reshape keep the order of values in memory; transpose and permute move axes",
+        advice="use transpose or permute where axes are to change places",
         on_constant_data=True,
         of_the_start=False,
     ),
@@ -217,6 +293,14 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         _order_unseen,
         source="attention treats words as a set; Vaswani et al. 2017, section 3.5, add their positions",
         advice="add positions to the words, unless their order does not matter",
+        on_constant_data=True,
+        of_the_start=False,
+    ),
+    Declaration(
+        "dropout-in-eval",
+        _dropout_in_eval,
+        source="F.dropout drops unless it is told not to; nn.Dropout knows the mode of the model",
+        advice="give training=self.training to F.dropout, or use nn.Dropout",
         on_constant_data=True,
         of_the_start=False,
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-__all__ = ["unregistered"]
+__all__ = ["made_anew", "unregistered"]
 
 
 def unregistered(model: nn.Module, value: Tensor) -> dict[str, str]:
@@ -23,16 +23,37 @@ def unregistered(model: nn.Module, value: Tensor) -> dict[str, str]:
     >>> unregistered(net, net.layers[0].weight.sum())
     {'layers': 'ModuleList'}
     """
-    known = {parameter.data_ptr() for parameter in model.parameters()}
-    stray = {id(leaf) for leaf in _leaves(value) if leaf.data_ptr() not in known}
+    stray = {id(leaf) for leaf in _stray(model, value)}
     if not stray:
         return {}
-    found = {}
+    return {
+        place: _holder(held)
+        for place, held in _attributes(model)
+        if any(id(tensor) in stray for tensor in _weights(held))
+    }
+
+
+def made_anew(model: nn.Module, value: Tensor) -> int:
+    """How many parameters ``value`` depends on that nothing of the model holds: of layers that are made in its call.
+
+    >>> made_anew(nn.Identity(), nn.Linear(3, 1).weight.sum())
+    1
+    """
+    held = {id(tensor) for _, value in _attributes(model) for tensor in _weights(value)}
+    return sum(isinstance(leaf, nn.Parameter) and id(leaf) not in held for leaf in _stray(model, value))
+
+
+def _stray(model: nn.Module, value: Tensor) -> list[Tensor]:
+    known = {parameter.data_ptr() for parameter in model.parameters()}
+    return [leaf for leaf in _leaves(value) if leaf.data_ptr() not in known]
+
+
+def _attributes(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """What modules hold beside their parameters, buffers and modules, as ``path.name``."""
     for path, module in model.named_modules():
         for name, held in vars(module).items():
-            if not name.startswith("_") and any(id(tensor) in stray for tensor in _weights(held)):
-                found[f"{path}.{name}" if path else name] = _holder(held)
-    return found
+            if not name.startswith("_"):
+                yield (f"{path}.{name}" if path else name), held
 
 
 def _holder(held: Any) -> str:

@@ -13,7 +13,7 @@ from torch.nn.modules.conv import _ConvTransposeNd
 
 from initscope.layers import is_weight_layer, role_of
 
-__all__ = ["WeightFacts", "drawn_weights", "weight_facts"]
+__all__ = ["WeightFacts", "drawn_weights", "following", "weight_facts"]
 
 _LEAST_VALUES, _DIFFERENT = 64, 8
 """Weights of fewer values, or of fewer different ones (identities, constants), are equal for other reasons."""
@@ -21,6 +21,8 @@ _FEW_UNITS = 8
 """Units are symmetric if so many times fewer of them differ; sub-pixel layers repeat theirs up to 4 times."""
 _PEERS, _ALIKE = 3, 0.2
 """Peers needed to call a layer odd, and the relative spread of their gains up to which they count as alike."""
+_FOLLOWS = 0.5
+"""Correlation of frozen weights with trained ones from which on they are a copy or a running average of these."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,29 @@ def drawn_weights(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tenso
                 if parameter.dim() > 1 and id(parameter) not in seen:
                     seen.add(id(parameter))
                     yield path, module, name, parameter.detach()
+
+
+def following(model: nn.Module) -> frozenset[str]:
+    """Frozen modules whose weights are those of one that learns, or their running average: teachers, target networks.
+
+    >>> student, teacher = nn.Linear(8, 8), nn.Linear(8, 8).requires_grad_(False)
+    >>> _ = teacher.load_state_dict(student.state_dict())
+    >>> following(nn.ModuleDict({"student": student, "teacher": teacher}))
+    frozenset({'teacher'})
+    """
+    learning: dict[tuple[object, ...], list[Tensor]] = defaultdict(list)
+    frozen: list[tuple[str, tuple[object, ...], Tensor]] = []
+    for path, module, name, values in drawn_weights(model):
+        place, centred = (type(module), name, tuple(values.shape)), values.double() - values.double().mean()
+        if getattr(module, name).requires_grad:
+            learning[place].append(centred)
+        else:
+            frozen.append((path, place, centred))
+
+    def alike(one: Tensor, other: Tensor) -> bool:
+        return bool((one * other).sum() > _FOLLOWS * one.norm() * other.norm())
+
+    return frozenset(path for path, place, values in frozen if any(alike(values, other) for other in learning[place]))
 
 
 def weight_facts(model: nn.Module) -> WeightFacts:

@@ -172,6 +172,7 @@ class _Backward:
             known = isinstance(value, (Maps, Units)) or (type(value) is Given and value.real)
             totals.append(value.totals() if value is not None and known else None)
         pairs = next(len(one.xx) for one in totals if one is not None)
+        totals = [one if one is not None and len(one.xx) == pairs else None for one in totals]  # not of folded samples
         unknown = torch.full((2 * pairs,), torch.nan, dtype=torch.float64)
         norms = torch.stack([unknown if one is None else torch.cat([one.xx, one.yy]).double().sqrt() for one in totals])
         units = np.array([0 if one is None else one.units for one in totals], dtype=np.float64)

@@ -272,16 +272,17 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
         if type(value) is tuple and value:
             value = value[0]  # of several results the first, as it is measured
         states = list(value.states) if isinstance(value, Several) else [value]
-        if all(_counts(state) for state in states):
+        totals = [state.totals() for state in states] if all(_counts(state) for state in states) else []
+        if totals and all(len(total.xx) == pairs for total in totals):
             note = "; ".join(filter(None, [traced.note(node), states[0].note]))
             rows.append(Row(name, kind, states[0].status, states[0].shape, note, *place))
-            totals = [state.totals() for state in states]
             found.append(totals[0] if len(totals) == 1 else Totals.mean(totals))
             single = networks.draws == 1 and "networks" in context.sampled  # one network tells no error
             spread = len(totals) > 1 and not single
             replicates.append(np.stack([one.cosine.cpu().numpy() for one in totals]) if spread else None)
         else:
-            reason = value.reason if isinstance(value, Missing) else "its output is not one value per unit"
+            folded = "its first axis is not that of the samples" if totals else "its output is not one value per unit"
+            reason = value.reason if isinstance(value, Missing) else folded
             rows.append(Row(name, kind, "not covered", (), reason, *place))
             found.append(Totals(unknown, unknown, unknown, 0))
             replicates.append(None)

@@ -51,7 +51,7 @@ class SampleAxis:
 
     def to_front(self, tensor: Tensor, samples: int) -> Tensor | None:
         """``tensor`` as ``[samples, ...]``, folded entries behind; None if it does not hold so many samples there."""
-        if tensor.dim() <= self.axis or tensor.shape[self.axis] != samples * self.fold:
+        if not 0 <= self.axis < tensor.dim() or tensor.shape[self.axis] != samples * self.fold:
             return None
         if self.first:
             return tensor
