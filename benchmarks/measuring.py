@@ -1,4 +1,4 @@
-"""How benchmarks measure: the best CPU and wall seconds of a few runs, exponents of growth, rows of the table."""
+"""How benchmarks measure: the least CPU and wall seconds of a few runs, exponents of growth, rows of the table."""
 
 from __future__ import annotations
 
@@ -40,6 +40,19 @@ def seconds(call: Callable[[], Any], repeats: int = 3) -> tuple[float, float]:
         call()
         best = min(best, (time.process_time() - cpu, time.perf_counter() - wall))
     return best
+
+
+def in_turns(*calls: Callable[[], Any], repeats: int = 5) -> list[float]:
+    """Least CPU seconds of each call, all threads together: one run of each that is not counted, then in turns."""
+    for call in calls:
+        call()
+    least = [float("inf")] * len(calls)
+    for _ in range(repeats):
+        for place, call in enumerate(calls):
+            start = time.process_time()
+            call()
+            least[place] = min(least[place], time.process_time() - start)
+    return least
 
 
 def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:

@@ -6,10 +6,10 @@ Threads are pinned to one; times are the least CPU time of several rounds in tur
 from __future__ import annotations
 
 import resource
-import time
 
 import numpy as np
 import pytest
+from measuring import in_turns
 from threadpoolctl import threadpool_limits
 
 import initscope
@@ -27,18 +27,7 @@ def one_thread():
     faiss.omp_set_num_threads(before)
 
 
-def alternate(*functions, rounds=3):
-    """Best CPU time of each function, run in turn."""
-    best = [float("inf")] * len(functions)
-    for _ in range(rounds):
-        for place, function in enumerate(functions):
-            start = time.process_time()
-            function()
-            best[place] = min(best[place], time.process_time() - start)
-    return best
-
-
-def test_encoding_against_the_bare_product_and_faiss(benchmark, record_property):
+def test_encoding_against_the_bare_product_and_faiss(benchmark):
     """1,000,000 × 384 float32 to 256 bits: at least 80 % of the product's speed, not slower than faiss's LSH."""
     rows = np.random.default_rng(0).standard_normal((1_000_000, 384), dtype=np.float32)
     hasher = SignHash(bits=256).fit(rows[:10])
@@ -51,7 +40,7 @@ def test_encoding_against_the_bare_product_and_faiss(benchmark, record_property)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     codes = hasher.transform(rows)
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 - codes.nbytes / 2**20
-    bare, ours, theirs = alternate(product, lambda: hasher.transform(rows), lambda: lsh.sa_encode(rows), rounds=2)
+    bare, ours, theirs = in_turns(product, lambda: hasher.transform(rows), lambda: lsh.sa_encode(rows), repeats=2)
     benchmark.extra_info.update(product=bare, ours=ours, faiss=theirs, extra_megabytes=memory)
     benchmark.pedantic(lambda: None)
     print(f"product {bare:.2f} s, SignHash {ours:.2f} s ({bare / ours:.0%}), faiss LSH {theirs:.2f} s, {memory:.0f} MB")
@@ -79,12 +68,12 @@ def test_search_against_faiss(benchmark, bits):
     lsh.add(rows)
     while not index.compiled:
         index.search(asked, 100)
-    ours, theirs, whole, lsh_time = alternate(
+    ours, theirs, whole, lsh_time = in_turns(
         lambda: index.search(asked, 100),
         lambda: flat.search(asked, 100),
         lambda: index.search(hasher.transform(queries), 100),
         lambda: lsh.search(queries, 100),
-        rounds=9,
+        repeats=9,
     )
     benchmark.extra_info.update(ours=ours, flat=theirs, whole=whole, lsh=lsh_time)
     benchmark.pedantic(lambda: None)
@@ -98,7 +87,7 @@ def test_mean_width_of_a_million_points(benchmark):
     points = np.random.default_rng(0).standard_normal((1_000_000, 128), dtype=np.float32)
     directions = np.zeros((128, 64), dtype=np.float32)
     result = initscope.mean_width(points, draws=64)
-    ours, product = alternate(lambda: initscope.mean_width(points, draws=64), lambda: points @ directions, rounds=2)
+    ours, product = in_turns(lambda: initscope.mean_width(points, draws=64), lambda: points @ directions, repeats=2)
     benchmark.extra_info.update(ours=ours, product=product, error=result.standard_error / result.value)
     benchmark.pedantic(lambda: None)
     print(f"{ours:.2f} s ({ours / product:.1f} products), standard error {result.standard_error / result.value:.2%}")

@@ -2,19 +2,17 @@
 
     pytest benchmarks/test_images.py
 
-Times are the least of several, taken in turns, so that a busy machine slows both sides of a ratio alike. Where a call
-is compared with itself on other data, it is the processor time of all threads.
+Times are processor times of all threads, the least of several, taken in turns: a busy machine changes no ratio.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
-import numpy as np
 import pytest
 import torch
+from measuring import in_turns
 
 from initscope.theory.images import expected_cosine
 
@@ -36,17 +34,6 @@ def images():
     return x, y
 
 
-def best(*calls, repeats=7, clock=time.process_time):
-    """Least time of each call, the calls taking turns."""
-    times = np.full((repeats, len(calls)), np.inf)
-    for row in times:
-        for k, call in enumerate(calls):
-            start = clock()
-            call()
-            row[k] = clock() - start
-    return times.min(axis=0)
-
-
 def test_against_convolution_with_100_filters(benchmark, images):
     """At least 100 × faster than a bare conv2d + ReLU of the same 400 images (20 of them timed, times 20)."""
     layer = torch.nn.Conv2d(3, 100, 11, padding=5, bias=False)
@@ -59,7 +46,7 @@ def test_against_convolution_with_100_filters(benchmark, images):
     def predict():
         expected_cosine(*images, kernel_size=11)
 
-    convolution, prediction = best(convolve, predict, repeats=3, clock=time.perf_counter)
+    convolution, prediction = in_turns(convolve, predict, repeats=3)
     benchmark.extra_info["ratio"] = ratio = 20 * convolution / prediction
     benchmark.pedantic(expected_cosine, args=images, kwargs={"kernel_size": 11}, rounds=3)
     print(f"\nconvolution {20 * convolution:.1f} s, prediction {prediction:.3f} s: {ratio:.0f} times faster")
@@ -69,7 +56,7 @@ def test_against_convolution_with_100_filters(benchmark, images):
 def test_time_does_not_depend_on_the_filter_size(benchmark, images):
     """31×31 against 3×3 within a factor 1.5."""
     calls = [lambda k=k: expected_cosine(*images, kernel_size=k) for k in (3, 11, 31)]
-    small, middle, large = best(*calls)
+    small, middle, large = in_turns(*calls, repeats=7)
     benchmark.extra_info["ratio"] = large / small
     benchmark.pedantic(calls[2], rounds=3)
     print(f"\n3×3 {small:.3f} s, 11×11 {middle:.3f} s, 31×31 {large:.3f} s: ratio {large / small:.2f}")
@@ -84,7 +71,9 @@ def test_time_is_linear(benchmark, images, what):
         small = x[: PAIRS // 4], y[: PAIRS // 4]
     else:
         small = tuple(v[..., : SIZE // 2, : SIZE // 2].contiguous() for v in images)
-    few, many = best(*(lambda pair=pair: expected_cosine(*pair, kernel_size=11) for pair in (small, images)))
+    few, many = in_turns(
+        *(lambda pair=pair: expected_cosine(*pair, kernel_size=11) for pair in (small, images)), repeats=7
+    )
     benchmark.extra_info["ratio"] = many / few
     benchmark.pedantic(expected_cosine, args=small, kwargs={"kernel_size": 11}, rounds=3)
     print(f"\n{many / few:.2f} times the time for 4 times the {what}")

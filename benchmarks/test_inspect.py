@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
+import networks
 import pytest
 import torch
 import torch.nn.functional as F
+from measuring import in_turns
+from test_measurement import resnet50
 from torch import nn
 
 from initscope import inspect
 from initscope.inspection import what_if
-
-sys.path.insert(0, str(Path(__file__).parent))
-import networks
-from test_measurement import best, resnet50
 
 IMAGES, SIZE = 48, 32
 REAL = {"alexnet": (networks.alexnet, 16, 224), "vit_b16": (networks.vit_b16, 8, 224), "resnet50": (resnet50, 16, 224)}
@@ -56,9 +54,8 @@ def test_passes(benchmark, call, passes, repeats):
     torch.set_num_threads(1)
     torch.manual_seed(0)
     given = (networks.resnet_of_four_blocks(), *images(IMAGES, SIZE))
-    one_pass(*given)
     calls = [lambda: call(*given), lambda: one_pass(*given)]
-    ours, bare = benchmark.pedantic(best, args=calls, kwargs={"repeats": repeats}, rounds=1)
+    ours, bare = benchmark.pedantic(in_turns, args=calls, kwargs={"repeats": repeats}, rounds=1)
     torch.set_num_threads(before)
     benchmark.extra_info.update(inspect=ours, bare=bare, ratio=ours / bare)
     print(f"\n{call.__name__}: {ours:.2f} s, a pass: {bare:.3f} s, {ours / bare:.1f} passes (at most {passes})")
@@ -70,8 +67,7 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     build, count, size = REAL[sys.argv[1]]
     model, (x, classes) = build(), images(count, size)
-    one_pass(model, x, classes)
-    bare = min(best(lambda: one_pass(model, x, classes), repeats=2))
+    (bare,) = in_turns(lambda: one_pass(model, x, classes), repeats=2)
     start = time.process_time()
     report = inspect(model, x, pairs=count // 2, alternatives=False)
     looked = time.process_time() - start

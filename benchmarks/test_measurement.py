@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from measuring import in_turns
 from torch import nn
 
 from initscope.measurement import observe
@@ -94,26 +93,13 @@ CASES = [
 ]
 
 
-def best(*calls, repeats=5):
-    """Least processor time of each call, the calls taking turns."""
-    times = np.full((repeats, len(calls)), np.inf)
-    for row in times:
-        for k, call in enumerate(calls):
-            start = time.process_time()
-            call()
-            row[k] = time.process_time() - start
-    return times.min(axis=0)
-
-
 @pytest.mark.parametrize(("measured", "bare", "limit"), CASES)
 def test_time(benchmark, measured, bare, limit):
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     model, x = resnet50(), images()
     calls = [globals()[name] for name in (measured, bare)]
-    for call in calls:
-        call(model, x)
-    ours, theirs = benchmark.pedantic(best, args=[lambda c=call: c(model, x) for call in calls], rounds=1)
+    ours, theirs = benchmark.pedantic(in_turns, args=[lambda c=call: c(model, x) for call in calls], rounds=1)
     torch.set_num_threads(before)
     benchmark.extra_info.update(measured=ours, bare=theirs, ratio=ours / theirs)
     print(f"\n{measured}: {ours:.3f} s, {bare}: {theirs:.3f} s, ratio {ours / theirs:.3f} (at most {limit})")

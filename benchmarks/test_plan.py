@@ -7,11 +7,10 @@ Absolute limits are those of the issue (deep law under 2 s); everything else is 
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 import torch
+from measuring import in_turns
 
 from initscope import plan
 from initscope.theory import norms
@@ -23,16 +22,6 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def best(call, repeats=3):
-    """Least time of several calls."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def test_one_layer(benchmark):
@@ -61,8 +50,9 @@ def test_planner(benchmark):
 
 def test_deep_law_against_simulation():
     """One exact answer costs less than the ten thousand networks that would give two digits."""
-    law = best(lambda: norms.deep_norm_failure([200] * 10, 0.5, 2.0))
     planned = plan.depth(width=200, eps=0.5, delta=0.5)
-    drawn = best(lambda: plan.check(planned, trials=10_000), repeats=1)
+    law, drawn = in_turns(
+        lambda: norms.deep_norm_failure([200] * 10, 0.5, 2.0), lambda: plan.check(planned, trials=10_000), repeats=2
+    )
     print(f"exact {law:.3f} s, simulated {drawn:.3f} s, ratio {drawn / law:.0f}")
     assert law < drawn

@@ -1,14 +1,14 @@
-"""Prediction against running the network: ratios within one run, one thread each, the slow side on a few images."""
+"""Prediction against running the network: ratios of CPU time within one run, one thread, the slow side on few."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
 import torch.nn.functional as F
+from measuring import in_turns
 from torch import nn
 
 import initscope
@@ -55,24 +55,12 @@ def resnet50():
 def test_resnet50_takes_less_than_ten_forward_passes(mode):
     model = resnet50().train(mode == "train")
     x, y = torch.rand(2, 64, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    both, predictions = torch.cat([x, y]), []
     with torch.no_grad():
-        run = seconds(lambda: model(torch.cat([x, y])), 2)
-    start = time.perf_counter()
-    prediction = initscope.predict(model, x, y)
-    ours = time.perf_counter() - start
+        ours, run = in_turns(lambda: predictions.append(initscope.predict(model, x, y)), lambda: model(both), repeats=2)
     print(f"{mode}: predicted in {ours:.1f} s, {ours / run:.1f} forward passes")
-    assert all(row.status != "not covered" for row in prediction.rows)
+    assert all(row.status != "not covered" for row in predictions[0].rows)
     assert ours < 10 * run
-
-
-def seconds(function, repeats=3):
-    function()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +77,10 @@ def test_one_layer_is_100_times_faster_than_running_it(images):
     model = layer(11)
     few = images[0][:4]
     with torch.no_grad():
-        run = seconds(lambda: F.relu(F.conv2d(few, model[0].weight, padding=5)), 2) * 400 / len(few)
-    ours = seconds(lambda: initscope.predict(model, *images))
+        some, ours = in_turns(
+            lambda: F.relu(F.conv2d(few, model[0].weight, padding=5)), lambda: initscope.predict(model, *images)
+        )
+    run = some * 400 / len(few)
     print(f"400 images run in {run:.2f} s, 200 pairs predicted in {ours:.3f} s: {run / ours:.0f} times")
     assert run > 100 * ours
 
@@ -117,10 +107,8 @@ def test_peak_memory_is_below_four_times_the_input():
 
 def test_time_does_not_depend_on_the_filter_size(images):
     pairs = [side[:60] for side in images]
-    # in turns, so that both meet the machine in the same moods
     models = layer(3), layer(31)
-    turns = [[seconds(lambda model=model: initscope.predict(model, *pairs), 2) for model in models] for _ in range(5)]
-    small, large = map(min, zip(*turns, strict=True))
+    small, large = in_turns(*(lambda model=model: initscope.predict(model, *pairs) for model in models), repeats=9)
     print(f"31 × 31 against 3 × 3: {large / small:.2f}")
     assert large < 1.5 * small
 
@@ -130,7 +118,7 @@ def test_fifty_layers_cost_at_most_fifty_times_one(images):
     deep = [nn.Conv2d(3, 16, 3, padding=1), nn.ReLU()]
     for _ in range(49):
         deep += [nn.Conv2d(16, 16, 3, padding=1), nn.ReLU()]
-    many = seconds(lambda: initscope.predict(nn.Sequential(*deep), *pairs), 2)
-    one = seconds(lambda: initscope.predict(nn.Sequential(*deep[:2]), *pairs), 5)
+    models = nn.Sequential(*deep), nn.Sequential(*deep[:2])
+    many, one = in_turns(*(lambda model=model: initscope.predict(model, *pairs) for model in models))
     print(f"50 layers against 1: {many / one:.1f}")
     assert many < 50 * one

@@ -58,11 +58,24 @@ def test_box_sums_of_many_rows_in_one_line():
         np.testing.assert_allclose(got, box_sum(maps, **layer, padding_mode="circular"), rtol=1e-14)
 
 
-def test_dark_patches_keep_exact_zeros():
-    maps = np.ones((1, 40, 64), dtype=np.float32)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("taps", [12, 13, 31])
+@pytest.mark.parametrize("stride", [1, 2, 5, 40])
+def test_tall_windows(dtype, taps, stride):
+    """Rows summed in blocks of as many as a filter has: every stride against the block, blocks that a strip cuts."""
+    maps = np.random.default_rng(2).random((2, 150, 130)).astype(dtype)
+    layer = {"kernel_size": (taps, 3), "stride": (stride, 1), "dilation": (1, 1), "padding": ((3, 9), (1, 1))}
+    got, expected = (each(maps, **layer, padding_mode="reflect") for each in (_fused.box_sums, box_sum))
+    np.testing.assert_allclose(got, expected, rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("taps", [7, 13])
+def test_dark_patches_keep_exact_zeros(taps):
+    maps = np.ones((1, 80, 64), dtype=np.float32)
     maps[:, :, 32:] = 0
-    layer = {"kernel_size": (7, 7), "stride": (1, 1), "dilation": (1, 1), "padding": ((0, 0), (0, 0))}
+    layer = {"kernel_size": (taps, taps), "stride": (1, 1), "dilation": (1, 1), "padding": ((0, 0), (0, 0))}
     assert np.all(_fused.box_sums(maps, **layer)[:, :, 32:] == 0)
+    assert np.all(_fused.box_sums(maps.mT, **layer)[:, 32:] == 0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -18,6 +18,7 @@ __all__ = ["Boxes", "box_sum_into", "compile_loop", "room_for", "windows"]
 
 Floats = npt.NDArray[Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
+_MANY = 5  # taps from which on rows are summed in blocks
 _STRIP = 1 << 14  # padded pixels of a strip of rows: its lines stay in the caches
 
 
@@ -55,34 +56,97 @@ def windows(line: Floats, spare: Floats, total: Floats, taps: int, spread: int) 
 
 
 @compile_loop
-def _pad(image: Floats, rows: Any, columns: Any, before: int, line: Floats) -> None:
-    """The rows of ``image`` [H, W] that ``rows`` names, padded as ``columns`` says (-1: zero), into ``line``."""
-    width, pitch = image.shape[1], columns.shape[0]
-    for i in range(rows.shape[0]):
-        row = line[i * pitch : (i + 1) * pitch]
-        if rows[i] < 0:
-            row[:] = 0
-            continue
-        pixels, middle = image[rows[i]], row[before : before + width]
-        for j in range(width):
-            middle[j] = pixels[j]
-        for j in range(before):
-            row[j] = pixels[columns[j]] if columns[j] >= 0 else 0
-        for j in range(before + width, pitch):
-            row[j] = pixels[columns[j]] if columns[j] >= 0 else 0
+def _few_rows(image: Floats, rows: Any, line: Floats, taps: int, spread: int) -> None:
+    """Into ``line`` the sum of every spread-th of the rows of ``image`` [H, W] that ``rows`` names, ``taps`` in all."""
+    if taps == 3 and min(rows[0], rows[spread], rows[2 * spread]) >= 0:
+        first, second, third = image[rows[0]], image[rows[spread]], image[rows[2 * spread]]
+        for j in range(line.shape[0]):
+            line[j] = first[j] + second[j] + third[j]
+        return
+    if rows[0] >= 0:
+        pixels = image[rows[0]]
+        for j in range(line.shape[0]):
+            line[j] = pixels[j]
+    else:
+        line[:] = 0
+    for tap in range(1, taps):
+        if rows[spread * tap] >= 0:
+            pixels = image[rows[spread * tap]]
+            for j in range(line.shape[0]):
+                line[j] += pixels[j]
 
 
 @compile_loop
-def _pick(line: Floats, out: Floats, stride: Any, pitch: int, gain: Any, bias: Any) -> None:
-    """Every stride-th window sum of ``line``, times ``gain`` plus ``bias``, into ``out`` [h, w]."""
+def _block_ends(image: Floats, rows: Any, ends: Floats, width: int, least: int) -> None:
+    """Sums of the last rows that ``rows`` names (-1: zero): of one, of two, … of all but the first ``least``."""
+    last = rows.shape[0] - 1
+    _few_rows(image, rows[last:], ends[last * width : (last + 1) * width], 1, 1)
+    for k in range(last - 1, least - 1, -1):
+        above, below = ends[k * width : (k + 1) * width], ends[(k + 1) * width :]
+        if rows[k] >= 0:
+            pixels = image[rows[k]]
+            for j in range(above.shape[0]):
+                above[j] = pixels[j] + below[j]
+        else:
+            for j in range(above.shape[0]):
+                above[j] = below[j]
+
+
+@compile_loop
+def _row_sums(image: Floats, rows: Any, into: Floats, boxes: Any, room: Any) -> None:
+    """Sums over the taps of a column of filters: one line of ``into`` for each output row, padding left free.
+
+    Few taps are added one by one. Of many, rows come in blocks of as many as there are taps: a window is the end of one
+    block, summed from its last row backwards, and the beginning of the next. That takes as long for many taps as for
+    few, and no sum is ever taken back, so that small sums behind large ones keep their digits.
+    """
+    (_, columns, before), all_taps, all_spread, all_stride = boxes
+    taps, spread, stride, pitch, width = all_taps[0], all_spread[0], all_stride[0], columns.shape[0], image.shape[1]
+    ends, begun = room[0], room[1][:width]
+    block, reached = -1, 0
+    for i in range((rows.shape[0] - 1 - spread * (taps - 1)) // stride + 1):
+        first, target = i * stride, into[i * pitch + before : i * pitch + before + width]
+        if taps < _MANY or spread > 1:
+            _few_rows(image, rows[first:], target, taps, spread)
+            continue
+        if first // taps != block:
+            block, reached = first // taps, (first // taps + 1) * taps
+            begun[:] = 0
+            _block_ends(image, rows[block * taps : reached], ends, width, first - block * taps)
+        for place in range(reached, first + taps):
+            if rows[place] >= 0:
+                pixels = image[rows[place]]
+                for j in range(begun.shape[0]):
+                    begun[j] += pixels[j]
+        reached = max(reached, first + taps)
+        end = ends[(first - block * taps) * width :]
+        for j in range(target.shape[0]):
+            target[j] = end[j] + begun[j]
+
+
+@compile_loop
+def _pad(line: Floats, columns: Any, before: int, width: int) -> None:
+    """Fill what stands beside the ``width`` pixels of every row of ``line`` as ``columns`` says (-1: zero)."""
+    pitch = columns.shape[0]
+    for i in range(line.shape[0] // pitch):
+        row = line[i * pitch : (i + 1) * pitch]
+        for j in range(before):
+            row[j] = row[before + columns[j]] if columns[j] >= 0 else 0
+        for j in range(before + width, pitch):
+            row[j] = row[before + columns[j]] if columns[j] >= 0 else 0
+
+
+@compile_loop
+def _pick(line: Floats, out: Floats, stride: int, pitch: int, gain: Any, bias: Any) -> None:
+    """Every stride-th window sum of each row of ``line``, times ``gain`` plus ``bias``, into ``out`` [h, w]."""
     for i in range(out.shape[0]):
-        row, target = line[i * stride[0] * pitch :], out[i]
-        if stride[1] == 1:
+        row, target = line[i * pitch :], out[i]
+        if stride == 1:
             for j in range(target.shape[0]):
                 target[j] = gain * row[j] + bias
         else:
             for j in range(target.shape[0]):
-                target[j] = gain * row[j * stride[1]] + bias
+                target[j] = gain * row[j * stride] + bias
 
 
 @compile_loop
@@ -123,12 +187,10 @@ def _three_by_three(image: Floats, out: Floats, rows: Any, columns: Any, scale: 
 
 
 @compile_loop
-def _strip(boxes: Any, height: int) -> tuple[int, int]:
-    """Output rows that are worked on together, and the padded pixels that these read: they stay in the caches."""
-    (_, columns, _), taps, spread, stride = boxes
-    reach, pitch = spread[0] * (taps[0] - 1), columns.shape[0]
-    rows = min(height, max(1, (_STRIP // pitch - reach) // stride[0], 4 * reach // stride[0]))
-    return rows, ((rows - 1) * stride[0] + 1 + reach) * pitch
+def _strip(boxes: Any, height: int) -> Any:
+    """Output rows that are worked on together: their lines stay in the caches."""
+    (_, columns, _), taps, _, stride = boxes
+    return min(height, max(1, _STRIP // columns.shape[0], 4 * taps[0] // stride[0]))
 
 
 @compile_loop
@@ -136,36 +198,38 @@ def box_sum_into(image: Floats, out: Floats, boxes: Any, scale: Any, room: Any) 
     """gain · (window sums) + bias of ``image`` [H, W] into ``out`` [h, w]; ``scale`` holds gain and bias.
 
     ``boxes``: which row and column stands at every padded place (-1: zero), how many columns are padded before, taps,
-    their distance, stride. The padded rows of a strip lie end to end in one line of ``room``, so that both directions
-    are sums of shifted lines: windows that run over the end of a row are computed too, and never read.
+    their distance, stride. Sums over the rows of a strip lie end to end in one line of ``room``, so that sums over
+    columns are sums of shifted lines: windows that run over the end of a row are computed too, and never read.
     """
     (rows, columns, before), taps, spread, stride = boxes
     pitch, height = columns.shape[0], out.shape[0]
     first, second, third = room
-    together, _ = _strip(boxes, height)
+    together = _strip(boxes, height)
     if together == height and _is_three_by_three(image, out, boxes):
         _three_by_three(image, out, rows, columns, scale, first)
         return
     for start in range(0, height, together):
         stop = min(start + together, height)
-        lines = (stop - start - 1) * stride[0] + 1 + spread[0] * (taps[0] - 1)
-        _pad(image, rows[start * stride[0] : start * stride[0] + lines], columns, before, first)
-        windows(first[: lines * pitch], second, third, taps[1], spread[1])
-        windows(third[: lines * pitch - spread[1] * (taps[1] - 1)], second, first, taps[0], pitch * spread[0])
-        _pick(first, out[start:stop], stride, pitch, scale[0], scale[1])
+        read = rows[start * stride[0] : (stop - 1) * stride[0] + 1 + spread[0] * (taps[0] - 1)]
+        line = first[: (stop - start) * pitch]
+        _row_sums(image, read, line, boxes, (second, third))
+        _pad(line, columns, before, image.shape[1])
+        windows(line, second, third, taps[1], spread[1])
+        _pick(third, out[start:stop], stride[1], pitch, scale[0], scale[1])
 
 
 @compile_loop
-def room_for(boxes: Any, out: Floats) -> Any:
-    """Lines for `box_sum_into` ``out`` [..., h, w]."""
-    size = _strip(boxes, out.shape[-2])[1]
+def room_for(boxes: Any, image: Floats, out: Floats) -> Any:
+    """Lines for `box_sum_into` ``out`` [..., h, w] from ``image`` [..., H, W]."""
+    (_, columns, _), taps, _, _ = boxes
+    size = max(_strip(boxes, out.shape[-2]) * columns.shape[0], taps[0] * image.shape[-1])
     return np.zeros(size, out.dtype), np.zeros(size, out.dtype), np.zeros(size, out.dtype)
 
 
 @compile_loop
 def _box_sums(images: Floats, out: Floats, boxes: Any, scale: Any) -> None:
     """`box_sum_into` of ``images`` [n, H, W]."""
-    room = room_for(boxes, out)
+    room = room_for(boxes, images, out)
     for index in range(images.shape[0]):
         box_sum_into(images[index], out[index], boxes, scale, room)
 

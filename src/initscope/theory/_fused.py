@@ -98,7 +98,7 @@ def _relu_step(kxx: Floats, kyy: Floats, gap: Floats, series: Any) -> None:
 def _relu_layer(maps: Floats, out: Floats, boxes: Any, scale: Any, series: Any, rectified: bool) -> None:
     """Box sums of maps [3, pairs, H, W] of kxx, kyy and d, and the ReLU: one pair after the other, in the cache."""
     gain, bias, nothing = scale
-    room = room_for(boxes, out)
+    room = room_for(boxes, maps, out)
     for pair in range(maps.shape[1]):
         for which in range(3):
             box_sum_into(maps[which, pair], out[which, pair], boxes, (gain, bias if which < 2 else nothing), room)

@@ -12,7 +12,7 @@ from initscope.errors import InputError
 from initscope.testing import z_score
 from initscope.theory import _fast, activations
 from initscope.theory.angles import relu_cosine
-from initscope.theory.images import cosine, expected_cosine, expected_distance, expected_inner
+from initscope.theory.images import _layer, cosine, expected_cosine, expected_distance, expected_inner
 
 RNG = np.random.default_rng
 MODES = {"zeros": "constant", "circular": "circular", "reflect": "reflect", "replicate": "replicate"}
@@ -269,6 +269,24 @@ def test_cosines_do_not_depend_on_the_scale_of_one_image(dtype, scale):
     scaled = (scale * x).astype(dtype)
     for function in (lambda a, b: expected_cosine(a, b, kernel_size=3), cosine):
         assert np.abs(function(scaled, y.astype(dtype)) - function(x, y)).max() < tolerance
+
+
+@pytest.mark.parametrize("library", [np.asarray, torch.from_numpy])
+def test_sizes_are_the_largest_magnitudes(library):
+    """Bit for bit, NaN and infinity included, and those that come with scaled images are the scaled images' own."""
+    rng = RNG(3)
+    x, y = (rng.standard_normal((9, 2, 5, 4)) * 10.0 ** rng.integers(-9, 9, (9, 1, 1, 1)) for _ in range(2))
+    x[0], x[1, 0, 0, 0], y[2, 1, 3, 3] = 0.0, np.nan, -np.inf
+    xp, *images = _layer.check_pairs(library(x), library(y))
+
+    def largest(images):
+        return [np.abs(np.asarray(each)).max(axis=(1, 2, 3)) for each in images]
+
+    sizes = _layer._sizes(xp, *images)
+    assert np.array_equal(np.asarray(sizes), largest(images), equal_nan=True)
+    *scaled, after = _layer._alike(xp, *images, sizes)
+    assert np.array_equal(np.asarray(after), largest(scaled), equal_nan=True)
+    assert not np.array_equal(np.asarray(after), np.asarray(sizes), equal_nan=True)
 
 
 def test_a_saturated_image_against_a_small_one():

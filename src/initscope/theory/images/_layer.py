@@ -143,43 +143,45 @@ def expected_cosine(
         "dilation": dilation,
     }
     xp, x, y = check_pairs(x, y)
+    sizes = _sizes(xp, x, y)
     if sigma.homogeneous:
-        x, y = _alike(xp, x, y)
+        x, y, sizes = _alike(xp, x, y, sizes)
     norm_x, norm_y, distance = _moments(x, y, **layer)
     norm_x, norm_y = _nonzero(xp, norm_x, norm_y)
     inner = (norm_x + norm_y - distance) / 2
-    unlike = (norm_x > _UNLIKE * norm_y) | (norm_y > _UNLIKE * norm_x) | _far_apart(xp, x, y)
+    unlike = (norm_x > _UNLIKE * norm_y) | (norm_y > _UNLIKE * norm_x) | _far_apart(xp, sizes)
     if bool(xp.any(unlike)):
         inner = xp.where(unlike, _moments(x, y, **layer, of_products=True)[2], inner)
     return inner / (xp.sqrt(norm_x) * xp.sqrt(norm_y))
 
 
-def _alike(xp: Any, x: Array, y: Array) -> tuple[Array, Array]:
+def _sizes(xp: Any, x: Array, y: Array) -> Array:
+    """The largest magnitude of every image of x and of y, ``[2, pairs]``; no copy of the images is made for it."""
+    flat = (xp.reshape(images, (images.shape[0], -1)) for images in (x, y))
+    return xp.stack([xp.maximum(xp.max(images, axis=1), -xp.min(images, axis=1)) for images in flat])
+
+
+def _alike(xp: Any, x: Array, y: Array, sizes: Array) -> tuple[Array, Array, Array]:
     """Images of unlike size times powers of two that bring their largest values to about 1; rounding changes nothing.
 
-    Between an image and one a million times larger the squared distance has lost the angle.
+    Between an image and one a million times larger the squared distance has lost the angle. Their sizes come with them.
     """
-    axes = tuple(range(1, x.ndim))
-    largest = [xp.max(xp.abs(images), axis=axes, keepdims=True) for images in (x, y)]
-    far = (largest[0] > 4 * largest[1]) | (largest[1] > 4 * largest[0])
-    extreme = [(size > 2.0**20) | (size < 2.0**-20) for size in largest]
-    change = (far | extreme[0] | extreme[1]) & xp.isfinite(largest[0]) & xp.isfinite(largest[1])
+    largest, smallest = xp.max(sizes, axis=0), xp.min(sizes, axis=0)
+    extreme = (largest > 4 * smallest) | (largest > 2.0**20) | (smallest < 2.0**-20)
+    change = extreme & xp.isfinite(sizes[0]) & xp.isfinite(sizes[1])
     if not bool(xp.any(change)):
-        return x, y
-    scaled = []
-    for images, size in zip((x, y), largest, strict=True):
-        known = change & (size > 0)
-        power = xp.floor(xp.log2(xp.where(known, size, xp.ones_like(size))))
-        half = xp.floor(power / 2)  # in two steps: the inverse of the smallest numbers overflows
-        scaled.append(images * 2.0 ** (-half) * 2.0 ** (half - power))
-    return scaled[0], scaled[1]
+        return x, y, sizes
+    known = change & (sizes > 0)
+    power = xp.floor(xp.log2(xp.where(known, sizes, xp.ones_like(sizes))))
+    half = xp.floor(power / 2)  # in two steps: the inverse of the smallest numbers overflows
+    factors = 2.0 ** (-half), 2.0 ** (half - power)
+    first, second = (xp.reshape(factor, (2, -1, *(1 for _ in x.shape[1:]))) for factor in factors)
+    return x * first[0] * second[0], y * first[1] * second[1], sizes * factors[0] * factors[1]
 
 
-def _far_apart(xp: Any, x: Array, y: Array) -> Array:
+def _far_apart(xp: Any, sizes: Array) -> Array:
     """Pairs of which one image is more than √_UNLIKE times as large as the other."""
-    axes = tuple(range(1, x.ndim))
-    a, b = (xp.max(xp.abs(images), axis=axes) for images in (x, y))
-    return (a > _UNLIKE**0.5 * b) | (b > _UNLIKE**0.5 * a)
+    return xp.max(sizes, axis=0) > _UNLIKE**0.5 * xp.min(sizes, axis=0)
 
 
 def cosine(x: Array, y: Array) -> Array:
@@ -190,7 +192,7 @@ def cosine(x: Array, y: Array) -> Array:
     array([0.707107])
     """
     xp, x, y = check_pairs(x, y)
-    x, y = _alike(xp, x, y)
+    x, y, _ = _alike(xp, x, y, _sizes(xp, x, y))
     _, norm_x, norm_y = norms(x, y)
     return xp.sum(x * y, axis=tuple(range(1, x.ndim))) / (norm_x * norm_y)
 
