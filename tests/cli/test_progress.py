@@ -152,6 +152,16 @@ def test_what_was_tried_before_an_interrupt_is_kept(monkeypatch):
     assert report.what_if.skipped[calls[3]] == "interrupted"
 
 
+def test_trials_of_a_check_are_counted():
+    from initscope.plan._base import count_failures
+
+    seen = []
+    with watching(Meter()) as meter:
+        found = count_failures(5, 1, lambda chunk: seen.append((meter.stages[-1].what, meter.stages[-1].done)) or 1)
+    assert found == 5
+    assert seen == [("drawing trials", done) for done in range(5)]
+
+
 def test_draws_before_an_interrupt_are_kept(monkeypatch):
     from initscope.measurement import redraws
 
