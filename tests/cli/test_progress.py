@@ -5,14 +5,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 import torch
 from torch import nn
 
 import initscope
-from initscope._hall.progress import interrupted, kept_if_interrupted, note, stage, steps, watching
-from initscope.cli._progress import Meter, metered
+from initscope._hall.progress import Stage, interrupted, kept_if_interrupted, note, stage, steps, watching
+from initscope.cli._progress import Meter, _Cleared, metered
 
 
 @pytest.fixture
@@ -155,6 +157,16 @@ def test_what_was_tried_before_an_interrupt_is_kept(monkeypatch):
     assert report.what_if.skipped[calls[3]] == "interrupted"
 
 
+def test_trials_of_a_check_are_counted():
+    from initscope.plan._base import count_failures
+
+    seen = []
+    with watching(Meter()) as meter:
+        found = count_failures(5, 1, lambda chunk: seen.append((meter.stages[-1].what, meter.stages[-1].done)) or 1)
+    assert found == 5
+    assert seen == [("drawing trials", done) for done in range(5)]
+
+
 def test_draws_before_an_interrupt_are_kept(monkeypatch):
     from initscope.measurement import redraws
 
@@ -170,6 +182,72 @@ def test_draws_before_an_interrupt_are_kept(monkeypatch):
     with watching(Meter()):
         found = initscope.measure(nn.Linear(4, 8), torch.eye(4), draws=8)
     assert found.draws == 3
+
+
+def test_ratios_before_an_interrupt_are_kept_and_none_is_no_result(monkeypatch):
+    import importlib
+
+    from initscope.invert import discriminate
+
+    room = importlib.import_module(discriminate.__module__)
+    row, calls = room._row, []
+
+    def interrupting(*arguments):
+        calls.append(1)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        return row(*arguments)
+
+    monkeypatch.setattr(room, "_row", interrupting)
+    generator = torch.Generator().manual_seed(0)
+    images, labels = torch.rand(40, 1, 8, 8, generator=generator), torch.arange(40) % 2
+    options = {"reconstruct": 1, "epochs": 0}
+    at = 3
+    with watching(Meter()):
+        found = discriminate(images.numpy(), labels.numpy(), [8.0, 16.0], **options)
+    assert len(found.rows) == 2
+    calls.clear()
+    at = 1
+    with watching(Meter()), pytest.raises(KeyboardInterrupt):
+        discriminate(images.numpy(), labels.numpy(), [8.0], **options)
+
+
+def test_exhibits_before_an_interrupt_are_kept(monkeypatch, tmp_path):
+    from initscope.exhibits import gallery
+
+    def interrupting(job):
+        if job["id"] == "norms-figure-1":
+            raise KeyboardInterrupt
+        return written(job)
+
+    written = gallery._written
+    monkeypatch.setattr(gallery, "_written", interrupting)
+    with watching(Meter()):
+        found = gallery.reproduce(["talk-layer-theorem", "norms-figure-1"], out=tmp_path)
+    assert [shown.id for shown in found.exhibits] == ["talk-layer-theorem"]
+    assert (tmp_path / "index.html").exists()
+
+
+def test_the_line_does_not_come_back_before_what_is_written(monkeypatch):
+    """A tick of the meter's clock between the clearing and the text: it waits."""
+    meter, written = Meter(), []
+    meter._terminal, meter._shown = True, "working"
+    monkeypatch.setattr(meter, "_write", lambda text: written.append(text))
+
+    class Stream:
+        def write(self, text):
+            ticking = threading.Thread(target=meter._tick, args=(time.monotonic() + 60,))
+            ticking.start()
+            ticking.join(timeout=0.05)  # it cannot end before the text is there
+            written.append(text)
+            threads.append(ticking)
+            return len(text)
+
+    threads = []
+    meter.stages.append(Stage("working", None, time.monotonic()))
+    _Cleared(Stream(), meter).write("data: digits\n")
+    threads[0].join()
+    assert written[:2] == ["\r\x1b[K", "data: digits\n"]
 
 
 SLOW = """

@@ -126,6 +126,7 @@ def test_the_command_lists_runs_and_refuses(tmp_path, capsys):
     main(["reproduce", "cnn-resolution", "--scale", "small", "--out", str(tmp_path / "g"), "--format", "json"])
     shown = capsys.readouterr()
     results = json.loads(shown.out)
+    assert all("initscope" in result.pop("versions") for result in results)
     assert results == json.loads((tmp_path / "g" / "results.json").read_text(encoding="utf-8"))
     assert set(results[0]) == {"id", "status", "ours", "published", "seconds"}
     assert re.search(r"1/1 cnn-resolution: agrees", shown.err)

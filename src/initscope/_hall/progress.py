@@ -13,7 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-__all__ = ["Stage", "Watcher", "interrupted", "kept_if_interrupted", "note", "stage", "steps", "watching"]
+__all__ = [
+    "Stage",
+    "Watcher",
+    "interrupted",
+    "kept_if_interrupted",
+    "none_is_no_result",
+    "note",
+    "stage",
+    "steps",
+    "watching",
+]
 
 Item = TypeVar("Item")
 
@@ -89,6 +99,12 @@ def kept_if_interrupted() -> Iterator[None]:
         if not _WATCHERS:
             raise
         _WATCHERS[-1].interrupted = True
+
+
+def none_is_no_result(found: Sized) -> None:
+    """Let Ctrl-C end the call after all, where nothing was ``found`` before it."""
+    if interrupted() and not len(found):
+        raise KeyboardInterrupt
 
 
 def interrupted() -> bool:

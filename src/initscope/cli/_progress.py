@@ -78,6 +78,13 @@ class Meter(Watcher):
                 self._write("\r\x1b[K")
                 self._shown = ""
 
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """The line is empty, and stays so inside."""
+        with self._writing:
+            self.clear()
+            yield
+
     def _write(self, text: str) -> None:
         with suppress(OSError, ValueError, AttributeError):  # a stderr that is closed, or not there, shows nothing
             self._stream.write(text)
@@ -102,8 +109,8 @@ class _Cleared:
         self._stream, self._meter = stream, meter
 
     def write(self, text: str) -> int:
-        self._meter.clear()
-        return int(self._stream.write(text))
+        with self._meter.silent():  # else the line may come back before the text
+            return int(self._stream.write(text))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from initscope._hall.files import write_text
+from initscope._hall.progress import kept_if_interrupted, none_is_no_result, steps
 from initscope.errors import InputError, check_count
 from initscope.exhibits.protocol import Declared, Exhibit, Scale
 from initscope.exhibits.registry import all_exhibits, get
@@ -189,7 +190,9 @@ def reproduce(
     new = _ran([declared for declared in chosen if declared.id not in kept], folder, scale, workers, say)
     for id, found in kept.items():
         say(f"{id}: {found.status} (there already)")
-    shown = [(kept | new)[declared.id] for declared in chosen]
+    done = kept | new
+    none_is_no_result(done)
+    shown = [done[declared.id] for declared in chosen if declared.id in done]
     gallery = Gallery(str(folder), tuple(shown))
     write_text(folder / "results.json", json.dumps(gallery.results(), indent=2, ensure_ascii=False) + "\n")
     gallery.to_html(folder / "index.html")
@@ -207,11 +210,12 @@ def _ran(
     else:
         outcomes = in_processes(_written, jobs, workers)
     found: dict[str, Shown] = {}
-    for number, (id, rows, error) in enumerate(outcomes, 1):
-        shown = rows[0]["shown"] if rows else _failed(get(id), scale, error, 0.0)
-        reason = f": {shown.why}" if shown.status in ("failed", "differs") else ""
-        say(f"{number}/{len(jobs)} {id}: {shown.status} ({shown.seconds:.1f} s){reason}")
-        found[id] = shown
+    with kept_if_interrupted():
+        for number, (id, rows, error) in enumerate(steps(outcomes, "running exhibits", len(jobs)), 1):
+            shown = rows[0]["shown"] if rows else _failed(get(id), scale, error, 0.0)
+            reason = f": {shown.why}" if shown.status in ("failed", "differs") else ""
+            say(f"{number}/{len(jobs)} {id}: {shown.status} ({shown.seconds:.1f} s){reason}")
+            found[id] = shown
     return found
 
 

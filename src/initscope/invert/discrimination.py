@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from initscope._hall.progress import kept_if_interrupted, none_is_no_result, steps
 from initscope._hall.randomness import torch_generator
 from initscope.errors import InputError, check_between, check_count, check_seed
 from initscope.invert.pictures import psnr, ssim
@@ -155,8 +156,9 @@ def discriminate(
     mean_image = data.train.mean(0).numpy()
     shown = data.test[: min(reconstruct, held)]
     rows = []
-    for which in measurements:
-        for ratio in ratios:
+    cells = [(which, ratio) for which in measurements for ratio in ratios]
+    with kept_if_interrupted():
+        for which, ratio in steps(cells, "measuring and reconstructing"):
             wanted = int(
                 side * side / check_between("ratio", ratio, 0.0, side * side + 0.5, hint="pixels per measurement")
             )
@@ -165,6 +167,7 @@ def discriminate(
             if progress is not None:
                 last = rows[-1]
                 progress(f"{which} 1:{ratio:g}: accuracy {last.better()[0]:.3f}, {last.psnr:.1f} dB")
+    none_is_no_result(rows)
     shares = np.bincount(data.test_labels)
     return Discrimination(
         name,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from initscope._hall.libraries import library
+from initscope._hall.progress import kept_if_interrupted, none_is_no_result, steps as counted_steps
 from initscope.errors import InputError
 from initscope.invert.chain import prepared, run_to, step_named, traced
 from initscope.invert.priors import Box, TotalVariation
@@ -255,9 +256,10 @@ def invert_layers(
     work = prepared(model, torch.float32)
     steps = traced(work, shape, torch.float32)
     rows = []
-    for layer in layers:
-        last = step_named(steps, layer)
-        for index, image in enumerate(pixels):
+    cells = [(layer, index, image) for layer in layers for index, image in enumerate(pixels)]
+    with kept_if_interrupted():
+        for layer, index, image in counted_steps(cells, "inverting pictures"):
+            last = step_named(steps, layer)
             given = torch.from_numpy((image - centre) / spread)
             with torch.no_grad():
                 target = run_to(steps, last, given[None])
@@ -274,4 +276,5 @@ def invert_layers(
                                         found.message, picture))  # fmt: skip
             if callable(progress):
                 progress(f"{layer}, image {index + 1}: {rows[-1].psnr:.1f} dB")
+    none_is_no_result(rows)
     return Inversions(pixels, tuple(rows), title)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from initscope._hall.progress import kept_if_interrupted, steps
+from initscope._hall.progress import kept_if_interrupted, none_is_no_result, steps
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import check_count
 from initscope.geometry import Floats, Measurement, Tokens
@@ -107,8 +107,7 @@ def measure(
             with kept_if_interrupted():
                 for run in steps(each, "measuring draws of the weights", draws) if progress is None else progress(each):
                     runs.append(run)
-            if not runs:
-                raise KeyboardInterrupt  # and nothing was found yet
+            none_is_no_result(runs)
     return _summary(runs, min(draws, len(runs)), seed)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from initscope._hall.progress import steps
 from initscope.errors import InputError, check_between
 from initscope.results import Result, make_axes
 
@@ -102,4 +103,5 @@ def check_width(width: float, aim: str) -> None:
 def count_failures(trials: int, values: int, failed: Callable[[int], Any]) -> int:
     """Sum of ``failed(chunk)`` over chunks of about _CHUNK_VALUES numbers; one trial at a time if values is 1."""
     chunk = 1 if values == 1 else max(1, min(trials, _CHUNK_VALUES // values))
-    return sum(int(np.sum(failed(min(chunk, trials - start)))) for start in range(0, trials, chunk))
+    starts = steps(range(0, trials, chunk), "drawing trials")
+    return sum(int(np.sum(failed(min(chunk, trials - start)))) for start in starts)
