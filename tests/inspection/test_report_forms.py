@@ -82,7 +82,7 @@ def test_json_has_the_keys_that_the_documentation_describes(reports):
 def test_the_page_opens_blocks_by_a_click(reports):
     page = reports[0].to_html()
     assert page.count('<tbody class="folds') >= 4
-    assert re.search(r"block 2</button> <span class=\"steps\">4 steps", page)
+    assert re.search(r"block 2</span> <span class=\"steps\">4 steps", page)
     assert "2.one (Linear)" in page
     closed, opened = (set(re.findall(r'<tbody class="folds( open)?"', report.to_html())) for report in reports)
     assert closed == {""}

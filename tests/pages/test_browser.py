@@ -266,7 +266,7 @@ def test_on_a_phone_verdicts_stack_and_say_what_to_do(tab, reports):
 def test_without_scripts_everything_is_there(tab, reports):
     page = tab(400, script=False)
     assert len(shown_rows(page)) == len(reports[400].rows)
-    assert page.run("getComputedStyle(document.querySelector('.tools')).display") == "none"
+    assert page.run("document.querySelectorAll('button, input').length") == 0  # nothing that would do nothing
     assert page.run("document.querySelectorAll('.plot svg path').length") >= 5
 
 
@@ -276,6 +276,10 @@ def test_on_paper_everything_is_there(tab, reports):
     assert len(shown_rows(page)) == len(reports[400].rows)
     assert page.run("getComputedStyle(document.querySelector('.tools')).display") == "none"
     assert page.run("getComputedStyle(document.querySelector('.initscope')).color") == "rgb(29, 33, 38)"
+    page.resize(718, 1000)  # A4 without its margins: nothing scrolls there, so nothing may go over the edge
+    page.run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    wide = "[...document.querySelectorAll('table')].filter((one) => one.getBoundingClientRect().right > 718).length"
+    assert page.run(wide) == 0
 
 
 def test_the_page_of_a_comparison(tab, comparison_and_images, tmp_path):

@@ -4,6 +4,8 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
   const holder = root.querySelector('script[type="application/json"]');
   if (!holder) return;
   root.classList.add("live");
+  // What only a script can use is not there without one: notebooks that are not trusted show the rest, without styles.
+  for (const kept of root.querySelectorAll("template")) kept.replaceWith(kept.content);
   const data = JSON.parse(holder.textContent);
   const all = (selector, within = root) => [...within.querySelectorAll(selector)];
   const made = (tag, name, text = "") => Object.assign(document.createElement(tag), { className: name, textContent: text });
@@ -41,6 +43,11 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
   let direction = 1;
   const numberOf = (row) => data.numbers[by][row.dataset.row];
 
+  for (const title of all(".folder")) {
+    const button = made("button", "folder", title.textContent);
+    button.type = "button";
+    title.replaceWith(button);
+  }
   const fold = (section, open) => {
     section.classList.toggle("open", open);
     section.querySelector(".fold button")?.setAttribute("aria-expanded", open);
