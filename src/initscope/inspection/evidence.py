@@ -74,6 +74,16 @@ class Evidence:
         return np.asarray(np.arange(len(self.seen.rows)) < self.signal.head)
 
     @cached_property
+    def behind_zeros(self) -> npt.NDArray[np.bool_]:
+        """Rows that are made of what a table of zeros holds."""
+        weights, behind = self.facts.weights, set[int]()
+        tables = frozenset[str]() if weights is None else weights.zero_tables
+        for index, row in enumerate(self.seen.rows):
+            if row.within in tables or any(parent in behind for parent in row.reads):
+                behind.add(index)
+        return self.signal.mask(frozenset(behind))
+
+    @cached_property
     def carrying(self) -> npt.NDArray[np.bool_]:
         """Rows that carry the signal, branches too."""
         return self.signal.mask(self.signal.carrying)
