@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 
-def inspected(network, seed: int, bare: bool, samples: int) -> dict:
+def inspected(network, seed: int, options: argparse.Namespace) -> dict:
     """What `inspect` says of one start, with its warnings, seconds and gigabytes; done in a process of its own."""
     read, write = os.pipe()
     child = os.fork()
@@ -28,7 +28,7 @@ def inspected(network, seed: int, bare: bool, samples: int) -> dict:
         os.close(read)
         with os.fdopen(write, "w") as pipe:
             try:
-                json.dump(_report(network, seed, bare, samples), pipe)
+                json.dump(_report(network, seed, options), pipe)
             except BaseException as error:  # whatever it is, this network could not be inspected
                 refused = str(error) if type(error).__module__.startswith("initscope") else ""
                 json.dump({"error": refused or traceback.format_exc(), "refused": refused}, pipe)
@@ -41,15 +41,16 @@ def inspected(network, seed: int, bare: bool, samples: int) -> dict:
     return said | {"seconds": usage.ru_utime + usage.ru_stime, "gigabytes": usage.ru_maxrss / 2**20}
 
 
-def _report(network, seed: int, bare: bool, samples: int) -> dict:
+def _report(network, seed: int, options: argparse.Namespace) -> dict:
     import initscope
 
     model = network.make(seed)
-    inputs, targets = network.draw(samples, seed)
-    given = {} if bare else {"targets": targets, "loss": network.loss}
+    inputs, targets = network.draw(options.samples, seed)
+    given = {} if options.bare else {"targets": targets, "loss": network.loss}
+    given |= {"prediction": False, "alternatives": False} if options.verdicts else {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        report = initscope.inspect(model, inputs, pairs=samples // 2, **given, **dict(network.options))
+        report = initscope.inspect(model, inputs, pairs=options.samples // 2, **given, **dict(network.options))
     return {
         "faults": [f"{v.name} at {v.layer}: {v.finding}" for v in report.verdicts if v.fault],
         "named": [[v.name, v.layer, v.block] for v in report.verdicts if v.fault],
@@ -108,6 +109,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="names that hold one of these words, with commas between")
     parser.add_argument("--part", default="", choices=("", "first", "second"))
     parser.add_argument("--bare", action="store_true", help="without loss and targets")
+    parser.add_argument(
+        "--verdicts", action="store_true", help="without predictions and other starts, which change none"
+    )
     parser.add_argument("--faults", action="store_true", help="the bugs instead")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--samples", type=int, default=64)
@@ -134,7 +138,7 @@ def main() -> int:
 
 def show(network, seed: int, options: argparse.Namespace) -> bool:
     """Inspect one start, print what is said, and say whether a healthy network should not hear it."""
-    said = inspected(network, seed, options.bare, options.samples)
+    said = inspected(network, seed, options)
     state = judged(network, said)
     kind = "bug" if hasattr(network, "found") else "mended" if network.name.endswith(".mended") else "healthy"
     print(f"{network.name:44s} {state:8s} {said['seconds']:6.1f} s {said['gigabytes']:5.2f} GB", flush=True)

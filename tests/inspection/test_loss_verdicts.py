@@ -280,3 +280,44 @@ def test_a_small_input_may_be_out_of_scale_too(scale, fault):
     found = faults(Timed(), (normal(48, 16), scale * torch.linspace(0, 1, 48)[:, None]))
     assert ("input-scale" in found) == fault
     assert not fault or found["input-scale"].layer == "input (t)"
+
+
+class Scaled(nn.Module):
+    """A series over its own size, and the forecast times it: the size goes past all weights."""
+
+    def __init__(self, scaled):
+        super().__init__()
+        self.rnn, self.head, self.scaled = nn.GRU(1, 16, batch_first=True), nn.Linear(16, 1), scaled
+
+    def forward(self, x):
+        size = x.abs().mean(1, keepdim=True) if self.scaled else torch.ones(len(x), 1)
+        return self.head(self.rnn((x / size)[..., None])[0][:, -1]) * size
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_what_is_scaled_before_its_weights_may_be_large(scaled):
+    torch.manual_seed(0)
+    data = 100 + 20 * normal(48, 12)
+    found = faults(Scaled(scaled), data, targets=data[:, -1:], loss=F.mse_loss)
+    assert ("input-scale" in found) != scaled
+
+
+class SkipGrams(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.words, self.around, self.factor = nn.Embedding(30, 16), nn.Embedding(30, 16), factor
+        nn.init.zeros_(self.around.weight)
+
+    def forward(self, word, other):
+        return (self.factor * self.words(word) * self.around(other)).sum(1)
+
+
+def test_a_second_table_of_zeros_is_no_vanishing_signal():
+    torch.manual_seed(0)
+    words = (30 * torch.rand(2, 48) ** 2).long()
+    pairs, told = (words[0], words[1]), (words.sum(0) % 2).float()
+    options = {"targets": told, "loss": F.binary_cross_entropy_with_logits}
+    assert not faults(SkipGrams(1.0), pairs, **options)
+    model = SkipGrams(1e-9)
+    nn.init.normal_(model.around.weight)
+    assert "vanishing" in faults(model, pairs, **options)

@@ -125,7 +125,7 @@ def randn_parameters_with_relu(wrong):
     return Net()
 
 
-@pair(labelled_table(), "zero-gradient", "no-gradient", "symmetric", where="lora")
+@pair(labelled_table(), "zero-gradient", "no-gradient", "symmetric", where="0.lora_a")
 def both_factors_of_lora_zero(wrong):
     class LoRA(nn.Module):
         def __init__(self, i, o, rank=4):

@@ -82,7 +82,7 @@ def everything_frozen(wrong):
     return dense(16, 64, 64, 4).requires_grad_(not wrong)
 
 
-@pair(pictures(16), "no-gradient", where="bn2")
+@pair(pictures(16), "no-gradient", where="1.bn2")
 def copy_pasted_norm(wrong):
     class Block(nn.Module):
         def __init__(self, c):

@@ -125,7 +125,7 @@ def deepar_scaled_by_its_mean() -> nn.Module:
                     p.data[h : 2 * h].fill_(0.5)
 
         def forward(self, x):
-            scale = x.abs().mean(1, keepdim=True) + 1
+            scale = x.abs().cumsum(1) / torch.arange(1, x.shape[1] + 1) + 1
             h, _ = self.lstm((x / scale)[..., None])
             return self.mu(h)[..., 0] * scale, (F.softplus(self.presigma(h)[..., 0]) + 1e-3) * scale
 

@@ -74,6 +74,16 @@ class Evidence:
         return np.asarray(np.arange(len(self.seen.rows)) < self.signal.head)
 
     @cached_property
+    def behind_zeros(self) -> npt.NDArray[np.bool_]:
+        """Rows that are made of what a table of zeros holds."""
+        weights, behind = self.facts.weights, set[int]()
+        tables = frozenset[str]() if weights is None else weights.zero_tables
+        for index, row in enumerate(self.seen.rows):
+            if row.within in tables or any(parent in behind for parent in row.reads):
+                behind.add(index)
+        return self.signal.mask(frozenset(behind))
+
+    @cached_property
     def carrying(self) -> npt.NDArray[np.bool_]:
         """Rows that carry the signal, branches too."""
         return self.signal.mask(self.signal.carrying)
@@ -102,7 +112,7 @@ class Evidence:
     @cached_property
     def entering_size(self) -> float:
         """Size per unit of what the first weights read, over the input's; 1 where it is not known."""
-        size = float(self._from_input[self.entering_weights])
+        size = float(median_over_pairs(self.seen.rms_ratio[[self.entering_weights]][:, self.varied])[0])
         return size if np.isfinite(size) else 1.0
 
     @cached_property
@@ -216,10 +226,15 @@ class Evidence:
 
     @cached_property
     def entering_weights(self) -> int:
-        """The row that the first weights of the trunk read; the start where there are none."""
-        first = next((i for i in self.signal.trunk if self.seen.rows[i].role == "weights"), None)
-        before = [i for i in self.signal.trunk if first is not None and i < first]
-        return before[-1] if before else self.start
+        """The row that the first weights behind the start read; the start where there are none."""
+        behind = {self.start}
+        for index, row in enumerate(self.seen.rows):
+            read = [parent for parent in row.reads if parent in behind]
+            if read and row.role in ("weights", "recurrent"):
+                return read[0]
+            if read:
+                behind.add(index)
+        return self.start
 
     @cached_property
     def overflow(self) -> Floats:

@@ -82,8 +82,11 @@ def collapsed_rows(evidence: Evidence, threshold: float, alone: float = _ALONE) 
 
 
 def _vanishing(evidence: Evidence, threshold: float) -> Finding | None:
-    """Sizes before the head; between the threshold and a thousandth of the input's they are information."""
-    sizes = np.where(evidence.hidden, evidence.sizes, np.nan)
+    """Sizes before the head; between the threshold and a thousandth of the input's they are information.
+
+    What a table of zeros multiplies is zero on purpose: the table gets a gradient, and then the rest.
+    """
+    sizes = np.where(evidence.hidden & ~evidence.behind_zeros, evidence.sizes, np.nan)
     return first_below(sizes, threshold) or first_below(sizes, _SMALL, fault=False)
 
 

@@ -39,6 +39,8 @@ class WeightFacts:
     """Modules whose weights are also those of a table: zero logits would be zero words."""
     shifted: tuple[str, ...] = ()
     """Norms whose biases put most of their outputs below zero."""
+    zero_tables: frozenset[str] = frozenset()
+    """Tables that start at zero on purpose, as the second one of word2vec."""
     repeated: dict[str, str] = field(default_factory=dict)
     """Members of a list that are the same module as an earlier one, with weights, and which that is."""
 
@@ -92,8 +94,10 @@ def weight_facts(model: nn.Module) -> WeightFacts:
     named = {path: module for path, module in model.named_modules() if getattr(module, "weight", None) is not None}
     tied = frozenset(path for path, module in named.items() if id(module.weight) in tables)
     shifted = tuple(path for path, module in named.items() if role_of(module) == "norm" and _is_shifted(module))
-    repeated = _repeated(model)
-    return WeightFacts(_clones(weights), _symmetric(weights), _odd(weights), mixing, tied, shifted, repeated)
+    looked_up = {path: m for path, m in named.items() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
+    zero = frozenset(path for path, table in looked_up.items() if not bool(table.weight.any()))
+    found = _clones(weights), _symmetric(weights), _odd(weights)
+    return WeightFacts(*found, mixing, tied, shifted, zero, _repeated(model))
 
 
 def _repeated(model: nn.Module) -> dict[str, str]:
