@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from measuring import Row
 
 HERE = Path(__file__).parent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+COMPARED = ("case", "ours CPU", "wall", "peer", "CPU", "wall", "ratio", "wanted", "ours MB", "peer MB")
 JSON, TABLE = HERE / "results.json", HERE / "results.md"
 
 
@@ -62,15 +63,25 @@ def markdown(kept: dict[str, Any]) -> str:
         "Made by `./run bench`; one thread each, CPU seconds, wall seconds beside.",
         "",
     ]
-    head = ("case", "ours CPU", "wall", "peer", "CPU", "wall", "ratio", "wanted", "ours MB", "peer MB")
     for name in [each for each in cases.CASES if each in kept]:
         part = kept[name]
         says = " ".join((cases.CASES[name].__doc__ or "").split())
         lines += [f"## {name}", "", f"{says} ({part['date']}; {part['machine']})", ""]
-        lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-        lines += ["| " + " | ".join(cells(row)) + " |" for row in part["rows"]]
+        lines += claims_table(part["rows"]) if "held" in part["rows"][0] else table(COMPARED, map(cells, part["rows"]))
         lines.append("")
     return "\n".join(lines)
+
+
+def table(head: tuple[str, ...], rows: Iterable[list[str]]) -> list[str]:
+    return [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def claims_table(rows: list[dict[str, Any]]) -> list[str]:
+    """How many claims held, which did not, then all of them."""
+    lost = [row["case"] for row in rows if not row["held"]]
+    count = f"{len(rows) - len(lost)} of {len(rows)} claims held." + "".join(f" Did not hold: {one}." for one in lost)
+    each = ([row["case"], "held" if row["held"] else "**did not hold**", row["said"] or "–"] for row in rows)
+    return [count, "", *table(("claim", "", "measured"), each)]
 
 
 def cells(row: dict[str, Any]) -> list[str]:

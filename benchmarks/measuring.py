@@ -25,10 +25,17 @@ class Row:
     peer_memory: float | None = None
     value: float | None = None
     """In place of the ratio, where a row is not a comparison: an exponent, a share."""
+    held: bool | None = None
+    """Of a claim: whether it held."""
+    said: str = ""
+    """Of a claim: what was measured, or why it did not hold."""
 
     def to_dict(self) -> dict[str, Any]:
         ratio = None if self.peer_cpu is None else self.peer_cpu / self.cpu
-        return asdict(self) | {"ratio": self.value if ratio is None else ratio}
+        if self.held is not None:
+            return {"case": self.case, "seconds": self.cpu, "held": self.held, "said": self.said}
+        known = {name: value for name, value in asdict(self).items() if name not in ("held", "said")}
+        return known | {"ratio": self.value if ratio is None else ratio}
 
 
 def seconds(call: Callable[[], Any], repeats: int = 3) -> tuple[float, float]:

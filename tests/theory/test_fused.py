@@ -130,6 +130,29 @@ def test_relu_step_with_unequal_norms_and_zeros():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(3, 2, 9, 7), (70, 1, 32, 32), (1000, 3, 1, 1)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_steps_with_totals_equal_steps(dtype, shape, threads, monkeypatch):
+    """Bit for bit the maps of `relu_step` and `box_sums` and the totals of these, in one pass, in any threads."""
+    monkeypatch.setattr(_fused, "threads", lambda: threads)
+    maps = np.random.default_rng(5).random((3, *shape)).astype(dtype)
+    maps[2] *= 0.3
+    after, sums = _fused.rectified(*maps, axes=2)
+    expected = maps.copy()
+    _fused.relu_step(*expected)
+    np.testing.assert_array_equal(after, expected)
+    np.testing.assert_array_equal(sums, _fused.totals(expected.reshape(3, *shape[:2], -1)))
+    layer = {"kernel_size": (3, 5), "stride": (1, 2), "dilation": (1, 1), "padding": ((1, 1), (2, 2))}
+    after, sums = _fused.weighted(*maps, gain=0.7, bias=0.0, **layer)
+    expected = dtype(0.7) * np.stack([_fused.box_sums(each, **layer) for each in maps])
+    np.testing.assert_array_equal(after, expected)
+    np.testing.assert_array_equal(sums, _fused.totals(expected.reshape(3, *shape[:2], -1)))
+    biased, _ = _fused.weighted(*maps, gain=0.7, bias=0.2, **layer)
+    np.testing.assert_allclose(biased[:2], expected[:2] + dtype(0.2), rtol=TOLERANCE[dtype])
+    np.testing.assert_array_equal(biased[2], expected[2])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("pairs", [1, 2, 300])
 def test_layer_sums_equal_their_parts(dtype, pairs):
     """More pairs than one lot (65,536 pixels) holds, in two threads, against maps of all pairs at once."""

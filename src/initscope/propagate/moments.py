@@ -28,7 +28,7 @@ from initscope.theory._fast import as_numpy
 # fmt: off
 __all__ = [
     "Constants", "Cross", "Draws", "Factor", "Field", "Given", "Law", "Lookup", "Maps", "NotCovered", "Origin", "Pair",
-    "Products", "Rescaled", "Scaled", "State", "Totals", "Wanted",
+    "Products", "Rescaled", "Scaled", "State", "Summed", "Totals", "Wanted",
 ]
 # fmt: on
 
@@ -118,13 +118,17 @@ class Given:
 
     def totals(self) -> Totals:
         """Sums over units."""
+        return self._totals
+
+    @cached_property
+    def _totals(self) -> Totals:
         xx, yy, distance = total(self._squares, kept=2) * self.shape[0]
         units = math.prod(self.shape)
         if not self._unlike:
-            return Totals.of(xx, yy, distance, units)
+            return Totals(xx, yy, units, distance)
         # as vectors of length 1, which no ratio of the norms troubles
         x, y = (v.flatten(1).double() / n[:, None] for v, n in zip((self.x, self.y), self._norms, strict=True))
-        return Totals(xx, yy, (x - y).square().sum(dim=1) / 2, units)
+        return Totals(xx, yy, units, given_gap=(x - y).square().sum(dim=1) / 2)
 
 
 def _mean_squares(x: Tensor, y: Tensor) -> Tensor:
@@ -138,6 +142,27 @@ def _mean_squares(x: Tensor, y: Tensor) -> Tensor:
         torch.square(y, out=room).mean(dim=1),
         torch.sub(x, y, out=room).square_().mean(dim=1),
     ])  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """Maps of kxx, kyy and d as compiled loops return them, with their sums over positions, ``[3, pairs, blocks]``."""
+
+    kxx: Tensor
+    kyy: Tensor
+    d: Tensor
+    sums: Tensor
+
+    @classmethod
+    def found(cls, maps: Any, sums: Any) -> Summed:
+        """From arrays ``[3, …]``."""
+        kxx, kyy, d = torch.from_numpy(maps).unbind()
+        return cls(kxx, kyy, d, torch.from_numpy(sums))
+
+    def of(self, *maps: Tensor) -> tuple[Tensor, ...] | None:
+        """The sums, if these are the maps that they are of."""
+        same = all(one is other for one, other in zip(maps, (self.kxx, self.kyy, self.d), strict=True))
+        return self.sums.unbind() if same else None
 
 
 _ORDER = itertools.count()
@@ -169,6 +194,8 @@ class Maps:
         How covariances between different positions come from the states before; None where that is not known.
     part : tuple of int, or None
         Of which state, by its order, these are the channels from … to: two that do not overlap are independent.
+    summed : Summed or None
+        Sums over the positions, where the loop that made the maps has them.
     """
 
     kxx: Tensor
@@ -185,6 +212,7 @@ class Maps:
     alike: bool = True
     part: tuple[int, int, int] | None = None
     note: str = ""
+    summed: Summed | None = None
     order: int = field(default_factory=lambda: next(_ORDER))
 
     @property
@@ -237,8 +265,10 @@ class Maps:
     def totals(self) -> Totals:
         """Sums over units."""
         sizes = torch.tensor(self.sizes, dtype=torch.float64, device=self.kxx.device)
-        xx, yy, distance = ((total(m, kept=2) * sizes).sum(dim=1) for m in (self.kxx, self.kyy, self.d))
-        return Totals.of(xx, yy, distance, math.prod(self.shape))
+        maps = self.kxx, self.kyy, self.d
+        sums = None if self.summed is None else self.summed.of(*maps)
+        xx, yy, distance = ((one * sizes).sum(dim=1) for one in sums or [total(each, kept=2) for each in maps])
+        return Totals(xx, yy, math.prod(self.shape), distance)
 
     def after(self, **changes: Any) -> Maps:
         """A later state, equal to this one but for ``changes``."""

@@ -64,6 +64,16 @@ class Networks:
         self.traced, self.context, self.draws = traced, context, draws
         self._inputs, self._seed = inputs, seed
         self._copy: nn.Module | None = None
+        self._copied: Trace | None = None
+        self._weights: dict[Node, frozenset[object]] = {}
+
+    def of_samples(self, inputs: Inputs, generator: torch.Generator) -> Networks:
+        """The same for other samples, with random numbers from their beginning: the trace and the copy serve both."""
+        again = Networks(
+            self.traced, inputs, self.context.of_replicate(self.context.replicate, generator), self.draws, self._seed
+        )
+        again._copy, again._copied, again._weights = self._copy, self._copied, self._weights
+        return again
 
     @cached_property
     def axes(self) -> SampleAxes:
@@ -72,6 +82,18 @@ class Networks:
         moves = any(traced.kind(step) in _MOVES or _sequence_first(traced, step) for step in traced.steps)
         return sample_axes(traced, self._inputs) if moves or traced.graph_module is None else SampleAxes()
 
+    def weights(self, node: Node) -> frozenset[object]:
+        """The parameters that a node's value depends on."""
+        if node not in self._weights:
+            seen, stack = {node}, [node]
+            while stack:
+                for parent in stack.pop().all_input_nodes:
+                    if parent not in seen:
+                        seen.add(parent)
+                        stack.append(parent)
+            self._weights[node] = self.context.drawn(value for one in seen for value in constants_of(self.traced, one))
+        return self._weights[node]
+
     def records(self, both: Inputs) -> list[Records]:
         """The steps' second moments on ``both`` (x, then y), for each replicate over its share of the networks."""
         groups = [{name: _Record() for name in self.traced.names.values()} for _ in range(self.context.replicates)]
@@ -79,12 +101,13 @@ class Networks:
         layers = [*weight_layers(model), *(matrix.layer() for matrix in matrices(model))]
         means = any(self.context.initializer.law(layer).strength > 0 for layer in layers)
         places = {name: self.axes.of(step) for step, name in self.traced.names.items()}
-        samples, drawn = both.samples, None
+        samples, drawn = both.samples, self._copied
         for draw, network in enumerate(self._drawn(both.tensors()[0].device)):
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             if drawn is None:
                 drawn = trace(network, values, recorded=samples, opened=self.traced.opened)
+                self._copied = drawn if drawn.graph_module is not None else None  # steps of a run are those of its size
             # With fewer networks than replicates these share theirs.
             wanted = [r for r in range(len(groups)) if draw % len(groups) == r % self.draws]
             tally = _MomentTally(drawn, [groups[r] for r in wanted], means=means, tokens=attends(self.traced))
@@ -144,7 +167,7 @@ class Simulation:
             status="sampled",
             axis=axis,
             unit=MeansOnly(*means) if means else Law(),
-            weights=self._weights(node),
+            weights=self._networks.weights(node),
             origin=known,
             alike=False,
             note=f"{self._networks.draws} networks sampled",
@@ -168,17 +191,6 @@ class Simulation:
         modules = self._networks.traced.model.modules()
         tokens = last == 1 and not any(isinstance(module, sequences) for module in modules)
         return last if tokens else 0
-
-    def _weights(self, node: Node) -> frozenset[object]:
-        """The parameters that a node's value depends on."""
-        traced = self._networks.traced
-        seen, stack = {node}, [node]
-        while stack:
-            for parent in stack.pop().all_input_nodes:
-                if parent not in seen:
-                    seen.add(parent)
-                    stack.append(parent)
-        return self._networks.context.drawn(value for one in seen for value in constants_of(traced, one))
 
 
 def constants_of(traced: Trace, node: Node) -> list[Any]:

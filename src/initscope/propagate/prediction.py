@@ -27,7 +27,7 @@ from initscope.propagate.refusals import refuse_undrawable
 from initscope.propagate.routed import Rows
 from initscope.propagate.rules import Context
 from initscope.propagate.spread import finite_width_sd, standard_error
-from initscope.propagate.totals import Totals
+from initscope.propagate.totals import Totals, gaps
 from initscope.propagate.units import Units
 from initscope.propagate.walk import Missing, Several, Walk
 from initscope.recording.batch import check_norms, check_shapes, real_tensor
@@ -130,7 +130,10 @@ def predict(
         return found
     first, second = sides_of(x)
     with leaves_no_trace(model), stage("predicting gradients"):
-        networks = networks_of(model, first, initializer, mode=mode, draws=draws, seed=seed, size=first.samples)
+        if networks.traced.graph_module is None:  # the steps of a run are those of its samples
+            networks = networks_of(model, first, initializer, mode=mode, draws=draws, seed=seed, size=first.samples)
+        else:
+            networks = networks.of_samples(first, torch_generator(seed, "prediction"))
         return _with_gradients(found, networks, first, second)
 
 
@@ -279,19 +282,18 @@ def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) 
             found.append(totals[0] if len(totals) == 1 else Totals.mean(totals))
             single = networks.draws == 1 and "networks" in context.sampled  # one network tells no error
             spread = len(totals) > 1 and not single
-            replicates.append(np.stack([one.cosine.cpu().numpy() for one in totals]) if spread else None)
+            replicates.append(1 - gaps(totals).cpu().numpy() if spread else None)
         else:
             folded = "its first axis is not that of the samples" if totals else "its output is not one value per unit"
             reason = value.reason if isinstance(value, Missing) else folded
             rows.append(Row(name, kind, "not covered", (), reason, *place))
-            found.append(Totals(unknown, unknown, unknown, 0))
+            found.append(Totals(unknown, unknown, 0, given_gap=unknown))
             replicates.append(None)
     left = not_drawn(traced.model)
     remarks = [traced.fallback, f"taken as they are: {_names(left)}" if left else ""]
     rows[0] = replace(rows[0], note="; ".join(remark for remark in remarks if remark))
     norms, units = _norms(found, [node.op == "placeholder" for node in traced.steps])
-    gap = np.stack([totals.gap.cpu().numpy() for totals in found])
-    return _Part(tuple(rows), gap, norms, norms * units, replicates, tokens)
+    return _Part(tuple(rows), gaps(found).cpu().numpy(), norms, norms * units, replicates, tokens)
 
 
 def _counts(state: Any) -> bool:

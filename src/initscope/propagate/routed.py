@@ -96,7 +96,7 @@ class Rows:
         own, other = a * a, b * b
         distance = (own - both) * xx + (other - both) * yy + both * d
         sums = [one.reshape(samples, -1).sum(dim=1) * base.channels for one in (own * xx, other * yy, distance)]
-        return Totals.of(sums[0], sums[1], sums[2], place.numel() // samples * base.channels)
+        return Totals(sums[0], sums[1], place.numel() // samples * base.channels, sums[2])
 
     def moved(self, operation: Callable[[Tensor, int], Tensor]) -> Rows:
         """The rows after an operation on numbers of rows, of x (0) and of y (1)."""

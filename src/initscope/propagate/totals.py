@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from initscope.propagate import loops
 from initscope.theory._fast import as_numpy
 from initscope.theory.pair_sums import half_gap_from_sums
 
-__all__ = ["NotCovered", "Totals", "own_call", "total"]
+__all__ = ["NotCovered", "Totals", "gaps", "own_call", "total"]
 
 
 class NotCovered(Exception):
@@ -32,30 +33,38 @@ def own_call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over all units, per pair, in float64: E‖x‖², E‖y‖², 1 - cosine, and the number of units."""
+    """Sums over all units, per pair, in float64: E‖x‖², E‖y‖², the number of units, and E‖x - y‖² or 1 - cosine."""
 
     xx: Tensor
     yy: Tensor
-    gap: Tensor
     units: int
+    distance: Tensor | None = None
+    given_gap: Tensor | None = None
+    """1 - cosine, where it is not taken from the distance."""
 
-    @classmethod
-    def of(cls, xx: Tensor, yy: Tensor, distance: Tensor, units: int) -> Totals:
-        """From squared norms and squared distances."""
-        return cls(xx, yy, 2 * half_gap_from_sums(xx, yy, distance), units)
+    @cached_property
+    def gap(self) -> Tensor:
+        """1 - cosine."""
+        return gaps([self])[0]
 
     @classmethod
     def mean(cls, parts: list[Totals]) -> Totals:
         """Of replicates: the means of squared norms and squared distances."""
         xx, yy = (torch.stack([getattr(part, name) for part in parts]) for name in ("xx", "yy"))
-        gap = torch.stack([part.gap for part in parts])
-        distance = (xx.sqrt() - yy.sqrt()).square() + 2 * (xx * yy).sqrt() * gap
-        return cls.of(xx.mean(dim=0), yy.mean(dim=0), distance.mean(dim=0), parts[0].units)
+        distance = (xx.sqrt() - yy.sqrt()).square() + 2 * (xx * yy).sqrt() * gaps(parts)
+        return cls(xx.mean(dim=0), yy.mean(dim=0), parts[0].units, distance.mean(dim=0))
 
     @property
     def cosine(self) -> Tensor:
         """⟨x, y⟩/(‖x‖‖y‖), through the gap."""
         return 1 - self.gap
+
+
+def gaps(many: Sequence[Totals]) -> Tensor:
+    """1 - cosine of several sums, ``[…, pairs]``, all by one formula."""
+    summed = [(one.xx, one.yy, one.distance) for one in many if one.distance is not None]
+    found = iter(2 * half_gap_from_sums(*map(torch.stack, zip(*summed, strict=True))) if summed else ())
+    return torch.stack([next(found) if one.given_gap is None else one.given_gap for one in many])
 
 
 def total(maps: Tensor, kept: int = 1) -> Tensor:

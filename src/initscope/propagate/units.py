@@ -136,7 +136,7 @@ class Units:
         counts = torch.bincount(place, minlength=len(base.kxx) * tokens * len(base.sizes))
         counts = counts.reshape(len(base.kxx), tokens, -1).mT.double()
         xx, yy, distance = ((counts * maps).sum(dim=(1, 2)) for maps in (base.kxx, base.kyy, base.d))
-        return Totals.of(xx, yy, distance, self.source.numel() // len(base.kxx))
+        return Totals(xx, yy, self.source.numel() // len(base.kxx), distance)
 
     def collapsed(self) -> Maps | Units:
         """The maps themselves, where all units are back at their places."""

@@ -11,6 +11,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from initscope.theory._box_loops import Boxes, box_sum_into, compile_loop, room_
 
 __all__ = [
     *("Layer", "Stack"),
-    *("box_sums", "pair_maps", "relu_layer_sums", "relu_step", "threads", "totals"),
+    *("box_sums", "pair_maps", "rectified", "relu_layer_sums", "relu_step", "threads", "totals", "weighted"),
 ]
 
 Floats = npt.NDArray[Any]
@@ -116,6 +117,35 @@ def _totals(maps: Floats, totals: Floats) -> None:
         totals[index] = total
 
 
+@compile_loop
+def _weigh(maps: Any, out: Any, totals: Any, boxes: Any, scale: Any) -> None:
+    """Box sums of kxx, kyy and d [n, H, W] into three [n, h, w], and their totals into three [n], image by image."""
+    gain, bias, nothing = scale
+    room = room_for(boxes, maps[0], out[0])
+    for index in range(maps[0].shape[0]):
+        for which in range(3):
+            after = out[which][index : index + 1]
+            box_sum_into(maps[which][index], after[0], boxes, (gain, bias if which < 2 else nothing), room)
+            _totals(after.reshape(1, -1), totals[which][index : index + 1])
+
+
+@compile_loop
+def _rectify(maps: Any, out: Any, totals: Any, series: Any) -> None:
+    """The ReLU step of kxx, kyy and d [n, entries] into three more, and its totals into three [n], lot by lot."""
+    count, entries = maps[0].shape
+    step = max(1, _LOT // max(1, entries))
+    for start in range(0, count, step):
+        for which in range(3):
+            before = maps[which][start : start + step].reshape(-1)
+            after = out[which][start : start + step].reshape(-1)
+            for j in range(after.shape[0]):
+                after[j] = before[j]
+        kxx, kyy, gap = out[0][start : start + step], out[1][start : start + step], out[2][start : start + step]
+        _relu_step(kxx.reshape(-1), kyy.reshape(-1), gap.reshape(-1), series)
+        for which in range(3):
+            _totals(out[which][start : start + step], totals[which][start : start + step])
+
+
 def _series(dtype: Any) -> tuple[Any, ...]:
     return tuple(dtype.type(value) for value in (*_PSI_SERIES, 0.25, 0.5, 1.0, 0.0))
 
@@ -163,10 +193,54 @@ def relu_step(kxx: Floats, kyy: Floats, gap: Floats) -> None:
     in_threads(work, -(-gap.size // _LOT), threads())
 
 
+@cache
+def _boxes(size: tuple[int, ...], **layer: Any) -> Boxes:
+    return Boxes(size, **layer)
+
+
+def weighted(kxx: Floats, kyy: Floats, gap: Floats, *, gain: float, bias: float, **layer: Any) -> tuple[Floats, Floats]:
+    """gain · (box sums) of maps [..., H, W] of kxx, kyy and d, the first two plus ``bias``; keywords of `box_sum`.
+
+    Returns them as ``[3, ..., h, w]``, and their float64 sums over positions, ``[3, ...]``, found while they are in the
+    caches.
+    """
+    *leading, height, width = kxx.shape
+    boxes = _boxes((height, width), **layer)
+    images = [np.ascontiguousarray(maps).reshape(-1, height, width) for maps in (kxx, kyy, gap)]
+    out, sums = np.empty((3, len(images[0]), *boxes.out_size), kxx.dtype), np.empty((3, len(images[0])))
+    number = kxx.dtype.type
+    scale = (number(gain), number(bias), number(0))
+
+    def work(share: slice) -> None:
+        _weigh(_part(images, share), _part(out, share), _part(sums, share), boxes.geometry, scale)
+
+    in_threads(work, len(images[0]), threads())
+    return out.reshape(3, *leading, *boxes.out_size), sums.reshape(3, *leading)
+
+
+def _part(three: Any, share: slice) -> tuple[Any, ...]:
+    """Of three maps a share of each, which stays contiguous."""
+    return tuple(one[share] for one in three)
+
+
+def rectified(kxx: Floats, kyy: Floats, gap: Floats, axes: int) -> tuple[Floats, Floats]:
+    """`relu_step` into new maps ``[3, ...]``, and float64 sums over all but their first ``axes`` axes, ``[3, …]``."""
+    leading = kxx.shape[:axes]
+    lines = [np.ascontiguousarray(maps).reshape(math.prod(leading), -1) for maps in (kxx, kyy, gap)]
+    out, sums = np.empty((3, *lines[0].shape), kxx.dtype), np.empty((3, len(lines[0])))
+    series = _series(kxx.dtype)
+
+    def work(share: slice) -> None:
+        _rectify(_part(lines, share), _part(out, share), _part(sums, share), series)
+
+    in_threads(work, len(lines[0]), threads())
+    return out.reshape(3, *kxx.shape), sums.reshape(3, *leading)
+
+
 def box_sums(maps: Floats, **layer: Any) -> Floats:
     """`_boxes.box_sum` of maps [..., H, W] with the same keywords, compiled."""
     *leading, height, width = maps.shape
-    boxes = Boxes((height, width), **layer)
+    boxes = _boxes((height, width), **layer)
     images = np.ascontiguousarray(maps).reshape(-1, height, width)
     out = np.empty((len(images), *boxes.out_size), maps.dtype)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
 from torch import nn
 
 from initscope.geometry import weakest
@@ -13,7 +12,7 @@ from initscope.propagate import loops
 from initscope.propagate.draws import sampled
 from initscope.propagate.duals import transformed
 from initscope.propagate.laws import Activated, MeansOnly, Parts
-from initscope.propagate.moments import Given, Maps, NotCovered, State
+from initscope.propagate.moments import Given, Maps, NotCovered, State, Summed
 from initscope.propagate.origins import Activations
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.batch import normalised_activation
@@ -67,10 +66,10 @@ def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
         return sampled(state, Activated(sigma, state), context)
     fused = loops.large_loops(state.kxx, state.kyy, state.d) if sigma.name == "relu" else None
     if fused is not None:
-        kxx, kyy, d = (maps.clone(memory_format=torch.contiguous_format) for maps in (state.kxx, state.kyy, state.d))
-        fused.relu_step(as_numpy(kxx), as_numpy(kyy), as_numpy(d))
+        summed = Summed.found(*fused.rectified(*map(as_numpy, (state.kxx, state.kyy, state.d)), axes=2))
+        kxx, kyy, d = summed.kxx, summed.kyy, summed.d
     else:
-        kxx, kyy, d = transformed(sigma, state.kxx, state.kyy, state.d)
+        summed, (kxx, kyy, d) = None, transformed(sigma, state.kxx, state.kyy, state.d)
     return state.after(
         kxx=kxx,
         kyy=kyy,
@@ -79,6 +78,7 @@ def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
         fresh=frozenset(),
         origin=Activations(state, sigma),
         status=weakest(state.status, sigma.method),
+        summed=summed,
     )
 
 

@@ -15,6 +15,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from initscope.geometry import weakest
 from initscope.initializers import WeightLaw
+from initscope.propagate import loops
 from initscope.propagate.laws import Normal, Symmetric, Windowed
 from initscope.propagate.moments import (
     Cross,
@@ -29,6 +30,7 @@ from initscope.propagate.moments import (
     Pair,
     Products,
     State,
+    Summed,
     Wanted,
 )
 from initscope.propagate.origins import Gathered
@@ -36,6 +38,7 @@ from initscope.propagate.registry import Context, Reads, rule
 from initscope.propagate.rules.shapes import rearranged_one
 from initscope.propagate.rules.tied import tied_head
 from initscope.propagate.windows import EVERY, FilterTaps, Offset, Sites, at_both
+from initscope.theory._fast import as_numpy
 
 __all__ = ["convolution", "linear"]
 
@@ -286,28 +289,24 @@ def weighted(
     if context.tied.intersection(map(id, module.parameters())):
         raise NotCovered("its weights are read by another step too, in another way")
     law = context.law(module)
-    taps = 1 if windows is None else windows.taps
+    scale, taps = law.variance * (before.channels // groups), 1 if windows is None else windows.taps
 
     def sums(maps: Tensor) -> Tensor:
-        maps = regroup(maps, before.sizes, groups)
         if average is not None:
             return average(maps)
         return maps if windows is None else windows.sum(maps)
 
-    kxx, kyy, d = sums(before.kxx), sums(before.kyy), sums(before.d)
-    means = None
-    if law.strength > 0:
-        mx, my = (sums(mean) / taps for mean in before.means())
-        means, share = (mx, my), law.strength * taps
-        kxx = kxx - share * mx.square()
-        kyy = kyy - share * my.square()
-        d = d - share * (mx - my).square()
-        # Where a patch is constant nothing is left, and rounding must not make it negative.
-        kxx, kyy, d = (torch.clamp_min(maps, 0) for maps in (kxx, kyy, d))
-    scale = law.variance * (before.channels // groups)
-    kxx, kyy, d = (scale * maps for maps in (kxx, kyy, d))
-    if law.bias_variance > 0:
-        kxx, kyy = kxx + law.bias_variance, kyy + law.bias_variance
+    read = [regroup(maps, before.sizes, groups) for maps in (before.kxx, before.kyy, before.d)]
+    summed, means = None, None
+    if windows is not None and average is None and law.strength == 0:
+        summed = _by_loops(windows, read, scale, law.bias_variance)
+    if summed is not None:
+        kxx, kyy, d = summed.kxx, summed.kyy, summed.d
+    else:
+        if law.strength > 0:
+            mx, my = (sums(regroup(mean, before.sizes, groups)) / taps for mean in before.means())
+            means = (mx, my)
+        kxx, kyy, d = _weighted([sums(maps) for maps in read], means, law, scale, taps)
     blocks = kxx.shape[1]
     if channels % blocks:
         raise NotCovered(f"its {channels} channels cannot be split into {blocks} blocks of equal law")
@@ -324,4 +323,28 @@ def weighted(
         fresh=layer,
         origin=None if average is not None else Weighted(before, law, groups, windows, scale * taps, means),
         note=law.note,
+        summed=summed,
     )
+
+
+def _by_loops(windows: FilterTaps, maps: list[Tensor], gain: float, bias: float) -> Summed | None:
+    """Second moments after weights whose sum is free, by the compiled loops, if these maps are for them."""
+    fused = loops.large_loops(*maps) if len(windows.kernel_size) == 2 else None
+    if fused is None:
+        return None
+    return Summed.found(*fused.weighted(*map(as_numpy, maps), gain=gain, bias=bias, **windows.options))
+
+
+def _weighted(
+    sums: list[Tensor], means: tuple[Tensor, Tensor] | None, law: WeightLaw, scale: float, taps: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Second moments after weights from sums over taps."""
+    kxx, kyy, d = sums
+    if means is not None:
+        mx, my, share = *means, law.strength * taps
+        # Where a patch is constant nothing is left, and rounding must not make it negative.
+        kxx = torch.clamp_min(kxx - share * mx.square(), 0)
+        kyy = torch.clamp_min(kyy - share * my.square(), 0)
+        d = torch.clamp_min(d - share * (mx - my).square(), 0)
+    kxx, kyy, d = (scale * maps for maps in (kxx, kyy, d))
+    return (kxx + law.bias_variance, kyy + law.bias_variance, d) if law.bias_variance > 0 else (kxx, kyy, d)
