@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -199,6 +200,12 @@ def test_a_lock_follows_the_file_that_replaces_it(tmp_path):
 def test_every_failure_of_a_reader_is_one_error(failure):
     with pytest.raises(InputError, match=r"^some.file .*; do this$"), reading("some.file", "a file", "do this"):
         raise failure
+
+
+def test_a_file_that_is_not_there_is_a_matter_of_its_path():
+    told = r"\(No such file or directory\); check the path$"
+    with pytest.raises(InputError, match=told), reading("some.toml", "a TOML file", "write it so"):
+        Path("nowhere/some.toml").read_bytes()
 
 
 def test_what_we_refuse_ourselves_and_interrupts_pass_through():

@@ -218,3 +218,15 @@ def test_images_that_do_not_fit_are_refused(way):
     assert kernel(model, torch.ones(2, 1, 8, 8)).shape == (2, 2)
     with pytest.raises(InputError):
         kernel(model, torch.ones(2, 1, 6, 8))
+
+
+def test_few_pairs_of_large_pooled_maps_go_through_the_loops(monkeypatch):
+    """The rules meet every two positions of both images: at 32 × 32 pixels that is seconds a pair."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(matrix, "pair_kernel", lambda *arguments, **options: pytest.fail("went by the rules"))
+    x = torch.randn(4, 3, 24, 24, generator=torch.Generator().manual_seed(5))
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)
+    )
+    whole = kernel(model, x, kind="ntk", normalize=False)
+    assert np.abs(diagonal(model, x, kind="ntk") - whole.diagonal()).max() < 1e-7 * whole.max()  # it is float32 inside

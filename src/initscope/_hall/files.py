@@ -153,7 +153,8 @@ def reading(path: str | os.PathLike[str], what: str, hint: str) -> Iterator[None
     except OSError as error:
         if error.strerror is None:  # of a format (gzip, Pillow), not of the disk
             raise InputError(f"{path} is not {what}, or damaged; {hint}") from error
-        raise InputError(f"{path} cannot be read ({error.strerror}); {hint}") from error
+        step = "check the path" if isinstance(error, FileNotFoundError) else hint
+        raise InputError(f"{path} cannot be read ({error.strerror}); {step}") from error
     except Exception as error:
         if "\0" in str(path):
             raise InputError(f"{str(path)!r} is no path: it holds a zero byte") from error

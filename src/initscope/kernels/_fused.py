@@ -18,18 +18,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from initscope._hall.compiled import compiled
-from initscope.theory._box_loops import windows
+from initscope.theory._box_loops import compile_loop, windows
 
-__all__ = ["Scratch", "box_sums", "coefficients", "position_sums", "products", "rectify", "rectify_tangent"]
+__all__ = [
+    "Scratch",
+    "box_sums",
+    "coefficients",
+    "position_sums",
+    "products",
+    "rectify",
+    "rectify_tangent",
+    "shifted_sums",
+]
 
 Floats = npt.NDArray[np.float32]
 _DEGREE = 7
 _SMALL = 5  # taps up to which adding them one by one is faster than doubling
-
-
-def _compile(function: Any) -> Any:
-    return compiled(function, error_model="numpy", fastmath={"reassoc", "contract"})
 
 
 @cache
@@ -46,7 +50,7 @@ def coefficients() -> tuple[Any, ...]:
     return tuple(result)
 
 
-@_compile
+@compile_loop
 def products(image: Floats, others: Floats, out: Floats) -> None:
     """Σ_c of ``image`` [channels, positions] times ``others`` [channels, positions, n] into ``out`` [positions, n]."""
     for channel in range(image.shape[0]):
@@ -60,7 +64,7 @@ def products(image: Floats, others: Floats, out: Floats) -> None:
                     target[j] += value * row[j]
 
 
-@_compile
+@compile_loop
 def rectify(k: Floats, own: Floats, others: Floats, inverse: Floats, coefficients: Any) -> None:
     """The ReLU's dual, in place on covariances ``k`` [positions, n].
 
@@ -77,7 +81,7 @@ def rectify(k: Floats, own: Floats, others: Floats, inverse: Floats, coefficient
             row[j] = half * (sd * sds[j]) * (max(rho, nothing) + q)
 
 
-@_compile
+@compile_loop
 def rectify_tangent(k: Floats, tangent: Floats, own: Floats, inverse: Floats, coefficients: Any) -> None:
     """``tangent`` times E R'(X)R'(Y), in place; ``k`` are the covariances before the ReLU."""
     a0, a1, a2, a3, a4, a5, a6, a7 = coefficients[8:]
@@ -98,7 +102,7 @@ class Scratch:
         self.lines = [np.zeros(size, np.float32) for _ in range(3)]
 
 
-@_compile
+@compile_loop
 def _pad(maps: Floats, rows: Any, columns: Any, width: int, line: Floats) -> None:
     """``maps`` [height · width, n] with zeros and copies around, as ``rows`` and ``columns`` say (-1: zero)."""
     n = maps.shape[1]
@@ -115,7 +119,7 @@ def _pad(maps: Floats, rows: Any, columns: Any, width: int, line: Floats) -> Non
                     target[c] = source[c]
 
 
-@_compile
+@compile_loop
 def _pick(line: Floats, out: Floats, size: Any, stride: Any, pitch: int, gain: Any, bias: Any) -> None:
     """Every stride-th window sum, times ``gain`` plus ``bias``, into ``out`` [positions, n]."""
     n = out.shape[1]
@@ -127,14 +131,33 @@ def _pick(line: Floats, out: Floats, size: Any, stride: Any, pitch: int, gain: A
                 target[c] = gain * source[c] + bias
 
 
-@_compile
+@compile_loop
+def shifted_sums(row: Floats, taps: int, shift: int, out: Floats) -> None:
+    """Sums of ``taps`` entries of ``row``, ``shift`` apart, into ``out``."""
+    size = out.shape[0]
+    # Views, not offsets: a signed offset is checked at every access, and the loop stays scalar.
+    first = row[:size]
+    if taps == 3:
+        second, third = row[shift : shift + size], row[2 * shift : 2 * shift + size]
+        for t in range(size):
+            out[t] = first[t] + second[t] + third[t]
+        return
+    for t in range(size):
+        out[t] = first[t]
+    for tap in range(1, taps):
+        later = row[tap * shift : tap * shift + size]
+        for t in range(size):
+            out[t] += later[t]
+
+
+@compile_loop
 def _sum_across(maps: Floats, edges: Any, taps: int, shift: int, row: Floats, out: Floats) -> None:
     """Sums of ``taps`` entries, ``shift`` apart, along the rows of ``maps`` [height, width · n] into ``out``.
 
     ``edges``: padded columns before, the columns that stand there (-1: zero) and n; ``row``: room for a padded row.
     """
     before, columns, n = edges
-    width, size = maps.shape[1] // n, out.shape[1]
+    width = maps.shape[1] // n
     for i in range(maps.shape[0]):
         source, target = maps[i], out[i]
         own = row[before * n : (before + width) * n]
@@ -145,22 +168,10 @@ def _sum_across(maps: Floats, edges: Any, taps: int, shift: int, row: Floats, ou
                 place, column = row[j * n : (j + 1) * n], columns[j]
                 for c in range(n):
                     place[c] = source[column * n + c] if column >= 0 else np.float32(0)
-        # Views, not offsets: a signed offset is checked at every access, and the loop stays scalar.
-        first = row[:size]
-        if taps == 3:
-            second, third = row[shift : shift + size], row[2 * shift : 2 * shift + size]
-            for t in range(size):
-                target[t] = first[t] + second[t] + third[t]
-        else:
-            for t in range(size):
-                target[t] = first[t]
-            for tap in range(1, taps):
-                later = row[tap * shift : tap * shift + size]
-                for t in range(size):
-                    target[t] += later[t]
+        shifted_sums(row, taps, shift, target)
 
 
-@_compile
+@compile_loop
 def _sum_down(line: Floats, rows: Any, taps: int, dilation: int, scale: Any, out: Floats) -> None:
     """gain · (sums of ``taps`` rows of ``line``) + bias into ``out`` [outputs, size]; ``scale``: gain and bias."""
     gain, bias = scale
@@ -181,7 +192,7 @@ def _sum_down(line: Floats, rows: Any, taps: int, dilation: int, scale: Any, out
                     target[t] += gain * source[t]
 
 
-@_compile
+@compile_loop
 def position_sums(maps: Floats, out: Any) -> None:
     """Sums of maps ``[positions, n]`` over positions, in float64."""
     for c in range(maps.shape[1]):

@@ -34,12 +34,12 @@ class Rectified:
 
 @dataclass(frozen=True)
 class Mean:
-    """All positions together, as a Linear layer reads them; ``pooled``: averaged first, so that it reads one.
+    """All positions together, as a Linear layer reads them; ``pooled``: so many averaged first, so that it reads one.
 
     ``wraps``: all filters before it wrap around the edges, so that positions at an offset do.
     """
 
-    pooled: bool = False
+    pooled: int = 0
     wraps: bool = False
 
 
@@ -99,7 +99,7 @@ class _Reading:
             return module.start_dim == 1 and module.end_dim == -1
         if isinstance(module, (nn.AdaptiveAvgPool2d, nn.AvgPool2d)):
             averages = self._mean is None and self._width is not None and self._averages_all(module)
-            self._mean = Mean(pooled=True, wraps=all(self._wraps))
+            self._mean = Mean(pooled=math.prod(self._size), wraps=all(self._wraps))
             return averages and (all(self._wraps) or all(self._ends))
         if self._width is not None and (sigma := activation_of(module)) is not None:
             # Rectified units are not Gaussian, and those of flattened or pooled maps have laws of their own.

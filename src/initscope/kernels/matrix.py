@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from initscope._hall.compiled import loops
 from initscope.errors import InputError
@@ -25,7 +25,7 @@ __all__ = ["diagonal", "kernel"]
 
 Floats = npt.NDArray[np.float64]
 Parts = tuple[Floats, Floats, Floats]
-_WORTH_COMPILING = 1 << 21  # pairs × input values; below, the rules take less time than loading the loops
+_WORTH_COMPILING = 1 << 21  # pairs × input values × offsets; below, the rules take less time than loading the loops
 
 
 def kernel(
@@ -126,31 +126,39 @@ def diagonal(
     each, law = torch.arange(inputs.samples), as_law(initializer)
     with leaves_no_trace(model):
         networks = networks_of(model, inputs, law, draws=draws, seed=seed, size=min(inputs.samples, 16))
+        chain = _stack(networks, inputs, pairs=inputs.samples)
+        if chain is not None and chain.mean.pooled:
+            from initscope.kernels.stacks import stack_diagonal
+
+            return stack_diagonal(chain, inputs.tensors()[0], tangent=kind == "ntk")
         return np.asarray(pair_kernel(networks, inputs, inputs, (each, each), tangents=kind == "ntk").mean(axis=0))
 
 
 def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:
     """The kernel and the diagonals of both sides, of every replicate: ``[1, N, M]``, ``[1, N]`` … where none differ."""
-    (images,), others = left.tensors(), None if right is None else right.tensors()[0]
-    chain = chain_of(networks.traced, networks.context, tuple(images.shape[1:]))
-    entries = len(images) * (len(images) if others is None else len(others)) * images[0].numel()
-    if chain is None or not _compiled(images, entries, chain):
+    chain = _stack(networks, left, pairs=left.samples * (left if right is None else right).samples)
+    if chain is None:
         return _by_rules(networks, left, right, tangents=tangents)
     from initscope.kernels.stacks import stack_kernel
 
+    (images,), others = left.tensors(), None if right is None else right.tensors()[0]
     k, xx, yy = stack_kernel(chain, images, others, tangent=tangents)
     return k.astype(np.float64)[None], xx[None], yy[None]
 
 
-def _compiled(images: Tensor, entries: int, chain: Chain) -> bool:
-    """Whether the compiled loops take this: on the CPU, where loading them pays or is done.
+def _stack(networks: Networks, inputs: Inputs, *, pairs: int) -> Chain | None:
+    """What the compiled loops take of the model: a stack, on the CPU, where loading them pays or is done.
 
-    Going through the offsets of pooled maps takes its time for few pairs too.
+    Loading the loops for pooled maps has to pay at every call: the rules are more precise.
     """
-    pays = entries >= _WORTH_COMPILING
-    if images.device.type != "cpu" or (chain.mean.pooled and not pays):
-        return False
-    return loops("initscope.kernels._fused", pays=pays) is not None
+    (images,) = inputs.tensors()
+    chain = chain_of(networks.traced, networks.context, tuple(images.shape[1:]))
+    if chain is None or images.device.type != "cpu":
+        return None
+    pays = pairs * images[0].numel() * max(1, chain.mean.pooled) >= _WORTH_COMPILING
+    if chain.mean.pooled and not pays:
+        return None
+    return chain if loops("initscope.kernels._fused", pays=pays) is not None else None
 
 
 def _by_rules(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,46 +12,21 @@ import torch
 from torch import Tensor
 
 from initscope.kernels.chain import Rectified, Step
-from initscope.propagate.windows import Offset
 
-__all__ = ["Ends", "Part", "Side"]
+__all__ = ["Ends", "Part", "Side", "innermost", "meetings"]
 
 Floats = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Images ``[channels, height, width, …]`` and their deviations before the ReLUs, ``[2, height, width, …]``.
+    """Images ``[channels, positions, …]`` and their deviations before the ReLUs, ``[2, positions, …]``.
 
-    Behind the width there are the lanes of a block, or nothing if it is one image.
+    Behind the positions there are the lanes of a block, or nothing if it is one image.
     """
 
     images: Floats
     deviations: dict[int, Floats]
-
-    def cut(self, offsets: Sequence[Offset]) -> Part:
-        """Positions that have a partner at an offset, given for the maps before every step: ``[…, positions, …]``."""
-        return self._each(_with_partner, offsets)
-
-    def rolled(self, offsets: Sequence[Offset]) -> Part:
-        """At every position the one at an offset from it, around the edges: ``[…, positions, …]``."""
-        return self._each(_partners, offsets)
-
-    def _each(self, change: Callable[[Floats, Offset], Floats], offsets: Sequence[Offset]) -> Part:
-        def flat(maps: Floats, offset: Offset) -> Floats:
-            return np.ascontiguousarray(change(maps, offset)).reshape(len(maps), -1, *maps.shape[3:])
-
-        changed = {place: flat(maps, offsets[place]) for place, maps in self.deviations.items()}
-        return Part(flat(self.images, offsets[0]), changed)
-
-
-def _with_partner(maps: Floats, offset: Offset) -> Floats:
-    rows, columns = (slice(max(0, -d), n - max(0, d)) for n, d in zip(maps.shape[1:3], offset))
-    return maps[:, rows, columns]
-
-
-def _partners(maps: Floats, offset: Offset) -> Floats:
-    return np.roll(maps, [-d for d in offset], axis=(1, 2))
 
 
 class Side:
@@ -80,15 +55,20 @@ class Side:
 
     def single(self) -> list[Part]:
         """Image by image."""
-        each = range(len(self))
-        return [Part(self.images[i], {place: maps[i] for place, maps in self.deviations.items()}) for i in each]
+        images, deviations = self._flat()
+        return [Part(images[i], {place: maps[i] for place, maps in deviations.items()}) for i in range(len(self))]
 
     def blocks(self, lanes: int) -> list[Part]:
         """The images by ``lanes``, which stand innermost, the last block filled up with zeros."""
-        count = -(-len(self) // lanes)
-        images = _innermost(self.images, count, lanes)
-        deviations = {place: _innermost(each, count, lanes) for place, each in self.deviations.items()}
-        return [Part(images[b], {place: each[b] for place, each in deviations.items()}) for b in range(count)]
+        images, deviations = self._flat()
+        blocks = innermost(images, lanes)
+        others = {place: innermost(each, lanes) for place, each in deviations.items()}
+        return [Part(block, {place: each[b] for place, each in others.items()}) for b, block in enumerate(blocks)]
+
+    def _flat(self) -> tuple[Floats, dict[int, Floats]]:
+        """Heights and widths together."""
+        deviations = {place: maps.reshape(*maps.shape[:2], -1) for place, maps in self.deviations.items()}
+        return self.images.reshape(*self.images.shape[:2], -1), deviations
 
 
 class Ends:
@@ -103,8 +83,17 @@ class Ends:
         self.value = (tangent if tangents else variance).numpy()
 
 
-def _innermost(values: Floats, count: int, lanes: int) -> Floats:
-    """``[images, …]`` as ``[count, …, lanes]``."""
+def meetings(images: int, blocks: int, lanes: int, *, alike: bool) -> list[tuple[int, int]]:
+    """Which image meets which block; if both sides are ``alike`` those on and above the diagonal.
+
+    Block by block: what is known of a block stays in the caches while all images meet it.
+    """
+    return [(i, b) for b in range(blocks) for i in range(min(images, (b + 1) * lanes) if alike else images)]
+
+
+def innermost(values: Floats, lanes: int) -> Floats:
+    """``[images, …]`` as ``[blocks, …, lanes]``."""
+    count = -(-len(values) // lanes)
     whole = np.zeros((count * lanes, *values.shape[1:]), values.dtype)
     whole[: len(values)] = values
     return np.ascontiguousarray(np.moveaxis(whole.reshape(count, lanes, *values.shape[1:]), 1, -1))
