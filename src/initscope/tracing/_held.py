@@ -6,7 +6,7 @@ import ctypes
 import mmap
 import operator
 import random
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,7 @@ __all__ = ["Held"]
 _WHOLE_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _WORTH_MAPPING = 1 << 24  # bytes, as the next two
 _ALIGNED, _SPARE = 64, 1 << 20
+_CONTAINERS = {dict, OrderedDict, list, set}
 _PLAIN = {type(None), bool, int, float, str}  # most attributes, which hold nothing
 
 
@@ -43,6 +44,9 @@ class Held:
         """Remember what ``value`` holds now. Modules keep their own."""
         if id(value) in self._seen:
             return
+        if type(value) in _CONTAINERS and not value:  # most of what a module has: no hooks
+            self._containers.append((value, ()))
+            return
         items: Iterable[Any] = ()
         if isinstance(value, (dict, list, set, deque)):
             items = value.values() if isinstance(value, dict) else value
@@ -52,7 +56,7 @@ class Held:
         elif isinstance(value, Tensor):
             if not value.is_meta:
                 self._tensors.append(self._values(value))
-        elif (state := _state(value)) is not None:
+        elif not isinstance(value, nn.Module) and (state := _state(value)) is not None:
             self._states.append(state)
         else:
             return
