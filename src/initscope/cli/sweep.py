@@ -36,9 +36,9 @@ def sweep(
     signal.signal(signal.SIGTERM, _interrupt)  # of a queueing system whose time is up
     try:
         found = run_sweep(file, out, workers=workers, dask=dask, retry_failed=retry_failed, progress=True)
-    except KeyboardInterrupt:
-        say(f"finished runs are in {out}; start the same again, and it goes on")
-        raise
+    except KeyboardInterrupt as interrupt:
+        told = f"interrupted; finished runs are in {out}, start the same again, and it goes on"
+        raise KeyboardInterrupt(told) from interrupt
     emit(found, format, title=str(file))
     say(f"page: {out / PAGE}")
     if found.failed:
