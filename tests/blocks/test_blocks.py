@@ -77,6 +77,17 @@ def test_parquet(arrays):
         open_blocks(folder / "lists", shape=(2, 6, 6))
 
 
+def test_parquet_of_floats_is_ours_to_write(tmp_path):
+    """Arrow's memory is not, and torch warns of it."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+    pq.write_table(pa.table({"x": list(rows)}), tmp_path / "x.parquet")
+    (block,) = open_blocks(tmp_path / "x.parquet")
+    images = block.read().images
+    assert images.flags.writeable
+    assert np.array_equal(images, rows)
+
+
 def test_dask_array(arrays):
     pytest.importorskip("dask.array")
     folder, pixels = arrays

@@ -297,6 +297,17 @@ def test_interruption(run, monkeypatch):
     assert (code, messages) == (130, "initscope: interrupted before anything was found\n")
 
 
+def test_an_interrupted_sweep_tells_what_is_kept(run, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("initscope.sweep.run_sweep", interrupt)
+    code, _, messages = run("sweep", "grid.toml", "--out", "results")
+    assert code == 130
+    assert messages == "initscope: interrupted; finished runs are in results, start the same again, and it goes on\n"
+
+
 def test_help_lists_every_command(run):
     code, output, _ = run("--help")
     assert code == 0

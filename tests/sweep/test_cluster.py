@@ -165,5 +165,11 @@ def wait_until(condition):
 def test_no_scheduler_is_told():
     with pytest.raises(InputError, match="no scheduler answers there"):
         connect("tcp://127.0.0.1:1", 0.2)
-    with pytest.raises(InputError, match="no scheduler answers there"):
-        connect("nonsense://x", 0.2)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "nonsense://x", "tcp://"])
+def test_what_is_no_address_makes_no_client(monkeypatch, address):
+    """One that is half made prints a traceback, 20 seconds later."""
+    monkeypatch.setattr("distributed.Client", lambda *arguments, **options: pytest.fail("a client was made"))
+    with pytest.raises(InputError, match=r"; give an address such as tcp://host:8786$"):
+        connect(address, 0.2)

@@ -192,7 +192,8 @@ def _matrix(path: Path, table: Any) -> Any:
         lengths = column.type.list_size if _fixed(column.type) else column.value_lengths().to_numpy()
         if column.null_count or len(values) != len(column) * np.max(lengths) or np.min(lengths) != np.max(lengths):
             raise InputError(f"{path}: rows of {lists[0]!r} have different lengths, or none; all must have one")
-        return values.reshape(len(column), -1)
+        # Of Arrow's own memory, which nobody may write to; torch warns of such arrays.
+        return np.require(values.reshape(len(column), -1), requirements="W")
     numeric = [name for name in table.column_names if _is_number(table[name].type)]
     if not numeric:
         raise InputError(f"{path} has no column of numbers or of lists of numbers, but {', '.join(table.column_names)}")

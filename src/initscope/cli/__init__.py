@@ -133,8 +133,8 @@ def main(arguments: list[str] | None = None) -> None:
             app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         if sys.stdout is not None:
             sys.stdout.flush()  # a reader that has gone is noticed here, not by the interpreter at its end
-    except KeyboardInterrupt:
-        _leave("interrupted before anything was found", _INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        _leave(str(interrupt) or "interrupted before anything was found", _INTERRUPTED)
     except BrokenPipeError:
         # The reader has gone (`| head`): nothing more to say, and the interpreter must not try to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

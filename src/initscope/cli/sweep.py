@@ -39,9 +39,9 @@ def sweep(
     signal.signal(signal.SIGTERM, _interrupt)  # of a queueing system whose time is up
     try:
         found = run_sweep(file, out, workers=workers, dask=dask, retry_failed=retry_failed, progress=True)
-    except KeyboardInterrupt:
-        say(f"finished runs are in {out}; start the same again, and it goes on")
-        raise
+    except KeyboardInterrupt as interrupt:
+        told = f"interrupted; finished runs are in {out}, start the same again, and it goes on"
+        raise KeyboardInterrupt(told) from interrupt
     ask_of(grid=str(file))
     emit(found, format, title=str(file))
     say(f"page: {out / PAGE}")

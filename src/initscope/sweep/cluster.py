@@ -62,6 +62,13 @@ def connect(address: str, timeout: float) -> Any:
     """A client of the scheduler at ``address``; `InputError` if there is none."""
     distributed = library("distributed")
     try:
+        # A client that was given no address stays half made, and is 20 seconds in dying.
+        importlib.import_module("distributed.comm").resolve_address(address)
+    except ValueError as error:
+        raise InputError(f"--dask {address}: {error}; give an address such as tcp://host:8786") from error
+    except OSError:
+        pass  # the client tells what is wrong, in its time
+    try:
         return distributed.Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(
