@@ -63,7 +63,7 @@ def connect(address: str, timeout: float) -> Any:
     distributed = library("distributed")
     try:
         # A client that was given no address stays half made, and is 20 seconds in dying.
-        importlib.import_module("distributed.comm").resolve_address(address)
+        library("distributed.comm").resolve_address(address)
     except ValueError as error:
         raise InputError(f"--dask {address}: {error}; give an address such as tcp://host:8786") from error
     except OSError:
