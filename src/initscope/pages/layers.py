@@ -5,7 +5,6 @@ Without a script all rows are shown; the page's own folds, sorts, filters and ex
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,6 @@ from initscope.pages.table import ROUNDING, with_error
 __all__ = ["Column", "Section", "layer_table", "page_data", "side_columns"]
 
 _WEIGHTS = ("weights", "recurrent", "embedding")
-_MOST_DECIMALS = 4
 _ERROR = re.compile(r"± (\d\S*)")
 
 
@@ -46,9 +44,7 @@ class Column:
         error = np.nan if self.errors is None else float(self.errors[index])
         if value == 0:
             return "0"
-        known = error if error > 0 else None
-        digits = _decimals(value, known, self.digits)
-        return with_error(value if np.isfinite(value) else None, known, digits, self.least)
+        return with_error(value if np.isfinite(value) else None, error if error > 0 else None, self.digits, self.least)
 
     def of_section(self, members: Sequence[int], join: Callable[[Floats], float] | None = None) -> str:
         """The last known value of several rows, or what ``join`` makes of all of them."""
@@ -57,18 +53,7 @@ class Column:
         if not len(known):
             return "–"
         value = float(known[-1] if join is None else join(known))
-        return "0" if value == 0 else with_error(value, None, _decimals(value, None, self.digits), self.least)
-
-
-def _decimals(value: float, error: float | None, digits: int) -> int:
-    """At least ``digits``, and as many as show two digits of a small value and one of its error, within reason.
-
-    >>> [_decimals(value, error, 1) for value, error in ((46.3, 1.2), (0.0948, 0.004), (0.3, 0.04), (4e-5, None))]
-    [1, 3, 2, 1]
-    """
-    known = [1 - math.floor(math.log10(abs(value)))] if math.isfinite(value) and value else []
-    known += [-math.floor(math.log10(error))] if error is not None and math.isfinite(error) else []
-    return max(digits, *known) if known and max(known) <= _MOST_DECIMALS else digits
+        return "0" if value == 0 else with_error(value, None, self.digits, self.least)
 
 
 def side_columns(
