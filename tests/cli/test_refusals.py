@@ -35,7 +35,7 @@ def refused(capsys, tmp_path, monkeypatch):
         ("predict dense8 --data digits --depth -1", "depth = -1 must be"),
         ("measure dense8 --data digits --depth 1.5", "--depth: 1.5 must be a whole number"),
         ("inspect dense8 --data digits --draws x", "--draws: x must be a whole number"),
-        ("inspect dense-5-relu --data digits", "'dense' says its size otherwise than dense64 does"),
+        ("inspect dense-5-relu --data digits", "'dense' has no size; write it as in dense64"),
         ("inspect dense8 --data digits --fail-on colapse", "did you mean collapse?"),
         ("inspect dense8 --data nan.npy", "nan.npy[3] holds NaN"),
         ("mean-width --data nan.npy", "nan.npy[3] holds NaN"),

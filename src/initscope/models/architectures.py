@@ -121,8 +121,8 @@ def _parse_token(text: str, position: int) -> Token:
         known = f"{KNOWN}, and activations: {', '.join(activations)}"
         kind = re.sub(r"[\d.].*", "", whole)
         meant = did_you_mean(kind, [*activations, "conv", "dense", "flatten", "avgpool", "maxpool", "bn", "dropout"])
-        if kind in _SIZED:
-            raise _error(text, position, f"{whole!r} says its size otherwise than {_SIZED[kind]} does")
+        if whole in _SIZED:
+            raise _error(text, position, f"{whole!r} has no size; write it as in {_SIZED[whole]}")
         raise _error(text, position, f"unknown layer {whole!r}{meant}. Known: {known}")
     if fields.get("padding", "zeros") not in PADDINGS:
         raise _error(text, position, f"unknown padding {fields['padding']!r}. Known: {', '.join(PADDINGS)}")
