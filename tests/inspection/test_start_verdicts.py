@@ -375,10 +375,10 @@ def test_what_passes_through_numpy_is_detached_and_what_is_not_used_is_aside():
     class Net(nn.Module):
         def __init__(self, use):
             super().__init__()
-            self.first, self.head, self.use = nn.Linear(64, 64), nn.Linear(64, 10), use
+            self.first, self.norm, self.head, self.use = nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Linear(64, 10), use
 
-        def forward(self, x):
-            made = torch.from_numpy(self.first(x).detach().numpy().copy())
+        def forward(self, x):  # behind the norm it does not matter how large the weights are
+            made = torch.from_numpy(self.norm(self.first(x)).detach().numpy().copy())
             return self.head(made if self.use else x)
 
     assert faults(inspect(Net(use=True)))["no-gradient"].layer == "first"

@@ -224,7 +224,10 @@ def _mistaken_norms(model: nn.Module, runs: Counter[str]) -> dict[str, str]:
 def _moves_loss(model: nn.Module, path: str, inputs: Inputs, value_of: Callable[[Any], Tensor]) -> bool:
     """Whether other weights of a module give another loss, though no step that was seen leads there."""
     module = model.get_submodule(path)
-    own = {f"{path}.{name}" if path else name: p * 1.5 for name, p in module.named_parameters(recurse=False)}
+    own = {  # not larger ones alone: a norm behind them would take that back
+        f"{path}.{name}" if path else name: p + (p.abs().mean() + 1e-3) * torch.randn_like(p)
+        for name, p in module.named_parameters(recurse=False)
+    }
     values = []
     with suppress(Exception), torch.enable_grad():  # weights that are computed, as of a parametrisation, stay
         for changed in ({}, own):
