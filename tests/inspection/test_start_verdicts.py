@@ -226,6 +226,15 @@ def test_inputs_of_bytes_and_constant_channels():
     assert "1 of 3 channels never change" in str(faults(inspect(model, images / 100, targets=None))["input-scale"])
 
 
+def test_of_equal_samples_it_is_told_that_they_are_equal():
+    """Images of zeros: dividing by their deviation, which the size of inputs asks for, mends nothing."""
+    blank = torch.zeros(32, 3, 8, 8)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    found = faults(inspect(model, blank, targets=None))
+    assert "constant-data" in found
+    assert "input-scale" not in found
+
+
 def test_shares_of_formats_are_those_of_a_cast():
     """Against torch's own casts: infinite (the largest in e4m3, which has no infinity) or zero."""
     values = 10 ** (14 * torch.rand(20000, generator=torch.Generator().manual_seed(0)) - 8)

@@ -177,7 +177,6 @@ START_VERDICTS: tuple[Declaration, ...] = (
         advice="normalise the data: divide by 255, or subtract the mean and divide by the standard deviation",
         threshold=20.0,
         threshold_is="root mean square of what enters the first weights",
-        on_constant_data=True,
         code="data = (data - data.mean()) / data.std()",
         of_the_start=False,
     ),
