@@ -1,4 +1,4 @@
-r"""Compiled loops for pooled ReLU stacks (numba, optional): all offsets of one image and sixteen others in one call.
+r"""Compiled loops for pooled ReLU stacks (numba, optional): all offsets of one image and thirty-two others in one call.
 
 Maps of two positions at an offset are ``[rows, columns · lanes]``, padded columns and all. A layer sums along its rows,
 then down; what comes of a row is rectified while it is in the caches. Loops write one line each, which the compiler
@@ -20,7 +20,7 @@ from initscope.theory._box_loops import compile_loop
 __all__ = ["LANES", "add_offsets"]
 
 Floats = npt.NDArray[np.float32]
-LANES = 16
+LANES = 32
 
 
 @compile_loop

@@ -42,12 +42,6 @@ def _blocks(side: Side) -> list[Block]:
     return list(zip(*(innermost(each, LANES) for each in _flat(side)), strict=True))
 
 
-def _repeated(side: Side, i: int) -> Block:
-    """An image in all lanes."""
-    values, deviations = (np.repeat(each[i, ..., None], LANES, axis=-1) for each in _flat(side))
-    return values, deviations
-
-
 @dataclass(frozen=True)
 class Walk:
     """Filters and ReLUs as the loops read them, and the offsets of the last map.
@@ -82,14 +76,15 @@ class Walk:
 
     def pairs(self, left: Side, right: Side, *, alike: bool) -> list[Floats]:
         """Covariances, and tangents if wanted, of all pairs: ``[images, blocks, lanes]``."""
-        blocks = _blocks(right)
+        blocks, each = _blocks(right), _flat(left)
         tasks = meetings(len(left), len(blocks), LANES, alike=alike)
         found = np.zeros((1 + self.tangent, len(left), len(blocks), LANES))
 
         def work(share: slice) -> None:
             room = self._room()
             for i, b in tasks[share]:
-                found[:, i, b] = self._sums(_repeated(left, i), blocks[b], self.offsets, room)
+                images, deviations = (np.repeat(values[i, ..., None], LANES, axis=-1) for values in each)
+                found[:, i, b] = self._sums((images, deviations), blocks[b], self.offsets, room)
 
         in_threads(work, len(tasks), threads())
         return list(found)
