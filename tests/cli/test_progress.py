@@ -290,14 +290,14 @@ def test_ctrl_c_prints_what_was_found_and_exits_130(tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
 @pytest.mark.parametrize("command", ["reproduce --list", "--help", "plan width --format json"])
 def test_a_reader_that_goes_away_is_no_error(command):
-    line = f"{sys.executable} -m initscope {command} | true"
-    ran = subprocess.run(["bash", "-c", line], capture_output=True, encoding="utf-8", check=False)
+    line = ["bash", "-c", f'"$0" -m initscope {command} | true', sys.executable]
+    ran = subprocess.run(line, capture_output=True, encoding="utf-8", check=False)
     assert [message for message in ran.stderr.splitlines() if not message.startswith("working")] == []
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes of POSIX")
 def test_a_page_is_written_though_nobody_reads_the_table(tmp_path):
     line = "inspect dense8-relu --data digits --limit 40 --no-prediction --out p.html"
-    command = ["bash", "-c", f"{sys.executable} -m initscope {line} | true"]
+    command = ["bash", "-c", f'"$0" -m initscope {line} | true', sys.executable]
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert (tmp_path / "p.html").stat().st_size > 10_000

@@ -20,7 +20,7 @@ def script():
 
 def run(folder, **inputs):
     """The last step with these inputs; `initscope` is this checkout's."""
-    (folder / "initscope").write_text(f'#!/bin/sh\nexec {sys.executable} -m initscope "$@"\n', encoding="utf-8")
+    (folder / "initscope").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m initscope "$@"\n', encoding="utf-8")
     (folder / "initscope").chmod(0o755)
     given = {"MODEL": "dense8-relu", "DATA": "digits", "FAIL_ON": "", "OPTIONS": "--limit 40 --no-prediction"} | inputs
     environment = os.environ | given | {

@@ -18,7 +18,6 @@ class ShownAxes(Axes):
 
     def _repr_png_(self) -> bytes:
         stream = io.BytesIO()
-        figure = self.get_figure(root=True)
-        assert isinstance(figure, Figure)
-        figure.savefig(stream, format="png", dpi=110, bbox_inches="tight")
+        whole: Figure = self.figure.canvas.figure  # also of axes in a part of a figure, by every matplotlib
+        whole.savefig(stream, format="png", dpi=110, bbox_inches="tight")
         return stream.getvalue()
