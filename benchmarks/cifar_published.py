@@ -103,7 +103,7 @@ class Computed(NetworkKernel):
 
 
 def study(options: argparse.Namespace) -> None:
-    """Run every disjoint training set of every size, with no noise to speak of, some, and leave-one-out's."""
+    """Run every disjoint training set of every size, with no noise to speak of, some, and that of the default."""
     torch.set_num_threads(1)
     pool, test, labels, answers = images(options.pool, options.tests)
     parts = Parts(options.folder, options.layers, pool, test)
@@ -147,7 +147,7 @@ def table() -> str:
     for layers in sorted({line["layers"] for line in lines}):
         mine = [line for line in lines if line["layers"] == layers]
         text += [f"{layers} convolutions; {len(mine[0]['right'])} test images", ""]
-        text += ["| images | sets | no noise | noise .1 | noise by leave-one-out | theirs, 5 layers | theirs, 14 |"
+        text += ["| images | sets | no noise | noise .1 | noise by default | theirs, 5 layers | theirs, 14 |"
                  " ResNet-34, trained |", "|---" * 8 + "|"]  # fmt: skip
         for count in sorted({line["images"] for line in mine}):
             (trained, five, fourteen), deviation = PUBLISHED[count], DEVIATIONS[count]

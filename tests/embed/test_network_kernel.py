@@ -130,3 +130,19 @@ def test_support_vectors_have_no_uncertainty():
     ours = NetworkKernel(nn.Linear(2, 4), method="svm").fit(np.array([[1.0, 0.0], [0.0, 1.0]]), [0, 1])
     with pytest.raises(InputError, match="no uncertainty"):
         ours.predict_proba(np.array([[1.0, 1.0]]))
+
+
+def test_one_image_of_a_class_is_not_left_out(digits):
+    """Who is left out is then the whole class, and the largest noise seems best: it classifies by the images' size.
+
+    Fitting the images is better over eight disjoint sets by at least three standard errors; nothing is drawn.
+    """
+    train, labels, test, answers = digits
+    gains = []
+    for place in range(8):
+        chosen = [np.flatnonzero(labels == c)[place] for c in range(10)]
+        few = NetworkKernel(MODEL, initializer="he").fit(train[chosen], labels[chosen])
+        _, noise = left_out_accuracy(few.K_, labels[chosen])
+        left_out = NetworkKernel(MODEL, initializer="he", noise=noise).fit(train[chosen], labels[chosen])
+        gains.append(100 * (few.score(test, answers) - left_out.score(test, answers)))
+    assert np.mean(gains) > 3 * np.std(gains, ddof=1) / np.sqrt(len(gains))

@@ -84,8 +84,20 @@ def test_the_score_is_what_its_words_say():
     assert start_score(1.0, 10**0.5, 1.0) == start_score(1.0, 10**-1.5, 1.0) == pytest.approx(0.1)
     assert start_score(1.0, 10**-0.5, 10.0) == start_score(0.1, 10**-0.5, 1.0) == pytest.approx(10**-0.3)
     assert start_score(2.0, 10**-0.5, 1.0) == pytest.approx(1)  # angles that open are no better
+    assert start_score(1.0, 10**-0.5, 1.0, 10.0) == pytest.approx(10**-0.3)
+    assert start_score(1.0, 10**-0.5, 1.0, 0.1) == start_score(1.0, 10**-0.5, 1.0, float("nan")) == pytest.approx(1)
     for lost in ((0.0, 1.0, 1.0), (1.0, 0.0, 1.0), (1.0, 1.0, float("inf")), (float("nan"), 1.0, 1.0)):
         assert start_score(*lost) == 0
+
+
+def test_near_samples_are_driven_apart_by_zero_sums_and_not_by_mirrored_weights():
+    """Forty layers: mirrored weights are a linear map, which treats near samples as others, but for the chance of ten
+    outputs; zero sums are chaotic."""
+    table = what_if(mlp(40, He(), width=64), samples()[:8], samples()[8:16], draws=1)
+    found = {item.name: item for item in table.alternatives}
+    assert found["looks linear"].near_ratio < 2
+    assert found["zero-sum, strength 0.5"].near_ratio > 5
+    assert found["looks linear"].score > found["zero-sum, strength 0.5"].score
 
 
 class Attending(nn.Module):
@@ -334,7 +346,7 @@ def test_the_budget_decides_before_it_spends_and_says_what_it_left_out(monkeypat
     left_out = {name for name, reason in table.skipped.items() if "for all trials" in reason}
     names = {item.name for item in table.alternatives}
     assert left_out
-    assert sum(item.draws for item in table.alternatives) == len(calls)
+    assert 2 * sum(item.draws for item in table.alternatives) == len(calls)  # pairs, and near samples
     assert names | set(table.skipped) >= {item.name for item in free.alternatives}
     assert names.isdisjoint(left_out)
 

@@ -22,6 +22,8 @@ __all__ = ["NetworkKernel", "left_out_accuracy"]
 Floats = npt.NDArray[np.float64]
 _NOISES = 10.0 ** np.arange(-8, 1.5, 0.5)
 _NODES = 64
+_FEW, _LITTLE = 5, 1e-4
+"""Samples of a class below which leaving one out tells that the class is gone, nothing of noise; the noise then."""
 
 
 class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -44,7 +46,8 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     method : {"gp", "svm"}
         Gaussian process, or support vectors (classes only).
     noise : float or "auto"
-        :math:`s^2`, for support vectors 1/C. "auto": the value with the least exact leave-one-out error on a grid.
+        :math:`s^2`, for support vectors 1/C. "auto": the value with the least exact leave-one-out error on a grid;
+        1e-4, which fits all samples, where a class has fewer than five.
     initializer : Initializer, its class or its name, optional
         The law of the weights. None: the variances that the model's weights have now.
     seed : int
@@ -99,7 +102,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 self.noise_ = 1.0 if self.noise == "auto" else float(self.noise)
                 self.svm_ = SVC(C=1 / self.noise_, kernel="precomputed").fit(self.K_, y)
             else:
-                self.noise_ = _left_out(self.K_, targets)[0] if self.noise == "auto" else float(self.noise)
+                self.noise_ = self._chosen_noise(targets) if self.noise == "auto" else float(self.noise)
                 self.factor_ = linalg.cho_factor(self.K_ + self.noise_ * np.eye(len(K)), lower=True)
                 self.dual_ = linalg.cho_solve(self.factor_, targets)
         return self
@@ -177,6 +180,10 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             columns = (y[:, None] == self.classes_).astype(np.float64)
         self.mean_ = columns.mean(axis=0)
         return np.asarray(columns - self.mean_)
+
+    def _chosen_noise(self, targets: Floats) -> float:
+        few = hasattr(self, "classes_") and len(targets) * self.mean_.min() < _FEW
+        return _LITTLE if few else _left_out(self.K_, targets)[0]
 
     def _solved(self) -> bool:
         check_is_fitted(self, "noise_")

@@ -34,12 +34,14 @@ __all__ = ["SCORE", "Alternative", "WhatIf", "start_score", "what_if", "what_is_
 
 SCORE = (
     "Alternatives of which fewer draws have a fault come first, then those of higher score: score = size × gradient × "
-    "angle, each in (0, 1] and measured: size of the outputs over that of the inputs, 1 at 0.32 and 1/10 at ten times "
-    "more or less; (largest/smallest layer gradient)^-0.3; min(1, median angle at the end over the input's)^0.3. "
+    "angle × nearness, each in (0, 1] and measured: size of the outputs over that of the inputs, 1 at 0.32 and 1/10 at "
+    "ten times more or less; (largest/smallest layer gradient)^-0.3; min(1, median angle at the end over the "
+    "input's)^0.3; max(1, how much more the angles of near samples grow than those of others)^-0.3. "
     "Chosen on trained networks: docs, What the verdicts mean"
 )
 _BEST_SIZE = -0.5  # log10 of the size of outputs over inputs at which the networks of the study trained best
-_WEIGHT = 0.3  # of log10 of the spread of gradients, and of the angle, beside log10 of the size
+_WEIGHT = 0.3  # of log10 of the spread of gradients, of the angle and of what near samples gain, beside the size's
+_NEAR = 0.01  # size of what is added to a sample to get one near it, over the sample's
 _WORK = 1e8  # multiplications of a forward pass of one sample, beyond which less is tried: some seconds a trial
 _DRAWING = 2e10  # multiplications of one draw of the weights: orthogonal ones take a decomposition of every layer
 _LEAST_PAIRS = 4
@@ -50,8 +52,9 @@ _AGAIN = 3  # starts that are drawn more than once
 class Alternative(Result):
     """One way to start the same network, and what would become of the data.
 
-    ``angle_ratio``, ``rms_ratio`` (of the last step) and ``gradient_spread`` (the largest over the smallest layer
-    gradient) are medians over ``draws`` draws of the weights; ``crossed`` says how many of them got which verdict,
+    ``angle_ratio``, ``rms_ratio`` (of the last step), ``gradient_spread`` (of layers, the largest over the smallest)
+    and ``near_ratio`` (how much more the angles of near samples grow than those of others; NaN for words, which have
+    none) are medians over ``draws`` draws of the weights; ``crossed`` says how many of them got which verdict,
     ``sick`` how many got any.
     ``angle_predicted`` is the limit of wide layers, by the method that ``status`` names; None where there is none
     (other sizes, batch norm, mirrored weights), and where predicting the model as it is takes more than closed forms of
@@ -74,6 +77,7 @@ class Alternative(Result):
     """What to do, where typing is not all."""
     law: Initializer | None = field(default=None, repr=False, compare=False)
     """The weight law, where the architecture stays as it is."""
+    near_ratio: float = float("nan")
 
     def to_dict(self) -> dict[str, Any]:
         """All but the law, which ``code`` spells out."""
@@ -126,6 +130,7 @@ class WhatIf(Result):
                 "score": round(item.score, 3),
                 "angle kept": item.angle_ratio,
                 "predicted": item.angle_predicted,
+                "near apart": item.near_ratio,
                 "size kept": item.rms_ratio,
                 "gradient spread": item.gradient_spread,
                 "verdicts of draws": item.verdicts,
@@ -199,6 +204,7 @@ class _Draw:
     angle: float
     size: float
     spread: float
+    near: float
     faults: tuple[str, ...]
 
 
@@ -289,13 +295,14 @@ class _Trials:
     def alternative(self, variant: Variant) -> Alternative:
         """What was seen of a variant."""
         draws = self.seen[variant]
-        angle, size, spread = (_median([getattr(draw, name) for draw in draws]) for name in ("angle", "size", "spread"))
+        names = ("angle", "size", "spread", "near")
+        angle, size, spread, near = (_median([getattr(draw, name) for draw in draws]) for name in names)
         crossed = Counter(name for draw in draws for name in draw.faults)
         predicted, status = self.predicted[variant]
         law = variant.law if variant.change is None else None
-        score, sick = start_score(angle, size, spread), sum(bool(draw.faults) for draw in draws)
+        score, sick = start_score(angle, size, spread, near), sum(bool(draw.faults) for draw in draws)
         numbers = (score, angle, predicted, size, spread, dict(crossed), sick, len(draws))
-        return Alternative(variant.name, *numbers, status, variant.code, variant.advice, law)
+        return Alternative(variant.name, *numbers, status, variant.code, variant.advice, law, near)
 
     def _copied(self) -> nn.Module:
         copied = copy_of(self.model)
@@ -308,7 +315,18 @@ class _Trials:
     def _numbers(self, seen: Observation, changed: nn.Module) -> _Draw:
         facts = facts_of(changed, seen, step=False)
         faults = tuple(verdict.name for verdict in judge(seen, self.thresholds, facts) if verdict.fault)
-        return _Draw(*what_is_kept(seen), faults)
+        angle, size, spread = what_is_kept(seen)
+        return _Draw(angle, size, spread, self._near(changed) / angle if angle > 0 else float("nan"), faults)
+
+    def _near(self, changed: nn.Module) -> float:
+        """What is kept of the angle between samples and others near them; NaN where a sample cannot change a bit."""
+        if not self.x.is_floating_point():
+            return float("nan")
+        added = torch.randn(self.x.shape, generator=torch_generator(self.seed, "near samples")).to(self.x)
+        sizes = [values.flatten(1).norm(dim=1).reshape(-1, *[1] * (values.dim() - 1)) for values in (self.x, added)]
+        pairs = torch.cat([self.x, self.x + _NEAR * sizes[0] / sizes[1] * added])
+        options: dict[str, Any] = {"seed": self.seed, "shuffle": False, "gradients": False, "units": False}
+        return _kept(observe(changed, pairs, pairs=len(self.x), opened=True, **options).angle)
 
     def _prediction(self, variant: Variant, changed: nn.Module) -> tuple[float | None, str]:
         """Angle kept in wide layers, where theory has the last step at little cost."""
@@ -358,9 +376,10 @@ def _kept(angle: Floats) -> float:
     return float(medians[-1] / before) if before > 0 else float("nan")
 
 
-def start_score(angle: float, size: float, spread: float) -> float:
-    """How well a start promises to train, from what `what_is_kept` says of it; see ``SCORE``."""
+def start_score(angle: float, size: float, spread: float, near: float = 1.0) -> float:
+    """How well a start promises to train, from what `what_is_kept` says of it and of near samples; see ``SCORE``."""
     if not (angle > 0 and 0 < size < float("inf") and spread < float("inf")):
         return 0.0
-    off = abs(np.log10(size) - _BEST_SIZE) + _WEIGHT * (np.log10(spread) - min(0.0, np.log10(angle)))
+    apart = np.log10(near) if near > 1 else 0.0
+    off = abs(np.log10(size) - _BEST_SIZE) + _WEIGHT * (np.log10(spread) - min(0.0, np.log10(angle)) + apart)
     return float(10**-off)

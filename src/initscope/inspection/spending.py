@@ -20,7 +20,7 @@ PASSES = 30
 LEAST = 3e10
 """Multiplications that may be spent in any case: a few seconds."""
 _BACKWARD = 3.0  # a forward and a backward pass over a forward pass
-_OBSERVED = 4.0  # the same with the gradients of single samples, geometry and units
+_OBSERVED = 5.0  # the same with the gradients of single samples, geometry, units, and a pass over near samples
 _DRAW = 30.0  # multiplications that take as long as one random number
 
 
