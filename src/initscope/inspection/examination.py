@@ -107,6 +107,9 @@ def inspect(
     True
     """
     model, law = runnable(model), as_law(initializer)
+    if loss is not None and not callable(loss):
+        wanted = "a callable loss(output, targets), such as torch.nn.functional.cross_entropy"
+        raise InputError(f"loss = {loss!r} must be {wanted}")
     limits, classes = Thresholds() if thresholds is None else thresholds, 0
     if targets is None and loss is None and isinstance(data, ImageSet) and data.labels is not None:
         targets, classes = data.labels, len(data.class_names)
