@@ -88,6 +88,10 @@ def test_it_raises_if_asked_to():
 def test_bad_words_are_refused():
     with pytest.raises(InputError, match="did you mean exploding"):
         Watch(DATA, stop_on="explodes")
+    with pytest.raises(InputError, match=r"stop_on nan: no verdict is called so \(did you mean not-finite\?\)"):
+        Watch(DATA, stop_on="faults, nan")
+    with pytest.raises(InputError, match=r"warn_on Inf: .* not-finite\?"):
+        Watch(DATA, warn_on="Inf")
     with pytest.raises(InputError, match="stop = 'now'"):
         Watch(DATA, stop="now")
 
