@@ -13,7 +13,7 @@ from initscope.geometry import median_over_pairs
 from initscope.inspection.alternatives import what_is_kept
 from initscope.inspection.examination import WeightsNotFinite, inspect
 from initscope.inspection.report import NOT_ASKED, Report
-from initscope.inspection.verdicts import Thresholds, Verdict
+from initscope.inspection.verdicts import DECLARATIONS, Thresholds, Verdict
 from initscope.results import Result, counted, make_axes, plain
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class EpochLog(Result):
 def _broken(error: WeightsNotFinite) -> Report:
     """The report on a model whose weights training has broken: one verdict, for nothing else can be told of it."""
     layer = error.parameter.rpartition(".")[0] or error.parameter
-    source = "NaN and infinity pass through every layer behind, and through all gradients"
+    source = next(declared.source for declared in DECLARATIONS if declared.name == "not-finite")
     advice = "go back to weights that are finite, and train with smaller steps or clipped gradients"
     words = f"{error.parameter} holds NaN or infinite values"
     verdict = Verdict("not-finite", layer, float("nan"), 0.0, source, advice, words=words)
