@@ -11,7 +11,9 @@ import pytest
 from PIL import Image
 
 from initscope.cli import main
+from initscope.cli._output import emit
 from initscope.embed import AGH, KSH, HammingIndex, load_hasher, mean_average_precision, pack_bits
+from initscope.embed.radius import Matches
 
 
 @pytest.fixture
@@ -204,3 +206,12 @@ def test_a_row_of_nan_is_one_line_and_bad_use(run, tmp_path):
         assert code == 2
         assert "row 3 of X holds NaN" in messages
         assert "sklearn" not in messages
+
+
+def test_thousands_of_hits_are_a_short_table(capsys):
+    hits = np.arange(5000)
+    emit(Matches(np.zeros_like(hits), np.zeros_like(hits), hits))
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) < 60
+    assert "4999" in printed.out
+    assert printed.err == "the first and the last 20 of 5000 rows; --format csv has all\n"

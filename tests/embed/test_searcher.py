@@ -45,6 +45,16 @@ def test_all_candidates_give_the_exact_answer():
     np.testing.assert_array_equal(found.ids, nearest_by_cosine(X, X[:20], 10))
 
 
+def test_a_searcher_without_vectors_says_so():
+    X = points(20)
+    emptied = Searcher(bits=64).fit(X)
+    emptied.remove(range(20))
+    for searcher in (Searcher(bits=64), emptied):
+        with pytest.raises(InputError, match=r"holds no vectors to search; call fit\(X\) first, or add\(X\)"):
+            searcher.search(X[:2])
+    assert emptied.radius(X[:2], 64).ids.size == 0
+
+
 def test_add_and_remove():
     X, more = points(300), points(100, seed=5)
     searcher = Searcher(bits=64, rerank=400).fit(X)

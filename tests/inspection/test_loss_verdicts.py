@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import initscope
+from initscope.errors import InputError
 
 
 def normal(*shape, seed=0):
@@ -37,6 +38,12 @@ def test_a_likelihood_of_what_is_no_logarithm_of_probabilities():
         assert not faults(dense(healthy), loss=loss)
     coarse = dense(nn.LogSoftmax(1)).bfloat16()
     assert "loss-kind" not in faults(coarse, normal(48, 16).bfloat16(), loss=F.nll_loss)
+
+
+@pytest.mark.parametrize("loss", ["ce", 5, ""])
+def test_a_loss_that_cannot_be_called_is_refused(loss):
+    with pytest.raises(InputError, match=f"loss = {loss!r} must be a callable .* torch.nn.functional.cross_entropy"):
+        faults(dense(), loss=loss)
 
 
 def test_a_softmax_over_the_width_of_pictures():

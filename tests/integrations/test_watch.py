@@ -57,6 +57,28 @@ def test_what_appears_is_told_once_and_stops():
         watch.step(model, 3)
 
 
+@pytest.mark.parametrize(("value", "layer"), [(float("nan"), 0), (float("inf"), -1)])
+def test_weights_that_are_no_longer_finite_are_a_verdict_and_stop(value, layer):
+    logged = []
+    model, options = network(), {"pairs": 16, "warn_on": "", "log": lambda values, step: logged.append(values)}
+    watch = Watch(DATA, stop_on="not-finite,exploding", **options)
+    watch.start(model)
+    with torch.no_grad():
+        model[layer].weight[0, 0] = value
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert watch.step(model, 1)
+    assert watch.rows[-1]["verdicts"] == "not-finite"
+    assert "weight holds NaN or infinite values" in str(watch.stopped_by[0])
+    assert logged[-1]["initscope/verdict/not-finite"] == 1
+    assert not Watch(DATA, stop_on="collapse", **options).step(model, 1)
+    with pytest.warns(UserWarning, match="step 1: not-finite"):
+        Watch(DATA, pairs=16).step(model, 1)
+    with pytest.raises(TrainingStopped, match="not-finite"):
+        Watch(DATA, stop_on="faults", stop="raise", **options).step(model, 1)
+    assert initscope.inspection.EpochLog(DATA, pairs=16)(model, 1)["verdicts"] == "not-finite"
+
+
 def test_it_raises_if_asked_to():
     watch = Watch(DATA, pairs=16, stop_on="faults", stop="raise", warn_on="")
     with pytest.raises(TrainingStopped, match="exploding"):
@@ -66,6 +88,10 @@ def test_it_raises_if_asked_to():
 def test_bad_words_are_refused():
     with pytest.raises(InputError, match="did you mean exploding"):
         Watch(DATA, stop_on="explodes")
+    with pytest.raises(InputError, match=r"stop_on nan: no verdict is called so \(did you mean not-finite\?\)"):
+        Watch(DATA, stop_on="faults, nan")
+    with pytest.raises(InputError, match=r"warn_on Inf: .* not-finite\?"):
+        Watch(DATA, warn_on="Inf")
     with pytest.raises(InputError, match="stop = 'now'"):
         Watch(DATA, stop="now")
 

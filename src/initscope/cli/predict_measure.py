@@ -152,6 +152,8 @@ def _check_runs(built: Sources) -> None:
 
 
 def _finish(comparison: Comparison, model: str, built: Sources, source: ModelSource, options: GeometryOptions) -> None:
+    from initscope.pages.summary import suggestion
+
     if options.pairs_out is not None:
         write_pairs(options.pairs_out, comparison)
     gaussian = source.data is None and source.input_shape is not None
@@ -163,4 +165,5 @@ def _finish(comparison: Comparison, model: str, built: Sources, source: ModelSou
         "shape of an input": " × ".join(map(str, built.x.shape[1:])),
         "values": source.normalize,
     }
-    show(comparison, options.format, out=options.out, facts=facts, images=(built.x, built.y), depth=options.depth)
+    advice, images = suggestion(comparison, options.initializer), (built.x, built.y)
+    show(comparison, options.format, out=options.out, facts=facts, images=images, advice=advice, depth=options.depth)

@@ -107,6 +107,8 @@ class Searcher:
 
     def search(self, Q: Any, k: int = 10) -> Neighbours:
         """The ``k`` nearest of each row of ``Q``: ids, and as distances 1 - cosine (with ``rerank=0`` unequal bits)."""
+        if not len(self):
+            raise InputError("the searcher holds no vectors to search; call fit(X) first, or add(X) once it is fitted")
         Q = _vectors(Q)
         k = check_count("k", k, most=len(self), hint=f"there are {len(self)} vectors")
         candidates = min(max(k, self.rerank), len(self))

@@ -30,9 +30,17 @@ from initscope.recording import set_mode
 from initscope.tracing import BatchArgs, Inputs
 from initscope.tracing.untouched import leaves_no_trace, runnable
 
-__all__ = ["inspect"]
+__all__ = ["WeightsNotFinite", "inspect"]
 
 _Side = TypeVar("_Side", Prediction, Measurement)
+
+
+class WeightsNotFinite(InputError):
+    """A weight holds NaN or infinity; ``parameter`` is its name, ``seen`` what was observed nonetheless."""
+
+    def __init__(self, parameter: str, seen: Observation) -> None:
+        super().__init__(f"{parameter} holds NaN or infinite values; draw or load these weights anew")
+        self.parameter, self.seen = parameter, seen
 
 
 def inspect(
@@ -99,13 +107,16 @@ def inspect(
     True
     """
     model, law = runnable(model), as_law(initializer)
+    if loss is not None and not callable(loss):
+        wanted = "a callable loss(output, targets), such as torch.nn.functional.cross_entropy"
+        raise InputError(f"loss = {loss!r} must be {wanted}")
     limits, classes = Thresholds() if thresholds is None else thresholds, 0
     if targets is None and loss is None and isinstance(data, ImageSet) and data.labels is not None:
         targets, classes = data.labels, len(data.class_names)
     with leaves_no_trace(model):  # also while weights are read, which some parametrizations compute anew
         options: dict[str, Any] = {"mode": mode, "seed": seed, "batch_args": batch_args, "targets": targets}
         seen = observe(model, data, pairs=pairs, gradients=gradients, opened=True, **options)
-        _check_weights(model)
+        _check_weights(model, seen)
         with leaves_no_trace(model):
             set_mode(model, mode)
             with stage("one step of training"):
@@ -201,10 +212,10 @@ def _is_tensor(value: Any) -> bool:
     return hasattr(value, "shape")
 
 
-def _check_weights(model: nn.Module) -> None:
+def _check_weights(model: nn.Module, seen: Observation) -> None:
     for name, parameter in model.named_parameters():
         if not bool(torch.isfinite(parameter).all()):
-            raise InputError(f"{name} holds NaN or infinite values; draw or load these weights anew")
+            raise WeightsNotFinite(name, seen)
 
 
 def _pairs_with_angles(seen: Observation) -> npt.NDArray[np.bool_]:

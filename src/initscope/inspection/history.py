@@ -11,8 +11,9 @@ from torch import nn
 from initscope.errors import InputError
 from initscope.geometry import median_over_pairs
 from initscope.inspection.alternatives import what_is_kept
-from initscope.inspection.examination import inspect
-from initscope.inspection.report import Report
+from initscope.inspection.examination import WeightsNotFinite, inspect
+from initscope.inspection.report import NOT_ASKED, Report
+from initscope.inspection.verdicts import DECLARATIONS, Thresholds, Verdict
 from initscope.results import Result, counted, make_axes, plain
 
 if TYPE_CHECKING:
@@ -127,10 +128,15 @@ class EpochLog(Result):
         return self.rows[-1]
 
     def observe(self, model: nn.Module, epoch: int) -> Report:
-        """Inspect ``model`` and add a row; returns the report behind it."""
-        report = inspect(
-            model, self.data, pairs=self.pairs, seed=self.seed, mode=self.mode, alternatives=False, prediction=False
-        )
+        """Inspect ``model`` and add a row; returns the report behind it.
+
+        Weights that have become NaN or infinite are the verdict not-finite, where `inspect` refuses them.
+        """
+        options: dict[str, Any] = {"pairs": self.pairs, "seed": self.seed, "mode": self.mode}
+        try:
+            report = inspect(model, self.data, **options, alternatives=False, prediction=False)
+        except WeightsNotFinite as broken:
+            report = _broken(broken)
         seen = report.observation
         angle, size, spread = what_is_kept(seen)
         row = {
@@ -144,3 +150,13 @@ class EpochLog(Result):
         }
         self.rows.append(row)
         return report
+
+
+def _broken(error: WeightsNotFinite) -> Report:
+    """The report on a model whose weights training has broken: one verdict, for nothing else can be told of it."""
+    layer = error.parameter.rpartition(".")[0] or error.parameter
+    source = next(declared.source for declared in DECLARATIONS if declared.name == "not-finite")
+    advice = "go back to weights that are finite, and train with smaller steps or clipped gradients"
+    words = f"{error.parameter} holds NaN or infinite values"
+    verdict = Verdict("not-finite", layer, float("nan"), 0.0, source, advice, words=words)
+    return Report(error.seen, None, None, (verdict,), None, Thresholds(), reason=NOT_ASKED)

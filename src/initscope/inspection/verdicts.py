@@ -147,13 +147,20 @@ def verdict_names() -> tuple[str, ...]:
     return tuple(declared.name for declared in DECLARATIONS)
 
 
-def check_fail_on(wanted: str) -> None:
-    """Refuse a list of names, joined by commas, that holds one nobody knows; ``any`` and ``faults`` are lists too."""
+_CALLED = dict.fromkeys(("nan", "nans", "inf", "infinite", "infinity", "overflow"), "not-finite")
+"""What a verdict is called elsewhere."""
+
+
+def check_fail_on(wanted: str, option: str = "fail-on") -> None:
+    """Refuse a list of names, joined by commas, that holds one nobody knows; ``any`` and ``faults`` are lists too.
+
+    ``option`` is what the caller calls the list.
+    """
     for name in filter(None, (name.strip() for name in wanted.split(","))):
         known = ("any", "faults", *verdict_names())
         if name not in known:
-            meant = did_you_mean(name, known)
-            raise InputError(f"fail-on {name}: no verdict is called so{meant}; known: {', '.join(known)}")
+            meant = did_you_mean(_CALLED.get(name.lower(), name), known)
+            raise InputError(f"{option} {name}: no verdict is called so{meant}; known: {', '.join(known)}")
 
 
 def failing(verdicts: Iterable[Verdict], wanted: str) -> list[Verdict]:

@@ -73,8 +73,8 @@ class Watch(EpochLog):
         mode: Any = "eval",
     ) -> None:
         super().__init__(data, pairs=pairs, seed=seed, mode=mode)
-        for wanted in (warn_on, stop_on):
-            check_fail_on(wanted)
+        for option, wanted in (("warn_on", warn_on), ("stop_on", stop_on)):
+            check_fail_on(wanted, option)
         if stop not in ("flag", "raise"):
             raise InputError(f"stop = {stop!r} must be 'flag' (step returns True) or 'raise'")
         self.every, self.warn_on, self.stop_on, self.stop = check_count("every", every), warn_on, stop_on, stop

@@ -17,6 +17,8 @@ __all__ = ["headline", "suggestion"]
 
 _KEPT = 0.05
 """Mean angles that change by less than this share of themselves count as kept."""
+_ERRORS = 2.0
+"""Measured mean angles that change by less than so many standard errors are not said to change."""
 _SIZE = 10.0
 """Sizes per unit that change by more than this factor are worth a word."""
 
@@ -33,7 +35,10 @@ def headline(comparison: Comparison) -> str:
     verb = {-1: "close", 0: "keep", 1: "open"}[_trend(main)]
     after = f"{last - first} {'step' if last - first == 1 else 'steps'}"
     movement = f"from {angles[first]:.1f}° to {angles[last]:.1f}°"
-    if verb == "keep":
+    if _is_noise(main):
+        within = f"within {_ERRORS:g} standard errors ({_angle_error(main):.1f}° each)"
+        text = f"Angles between pairs stay as they are {within}, {movement} on average over {after} ({name}"
+    elif verb == "keep":
         text = f"Angles between pairs stay as they are, {movement} on average over {after} ({name}"
     else:
         text = f"Angles between pairs {verb} {movement} on average over {after} ({name}"
@@ -49,25 +54,34 @@ def headline(comparison: Comparison) -> str:
     return text
 
 
-def suggestion(comparison: Comparison) -> str:
-    """What to try, in a sentence or two; each rests on what the theory says of the alternative."""
+def suggestion(comparison: Comparison, law: str = "") -> str:
+    """What to try, in a sentence or two; each rests on what the theory says of the alternative.
+
+    ``law`` is the name of the weights' law, where it is known.
+    """
     main = comparison.measurement if comparison.measurement is not None else comparison.prediction
     assert main is not None
     if not _is_covered(main):
         return "Look at a part of the model that consists of Linear, convolution and activation layers."
-    trend = _trend(main)
-    if trend < 0 and main.tokens is not None:
-        text = "Different inputs grow alike with depth. initscope inspect says if it is a fault, and what to change."
-    elif trend < 0:
+    trend, zero_sum = _trend(main), law == "zero-sum"
+    rectified = main.tokens is None and any(row.kind.lower().rstrip("_") == "relu" for row in main.rows)
+    judged = "initscope inspect says if it is a fault, and what to change."
+    if trend < 0 and rectified and not zero_sum:
         text = (
             "Different inputs grow alike with depth. To keep them apart try filters that sum to zero "
             "(--initializer zero-sum): they take away the common mean that makes ReLU outputs alike."
         )
-    elif trend > 0:
+    elif trend < 0:
+        text = f"Different inputs grow alike with depth. {judged}"
+    elif trend > 0 and zero_sum:
         text = (
             "Inputs are driven apart, near ones too. If that is too much, remove less of the mean: "
             "initscope.initializers.ZeroSum(strength=0.5) settles at a smaller angle than strength 1."
         )
+    elif trend > 0:
+        text = f"Inputs are driven apart, near ones too. {judged}"
+    elif _is_noise(main):
+        text = "These draws do not tell whether angles change: more of them would (--draws)."
     else:
         text = "The geometry survives: nothing needs to change."
     size = float(median_over_pairs(main.rms_ratio)[covered_rows(main.cosine)[-1]])
@@ -84,6 +98,19 @@ def _is_covered(side: Prediction | Measurement) -> bool:
 
 
 def _trend(side: Prediction | Measurement) -> int:
-    """-1 if the mean angle closes, 1 if it opens, 0 if it stays within `_KEPT`."""
+    """-1 if the mean angle closes, 1 if it opens, 0 if it stays within `_KEPT` or `_ERRORS`."""
     start, *_, end = mean_over_pairs(side.angle)[covered_rows(side.cosine)]
-    return 0 if abs(end - start) <= _KEPT * start else int(np.sign(end - start))
+    kept = max(_KEPT * start, _ERRORS * _angle_error(side))
+    return 0 if abs(end - start) <= kept else int(np.sign(end - start))
+
+
+def _is_noise(side: Prediction | Measurement) -> bool:
+    """Whether the mean angle changes by more than `_KEPT`, but not by more than `_ERRORS`."""
+    start, *_, end = mean_over_pairs(side.angle)[covered_rows(side.cosine)]
+    return bool(_KEPT * start < abs(end - start) <= _ERRORS * _angle_error(side))
+
+
+def _angle_error(side: Prediction | Measurement) -> float:
+    """Standard error of the mean angle at the end, in degrees; 0 where it is predicted, or one draw cannot tell."""
+    error = float(side.mean_angle_se[covered_rows(side.cosine)[-1]]) if isinstance(side, Measurement) else 0.0
+    return error if np.isfinite(error) else 0.0
