@@ -71,6 +71,7 @@ def test_the_ranking_follows_the_score_where_every_start_has_a_fault():
     everything_vanishes = Thresholds(vanishing=1e9)
     table = what_if(mlp(8, He(), width=16), samples()[:6], samples()[6:12], thresholds=everything_vanishes)
     assert all(item.sick == item.draws for item in table.alternatives)
+    assert not table.helps  # so that nobody is told to type the best of them
     scores = [item.score for item in table.alternatives]
     assert scores == sorted(scores, reverse=True)
     assert sorted(item.draws for item in table.alternatives)[-4:] == [1, 3, 3, 3]
@@ -98,6 +99,14 @@ def test_near_samples_are_driven_apart_by_zero_sums_and_not_by_mirrored_weights(
     assert found["looks linear"].near_ratio < 2
     assert found["zero-sum, strength 0.5"].near_ratio > 5
     assert found["looks linear"].score > found["zero-sum, strength 0.5"].score
+
+
+def test_batch_norm_also_stands_behind_transposed_convolutions():
+    """Else its row is that of He's weights, digit for digit."""
+    layers = nn.ConvTranspose2d(4, 8, 3), nn.ReLU(), nn.ConvTranspose2d(8, 8, 3), nn.ReLU(), nn.ConvTranspose2d(8, 2, 3)
+    codes = torch.randn(12, 4, 3, 3, generator=generator())
+    found = {item.name: item for item in what_if(nn.Sequential(*layers), codes[:6], codes[6:], draws=1).alternatives}
+    assert found["batch norm"].angle_ratio != found["He"].angle_ratio
 
 
 class Attending(nn.Module):

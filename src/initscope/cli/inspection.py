@@ -173,14 +173,14 @@ def _print(report: Report, depth: int | None) -> None:
         below=[*[folded] * bool(folded), *below],
         words=WORDS,
     )
-    tried = report.what_if is not None and report.what_if.best.name != report.what_if.current
+    helped = report.what_if is not None and report.what_if.helps
     typed = set[str]()
     for verdict in report.verdicts:
         if verdict.fault:
-            # Where other starts were tried, the best of them is what to do: advice beside it would contradict it.
-            print_sentence(f"verdict: {verdict.finding if tried else verdict}")
+            # Where another start helps, it is what to do: advice beside it would contradict it.
+            print_sentence(f"verdict: {verdict.finding if helped else verdict}")
             print_sentence(f"  source: {verdict.source}")
-            if verdict.code and not tried and verdict.code not in typed:
+            if verdict.code and not helped and verdict.code not in typed:
                 _line(f"  type: {verdict.code}")
                 typed.add(verdict.code)
     if not report.healthy:
@@ -210,7 +210,7 @@ def _print_alternatives(report: Report) -> None:
         for line in notes_told(report.what_if.skipped):
             print_sentence(f"not tried: {line}")
         best = report.what_if.best
-        if best.code or best.advice:
+        if report.what_if.helps:
             still = f" (still {', '.join(best.crossed)})" if best.crossed else ""
             _line(f"best, {best.name}{still}: {f'type {best.code}' if best.code else best.advice}")
 
@@ -239,4 +239,5 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
     torch.save(state, packed)
     with atomic_path(path) as temporary:
         temporary.write_bytes(packed.getbuffer())
-    say(f"weights: {path} ({best.name})")
+    still = f", of which every draw that was tried has a fault: {', '.join(best.crossed)}"
+    say(f"weights: {path} ({best.name}{still if best.sick == best.draws else ''})")

@@ -114,6 +114,11 @@ class WhatIf(Result):
         return self.alternatives[0] if self.alternatives else _AS_IT_IS
 
     @property
+    def helps(self) -> bool:
+        """Whether the best alternative is another start than the present one, without a fault in some draw of it."""
+        return self.best.name != self.current and self.best.sick < self.best.draws
+
+    @property
     def best_law(self) -> Alternative | None:
         """The best alternative that changes the weights only."""
         return next((item for item in self.alternatives if item.law is not None), None)

@@ -28,11 +28,12 @@ def render_markdown(report: Report) -> str:
     seen = report.observation
     lines = [f"## initscope: {_text(report.title)}", "", f"**{_text(report.conclusion)}**", ""]
     lines += [f"> {_text(caution)}\n" for caution in report.cautions]
+    helped = report.what_if is not None and report.what_if.helps
     for verdict in report.verdicts:
         if verdict.fault:
-            said = verdict.finding if _is_mended(report) else str(verdict)  # what to do is then the best of those tried
+            said = verdict.finding if helped else str(verdict)  # what to do is then the best of those tried
             lines += [f"- **{verdict.name}** in {_text(verdict.where)}: {_text(said)}"]
-            lines += [f"  `{verdict.code}`"] if verdict.code and not _is_mended(report) else []
+            lines += [f"  `{verdict.code}`"] if verdict.code and not helped else []
     if not report.healthy:
         lines.append("")
     rows = [{title: line[name] for name, title in _COLUMNS.items()} for line in report.blocks(few=True)]
@@ -42,16 +43,10 @@ def render_markdown(report: Report) -> str:
         lines += ["", "What if: the same network started otherwise, best first", ""]
         lines += _table(what_if.summary()[:5])
         best = what_if.best
-        lines += ["", f"`{best.code}`" if best.code else _text(best.advice)] if best.code or best.advice else []
+        lines += ["", f"`{best.code}`" if best.code else _text(best.advice)] if helped else []
         lines += ["", *(f"- not tried: {_text(name)} ({_text(why)})" for name, why in what_if.skipped.items())]
     lines += ["", f"{seen.pairs} pairs of {seen.samples} samples, {seen.mode} mode."]
     return "\n".join(lines) + "\n"
-
-
-def _is_mended(report: Report) -> bool:
-    """Whether a start that was tried does better than the present one."""
-    table = report.what_if
-    return table is not None and bool(table.alternatives) and table.best.name != table.current
 
 
 def _text(value: Any) -> str:

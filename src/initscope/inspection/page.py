@@ -116,7 +116,7 @@ def _told(report: Report, verdict: Verdict, code: str) -> dict[str, str]:
 
 
 def _what_to_do(report: Report) -> dict[str, str]:
-    """What to type, what it is, and what to do beside: the best start that was tried, else the first fault's code.
+    """What to type, what it is, and what to do beside: the best start if it helps, else the first fault's code.
 
     Where the best start changes the architecture by hand, the best weight law is what can be typed.
     """
@@ -124,7 +124,7 @@ def _what_to_do(report: Report) -> dict[str, str]:
     table = report.what_if
     if report.healthy:
         return nothing
-    if table is not None and _is_better(report):
+    if table is not None and table.helps:
         best, law = table.best, table.best_law
         if best.code:
             return {"code": _typed(best.code), "code_is": best.name, "advice": best.advice}
@@ -147,16 +147,10 @@ def _typed(code: str) -> str:
     return f"import initscope\n{code}" if code.startswith("initscope.") else code
 
 
-def _is_better(report: Report) -> bool:
-    """Whether the best start is another than the present one."""
-    table = report.what_if
-    return table is not None and bool(table.alternatives) and table.best.name != table.current
-
-
 def _versus(report: Report) -> dict[str, Any] | None:
     """The network as it is beside the best start, number by number, each marked by its threshold."""
     table = report.what_if
-    if table is None or report.healthy or not _is_better(report):
+    if table is None or report.healthy or not table.helps:
         return None
     before = next((item for item in table.alternatives if item.name == table.current), None)
     if before is None:

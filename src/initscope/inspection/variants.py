@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.modules.conv import _ConvNd
 
 from initscope.geometry import Row
 from initscope.initializers import Glorot, He, Initializer, LeCun, LooksLinear, Orthogonal, ZeroSum
@@ -151,7 +151,7 @@ def _shallower(model: nn.Module, x: torch.Tensor, generator: torch.Generator) ->
 
 def _normalised(model: nn.Module, x: torch.Tensor, generator: torch.Generator) -> nn.Module:
     """Batch norm behind every hidden weight layer, in train mode as at the start of training."""
-    weights = [m for m in model.modules() if is_weight_layer(m) and not isinstance(m, _ConvTransposeNd)]
+    weights = [module for module in model.modules() if is_weight_layer(module)]
     hidden = set(weights[:-1])
 
     def wrap(module: nn.Module) -> nn.Module | None:
