@@ -97,6 +97,7 @@ def test_near_samples_are_driven_apart_by_zero_sums_and_not_by_mirrored_weights(
     table = what_if(mlp(40, He(), width=64), samples()[:8], samples()[8:16], draws=1)
     found = {item.name: item for item in table.alternatives}
     assert found["looks linear"].near_ratio < 2
+    assert all(item.near_ratio is None or np.isfinite(item.near_ratio) for item in table.alternatives)
     assert found["zero-sum, strength 0.5"].near_ratio > 5
     assert found["looks linear"].score > found["zero-sum, strength 0.5"].score
 

@@ -53,7 +53,7 @@ class Alternative(Result):
     """One way to start the same network, and what would become of the data.
 
     ``angle_ratio``, ``rms_ratio`` (of the last step), ``gradient_spread`` (of layers, the largest over the smallest)
-    and ``near_ratio`` (how much more the angles of near samples grow than those of others; NaN for words, which have
+    and ``near_ratio`` (how much more the angles of near samples grow than those of others; None for words, which have
     none) are medians over ``draws`` draws of the weights; ``crossed`` says how many of them got which verdict,
     ``sick`` how many got any.
     ``angle_predicted`` is the limit of wide layers, by the method that ``status`` names; None where there is none
@@ -77,7 +77,7 @@ class Alternative(Result):
     """What to do, where typing is not all."""
     law: Initializer | None = field(default=None, repr=False, compare=False)
     """The weight law, where the architecture stays as it is."""
-    near_ratio: float = float("nan")
+    near_ratio: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All but the law, which ``code`` spells out."""
@@ -307,7 +307,9 @@ class _Trials:
         law = variant.law if variant.change is None else None
         score, sick = start_score(angle, size, spread, near), sum(bool(draw.faults) for draw in draws)
         numbers = (score, angle, predicted, size, spread, dict(crossed), sick, len(draws))
-        return Alternative(variant.name, *numbers, status, variant.code, variant.advice, law, near)
+        return Alternative(
+            variant.name, *numbers, status, variant.code, variant.advice, law, near if np.isfinite(near) else None
+        )
 
     def _copied(self) -> nn.Module:
         copied = copy_of(self.model)
