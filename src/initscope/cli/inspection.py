@@ -244,5 +244,5 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
     packed = io.BytesIO()  # torch's own writing to a file tells a full disk by an error without a reason
     torch.save(state, packed)
     with atomic_path(path) as temporary:
-        temporary.write_bytes(packed.getbuffer())
+        temporary.write_bytes(packed.getvalue())
     say(f"weights: {path} ({best.name})")
