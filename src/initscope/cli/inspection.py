@@ -238,6 +238,6 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
     packed = io.BytesIO()  # torch's own writing to a file tells a full disk by an error without a reason
     torch.save(state, packed)
     with atomic_path(path) as temporary:
-        temporary.write_bytes(packed.getbuffer())
+        temporary.write_bytes(packed.getvalue())
     still = f", of which every draw that was tried has a fault: {', '.join(best.crossed)}"
     say(f"weights: {path} ({best.name}{still if best.sick == best.draws else ''})")
