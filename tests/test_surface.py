@@ -131,3 +131,18 @@ def test_a_layer_that_refuses_is_named_without_torchs_words():
         initscope.inspect(model, DATA)
     assert "Linear(in_features=9, out_features=2, bias=True) got a tensor of shape" in str(refused.value)
     assert "mat1" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "advice"),
+    [
+        (nn.Linear(64, 8), (4, 1, 8, 8), "put torch.nn.Flatten() before it"),
+        (nn.Linear(63, 8), (4, 1, 8, 8), "change the layer, or the shape of the data"),
+        (nn.Conv2d(3, 4, 3), (4, 8, 8, 3), "give x.permute(0, 3, 1, 2)"),
+        (nn.Conv1d(3, 4, 3), (4, 8, 3), "give x.permute(0, 2, 1)"),
+        (nn.Conv2d(3, 4, 3), (4, 1, 8, 8), "change the layer, or the shape of the data"),
+    ],
+)
+def test_a_layer_that_refuses_says_what_would_fit(layer, shape, advice):
+    with pytest.raises(InputError, match=re.escape(advice)):
+        initscope.measure(layer, torch.rand(shape), torch.rand(shape))

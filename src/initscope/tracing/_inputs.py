@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from initscope.errors import InputError
 
@@ -125,10 +126,22 @@ def _where_it_failed(error: Exception) -> str:
         return ""
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         module, given = frame.f_locals.get("self"), frame.f_locals.get("input")
-        leaf = isinstance(module, nn.Module) and next(module.children(), None) is None
-        if leaf and type(module).__module__.startswith("torch.nn.") and isinstance(given, Tensor):
-            return f"{module} got a tensor of shape {tuple(given.shape)}; change the layer, or the shape of the data"
+        if not (isinstance(module, nn.Module) and isinstance(given, Tensor)):
+            continue
+        if type(module).__module__.startswith("torch.nn.") and next(module.children(), None) is None:
+            return f"{module} got a tensor of shape {tuple(given.shape)}; {_what_would_fit(module, given)}"
     return ""
+
+
+def _what_would_fit(module: nn.Module, given: Tensor) -> str:
+    """What to do about a layer that refuses the shape of its input."""
+    sample = given.shape[1:]
+    if isinstance(module, nn.Linear) and len(sample) > 1 and sample.numel() == module.in_features:
+        return "put torch.nn.Flatten() before it"
+    if isinstance(module, _ConvNd) and given.dim() == module.weight.dim() and given.shape[-1] == module.in_channels:
+        order = ", ".join(str(axis) for axis in (0, given.dim() - 1, *range(1, given.dim() - 1)))
+        return f"channels come before places: give x.permute({order})"
+    return "change the layer, or the shape of the data"
 
 
 def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabelled: bool = False) -> Inputs:
