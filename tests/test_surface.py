@@ -141,6 +141,11 @@ def test_a_layer_that_refuses_is_named_without_torchs_words():
         (nn.Conv2d(3, 4, 3), (4, 8, 8, 3), "give x.permute(0, 3, 1, 2)"),
         (nn.Conv1d(3, 4, 3), (4, 8, 3), "give x.permute(0, 2, 1)"),
         (nn.Conv2d(3, 4, 3), (4, 1, 8, 8), "change the layer, or the shape of the data"),
+        (
+            nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 4)),
+            (4, 8),
+            "an embedding of 5 words (0 … 4) looks up whole numbers; give tokens",
+        ),
     ],
 )
 def test_a_layer_that_refuses_says_what_would_fit(layer, shape, advice):

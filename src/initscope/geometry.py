@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["STATUSES", "Comparison", "Measurement", "Prediction", "Row", "Status", "Tokens", "weakest"]
 
 Floats = npt.NDArray[np.float64]
+ROUNDING = 1e-5
+"""Degrees below which angles of values in float32 are rounding: a unit has 6e-8 of itself as its last digit."""
 Status = Literal[
     "closed form", "quadrature", "closed form after sampling", "sampled", "approximate", "not covered", "measured"
 ]
@@ -114,6 +116,12 @@ def median_over_pairs(values: Floats) -> Floats:
     result = np.full(len(values), np.nan)
     result[known] = np.nanmedian(values[known], axis=1)
     return result
+
+
+def median_angle(degrees: Floats) -> Floats:
+    """Median of each row of measured angles over the pairs; 0 below what values in float32 tell apart."""
+    medians = median_over_pairs(degrees)
+    return np.where(medians < ROUNDING, 0.0, medians)
 
 
 def start_norms(norms: Floats, units: Floats, inputs: Sequence[bool]) -> tuple[Floats, float]:

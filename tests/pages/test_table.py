@@ -9,8 +9,8 @@ from rich.console import Console
 from torch import nn
 
 import initscope
-from initscope.geometry import Comparison
-from initscope.pages.table import ROUNDING, notes_told, rich_table, side_by_side, terminal_table, with_error
+from initscope.geometry import ROUNDING, Comparison
+from initscope.pages.table import notes_told, rich_table, side_by_side, terminal_table, with_error
 
 
 def drawn(table, width):

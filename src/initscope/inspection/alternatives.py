@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from initscope._hall.progress import interrupted, kept_if_interrupted, steps
 from initscope._hall.randomness import torch_generator
 from initscope.errors import InputError, check_count
-from initscope.geometry import Floats, Prediction, Row, median_over_pairs
+from initscope.geometry import Floats, Prediction, Row, median_angle, median_over_pairs
 from initscope.initializers import Initializer, Present
 from initscope.inspection.facts import facts_of
 from initscope.inspection.spending import Spending
@@ -333,7 +333,7 @@ class _Trials:
         sizes = [values.flatten(1).norm(dim=1).reshape(-1, *[1] * (values.dim() - 1)) for values in (self.x, added)]
         pairs = torch.cat([self.x, self.x + _NEAR * sizes[0] / sizes[1] * added])
         options: dict[str, Any] = {"seed": self.seed, "shuffle": False, "gradients": False, "units": False}
-        return _kept(observe(changed, pairs, pairs=len(self.x), opened=True, **options).angle)
+        return _kept(median_angle(observe(changed, pairs, pairs=len(self.x), opened=True, **options).angle))
 
     def _prediction(self, variant: Variant, changed: nn.Module) -> tuple[float | None, str]:
         """Angle kept in wide layers, where theory has the last step at little cost."""
@@ -349,7 +349,7 @@ class _Trials:
         status = predicted.rows[-1].status
         self.quick = all(row.status == "closed form" and len(row.shape) == 1 for row in predicted.rows)
         angles = predicted.angle[:, : len(self.x)]
-        return (_kept(angles), status) if np.isfinite(angles[-1]).any() else (None, "measured")
+        return (_kept(median_over_pairs(angles)), status) if np.isfinite(angles[-1]).any() else (None, "measured")
 
 
 def _multiplications(model: nn.Module, x: torch.Tensor) -> float:
@@ -373,12 +373,11 @@ def what_is_kept(seen: Observation) -> tuple[float, float, float]:
     layers = median_over_pairs(seen.gradient_ratio)
     layers = layers[np.isfinite(layers)]
     spread = float(layers.max() / layers.min()) if len(layers) and layers.min() > 0 else float("inf")
-    return _kept(seen.angle), float(median_over_pairs(seen.rms_ratio[-1:])[0]), spread
+    return _kept(median_angle(seen.angle)), float(median_over_pairs(seen.rms_ratio[-1:])[0]), spread
 
 
-def _kept(angle: Floats) -> float:
-    """Median at the end over the median where values begin, NaN if pairs start parallel."""
-    medians = median_over_pairs(angle)
+def _kept(medians: Floats) -> float:
+    """The angle at the end over the angle where values begin, NaN if pairs start parallel."""
     before = next(iter(medians[np.isfinite(medians)]), 0.0)
     return float(medians[-1] / before) if before > 0 else float("nan")
 

@@ -12,7 +12,7 @@ from itertools import takewhile
 import numpy as np
 import numpy.typing as npt
 
-from initscope.geometry import Floats, median_over_pairs
+from initscope.geometry import Floats, median_angle, median_over_pairs
 from initscope.inspection.facts import Facts
 from initscope.inspection.signal import Signal
 from initscope.measurement.observation import Observation
@@ -213,7 +213,7 @@ class Evidence:
         in.
         """
         judged = self.trunk & self.hidden & self._in_place & (self.units > FEW_UNITS)
-        angles = np.where(judged, median_over_pairs(self.seen.angle), np.nan)
+        angles = np.where(judged, median_angle(self.seen.angle), np.nan)
         known = np.flatnonzero(np.isfinite(angles))
         if not len(known) or not angles[known[0]] > 0:
             return np.full(len(angles), np.nan)

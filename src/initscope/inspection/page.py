@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope.geometry import Comparison, Measurement
+from initscope.geometry import ROUNDING, Comparison, Measurement
 from initscope.inspection.alternatives import Alternative
 from initscope.inspection.diagnosis import layer_title
 from initscope.inspection.layer_quantities import layer_quantities
@@ -17,7 +17,7 @@ from initscope.pages.folding import folding_told
 from initscope.pages.layers import layer_table, page_data
 from initscope.pages.page import comparison_context, render_part
 from initscope.pages.summary import headline
-from initscope.pages.table import ROUNDING, with_error
+from initscope.pages.table import with_error
 from initscope.pages.thumbnails import Thumbnail, thumbnails
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from initscope.geometry import Floats, Row
+from initscope.geometry import ROUNDING, Floats, Row
 from initscope.pages.depth import rounded
 from initscope.pages.quantities import Quantity
-from initscope.pages.table import ROUNDING, with_error
+from initscope.pages.table import with_error
 
 __all__ = ["Column", "Section", "layer_table", "page_data", "side_columns"]
 

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from initscope.geometry import ROUNDING
 from initscope.pages.folding import few_lines, folded_table, folding_told
 from initscope.pages.quantities import angles, sizes
 from initscope.results import format_number, printable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OF_TOKENS",
-    "ROUNDING",
     "WORDS",
     "notes_told",
     "rich_table",
@@ -38,8 +38,6 @@ _LONG = 30
 _DETAILS = ("kind", "status", "±")
 """What goes before any text is folded."""
 _QUANTITIES = {"angle": ("angle °", 1), "rms_ratio": ("size", 3)}
-ROUNDING = 1e-5
-"""Degrees below which angles of values in float32 are rounding: a unit has 6e-8 of itself as its last digit."""
 OF_TOKENS = {"token_cosine": "token cosine", "attention_entropy": "entropy"}
 """What only models with attention have, and its title."""
 WORDS = {

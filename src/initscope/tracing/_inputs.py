@@ -92,23 +92,23 @@ class Inputs:
         if isinstance(error, InputError):
             return error
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
-        said = _where_it_failed(error) or self._beyond_a_table(error) or f"{type(error).__name__}: {error}"
+        said = _where_it_failed(error) or self._at_a_table(error) or f"{type(error).__name__}: {error}"
         return InputError(f"the model fails on inputs of shape {shapes}: {said}")
 
-    def _beyond_a_table(self, error: Exception) -> str:
-        """Which index no row of a table has; empty for any other failure."""
+    def _at_a_table(self, error: Exception) -> str:
+        """Why an embedding has no row for what it is given; empty for any other failure."""
+        raised = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+        table = next((module for module in reversed(raised) if isinstance(module, nn.Embedding)), None)
         whole = [tensor for tensor in self.tensors() if not tensor.is_floating_point() and tensor.numel()]
-        if not isinstance(error, IndexError) or "out of range" not in str(error) or not whole:
+        if table is None:
+            return ""
+        words = f"{table.num_embeddings} words (0 … {table.num_embeddings - 1})"
+        if not whole:
+            return f"an embedding of {words} looks up whole numbers; give tokens of int64 (--data text, or a file)"
+        if not isinstance(error, IndexError) or "out of range" not in str(error):
             return ""
         least, most = min(int(t.min()) for t in whole), max(int(t.max()) for t in whole)
-        for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
-            table = frame.f_locals.get("self")
-            if isinstance(table, nn.Embedding):
-                return (
-                    f"its tokens go from {least} to {most}, beyond the vocabulary of {table.num_embeddings} words "
-                    f"(0 … {table.num_embeddings - 1}); check the tokeniser"
-                )
-        return ""
+        return f"its tokens go from {least} to {most}, beyond the vocabulary of {words}; check the tokeniser"
 
     def names(self, model: nn.Module) -> list[str]:
         """A name for every tensor: the parameter of ``forward``, with the key or index inside it."""
