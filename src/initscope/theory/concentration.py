@@ -323,10 +323,13 @@ def sign_bits(eps: float, delta: float, *, pairs: int = 1, angle: float | None =
     check_probability("delta", delta)
     check_count("pairs", pairs)
     aim = delta / pairs
-    first = smallest(lambda bits: log_excess(sign_failure(bits, eps, angle=angle), aim))
-    reach = math.ceil(2 / eps + 4 * math.sqrt(first))
-    tried = range(first + reach, max(0, first - reach - 1), -1)
-    return next((bits + 1 for bits in tried if sign_failure(bits, eps, angle=angle) > aim), first)
+    last = smallest(lambda bits: log_excess(sign_failure(bits, eps, angle=angle), aim)) - 1
+    while True:  # until none of several periods beyond the last failure fails
+        tried = range(last + math.ceil(2 / eps + 4 * math.sqrt(last)), last, -1)
+        later = next((bits for bits in tried if sign_failure(bits, eps, angle=angle) > aim), None)
+        if later is None:
+            return last + 1
+        last = later
 
 
 def sign_bits_hoeffding(eps: float, delta: float, *, pairs: int = 1) -> int:
