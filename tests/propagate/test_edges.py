@@ -78,3 +78,25 @@ def test_no_band_where_weights_are_not_independent():
     x, y = pairs(2, 50)
     assert np.isnan(initscope.predict(network(50), x, y, initializer=Orthogonal()).cosine_sd[1:]).all()
     assert np.isfinite(initscope.predict(network(50), x, y, initializer=He()).cosine_sd[1]).all()
+
+
+def test_where_values_are_huge_gelu_is_relu():
+    """Mean squares grow to 1e27; in float32 a mean square beyond 1e7 was infinite, and all behind it NaN."""
+    x, y = pairs(3, 64)
+    layers = {kind: [step for _ in range(8) for step in (nn.Linear(64, 64), kind())] for kind in (nn.GELU, nn.ReLU)}
+    gelu, relu = (
+        initscope.predict(nn.Sequential(*steps), 1e3 * x, 1e3 * y, He(gain=30.0), gradients=True)
+        for steps in layers.values()
+    )
+    np.testing.assert_allclose(gelu.cosine, relu.cosine, atol=1e-4)
+    np.testing.assert_allclose(gelu.rms_ratio, relu.rms_ratio, rtol=1e-4)
+    np.testing.assert_allclose(gelu.gradient_ratio, relu.gradient_ratio, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [nn.ReLU, nn.GELU])
+def test_gradients_behind_an_overflow_are_not_told(kind):
+    """Mean squares of 1e43 are no float32: GELU raised an `InputError` about its covariances."""
+    x, y = pairs(3, 64)
+    steps = [step for _ in range(16) for step in (nn.Linear(64, 64), kind())]
+    found = initscope.predict(nn.Sequential(*steps), 1e3 * x, 1e3 * y, He(gain=30.0), gradients=True)
+    assert found.gradient_ratio is None or np.isnan(found.gradient_ratio[1]).all()

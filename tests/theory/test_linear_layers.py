@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -43,6 +44,17 @@ def test_at_right_angles_the_law_is_students(width):
     for eps in (0.01, 0.1, 0.4):
         student = 2 * stats.t(width - 1).sf(eps * math.sqrt((width - 1) / (1 - eps**2)))
         assert linear_cosine_failure(width, eps) == pytest.approx(student, rel=1e-8)
+
+
+@pytest.mark.parametrize(("width", "eps"), [(10**6, 0.003), (10**9, 1e-4), (10**12, 3e-6)])
+def test_the_law_of_very_wide_layers(width, eps):
+    """Student's law in 40 digits; logarithms of gamma functions had cost 1e-9, 4e-7 and 9e-4 here."""
+    with mpmath.workdps(40):
+        half, spread = (mpmath.mpf(width) - 1) / 2, 1 / mpmath.sqrt(width)
+        ends = [mpmath.mpf(eps) + step * spread for step in (0, 1, 2, 4, 8, 16)]
+        tail = mpmath.quad(lambda r: mpmath.exp((half - 1) * mpmath.log1p(-r * r)), ends)
+        student = 2 * tail / mpmath.beta(half, mpmath.mpf(1) / 2)
+    assert linear_cosine_failure(width, eps) == pytest.approx(float(student), rel=1e-12)
 
 
 @pytest.mark.parametrize(("width", "rho", "eps"), [(1, 0.3, 0.8), (2, 0.9, 0.05), (3, 0.5, 0.3), (40, -0.8, 0.06)])

@@ -146,6 +146,8 @@ def _activated(sigma: Activation, before: Maps, gradients: Tensor, channels: Cha
 
 def _slopes(sigma: Activation, gram: Tensor) -> Tensor:
     """E σ'(X_p)σ'(X_p') of Gaussian units; of many with nearly the same variance, between values at some angles."""
+    if not bool(torch.isfinite(gram).all()):
+        raise NotCovered("the mean square before it is beyond the largest number of its precision")
     variance = gram.diagonal(dim1=-2, dim2=-1)
     first, second = (one.expand_as(gram) for one in (variance[..., :, None], variance[..., None, :]))
     limit = (first * second).sqrt()

@@ -285,19 +285,27 @@ def sign_failure(bits: int, eps: float, *, angle: float | None = None) -> float:
         fewest, most = math.ceil(bits * (share - eps) - 1e-9), math.floor(bits * (share + eps) + 1e-9)
         lower = float(_at_least(bits - fewest + 1, bits, 1 - share)) if fewest > 0 else 0.0
         return lower + (float(_at_least(most + 1, bits, share)) if most < bits else 0.0)
-    # p just below k/m - eps: k itself fails above, everything under k - 2 eps m fails below.
     first, last = max(1, math.ceil(bits * eps)), bits
     if bits > 2000:
-        # All these points share one lattice phase, so the failure is smooth in k and largest at the largest variance.
-        nearest = round(bits * (0.5 + eps))
-        first, last = max(first, nearest - 20), min(last, nearest + 20)
-    k = np.arange(first, last + 1)
-    p = k / bits - eps
+        # All these points share one lattice phase, so the failure is smooth in k. The upper tail is likeliest at
+        # p = (1 - eps)/2, both together at 1/2 if they are alike there: one peak between, found on grids that narrow.
+        first, last = max(first, round(bits * (0.5 + eps / 2)) - 20), min(last, round(bits * (0.5 + eps)) + 20)
+        while last - first > 48:
+            k = np.linspace(first, last, 17).round()
+            at = int(_failures_below(k, bits, eps).argmax())
+            first, last = int(k[max(at - 1, 0)]), int(k[min(at + 1, 16)])
+    failures = _failures_below(np.arange(first, last + 1), bits, eps)
+    return float(failures.max()) if failures.size else 0.0
+
+
+def _failures_below(k: np.ndarray, bits: int, eps: float) -> np.ndarray:
+    """Failures for θ/π just below k/m - eps: k itself fails above, everything under k - 2 eps m fails below."""
+    p = np.maximum(k / bits - eps, 0.0)
     below = np.ceil(k - 2 * eps * bits - 1e-9) - 1
-    above = np.where(p > 0, _at_least(k, bits, np.maximum(p, 0.0)), 0.0)
-    under = _at_least(bits - np.maximum(below, 0.0), bits, 1 - np.maximum(p, 0.0))
-    total = above + np.where(below >= 0, under, 0.0)
-    return float(total.max()) if total.size else 0.0
+    above = np.where(p > 0, _at_least(k, bits, p), 0.0)
+    under = _at_least(bits - np.maximum(below, 0.0), bits, 1 - p)
+    failures: np.ndarray = above + np.where(below >= 0, under, 0.0)
+    return failures
 
 
 def _at_least(count: Any, bits: int, share: Any) -> Any:
@@ -315,10 +323,13 @@ def sign_bits(eps: float, delta: float, *, pairs: int = 1, angle: float | None =
     check_probability("delta", delta)
     check_count("pairs", pairs)
     aim = delta / pairs
-    first = smallest(lambda bits: log_excess(sign_failure(bits, eps, angle=angle), aim))
-    reach = math.ceil(2 / eps + 4 * math.sqrt(first))
-    tried = range(first + reach, max(0, first - reach - 1), -1)
-    return next((bits + 1 for bits in tried if sign_failure(bits, eps, angle=angle) > aim), first)
+    last = smallest(lambda bits: log_excess(sign_failure(bits, eps, angle=angle), aim)) - 1
+    while True:  # until none of several periods beyond the last failure fails
+        tried = range(last + math.ceil(2 / eps + 4 * math.sqrt(last)), last, -1)
+        later = next((bits for bits in tried if sign_failure(bits, eps, angle=angle) > aim), None)
+        if later is None:
+            return last + 1
+        last = later
 
 
 def sign_bits_hoeffding(eps: float, delta: float, *, pairs: int = 1) -> int:

@@ -69,33 +69,38 @@ def linear_cosine_failure(width: int, eps: float, *, rho: float = 0.0) -> float:
     if width == 1:
         apart = math.acos(rho) / math.pi
         return (apart if 1 + rho >= eps else 0.0) + (1 - apart if 1 - rho >= eps else 0.0)
-    upper = _upper_tail(width, rho, rho + eps) if rho + eps < 1 else 0.0
-    return upper + (_upper_tail(width, -rho, eps - rho) if rho - eps > -1 else 0.0)
+    upper = _upper_tail(width, rho, eps) if rho + eps < 1 else 0.0
+    return upper + (_upper_tail(width, -rho, eps) if rho - eps > -1 else 0.0)
 
 
-def _upper_tail(width: int, rho: float, start: float) -> float:
-    """P(r > start), integrated in Fisher's variable z = artanh r, where the law is nearly Gaussian."""
-    from scipy.special import gammaln, hyp2f1
+def _upper_tail(width: int, rho: float, eps: float) -> float:
+    """P(r > ρ + eps), integrated in Fisher's variable z = artanh r, where the law is nearly Gaussian.
 
-    low, spread = math.atanh(start), 1 / math.sqrt(width)
+    With ζ = artanh ρ the powers in the density are those of cosh(z - ζ) and √(cosh z / cosh ζ): nothing cancels,
+    however many neurons.
+    """
+    from scipy.special import hyp2f1, poch
+
+    centre, spread = math.atanh(rho), 1 / math.sqrt(width)
+    low = math.atanh(eps / (1 - rho * (rho + eps)))
     nodes, weights = np.polynomial.legendre.leggauss(32)
     edges = low + spread * np.concatenate([np.arange(0.0, 40.0, 1.0), 40 * 1.3 ** np.arange(0, 14)])
     half = np.diff(edges)[:, None] / 2
-    z = edges[:-1, None] + half * (1 + nodes)
-    # 1 - r² = sech² z and dr = sech² z dz; logarithms throughout, cosh without overflow.
-    log_cosh = z + np.log1p(np.exp(-2 * z)) - math.log(2) if low >= 0 else np.logaddexp(z, -z) - math.log(2)
+    beyond = edges[:-1, None] + half * (1 + nodes)
+    z = centre + beyond
     r = np.tanh(z)
-    logs = (
-        math.log(width - 1)
-        + gammaln(width)
-        - gammaln(width + 0.5)
-        - 0.5 * math.log(2 * math.pi)
-        + 0.5 * width * math.log1p(-rho * rho)
-        - (width - 1) * log_cosh
-        - (width - 0.5) * np.log1p(-rho * r)
-    )
-    density = np.exp(logs) * hyp2f1(0.5, 0.5, width + 0.5, (1 + rho * r) / 2)
+    logs = (_log_cosh(z) - _log_cosh(np.asarray(centre))) / 2 - (width - 0.5) * _log_cosh(beyond)
+    scale = (width - 1) / (math.sqrt(2 * math.pi) * poch(width, 0.5))
+    density = scale * np.exp(logs) * hyp2f1(0.5, 0.5, width + 0.5, (1 + rho * r) / 2)
     return float(np.sum(half * weights * density))
+
+
+def _log_cosh(z: np.ndarray) -> np.ndarray:
+    """Without overflow, and with its digits near 0."""
+    size = np.abs(z)
+    near = np.log1p(2 * np.sinh(np.minimum(size, 1) / 2) ** 2)
+    found: np.ndarray = np.where(size < 1, near, np.logaddexp(size, -size) - math.log(2))
+    return found
 
 
 def linear_cosine_width(eps: float, delta: float, *, rho: float = 0.0, pairs: int = 1) -> int:

@@ -140,3 +140,23 @@ def test_how_fast_scaling_moves_it_is_what_integration_gives(name):
     sigma, a, b = activation(name), np.array([0.3, 1.0, 1.4]), np.array([0.5, 0.2, 1.3])
     xp, a, b = namespace(a, b)
     np.testing.assert_allclose(sigma._stretch(xp, a, b), ClosedForm._stretch(sigma, xp, a, b), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gelu", "erf", "gaussian"])
+@pytest.mark.parametrize("variance", [1e-12, 1.0, 1e8, 1e14, 1e18, 1e100])
+def test_duals_of_large_variances(name, variance):
+    """At cosine ±1 the products in (1 + kxx)(1 + kyy) - kxy² cancel: GELU was infinite from a variance of 1e16 on."""
+    sigma = activation(name)
+    for sign in (1, -1):
+        with mp.workdps(250):
+            like, cross = mp.mpf(variance), sign * mp.mpf(variance)
+            dual = precise_dual(name, like, like, cross)
+            slack = 1e-15 * float(precise_dual(name, like, like, like))
+            slope = mp.diff(lambda c, like=like: precise_dual(name, like, like, c), cross, h=mp.mpf(10) ** -80)
+        assert sigma.dual(variance, variance, sign * variance) == pytest.approx(float(dual), rel=1e-13, abs=slack)
+        assert sigma.derivative_dual(variance, variance, sign * variance) == pytest.approx(
+            float(slope), rel=1e-12, abs=1e-16
+        )
+    single = sigma.second_moment(np.float32(min(variance, 1e30)))
+    assert single.dtype == np.float32
+    assert single == pytest.approx(float(sigma.second_moment(min(variance, 1e30))), rel=1e-6, abs=0)

@@ -44,7 +44,8 @@ class ClosedForm(Activation):
         return False
 
     def _second_moment(self, xp: Any, kxx: Array) -> Array:
-        return self._dual(xp, kxx, kxx, kxx)
+        double = xp.astype(kxx, xp.float64)  # squares of large variances are beyond float32
+        return xp.astype(self._dual(xp, double, double, double), kxx.dtype)
 
     def _distance(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
         dtype = xp.result_type(kxx, kyy, d)
@@ -213,10 +214,10 @@ class Erf(ClosedForm):
         return 2 / math.sqrt(math.pi) * xp.exp(-x * x)
 
     def _dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        return 2 / math.pi * xp.asin(2 * kxy / xp.sqrt((1 + 2 * kxx) * (1 + 2 * kyy)))
+        return 2 / math.pi * xp.atan2(2 * kxy, xp.sqrt(_determinant(xp, 2 * kxx, 2 * kyy, 2 * kxy)))
 
     def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        return 4 / math.pi / xp.sqrt((1 + 2 * kxx) * (1 + 2 * kyy) - 4 * kxy**2)
+        return 4 / math.pi / xp.sqrt(_determinant(xp, 2 * kxx, 2 * kyy, 2 * kxy))
 
     def _stretch(self, xp: Any, a: Array, b: Array) -> Array:
         return 4 / math.pi * (1 + 2 * (a * a + b * b)) ** -1.5
@@ -241,24 +242,24 @@ class Gelu(ClosedForm):
         return (1 + erf(xp, x / math.sqrt(2))) / 2 + x * xp.exp(-x * x / 2) / math.sqrt(2 * math.pi)
 
     @staticmethod
-    def _both_positive(xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        """E[Φ(X)Φ(Y)]."""
-        return 0.25 + xp.asin(kxy / xp.sqrt((1 + kxx) * (1 + kyy))) / (2 * math.pi)
+    def _both_positive(xp: Any, kxy: Array, delta: Array) -> Array:
+        """E[Φ(X)Φ(Y)]; the arcsine above as an angle whose cosine is known, too."""
+        return 0.25 + xp.atan2(kxy, xp.sqrt(delta)) / (2 * math.pi)
 
     def _dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        delta = (1 + kxx) * (1 + kyy) - kxy**2
-        tail = kxx * (kyy * (1 + kxx) - kxy**2) / (1 + kxx) + kxy**2 / (1 + kyy)
-        return kxy * self._both_positive(xp, kxx, kyy, kxy) + tail / (2 * math.pi * xp.sqrt(delta))
+        delta = _determinant(xp, kxx, kyy, kxy)
+        tail = kxx * (kyy + _minor(xp, kxx, kyy, kxy)) / (1 + kxx) + kxy**2 / (1 + kyy)
+        return kxy * self._both_positive(xp, kxy, delta) + tail / (2 * math.pi * xp.sqrt(delta))
 
     def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        delta = (1 + kxx) * (1 + kyy) - kxy**2
+        delta = _determinant(xp, kxx, kyy, kxy)
         tail = kxy * (1 / (1 + kxx) + 1 / (1 + kyy) + 1 / delta) / (2 * math.pi * xp.sqrt(delta))
-        return self._both_positive(xp, kxx, kyy, kxy) + tail
+        return self._both_positive(xp, kxy, delta) + tail
 
     def _stretch(self, xp: Any, a: Array, b: Array) -> Array:
         # E[g²ΦΦ] + E[g³(aφΦ + bΦφ)] + ab E[g⁴φφ], each by Gaussian integration by parts
-        both = self._both_positive(xp, a * a, b * b, a * b)
         wide = 1 + a * a + b * b
+        both = self._both_positive(xp, a * b, wide)
         bells = [wide ** (-m - 0.5) / (2 * math.pi) for m in range(3)]  # E[g^2m φ(ag)φ(bg)] / (2m - 1)!!
         total = both + 3 * a * b * bells[2]
         for slope, bell in ((a, b), (b, a)):
@@ -343,10 +344,10 @@ class GaussianBump(ClosedForm):
         return -2 * x * xp.exp(-x * x)
 
     def _dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        return 1 / xp.sqrt((1 + 2 * kxx) * (1 + 2 * kyy) - 4 * kxy**2)
+        return 1 / xp.sqrt(_determinant(xp, 2 * kxx, 2 * kyy, 2 * kxy))
 
     def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        return 4 * kxy * ((1 + 2 * kxx) * (1 + 2 * kyy) - 4 * kxy**2) ** -1.5
+        return 4 * kxy * _determinant(xp, 2 * kxx, 2 * kyy, 2 * kxy) ** -1.5
 
     @property
     def even(self) -> bool:
@@ -358,6 +359,18 @@ class GaussianBump(ClosedForm):
 
     def _mean(self, xp: Any, kxx: Array) -> Array:
         return 1 / xp.sqrt(1 + 2 * kxx)
+
+
+def _minor(xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
+    """kxx kyy - kxy², exactly 0 at cosine ±1 of like variables, and never below."""
+    size = xp.abs(kxy)
+    minor = size * ((kxx - size) + (kyy - size)) + (kxx - size) * (kyy - size)
+    return xp.where(minor < 0, xp.zeros_like(minor), minor)
+
+
+def _determinant(xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
+    """(1 + kxx)(1 + kyy) - kxy², whose products of large variances cancel at cosine ±1."""
+    return 1 + kxx + kyy + _minor(xp, kxx, kyy, kxy)
 
 
 def _acute(xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
