@@ -221,6 +221,21 @@ def test_a_step_without_a_rule_leaves_out_what_is_before_it_and_says_so() -> Non
     assert predicted.table()[1]["gradient_ratio_predicted"] is None
 
 
+def test_sampled_gradients_see_the_statistics_of_the_whole_batch() -> None:
+    """Of the last layer G = v hᵀ: its gradient is as long as h, also where the batch norm before it is of all samples.
+
+    Those that gradients are predicted on are thirty times smaller than the others.
+    """
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 144, 4))
+    x, y = signals(6, 1, 14, 14), 30 * signals(6, 1, 14, 14)
+    predicted = initscope.predict(model, x, y, gradients=True)
+    assert predicted.gradient_ratio is not None
+    assert predicted.rows[4].status == "sampled"
+    expected = math.sqrt(np.square(predicted.norm_ratio[4]).mean())
+    np.testing.assert_allclose(predicted.gradient_ratio[5], expected, rtol=1e-5)
+
+
 def test_parameters_and_their_gradients_are_left_as_they_were() -> None:
     torch.manual_seed(0)
     model = Tokens(True, width=32)

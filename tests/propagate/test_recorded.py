@@ -58,9 +58,9 @@ def test_networks_are_copied_once_and_run_on_large_batches(recorded, monkeypatch
         copies.append(model)
         return copy_of(model)
 
-    def run(self, both):
+    def run(self, both, pairings):
         runs.append(len(both.tensors()[0]))
-        return records(self, both)
+        return records(self, both, pairings)
 
     monkeypatch.setattr(networks, "copy_of", copied)
     monkeypatch.setattr(networks.Networks, "records", run)
@@ -71,6 +71,25 @@ def test_networks_are_copied_once_and_run_on_large_batches(recorded, monkeypatch
     monkeypatch.setattr(prediction, "_CHUNK", 20 * 6)
     initscope.predict(Branching(*model) if recorded else model, x, y, He())
     assert (len(copies), runs[1:]) == (2, [40, 40, 40 if recorded else 20])
+
+
+def test_gradients_are_predicted_from_the_runs_that_pairs_were_predicted_from(monkeypatch):
+    """Of the first samples of x, unless these do not fit into the first batch of pairs."""
+    runs, records = [], networks.Networks.records
+
+    def run(self, both, pairings):
+        runs.append(both.samples)
+        return records(self, both, pairings)
+
+    monkeypatch.setattr(networks.Networks, "records", run)
+    model = nn.Sequential(nn.Linear(6, 32), nn.Softmax(dim=-1), nn.Linear(32, 8))
+    x, y = pairs(50, 6)
+    once = initscope.predict(model, x, y, He(), gradients=True)
+    assert runs == [100]
+    monkeypatch.setattr(prediction, "_CHUNK", 20 * 6)
+    again = initscope.predict(model, x, y, He(), gradients=True)
+    assert runs[1:] == [40, 40, 20, 50]
+    np.testing.assert_allclose(once.gradient_ratio, again.gradient_ratio, rtol=1e-5)
 
 
 def test_statistics_that_one_network_leaves_do_not_reach_the_next():
@@ -98,9 +117,9 @@ def test_a_simulation_that_fails_is_tried_once(monkeypatch):
     tries = []
     records = networks.Networks.records
 
-    def tried(self, both):
+    def tried(self, both, pairings):
         tries.append(1)
-        return records(self, both)
+        return records(self, both, pairings)
 
     monkeypatch.setattr(networks.Networks, "records", tried)
     with torch.device("meta"):

@@ -69,6 +69,9 @@ class _Probes:
     def __init__(self, model: nn.Module, inputs: Inputs) -> None:
         self.model, self.inputs, self.samples = model, inputs, inputs.samples
         self.before, self.apart = self.run(inputs), True
+        fresh = torch.Generator().manual_seed(_SEED).get_state()  # as it still is if the run took no random numbers
+        on_cpu = all(tensor.is_cpu for tensor in (*model.parameters(), *inputs.tensors()))
+        self._draws = not on_cpu or not torch.equal(torch.get_rng_state(), fresh)
 
     def run(self, inputs: Inputs, seed: int = _SEED) -> list[Tensor]:
         """The real-valued tensors of the output that have one entry for each sample, and no other axis as long."""
@@ -78,7 +81,7 @@ class _Probes:
 
     def dropping(self) -> bool:
         """Whether other random numbers give other outputs, and would not if calls of dropout did nothing."""
-        if not self._differ_by_seed():
+        if not self._draws or not self._differ_by_seed():
             return False
         with NoDropoutCalls():
             return not self._differ_by_seed()

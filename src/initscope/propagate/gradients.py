@@ -25,7 +25,7 @@ from initscope.propagate.backward import back, sources_of, spread_over_taps
 from initscope.propagate.budget import Budget
 from initscope.propagate.channels import Channels, positions_of
 from initscope.propagate.moments import Given, Maps, NotCovered, Origin, Scaled
-from initscope.propagate.networks import Networks, Simulation
+from initscope.propagate.networks import Sides, Simulation
 from initscope.propagate.origins import Activations, Shifted, Stacked
 from initscope.propagate.rules import Context
 from initscope.propagate.rules.pooling import Pooled, windows_of
@@ -61,21 +61,20 @@ class _Recalling(Walk):
         return value
 
 
-def sides_of(x: Inputs) -> tuple[Inputs, Inputs]:
+def sides_of(x: Inputs) -> Sides:
     """The first samples of ``x``, as many as Gram matrices allow, as the two sides of pairs."""
     half = _samples(x) // 2
-    if half == 0:
-        return x.pick(slice(0, 1)), x.pick(slice(0, 1))
-    return x.pick(slice(0, half)), x.pick(slice(half, 2 * half))
+    return (slice(0, half), slice(half, 2 * half)) if half else (slice(0, 1), slice(0, 1))
 
 
-def gradients_of(networks: Networks, x: Inputs, y: Inputs) -> Gradients:
-    """Predicted gradient ratios of every row, on the samples of both ``x`` and ``y``."""
+def gradients_of(simulation: Simulation) -> Gradients:
+    """Predicted gradient ratios of every row, on the samples of both sides of its pairs."""
+    networks, x, y = simulation.networks, simulation.x, simulation.y
     traced = networks.traced
     context = replace(networks.context, budget=Budget(), sampled=[], roots=list[Root]())
     inputs = [Given(a, b) if carries else a for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)]
     with torch.enable_grad(), _constant_parameters(traced.model):
-        walk = _Recalling(traced, inputs, context, Simulation(networks, x, y), keep=True)
+        walk = _Recalling(traced, inputs, context, simulation, keep=True)
         walk.seen = {}
         for _ in walk.states():
             pass

@@ -5,7 +5,7 @@ One run of ``draws`` networks records the second moments of every step; predicti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,7 +24,7 @@ from initscope.recording import Batch, Recorder, Tally
 from initscope.tracing import Inputs, Node, SampleAxes, Step, Trace, attends, sample_axes, trace
 from initscope.tracing.untouched import copy_of, snapshot, without_dropout
 
-__all__ = ["Networks", "Simulation", "attribute", "tied_weights"]
+__all__ = ["Networks", "Sides", "Simulation", "attribute", "tied_weights"]
 
 
 @dataclass
@@ -55,6 +55,7 @@ class _Record:
 
 
 Records = dict[str, _Record]
+Sides = tuple[slice, slice]
 
 
 class Networks:
@@ -94,9 +95,13 @@ class Networks:
             self._weights[node] = self.context.drawn(value for one in seen for value in constants_of(self.traced, one))
         return self._weights[node]
 
-    def records(self, both: Inputs) -> list[Records]:
-        """The steps' second moments on ``both`` (x, then y), for each replicate over its share of the networks."""
-        groups = [{name: _Record() for name in self.traced.names.values()} for _ in range(self.context.replicates)]
+    def records(self, both: Inputs, pairings: Sequence[Sides]) -> list[list[Records]]:
+        """The steps' second moments on ``both``, of each of the ``pairings`` of its samples.
+
+        One for each replicate, over its share of the networks.
+        """
+        replicates, names = range(self.context.replicates), self.traced.names.values()
+        found = [[{name: _Record() for name in names} for _ in replicates] for _ in pairings]
         model = self.traced.model
         layers = [*weight_layers(model), *(matrix.layer() for matrix in matrices(model))]
         means = any(self.context.initializer.law(layer).strength > 0 for layer in layers)
@@ -109,13 +114,16 @@ class Networks:
                 drawn = trace(network, values, recorded=samples, opened=self.traced.opened)
                 self._copied = drawn if drawn.graph_module is not None else None  # steps of a run are those of its size
             # With fewer networks than replicates these share theirs.
-            wanted = [r for r in range(len(groups)) if draw % len(groups) == r % self.draws]
-            tally = _MomentTally(drawn, [groups[r] for r in wanted], means=means, tokens=attends(self.traced))
+            wanted = [r for r in replicates if draw % len(replicates) == r % self.draws]
+            tallies = [
+                _MomentTally(drawn, [groups[r] for r in wanted], sides, means=means, tokens=attends(self.traced))
+                for groups, sides in zip(found, pairings, strict=True)
+            ]
             # Of single tensors only: what a tuple holds has steps of its own.
             axes = SampleAxes({step: {"": places.get(name)} for step, name in drawn.names.items()})
             with without_dropout(network):
-                Recorder(drawn, [tally], axes).run(Batch(values))
-        return groups
+                Recorder(drawn, tallies, axes).run(Batch(values))
+        return found
 
     def _drawn(self, device: torch.device) -> Iterator[nn.Module]:
         generator = torch_generator(self._seed, "networks of a prediction", device)
@@ -136,27 +144,44 @@ class Networks:
 
 
 class Simulation:
-    """Networks drawn at random, run on one batch of pairs when first asked for."""
+    """Networks drawn at random, run on one batch of pairs when first asked for, unless their records are ``known``.
 
-    def __init__(self, networks: Networks, x: Inputs, y: Inputs) -> None:
-        self._networks, self._x, self._y = networks, x, y
-        self._records: list[Records] | None = None
+    Samples that are ``beside`` in x are recorded as pairs too.
+    """
+
+    def __init__(
+        self,
+        networks: Networks,
+        x: Inputs,
+        y: Inputs,
+        *,
+        beside: Sides | None = None,
+        known: list[Records] | None = None,
+    ) -> None:
+        self.networks, self.x, self.y = networks, x, y
+        self._sides = [(slice(0, x.samples), slice(x.samples, 2 * x.samples)), *([beside] if beside else [])]
+        self._records = [known] if known else []
         self._failure = ""
+
+    @property
+    def beside(self) -> list[Records] | None:
+        """Records of the pairs beside; None if no networks had to be run."""
+        return self._records[1] if len(self._records) > 1 else None
 
     @property
     def axes(self) -> SampleAxes:
         """Where the samples of each step are."""
-        return self._networks.axes
+        return self.networks.axes
 
     def state(self, node: Node, axis: int | None, context: Context) -> Maps:
         """Second moments after ``node`` as they were sampled; ``axis`` is where its channels are, if that is known."""
-        record = self._recorded()[context.replicate][self._networks.traced.name(node)]
+        record = self._recorded()[context.replicate][self.networks.traced.name(node)]
         if not record.maps:
             raise NotCovered("its output is not one value per unit")
         context.sampled.append("networks")
         if axis not in record.maps:
             axis = self._usual_axis(record)
-        dtype = next((t.dtype for t in self._x.tensors() if t.is_floating_point()), torch.float32)
+        dtype = next((t.dtype for t in self.x.tensors() if t.is_floating_point()), torch.float32)
         kxx, kyy, d, *means = ((m[:, None] / record.draws).to(dtype) for m in record.maps[axis])
         known = None if record.gram is None or axis != 1 else Gram(record.gram[:, None].double() / record.draws)
         return Maps(
@@ -167,28 +192,28 @@ class Simulation:
             status="sampled",
             axis=axis,
             unit=MeansOnly(*means) if means else Law(),
-            weights=self._networks.weights(node),
+            weights=self.networks.weights(node),
             origin=known,
             alike=False,
-            note=f"{self._networks.draws} networks sampled",
+            note=f"{self.networks.draws} networks sampled",
         )
 
     def _recorded(self) -> list[Records]:
         """What the networks gave, or the reason why they gave nothing, found once."""
         if self._failure:
             raise NotCovered(self._failure)
-        if self._records is None:
+        if not self._records:
             try:
-                self._records = self._networks.records(self._x.joined(self._y))
+                self._records = self.networks.records(self.x.joined(self.y), self._sides)
             except Exception as error:  # whatever the model, its copy or its weights raise
-                self._failure = str(self._x.refused(error)).splitlines()[0]
+                self._failure = str(self.x.refused(error)).splitlines()[0]
                 raise NotCovered(self._failure) from error
-        return self._records
+        return self._records[0]
 
     def _usual_axis(self, record: _Record) -> int:
         last = max(record.maps)
         sequences = (nn.Conv1d, nn.ConvTranspose1d, nn.MaxPool1d, nn.AvgPool1d)
-        modules = self._networks.traced.model.modules()
+        modules = self.networks.traced.model.modules()
         tokens = last == 1 and not any(isinstance(module, sequences) for module in modules)
         return last if tokens else 0
 
@@ -231,15 +256,15 @@ def _sequence_first(traced: Trace, step: Node) -> bool:
 class _MomentTally(Tally):
     """Second moments of every step of one network, for the replicates that it belongs to."""
 
-    def __init__(self, drawn: Trace, groups: list[Records], *, means: bool, tokens: bool) -> None:
-        self._drawn, self._groups, self._means = drawn, groups, means
+    def __init__(self, drawn: Trace, groups: list[Records], sides: Sides, *, means: bool, tokens: bool) -> None:
+        self._drawn, self._groups, self._sides, self._means = drawn, groups, sides, means
         self._left = _GRAMS if tokens else 0
 
     def see(self, step: Node, values: Tensor) -> None:
-        """Add the moments of x, the first half of the samples, and y."""
+        """Add the moments of both sides of the pairs."""
         name = self._drawn.name(step)
         if values.dim() > 1:
-            x, y = values.chunk(2)
+            x, y = (values[side] for side in self._sides)
             size = len(x) * (2 * values.shape[1]) ** 2 if values.dim() == 3 else 0
             tokens = 0 < size <= self._left
             self._left -= size if tokens else 0

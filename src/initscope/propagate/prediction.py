@@ -120,26 +120,30 @@ def predict(
         size = given  # batch statistics are those of all samples together
     with leaves_no_trace(model):  # what runs inside keeps no copy of the weights of its own
         networks = networks_of(model, x, initializer, mode=mode, draws=draws, seed=seed, size=size)
-        batch = networks.traced.batch
-        parts = [
-            _walk(networks, _part(x, start, size, batch), _part(y, start, size, batch), start, given)
-            for start in steps(range(0, given, size), "predicting pairs")
-        ]
+        alone = networks.traced.graph_module is None  # the steps of a run are those of its samples
+        sides = sides_of(x) if gradients else None
+        beside = None if sides is None or alone or sides[1].stop > size else sides
+        parts, known = list[_Part](), None
+        for start in steps(range(0, given, size), "predicting pairs"):
+            both = (_part(side, start, size, networks.traced.batch) for side in (x, y))
+            simulation = Simulation(networks, *both, beside=None if start else beside)
+            parts.append(_walk(simulation, start, given))
+            known = simulation.beside if start == 0 else known
         found = _assembled(networks, parts, given)
-    if not gradients:
+    if sides is None:
         return found
-    first, second = sides_of(x)
+    first, second = (x.pick(side) for side in sides)
     with leaves_no_trace(model), stage("predicting gradients"):
-        if networks.traced.graph_module is None:  # the steps of a run are those of its samples
+        if alone:
             networks = networks_of(model, first, initializer, mode=mode, draws=draws, seed=seed, size=first.samples)
         else:
             networks = networks.of_samples(first, torch_generator(seed, "prediction"))
-        return _with_gradients(found, networks, first, second)
+        return _with_gradients(found, Simulation(networks, first, second, known=known))
 
 
-def _with_gradients(prediction: Prediction, networks: Networks, x: Inputs, y: Inputs) -> Prediction:
+def _with_gradients(prediction: Prediction, simulation: Simulation) -> Prediction:
     """The same with predicted gradients, and with the reasons why rows have none."""
-    found = gradients_of(networks, x, y)
+    found = gradients_of(simulation)
     rows = tuple(
         replace(row, note="; ".join(filter(None, [row.note, reason and f"no gradient predicted: {reason}"])))
         for row, reason in zip(prediction.rows, found.reasons, strict=True)
@@ -252,15 +256,16 @@ class _Part:
     """Of every row and replicate: cosine of tokens, entropy of attention; empty where there is no attention."""
 
 
-def _walk(networks: Networks, x: Inputs, y: Inputs, first: int, all_pairs: int) -> _Part:
+def _walk(simulation: Simulation, first: int, all_pairs: int) -> _Part:
     """The prediction of a batch of ``all_pairs``, the first of it number ``first``."""
+    networks, x, y = simulation.networks, simulation.x, simulation.y
     traced, pairs = networks.traced, x.samples
     inputs = [
         checked(a, b, first) if carries else a
         for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)
     ]
     context = replace(networks.context, budget=Budget(pairs, all_pairs), sampled=[])
-    walk = Walk(traced, inputs, context, Simulation(networks, x, y))
+    walk = Walk(traced, inputs, context, simulation)
     unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
     rows: list[Row] = []
     found: list[Totals] = []
