@@ -61,6 +61,18 @@ def test_the_clones_of_torchs_encoder_are_named_and_cured_by_the_code():
     assert "clones" not in faults(inspect(model))
 
 
+def test_fewer_clones_are_no_cure_of_clones():
+    """Half of four equal blocks are two equal blocks: what is recommended draws them anew."""
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 4)
+    model = nn.Sequential(nn.Unflatten(1, (4, 16)), encoder, nn.Flatten(), nn.Linear(64, 10))
+    table = inspect(model, alternatives=True).what_if
+    crossed = {item.name: item.crossed for item in table.alternatives}
+    assert crossed["depth × ½"] == {"clones": 1}
+    assert table.best.law is not None
+    assert table.best.crossed == {}
+
+
 def test_tied_frozen_and_constant_weights_are_no_clones():
     tied, teacher, ones = stack(), stack(), stack()
     tied[4].weight = tied[2].weight

@@ -240,7 +240,12 @@ def test_the_head_of_the_table_stays(tab):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_table_uses_the_width(tab, width):
+    """The verdicts do too: they stand side by side from edge to edge."""
     page = tab(60, width, WIDTHS[width])
+    edges = page.run(
+        "['.verdicts', '.verdict:last-child'].map((s) => document.querySelector(s).getBoundingClientRect().right)"
+    )
+    assert edges[0] == pytest.approx(edges[1], abs=1)
     inner, outer = page.run(
         "(() => { const t = document.querySelector('.layers .table'); return [t.clientWidth, t.scrollWidth]; })()"
     )
@@ -261,6 +266,43 @@ def test_on_a_phone_verdicts_stack_and_say_what_to_do(tab, reports):
         assert 0 <= left < right <= 390
         assert "What to do:" in text
         assert following is None or bottom <= following[2]
+
+
+def test_rows_of_a_block_have_its_path_once(tab, tmp_path):
+    """Below the block's line only what follows its path; sorted, where that line is not there, all of it."""
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return x + self.second(self.first(x).relu())
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential()
+    model.add_module("body", torch.nn.Sequential(Block(), Block()))
+    report = initscope.inspect(model, torch.randn(24, 8), pairs=8, alternatives=False)
+    report.to_html(tmp_path / "blocks.html")
+    page = tab(tmp_path / "blocks.html")
+    page.click("[data-do=open]")
+    place = [row.layer for row in report.rows].index("body.1.second")
+    name = f"document.querySelector('[data-row=\"{place}\"] .name').innerText.trim()"
+    assert page.run(name).split() == ["second", "(Linear)"]
+    page.click("th[data-sort='effective_rank']")
+    assert page.run(name).split() == ["body.1.second", "(Linear)"]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_letters_of_pictures_can_be_read(tab, comparison_and_images, width, tmp_path):
+    comparison, images = comparison_and_images
+    write_page(tmp_path / "report.html", comparison, images=images)
+    page = tab(tmp_path / "report.html", width, WIDTHS[width])
+    heights = page.run(
+        "[...document.querySelectorAll('.pair-pictures svg text')].map((t) => t.getBoundingClientRect().height)"
+    )
+    assert heights
+    assert min(heights) > 9
 
 
 def test_without_scripts_everything_is_there(tab, reports):

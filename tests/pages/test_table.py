@@ -98,6 +98,8 @@ def test_numbers():
     assert with_error(123456.0, None, 3) == "1.23e+05"
     assert [with_error(math.nan, 1.0, 2), with_error(2.0, math.nan, 2)] == ["–", "2.00"]
     assert with_error(45.83, 0.003, 1) == "45.8"  # not ±0.0
+    assert [with_error(0.0995, 0.004, 1), with_error(2e-13, 2e-15, 3)] == ["0.100 ±0.004", "2.0e-13 ±2e-15"]
+    assert [with_error(1047.99, 26.92, 2), with_error(1047.99, None, 2)] == ["1048 ±27", "1048"]
     assert [with_error(angle, 1e-7, 1, ROUNDING) for angle in (3.3e-6, 4.8e-5)] == ["<1e-05", "4.8e-05 ±1e-07"]
 
 

@@ -187,8 +187,54 @@ def test_the_page_begins_with_its_phase_diagrams(tmp_path):
     assert page.index("Angle kept over gain and depth") < size < page.index("Mean cosine of pairs")
 
 
+def trained(law="he", accuracy=0.5, **numbers):
+    """The row of a training."""
+    run = {"run": f"{law} {numbers}", "status": "done", "quantity": "train", "architecture": "a", "activation": None,
+           "data": "d", "initializer": law, "accuracy": accuracy, "width": None, "depth": None}  # fmt: skip
+    return run | numbers
+
+
+def test_one_number_is_an_axis_of_lines_with_errors_over_the_runs():
+    from initscope.sweep.summary import _pictures
+
+    accuracies = {2: [0.5, 0.7], 5: [0.9, 0.9], 9: [0.1, 0.3]}
+    rows = [
+        trained(law, accuracy, depth=depth, seed=seed)
+        for law in ("he", "lecun") for depth, values in accuracies.items() for seed, accuracy in enumerate(values)
+    ]  # fmt: skip
+    ((axes, says),) = _pictures(rows)
+    assert says == "Accuracy over depth (d); means over all else, bars: two standard errors"
+    assert [bars.get_label() for bars in axes.containers] == ["trained, he", "trained, lecun"]
+    dots, _, (bars,) = axes.containers[0]
+    assert dots.get_xydata() == pytest.approx(np.array([[2, 0.6], [5, 0.9], [9, 0.2]]))
+    # Two runs .2 apart: their standard error is .1.
+    assert [np.ptp(ends[:, 1]) for ends in bars.get_segments()] == pytest.approx([0.4, 0.0, 0.4])
+
+
+def test_two_numbers_are_a_map_where_both_have_three_values_and_lines_where_not():
+    from initscope.sweep.summary import _pictures
+
+    def drawn(widths, depths):
+        return _pictures([trained(width=width, depth=depth) for width in widths for depth in depths])
+
+    ((axes, says),) = drawn((8, 16), (2, 5, 9))
+    assert says.startswith("Accuracy over depth (d)")
+    assert [bars.get_label() for bars in axes.containers] == ["trained, he, width 8", "trained, he, width 16"]
+    ((_, says),) = drawn((8, 16, 32), (2, 5, 9))
+    assert says.startswith("Accuracy over width and depth (trained, he, d)")
+    assert drawn((8,), (2,)) == []
+
+
+def test_laws_stand_side_by_side_where_no_number_varies():
+    from initscope.sweep.summary import _pictures
+
+    ((axes, says),) = _pictures([trained(law, depth=2) for law in ("he", "orthogonal")])
+    assert says.startswith("Accuracy over initializer")
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["he", "orthogonal"]
+
+
 def test_weight_laws_are_not_averaged_and_equal_predictions_share_a_line(tmp_path):
-    from initscope.sweep.summary import _curves, _diagrams
+    from initscope.sweep.summary import _curves, _pictures
 
     common = {"status": "done", "quantity": "predict", "architecture": "dense{width}*{depth}", "activation": None,
               "data": "d", "angle": 1.0, "rms_ratio": 1.0}  # fmt: skip
@@ -197,7 +243,7 @@ def test_weight_laws_are_not_averaged_and_equal_predictions_share_a_line(tmp_pat
                   "cosine": 0.5 + row / 9}
         for law in ("he", "lecun") for width in (8, 9, 10) for depth in (2, 5, 9) for row in (0, 1)
     ]  # fmt: skip
-    told = [says for _, says in _diagrams(rows)]
+    told = [says for _, says in _pictures(rows)]
     curves = {says: axes for axes, says in _curves(rows, 6)}
     for law in ("he", "lecun"):
         assert f"Angle kept over width and depth (predicted, {law}, d); means over all else" in told

@@ -144,12 +144,13 @@ def _compared(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[
 
 
 def shared_bins(values: Sequence[NDArray[np.float64]]) -> list[float]:
-    """Bins for all of the arrays, over the middle 99 % of their values."""
+    """Bins for all of the arrays, over the middle 99 % of their values; their number grows with that of the values."""
     every = np.concatenate(values)
     every = every[np.isfinite(every)]
     low, high = (float(end) for end in np.percentile(every, [0.5, 99.5])) if len(every) else (0.0, 1.0)
+    count = int(min(45, max(10, min(len(array) for array in values) ** 0.5)))
     # A network that keeps distances has one ratio: a bin has some width all the same.
-    return [float(edge) for edge in np.linspace(low, max(high, low + 0.01), 46)]
+    return [float(edge) for edge in np.linspace(low, max(high, low + 0.01), count + 1)]
 
 
 def outline(ax: Axes, values: NDArray[np.float64], bins: list[float], **style: Any) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from initscope.classes.checkpoints import outline, shared_bins
 from initscope.classes.ratios import COLUMNS, READINGS
-from initscope.pages.figures import GREY, MEASURED, PREDICTED, THIRD, new_axes
+from initscope.pages.figures import GREY, MEASURED, PREDICTED, SMALL, THIRD, new_axes
 from initscope.pages.page import render_part, versions
 from initscope.pages.rows import shown_rows
 from initscope.pages.svg import inline_svg
@@ -139,13 +139,13 @@ def _colours(found: Separations) -> list[str]:
 
 
 def _histogram(found: Separations, column: str, layer: str) -> Axes:
-    ax = new_axes(height=3.0)
+    ax = new_axes(*SMALL)
     ax.set_prop_cycle(color=_colours(found))
     return found.plot(ax, column=column, layer=layer)
 
 
 def _by_layer(found: Separations, reading: str) -> Axes:
-    ax = new_axes(height=3.4)
+    ax = new_axes(*SMALL)
     for (name, each), colour in zip(found.networks.items(), _colours(found)):
         for side, line in (("intra", "-"), ("inter", "--")):
             intervals = [getattr(row, f"{side}_{reading}") for row in each.rows]
@@ -154,7 +154,7 @@ def _by_layer(found: Separations, reading: str) -> Axes:
 
 
 def _angles_by_layer(found: Separations) -> Axes:
-    ax = new_axes(height=3.4)
+    ax = new_axes(*SMALL)
     for (name, each), colour in zip(found.networks.items(), _colours(found)):
         _curve(ax, [row.angle_random for row in each.rows], "-", colour, name)
     rows = next(iter(found.networks.values())).rows
@@ -163,7 +163,7 @@ def _angles_by_layer(found: Separations) -> Axes:
 
 
 def _probes_by_layer(found: Separations) -> Axes:
-    ax = new_axes(height=3.4)
+    ax = new_axes(*SMALL)
     for (name, each), colour in zip(found.collapses.items(), _colours(found)):
         errors = [2 * row.standard_error for row in each.rows]
         places = range(len(each.rows))
@@ -180,14 +180,15 @@ def _curve(ax: Axes, intervals: list[Interval], line: str, colour: str, name: st
 
 
 def _finish(ax: Axes, layers: list[str], says: str) -> Axes:
-    ax.set_xticks(range(len(layers)), layers, rotation=35, ha="right")
+    crowded = sum(len(layer) + 2 for layer in layers) > 40
+    ax.set_xticks(range(len(layers)), layers, rotation=35 if crowded else 0, ha="right" if crowded else "center")
     ax.set_ylabel(says)
     ax.legend(frameon=False, fontsize="small")
     return ax
 
 
 def _angles(found: Separations, layer: str) -> Axes:
-    ax = new_axes(height=3.0)
+    ax = new_axes(*SMALL)
     place = found.layers.index(layer)
     values = [each.angles[place] for each in found.networks.values()]
     predicted = next(iter(found.networks.values())).angles_predicted[place]

@@ -322,8 +322,15 @@ class _Trials:
     def _numbers(self, seen: Observation, changed: nn.Module) -> _Draw:
         facts = facts_of(changed, seen, step=False)
         faults = tuple(verdict.name for verdict in judge(seen, self.thresholds, facts) if verdict.fault)
+        if self.is_cloned and facts.weights is not None and facts.weights.clones and "clones" not in faults:
+            faults += ("clones",)  # fewer copies are copies still, however few a verdict lets pass
         angle, size, spread = what_is_kept(seen)
         return _Draw(angle, size, spread, self._near(changed) / angle if angle > 0 else float("nan"), faults)
+
+    @property
+    def is_cloned(self) -> bool:
+        """Whether equal layers are a fault of the model as it is, the first that was seen."""
+        return any("clones" in draw.faults for draw in next(iter(self.seen.values()), ()))
 
     def _near(self, changed: nn.Module) -> float:
         """What is kept of the angle between samples and others near them; NaN where a sample cannot change a bit."""

@@ -72,7 +72,6 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
     seen, comparison = report.observation, as_comparison(report)
     facts = {
         "model": report.title,
-        "samples": seen.samples,
         "mode": seen.mode,
         "how the model was read": seen.fallback or "symbolic trace",
     }
@@ -163,7 +162,8 @@ def _versus(report: Report) -> dict[str, Any] | None:
 
     def numbers(name: str, attribute: str, low: float, high: float) -> dict[str, Any]:
         values = [float(getattr(item, attribute)) for item in both]
-        return line(name, [f"{value:.3g}" for value in values], [not low <= value <= high for value in values])
+        texts = ["0" if value == 0 else with_error(value, None, 3) for value in values]
+        return line(name, texts, [not low <= value <= high for value in values])
 
     return {
         "before": before.name,

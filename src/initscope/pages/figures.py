@@ -25,6 +25,7 @@ __all__ = [
     "GREY",
     "MEASURED",
     "PREDICTED",
+    "SMALL",
     "THIRD",
     "angle_figure",
     "behind_activations",
@@ -38,6 +39,8 @@ MEASURED = "#c2410c"
 THIRD = "#0f766e"
 GREY = "#8a8f98"
 BAD = "#b91c1c"
+SMALL = (4.8, 3.2)
+"""Inches of pictures that stand side by side on a page: larger ones are scaled down, and their letters with them."""
 _MOST_TICKS = 9
 _BAND = (10, 90)  # percentiles over pairs
 

@@ -20,7 +20,7 @@ from initscope.pages.table import with_error
 __all__ = ["Column", "Section", "layer_table", "page_data", "side_columns"]
 
 _WEIGHTS = ("weights", "recurrent", "embedding")
-_ERROR = re.compile(r"± (\d\S*)")
+_ERROR = re.compile(r"± (\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,15 @@ class Section:
     joins: Mapping[str, Callable[[Floats], float]] = field(default_factory=dict)
     """By column: what of all its rows the line shows, where it is not the last."""
 
+    @property
+    def path(self) -> str:
+        """How names of its rows begin where it is a block.
+
+        >>> Section("block encoder.layers.1", (3, 4)).path
+        'encoder.layers.1.'
+        """
+        return f"{self.title.removeprefix('block ')}."
+
 
 def layer_table(
     rows: Sequence[Row],
@@ -93,11 +102,13 @@ def layer_table(
     statuses = {row.status for row in rows}
     told = len(statuses) > 1
 
-    def line(index: int) -> dict[str, Any]:
+    def line(index: int, section: Section) -> dict[str, Any]:
         row = rows[index]
+        path = section.path if row.title.startswith(section.path) else ""
         return {
             "index": index,
-            "title": row.title,
+            "path": path,
+            "title": row.title.removeprefix(path),
             "cells": [_cell(c, c.text(index), index in c.bad) for c in columns],
             "status": row.status if told else None,
             "note": notes.get(_kind(row.note)),
@@ -125,7 +136,7 @@ def layer_table(
                     )
                     for c in columns
                 ],
-                "rows": [line(index) for index in section.members],
+                "rows": [line(index, section) for index in section.members],
                 "fault": bool(faulty & set(section.members)),
             }
             for section in sections
@@ -143,6 +154,8 @@ def _footnote(number: int, notes: Sequence[str]) -> tuple[int, str, int]:
 
     >>> _footnote(2, ["cosine ± 0.002", "cosine ± 5e-05", "cosine ± 0.0001"])
     (2, 'cosine ± 5e-05 to 0.002', 3)
+    >>> _footnote(1, ["cosine ± 0.03; wide layers.", "cosine ± 0.01; wide layers."])
+    (1, 'cosine ± 0.01 to 0.03; wide layers.', 2)
     """
     ranges = [sorted(set(errors), key=float) for errors in zip(*map(_ERROR.findall, notes), strict=True)]
     texts = iter(errors[0] if len(errors) == 1 else f"{errors[0]} to {errors[-1]}" for errors in ranges)

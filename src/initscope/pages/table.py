@@ -58,25 +58,38 @@ _NUMBER = re.compile(rf"–|[-<]?(\d[\d.,]*(e[-+]?\d+)?|inf|nan)%?({_ERROR.patte
 def with_error(value: float | None, error: float | None, digits: int, least: float = 0.0) -> str:
     """``value ± error`` to the same number of decimals; a dash where there is no value, no error where none is known.
 
-    Small values have two significant digits, below ``least`` only that they are; an error that rounds to nothing is
-    left out.
+    No more decimals than mean something: two significant digits of an error, four of a value. Small values have two,
+    below ``least`` only that they are; an error that rounds to nothing is left out.
 
     >>> with_error(0.83517, 0.0156, 3), with_error(12.0, None, 1), with_error(None, None, 1)
     ('0.835 ±0.016', '12.0', '–')
-    >>> with_error(0.0948, None, 1), with_error(2.36e-6, 1e-8, 1, least=1e-5)
-    ('0.095', '<1e-05')
+    >>> with_error(1047.99, 26.92, 2), with_error(1.679, 0.265, 3), with_error(10483.2, None, 3)
+    ('1048 ±27', '1.68 ±0.27', '10483')
+    >>> with_error(0.0948, None, 1), with_error(0.1, 0.004, 1), with_error(2.36e-6, 1e-8, 1, least=1e-5)
+    ('0.095', '0.100 ±0.004', '<1e-05')
     """
     if value is None or math.isnan(value):
         return "–"
     if error is not None and not math.isfinite(error):
         error = None
-    if 0 < abs(value) < least:
+    size = abs(value)
+    if 0 < size < least:
         return f"<{least:g}"
-    large = abs(value) >= 1e5
-    if large or 0 < abs(value) < 10.0 ** (1 - digits):
-        return f"{value:.2{'e' if large else 'g'}}" + (f" ±{error:.1g}" if error else "")
-    spread = "" if error is None else f"{error:.{digits}f}"
-    return f"{value:.{digits}f}" + (f" ±{spread}" if spread.strip("0.") else "")
+    if size >= 1e5 or 0 < size < 1e-4:
+        return f"{value:.{2 if size >= 1e5 else 1}e}" + (f" ±{error:.1g}" if error else "")
+    if 0 < size < 10.0 ** (1 - digits):
+        decimals = 1 - _exponent(size)
+        decimals = max(decimals, min(-_exponent(error), decimals + 1)) if error else decimals
+    else:
+        decimals = min(digits, 3 - _exponent(size) if size else digits, 1 - _exponent(error) if error else digits)
+    decimals = max(0, decimals)
+    spread = "" if error is None else f"{error:.{decimals}f}"
+    return f"{value:.{decimals}f}" + (f" ±{spread}" if spread.strip("0.") else "")
+
+
+def _exponent(number: float) -> int:
+    """The power of ten of its first digit."""
+    return math.floor(math.log10(number))
 
 
 def side_by_side(comparison: Comparison, depth: int | None = 0) -> list[dict[str, str]]:

@@ -1,14 +1,16 @@
-"""The page of a sweep: cosines against depth by width, phase diagrams over what varies, what failed."""
+"""The page of a sweep: results over what varies, as phase diagrams or lines, cosines against depth, what failed."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from initscope._hall.files import write_text
-from initscope.pages.figures import GREY, MEASURED, PREDICTED, THIRD, new_axes
+from initscope.pages.figures import GREY, MEASURED, PREDICTED, SMALL, THIRD, new_axes
 from initscope.pages.page import render_part, versions
 from initscope.pages.svg import inline_svg
 from initscope.results import counted, label_text
@@ -19,12 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["PAGE", "phase_diagram", "write_summary"]
 
 Row = Mapping[str, Any]
+Result = tuple[Row, float]
+"""A run's row, and a number that it gave."""
 PAGE = "_summary.html"
 _COLOURS = (PREDICTED, MEASURED, THIRD, "#7c3aed", "#a16207", "#be185d")
 _MOST_CURVES = 6
 _SAME = 6
 """Decimals to which curves are drawn."""
 _MOST_PICTURES = 12
+_GEOMETRIC = 10
+"""Numbers of which the largest is so many times the smallest have a logarithmic axis."""
 _KEPT = "angle kept"
 _SIZE = "size (powers of ten)"
 _DONE = {"predict": "predicted", "measure": "measured", "train": "trained"}
@@ -36,8 +42,8 @@ def write_summary(folder: Path, rows: Sequence[Row]) -> None:
     done = [row for row in rows if row["status"] == "done"]
     failed = [row for row in rows if row["status"] == "failed"]
     pictures = []
-    diagrams = _diagrams(done)[:_MOST_PICTURES]
-    for name, (axes, says) in enumerate([*diagrams, *_curves(done, max(_MOST_CURVES, _MOST_PICTURES - len(diagrams)))]):
+    results = _pictures(done)[:_MOST_PICTURES]
+    for name, (axes, says) in enumerate([*results, *_curves(done, max(_MOST_CURVES, _MOST_PICTURES - len(results)))]):
         pictures.append({"name": f"picture{name}", "svg": inline_svg(axes, f"picture{name}"), "says": says})
     text = render_part(
         "page.html",
@@ -75,7 +81,7 @@ def _curves(rows: Sequence[Row], most: int) -> list[tuple[Axes, str]]:
             curves.setdefault(row["row"], []).append(row["cosine"])
     drawn = []
     for key in _spread(list(pictures), most):
-        by_width, axes = pictures[key], new_axes()
+        by_width, axes = pictures[key], new_axes(*SMALL)
         lines: dict[tuple[float, ...], tuple[str, list[str]]] = {}
         for colour, width in zip(_COLOURS, _spread(list(by_width))):
             points = {
@@ -154,29 +160,104 @@ def _results(rows: Sequence[Row]) -> list[tuple[Row, str, float]]:
     return found
 
 
-def _diagrams(rows: Sequence[Row]) -> list[tuple[Axes, str]]:
-    """Phase diagrams over every two numbers with three values or more, for each quantity, activation, law and data."""
-    groups: dict[tuple[Any, ...], list[tuple[Row, float]]] = {}
+def _pictures(rows: Sequence[Row]) -> list[tuple[Axes, str]]:
+    """What runs gave over what varies, each result by activation and data.
+
+    Phase diagrams over every two numbers with three values or more, for each architecture, quantity and law; where
+    fewer numbers vary, all of these as lines over the one with most values.
+    """
+    groups: dict[tuple[Any, ...], list[Result]] = {}
     for row, name, value in _results(rows):
-        key = (row["quantity"], row["activation"], row["initializer"].partition(":")[0], row["data"], name)
+        key = (row["activation"], row["data"], name, row["architecture"], row["quantity"], _law(row))
         groups.setdefault(key, []).append((row, value))
-    drawn = []
-    for (quantity, activation, law, data, value), found in groups.items():
-        values: dict[str, set[float]] = {}
-        for row, _ in found:
-            for name, number in _numbers(row).items():
-                values.setdefault(name, set()).add(number)
+    several = len({key[3] for key in groups}) > 1
+    diagrams, others = [], dict[tuple[Any, ...], list[Result]]()
+    for (activation, data, value, architecture, quantity, law), found in groups.items():
+        values = _varying(found)
         wide = sorted((name for name in values if len(values[name]) > 2), key=lambda name: name in ("depth", "width"))
-        for first in range(len(wide)):
-            for second in range(first + 1, len(wide)):
-                axes = phase_diagram(found, wide[first], wide[second], value)
-                told = ", ".join(filter(None, [_DONE.get(quantity, quantity), activation, law, data]))
-                says = f"{label_text(value)} over {wide[first]} and {wide[second]} ({told}); means over all else"
-                drawn.append((axes, says[0].upper() + says[1:]))
-    return drawn
+        if len(wide) < 2:
+            others.setdefault((activation, data, value), []).extend(found)
+        told = [architecture if several else None, _DONE.get(quantity, quantity), activation, law, data]
+        for x, y in itertools.combinations(wide, 2):
+            says = f"{label_text(value)} over {x} and {y} ({_joined(told)}); means over all else"
+            diagrams.append((phase_diagram(found, x, y, value), says[0].upper() + says[1:]))
+    return diagrams + [
+        drawn
+        for (activation, data, value), found in others.items()
+        if (drawn := _line(found, value, [activation, data]))
+    ]
 
 
-def phase_diagram(found: Sequence[tuple[Row, float]], x: str, y: str, value: str) -> Axes:
+def _law(row: Row) -> str:
+    return str(row["initializer"].partition(":")[0])
+
+
+def _joined(parts: Iterable[str | None]) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _varying(found: Iterable[Result]) -> dict[str, set[float]]:
+    """Numbers of these runs with two values or more, and their values."""
+    values: dict[str, set[float]] = {}
+    for row, _ in found:
+        for name, number in _numbers(row).items():
+            values.setdefault(name, set()).add(number)
+    return {name: numbers for name, numbers in values.items() if len(numbers) > 1}
+
+
+def _line(found: Sequence[Result], value: str, of: Sequence[str | None]) -> tuple[Axes, str] | None:
+    """Means over the number with most values, a line for each value of the next one, for architectures and laws.
+
+    Where no number varies the laws stand side by side; None where there is nothing to compare.
+    """
+    values = _varying(found)
+    x, second, *_ = [*sorted(values, key=lambda name: -len(values[name])), None, None]
+    laws = list(dict.fromkeys(row["initializer"] for row, _ in found))
+    if x is None and len(laws) < 2:
+        return None
+    several = len({row["architecture"] for row, _ in found}) > 1
+    lines: dict[str, dict[str, dict[float, list[float]]]] = {}
+    for row, number in found:
+        at = _numbers(row)
+        place = laws.index(row["initializer"]) if x is None else at.get(x)
+        if place is None or not math.isfinite(number):
+            continue
+        split = f"{second} {at[second]:g}" if second is not None and second in at else None
+        name = _joined([row["architecture"] if several else None, None if x is None else _law(row), split])
+        quantities = lines.setdefault(name, {}).setdefault(row["quantity"], {})
+        quantities.setdefault(place, []).append(number)
+    axes = new_axes(*SMALL)
+    for colour, name in zip(_COLOURS, _spread(list(lines))):
+        for quantity, points in lines[name].items():
+            _draw_line(axes, quantity, points, _joined([_DONE.get(quantity, quantity), name]), colour)
+    if x is None:
+        axes.set_xticks(range(len(laws)), laws)
+    elif min(values[x]) > 0 and max(values[x]) >= _GEOMETRIC * min(values[x]):
+        axes.set_xscale("log")
+        axes.set_xticks(sorted(values[x]), [f"{number:g}" for number in sorted(values[x])], minor=False)
+        axes.minorticks_off()
+    axes.set(xlabel="initializer" if x is None else label_text(x), ylabel=label_text(value))
+    if value == "accuracy":
+        axes.set_ylim(0, 1)
+    axes.legend(frameon=False, fontsize="small")
+    bars = ", bars: two standard errors" if axes.containers else ""
+    says = f"{label_text(value)} over {axes.get_xlabel()} ({_joined(of)}); means over all else{bars}"
+    return axes, says[0].upper() + says[1:]
+
+
+def _draw_line(axes: Axes, quantity: str, points: Mapping[float, Sequence[float]], label: str, colour: str) -> None:
+    """Means over the runs of each point, as a line where they are predicted; others have two standard errors."""
+    places, runs = zip(*sorted(points.items()), strict=True)
+    means = [statistics.fmean(numbers) for numbers in runs]
+    if quantity == "predict":
+        axes.plot(places, means, color=colour, label=label)
+        return
+    errors = [2 * statistics.stdev(numbers) / len(numbers) ** 0.5 if len(numbers) > 1 else 0.0 for numbers in runs]
+    style = "o" if quantity == "measure" else "o-"  # no prediction stands beside the others
+    axes.errorbar(places, means, yerr=errors, fmt=style, color=colour, markersize=4, elinewidth=1.2, label=label)
+
+
+def phase_diagram(found: Sequence[Result], x: str, y: str, value: str) -> Axes:
     """Means of numbers of runs over two of their axes, as coloured cells."""
     cells: dict[tuple[float, float], list[float]] = {}
     for row, number in found:
@@ -187,7 +268,7 @@ def phase_diagram(found: Sequence[tuple[Row, float]], x: str, y: str, value: str
     means = [[math.nan] * len(across) for _ in up]
     for (at_x, at_y), numbers in cells.items():
         means[up.index(at_y)][across.index(at_x)] = sum(numbers) / len(numbers)
-    axes = new_axes(height=4.0)
+    axes = new_axes(*SMALL)
     axes.grid(False)
     # Cells of equal size, named by their values: grids are seldom even, and often geometric.
     known = [number for row in means for number in row if math.isfinite(number)]
