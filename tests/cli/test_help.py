@@ -11,6 +11,7 @@ import pytest
 
 from initscope.cli import app, main
 from initscope.cli._help import EXAMPLES
+from initscope.data import load
 from initscope.exhibits.registry import all_exhibits
 
 
@@ -72,6 +73,8 @@ def test_cheap_examples_run(tmp_path, monkeypatch, capsys):
     """In the order of the list, each after those before it."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(Path(__file__).parents[2] / "examples" / "mynet.py", tmp_path)
+    images = load("digits").images
+    np.save("digits.npy", images.reshape(len(images), -1))
     rooms = ("hash", "search", "plan width", "plan bits", "plan check", "injectivity probability", "completion")
     for name, lines in EXAMPLES.items():
         if name.startswith(rooms):

@@ -39,6 +39,73 @@ def test_reranking_finds_what_codes_alone_miss():
     np.testing.assert_allclose(found.distances, exact, atol=1e-12)
 
 
+@pytest.mark.parametrize("candidates", [0, 20, 100])
+def test_recall_is_what_a_search_finds(candidates):
+    """Exactly, for every number of candidates: against brute force, ties of codes included (24 bits have many)."""
+    X, Q = points(2000), points(60, seed=3)
+    truth = nearest_by_cosine(X, Q, 10)
+    searcher = Searcher(bits=24, rerank=candidates).fit(X)
+    found = searcher.recall(Q, 10)
+    assert found.share == pytest.approx(recall(searcher.search(Q, 10).ids, truth), abs=1e-12)
+    for share in (0.3, 0.9, 1.0):
+        more = found.candidates_for(share)
+        searcher.rerank = max(more, 10)
+        reached = recall(searcher.search(Q, 10).ids, truth)
+        assert reached >= share - 1e-12
+        if more > 10:
+            assert found.share_of(more)[0] == pytest.approx(reached, abs=1e-12)
+            assert found.share_of(more - 1)[0] < share
+
+
+def test_recall_of_its_own_vectors_leaves_each_out(monkeypatch):
+    """Every vector as a query, by brute force among the others; removed ones are no neighbours; block by block."""
+    monkeypatch.setattr("initscope.embed.recall._BLOCK_ELEMENTS", 1 << 12)
+    X = points(150)
+    searcher = Searcher(bits=32, rerank=20).fit(X[:100])
+    searcher.add(X[100:])
+    searcher.remove(range(0, 150, 7))
+    kept = np.setdiff1d(np.arange(150), np.arange(0, 150, 7))
+    found = searcher.recall(k=5, sample=1000)
+    unequal = (searcher.hasher.transform(X[kept])[:, None] ^ searcher.hasher.transform(X[kept])[None]).view(np.uint32)
+    distances = np.bitwise_count(unequal).sum(axis=-1).astype(int)
+    shares = []
+    for each in range(len(kept)):
+        others = np.delete(np.arange(len(kept)), each)
+        near = nearest_by_cosine(X[kept[others]], X[kept[each : each + 1]], 5)[0]
+        order = np.argsort(distances[each, others], kind="stable")
+        shares.append(np.isin(near, order[:20]).mean())
+    assert found.vectors == len(kept) - 1
+    assert found.share == pytest.approx(np.mean(shares), abs=1e-12)
+    assert found.standard_error == pytest.approx(np.std(shares, ddof=1) / len(kept) ** 0.5)
+
+
+@pytest.mark.parametrize("bits", [256, 1024])
+def test_the_rule_for_candidates(bits):
+    """What lies within 1.5 and 2 spreads of the tenth neighbour holds .93 and .99 of the ten nearest, as documented.
+
+    Gaussian points, the worst there are; were the spread √(θ/bits) without its π, 2 would hold .90 and .93.
+    """
+    X = np.random.default_rng(0).standard_normal((8000, 96))
+    Q = np.random.default_rng(1).standard_normal((100, 96))
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (X, Q)]
+    angles = np.sort(np.arccos(unit[1] @ unit[0].T), axis=1)
+    spread = np.sqrt(np.pi * np.median(angles) / bits)
+    places = Searcher(bits=bits).fit(X).recall(Q, 10).places
+    for times, share in ((1.5, 0.93), (2, 0.99)):
+        candidates = (angles <= angles[:, 9:10] + times * spread).sum(axis=1)
+        assert (places <= candidates[:, None]).mean() > share
+
+
+def test_recall_that_cannot_be_counted_says_so():
+    with pytest.raises(InputError, match="0 vectors have no neighbours to look for; hold at least two"):
+        Searcher(bits=64).recall()
+    searcher = Searcher(bits=64).fit(points(20))
+    with pytest.raises(InputError, match=r"k = 20 must be .* at most 19; each query has 19 vectors to find"):
+        searcher.recall(k=20)
+    with pytest.raises(InputError, match=r"share = 0 must be .*; 0.95 finds 95 of 100"):
+        searcher.recall(k=5).candidates_for(0)
+
+
 def test_all_candidates_give_the_exact_answer():
     X = points(200)
     found = Searcher(bits=16, rerank=200).fit(X).search(X[:20], 10)
@@ -190,6 +257,12 @@ def test_commands(tmp_path, monkeypatch, capsys):
     )
     found = json.loads(capsys.readouterr().out)
     np.testing.assert_array_equal(found["ids"], nearest_by_cosine(X, np.load("Q.npy"), 3))
+    main(["search", "recall", "x.index", "--vectors", "X.npy", "--k", "3", "--rerank", "30", "--format", "json"])
+    counted = json.loads(capsys.readouterr().out)
+    assert counted["share"] == pytest.approx((np.array(counted["places"]) <= 30).mean())
+    assert (counted["seed"], counted["k"], counted["vectors"]) == (0, 3, 299)
+    main(["search", "recall", "x.index", "--vectors", "X.npy", "--k", "3"])
+    assert "share of the 3 nearest by cosine of 100 of the vectors" in " ".join(capsys.readouterr().out.split())
     main(["search", "add", "x.index", "Q.npz"])
     main(["search", "remove", "x.index", "0", "1"])
     assert len(HammingIndex.load("x.index")) == 302

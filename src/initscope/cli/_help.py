@@ -61,6 +61,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "search": ("search build digits.npz digits.index", "search query digits.index digits.npz --k 5 --format csv"),
     "search build": ("search build digits.npz digits.index --kind flat",),
     "search query": ("search query digits.index digits.npz --k 5 --format csv",),
+    "search recall": ("search recall digits.index --vectors digits.npy --rerank 50",),
     "search add": ("search add digits.index digits.npz",),
     "search remove": ("search remove digits.index 3 17",),
     "search radius": ("search radius digits.index digits.npz --radius 2 --format csv",),

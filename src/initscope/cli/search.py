@@ -10,7 +10,7 @@ from cyclopts import App
 
 from initscope._hall.tensors import StoredArray
 from initscope.cli._help import WORK, examples
-from initscope.cli._options import Whole
+from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, emit, say
 from initscope.cli._sources import BlockOptions
 from initscope.cli._vectors import Codes, array_in_file, mapped_vectors, read_codes, stored_codes
@@ -111,10 +111,51 @@ def _reranked(found: Any, asked: Codes, k: int, rerank: int, vectors: Path, quer
     if len(sides) != len(asked.codes):
         raise InputError(f"--queries {queries} has {len(sides)} rows for {len(asked.codes)} codes; give one for each")
     _, ids = found.search(asked.codes, min(max(k, rerank), len(found)))
-    if ids.max(initial=-1) >= len(rows):
-        raise InputError(f"--vectors {vectors} has {len(rows)} rows, but id {ids.max()} is in the index")
+    _rows_of(ids, rows, vectors)
     cosines, near = ranked(sides, ids, rows, k)
     return Neighbours(1 - cosines, near)
+
+
+@app.command(help_epilogue=examples("search recall"))
+def recall(
+    index: Path,
+    *,
+    vectors: Path,
+    k: Whole = 10,
+    rerank: Whole = 100,
+    sample: Whole = 100,
+    seed: Seed = 0,
+    format: Format = "table",
+) -> None:
+    """Count which share of the nearest vectors a search finds, and how many candidates other shares would take.
+
+    Parameters
+    ----------
+    index
+        File from search build (flat or ivf); codes are taken to be searched exhaustively.
+    vectors
+        The vectors that were encoded, one row for each id from 0 on (.npy, read from the disk block by block).
+    k
+        Neighbours that each query is asked for.
+    rerank
+        Candidates, as of search query.
+    sample
+        Vectors drawn as queries, each asked for its neighbours among the others.
+    seed
+        Seed of the sample.
+    format
+        table, json or csv.
+    """
+    from initscope.embed import HammingIndex
+    from initscope.embed.recall import own_recall
+
+    ask_of(data={"index": str(index), "vectors": str(vectors)}, seed=seed)
+    codes, ids = HammingIndex.load(index).codes_and_ids()
+    rows = mapped_vectors(vectors)
+    _rows_of(ids, rows, vectors)
+    found = own_recall(codes, lambda places: rows[ids[places]], k, max(k, rerank), sample, seed)
+    told = f"found: share of the {k} nearest by cosine of {len(found.places)} of the vectors; first as asked, then more"
+    emit(found, format, title=f"{index}: what candidates find", below=[told])
 
 
 @app.command(help_epilogue=examples("search add"))
@@ -215,6 +256,11 @@ def evaluate(queries: Path, codes: Path, *, exclude_self: bool = False, format: 
         scores = evaluate_retrieval(asked.codes, asked.labels, ranked.codes, ranked.labels)
     told = "mAP: mean average precision; worst and best: as codes of equal distance may be ordered"
     emit(scores, format, title=f"{queries} against {codes}", below=[told])
+
+
+def _rows_of(ids: np.ndarray, rows: np.ndarray, vectors: Path) -> None:
+    if ids.max(initial=-1) >= len(rows):
+        raise InputError(f"--vectors {vectors} has {len(rows)} rows, but id {ids.max()} is in the index")
 
 
 def _in_blocks(path: Path, queries: Codes, k: int, options: BlockOptions) -> Neighbours:

@@ -55,6 +55,9 @@ from .radius import (
     Matches as Matches,
     within_radius as within_radius,
 )
+from .recall import (
+    CandidateRecall as CandidateRecall,
+)
 from .relu_features import (
     ReLUFeatures as ReLUFeatures,
 )
