@@ -24,9 +24,7 @@ def by_hand(images, layers):
             k, tangent = (each.mean(axis=(2, 3), keepdims=True) for each in (k, tangent))
         else:
             # one weight for each tap: only the same tap of both windows is correlated
-            k, tangent = (
-                gain * np.einsum("otp,ijpq,utq->ijou", taps, each, taps, optimize=True) for each in (k, tangent)
-            )
+            k, tangent = (gain * sum(tap @ each @ tap.T for tap in taps.swapaxes(0, 1)) for each in (k, tangent))
             k = k + bias
             tangent = tangent + k
         if relu:

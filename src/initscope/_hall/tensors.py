@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from initscope._hall.files import check_memory, open_regular, reading
 from initscope.errors import InputError
@@ -83,15 +83,20 @@ def stored_arrays(file: Path, *, hint: str) -> StoredArray | dict[str, StoredArr
         if beginning.startswith(_NPY):
             return _described(file, None, stream, file.stat().st_size, hint)
         with zipfile.ZipFile(stream) as archive:
-            found = {}
-            for info in archive.infolist():
-                with archive.open(info) as member:
-                    if member.read(len(_NPY)) != _NPY:
-                        continue
-                with archive.open(info) as member:
-                    name = info.filename.removesuffix(".npy")
-                    found[name] = _described(file, info.filename, member, info.file_size, hint)
-            return found
+            return {
+                info.filename.removesuffix(".npy"): _described(file, info.filename, member, info.file_size, hint)
+                for info, member in _members(archive)
+            }
+
+
+def _members(archive: zipfile.ZipFile) -> Iterator[tuple[zipfile.ZipInfo, IO[bytes]]]:
+    """The arrays of an archive, each open at its beginning; what else it holds is passed over."""
+    for info in archive.infolist():
+        with archive.open(info) as member:
+            begins = member.read(len(_NPY)) == _NPY
+        if begins:
+            with archive.open(info) as member:
+                yield info, member
 
 
 def read_tensors(file: Path, *, hint: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -82,13 +82,15 @@ def coordinates(
     predicted = predicted_sizes(found, names, seed)
     rows = tuple(
         CoordinateRow(
-            *names[index][:3],
+            name.layer,
+            name.kind,
+            name.role,
             float(growth_exponent(widths, predicted[:, index])),
             *fitted(widths, sizes[:, :, index]),
         )
-        for index in range(len(names))
+        for index, name in enumerate(names)
     )
-    reads = [name[3] for name in names]
+    reads = [name.reads for name in names]
     # As many heads at every width: their size grows with it.
     wider = frozenset(index for index in found[0].heads if len({one.heads.get(index) for one in found}) == 1)
     return CoordinateCheck(widths, steps, tolerance, rows, sizes, judged(rows, reads, tolerance, wider))
@@ -117,7 +119,13 @@ def fitted(widths: Sequence[int], sizes: Floats) -> tuple[tuple[float, ...], tup
     return tuple(slopes), tuple(errors)
 
 
-Name = tuple[str, str, str, tuple[int, ...]]
+class RowName(NamedTuple):
+    """A row of the model, the same at every size; ``reads``: the places of the rows before it."""
+
+    layer: str
+    kind: str
+    role: str
+    reads: tuple[int, ...]
 
 
 class AtSize:
@@ -142,7 +150,7 @@ class AtSize:
             raise InputError(f"the factory gave {type(model).__name__} for width {self.width}, not a torch module")
         return model.eval()
 
-    def run(self, steps: int, seed: int) -> tuple[Floats, list[Name]]:
+    def run(self, steps: int, seed: int) -> tuple[Floats, list[RowName]]:
         """Sizes ``[steps + 1, rows]`` of every row after every step, and the names of the rows."""
         model = self.build(seed)
         try:
@@ -152,7 +160,7 @@ class AtSize:
             raise bind(model, self.data).refused(error) from error
         optimizer = self.optimizer(model)
         traced = trace(model, self.data[:2], opened=hides_attention(model))
-        sizes, names = [], list[Name]()
+        sizes, names = [], list[RowName]()
         for step in range(steps + 1):
             seen, names, self.heads = _sizes(traced, self.data)
             sizes.append(seen)
@@ -194,50 +202,57 @@ def _loss(output: Any, targets: Any, seed: int) -> Tensor:
 
 
 @torch.no_grad()
-def _sizes(traced: Trace, data: Tensor) -> tuple[Floats, list[Name], dict[int, int]]:
+def _sizes(traced: Trace, data: Tensor) -> tuple[Floats, list[RowName], dict[int, int]]:
     """Root mean squares of all rows, and of what attention's softmaxes read where they are inside of a call.
 
     Also the number of heads of the latter, by the place of their row.
     """
-    seen: dict[Any, list[tuple[str, str, str, float]]] = {}
+    seen: dict[Any, list[tuple[str, str, float]]] = {}
     heads_of: dict[Any, int] = {}
 
     def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
         tensor = output[0] if isinstance(output, (tuple, list)) and output else output
-        if isinstance(tensor, Tensor) and tensor.is_floating_point():
-            kind, role = traced.kind(step), str(traced.role(step))
-            rows = [(traced.name(step), kind, role, _rms(tensor))]
-            if kind == "scaled_dot_product_attention" and len(args) > 1:
-                scale = kwargs.get("scale") or args[0].shape[-1] ** -0.5
-                heads = args[1].repeat_interleave(args[0].shape[-3] // args[1].shape[-3], dim=-3)
-                rows.append((traced.name(step), SCORES, SCORES, _rms(scale * (args[0] @ heads.mT))))
-                heads_of[step] = args[0].shape[-3]
-            if kind.lower() == "softmax" and args and isinstance(args[0], Tensor) and args[0].dim() > 2:
-                finite = torch.where(args[0] > -1e9, args[0], 0.0)
-                rows.append((traced.name(step), SCORES, SCORES, _rms(finite)))
-                heads_of[step] = finite.shape[-3]
-            seen[step] = rows
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            return
+        kind = traced.kind(step)
+        seen[step] = [(kind, str(traced.role(step)), _rms(tensor))]
+        scores = _scores(kind, args, kwargs)
+        if scores is not None:
+            seen[step].append((SCORES, SCORES, _rms(scores)))
+            heads_of[step] = scores.shape[-3]
 
     traced.run(bind(traced.model, data), watch)
     places: dict[Any, int] = {}
-    names, sizes, heads_at = list[Name](), list[float](), dict[int, int]()
+    names, sizes, heads_at = list[RowName](), list[float](), dict[int, int]()
     for step in traced.steps:
         before = tuple(places[parent] for parent in step.all_input_nodes if parent in places)
-        for layer, kind, role, size in seen.get(step, ()):
+        for kind, role, size in seen.get(step, ()):
             if kind != SCORES:
                 places[step] = len(names)
             else:
                 heads_at[len(names)] = heads_of[step]
-            names.append((layer, kind, role, before))
+            names.append(RowName(traced.name(step), kind, role, before))
             sizes.append(size)
     return np.array(sizes), names, heads_at
+
+
+def _scores(kind: str, args: Any, kwargs: Any) -> Tensor | None:
+    """What the softmax of attention reads, ``[…, heads, queries, keys]``; None for other steps."""
+    if kind == "scaled_dot_product_attention" and len(args) > 1:
+        queries, keys = args[0], args[1]
+        scale = kwargs.get("scale") or queries.shape[-1] ** -0.5
+        shared = keys.repeat_interleave(queries.shape[-3] // keys.shape[-3], dim=-3)  # by a group of heads
+        return scale * (queries @ shared.mT)  # type: ignore[no-any-return]
+    if kind.lower() == "softmax" and args and isinstance(args[0], Tensor) and args[0].dim() > 2:
+        return torch.where(args[0] > -1e9, args[0], 0.0)
+    return None
 
 
 def _rms(values: Tensor) -> float:
     return float(values.double().square().mean().sqrt())
 
 
-def predicted_sizes(found: Sequence[AtSize], names: Sequence[Name], seed: int) -> Floats:
+def predicted_sizes(found: Sequence[AtSize], names: Sequence[RowName], seed: int) -> Floats:
     """Sizes at the start by theory, ``[widths, rows]``: NaN where a row has none."""
     result = np.full((len(found), len(names)), np.nan)
     for place, one in enumerate(found):
@@ -246,9 +261,9 @@ def predicted_sizes(found: Sequence[AtSize], names: Sequence[Name], seed: int) -
         told = predict(model, one.data[:half], one.data[half : 2 * half], seed=seed)
         start = _start(model, one.data)
         by_name = {row.layer: float(told.rms_ratio[index].mean()) for index, row in enumerate(told.rows)}
-        for index, (layer, kind, _, _) in enumerate(names):
-            if kind != SCORES:
-                result[place, index] = by_name.get(layer, np.nan) * start
+        for index, name in enumerate(names):
+            if name.kind != SCORES:
+                result[place, index] = by_name.get(name.layer, np.nan) * start
     return result
 
 

@@ -98,10 +98,10 @@ def _quantities(one: AtSize, steps: int, draws: int, seed: int) -> dict[str, tup
     sizes = np.sqrt(np.mean([size**2 for size, _ in runs], axis=0))
     told = predicted_sizes([one], names, seed)[0]
     result = {OUTPUT: (sizes[:, -1], float(told[-1]))}
-    sums = [index for index, (_, _, role, parents) in enumerate(names) if role == "merge" and len(parents) > 1]
+    sums = [index for index, name in enumerate(names) if name.role == "merge" and len(name.reads) > 1]
     if sums:
         last = sums[-1]
-        branch = max(names[last][3])  # it runs behind what it is added to
+        branch = max(names[last].reads)  # it runs behind what it is added to
         result[STREAM] = sizes[:, last], float(told[last])
         result[SHARE] = sizes[:, branch] / sizes[:, last], float(told[branch] / told[last])
     return {name: result[name] for name in (STREAM, SHARE, OUTPUT) if name in result}

@@ -83,9 +83,8 @@ def _rows(file: Path, images: Any, labels: Any, limit: int | None) -> NDArray[np
     if not known:
         raise InputError(f"{file}: {total} images but labels of shape {tuple(labels.shape)}; give one for each image")
     count = total if limit is None else min(check_count("limit", limit), total)
-    both = 4 + (
-        images.dtype.itemsize if isinstance(images, StoredArray) else images.element_size()
-    )  # stored and float32
+    stored = images.dtype.itemsize if isinstance(images, StoredArray) else images.element_size()
+    both = stored + 4  # and float32
     check_memory(file, count * math.prod(images.shape[1:]) * both, "use fewer images (--limit on the command line)")
     return None if limit is None else np.arange(count, dtype=np.int64) * total // max(count, 1)
 

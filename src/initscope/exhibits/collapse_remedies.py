@@ -88,12 +88,10 @@ def run(
         step = 3 if "bn" in text else 2  # layers of a block; pre-activations are what the ReLU sees
         places = [0] + [step * layer - 1 for layer in range(1, depth + 1)]
         drawn = [
-            measure(model, left, right, initializer=law, draws=1, mode=mode, seed=seed + draw)
-            .cosine[places]
-            .mean(axis=1)
+            measure(model, left, right, initializer=law, draws=1, mode=mode, seed=seed + draw).cosine
             for draw in range(check_count("draws", draws, least=2))
         ]
-        means, errors = mean_and_error(np.array(drawn).T)
+        means, errors = mean_and_error(np.array([cosine[places].mean(axis=1) for cosine in drawn]).T)
         rows += [
             Point(name, layer, float(m), float(e), float(expected[place].mean()))
             for layer, (m, e, place) in enumerate(zip(means, errors, places))

@@ -12,6 +12,7 @@ from initscope import mean_width
 from initscope.exhibits._figures import panels
 from initscope.exhibits._statistics import fit_line
 from initscope.exhibits.protocol import Declared, Number
+from initscope.measurement import MeanWidth
 from initscope.results import Result, make_axes
 from initscope.theory.mean_width import GaussianMixture, SparseSet
 
@@ -103,22 +104,7 @@ def run(
     def family(name: str, feature: str, parameters: Sequence[int], features: Any, sets: Any) -> Growth:
         # Each set has directions of its own: with the same ones the points of the fit would move together.
         widths = [mean_width(members, draws=draws, seed=seed + place) for place, members in enumerate(sets)]
-        squared = np.array([width.one_sided**2 for width in widths])
-        errors = [width.one_sided * width.standard_error for width in widths]
-        x = np.asarray(features, dtype=np.float64)
-        line = fit_line(x, squared, errors)
-        return Growth(
-            family=name,
-            feature=feature,
-            parameters=tuple(parameters),
-            features=tuple(x.tolist()),
-            squared=tuple(squared.tolist()),
-            errors=tuple(errors),
-            slope=line.slope,
-            slope_error=line.slope_error,
-            intercept=line.intercept,
-            explained=line.explained,
-        )
+        return _growth(name, feature, parameters, features, widths)
 
     return SetWidths(
         (
@@ -132,6 +118,26 @@ def run(
                 (SparseSet(ambient, k) for k in sparsities),
             ),
         )
+    )
+
+
+def _growth(name: str, feature: str, parameters: Sequence[int], features: Any, widths: Sequence[MeanWidth]) -> Growth:
+    """The line of squared widths against the feature."""
+    squared = np.array([width.one_sided**2 for width in widths])
+    errors = [width.one_sided * width.standard_error for width in widths]
+    x = np.asarray(features, dtype=np.float64)
+    line = fit_line(x, squared, errors)
+    return Growth(
+        family=name,
+        feature=feature,
+        parameters=tuple(parameters),
+        features=tuple(x.tolist()),
+        squared=tuple(squared.tolist()),
+        errors=tuple(errors),
+        slope=line.slope,
+        slope_error=line.slope_error,
+        intercept=line.intercept,
+        explained=line.explained,
     )
 
 

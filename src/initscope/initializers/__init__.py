@@ -1,5 +1,7 @@
 """Weight laws: each fills the Linear and convolution layers of a model and states its covariance for prediction.
 
+``_base`` says what a law is, ``_scaled`` has the usual ones, ``_names`` what the command line calls them.
+
 >>> import torch
 >>> layer = ZeroSum().fill_(torch.nn.Conv2d(3, 8, 5), generator=torch.Generator().manual_seed(0))
 >>> bool(layer.weight.sum(dim=(1, 2, 3)).abs().max() < 1e-5)

@@ -89,14 +89,10 @@ def believability(module: WeightLayer, *, among: int = 1) -> Believability:
         )
     mean_z = mean / math.sqrt(variance / count)
     kurtosis = float(((weight - mean) / math.sqrt(variance)).square().square().mean()) - 3
-    error = math.sqrt(24 / count)
-    distribution = "other"
-    if abs(kurtosis) < limit * error:
-        distribution = "Gaussian"
-    elif abs(kurtosis + 1.2) < limit * error:
-        distribution = "uniform"
-    edge, correlation = _spectrum(weight.flatten(1) / math.sqrt(variance))
-    mirror = _mirror(weight.flatten(1) / math.sqrt(variance))
+    distribution = _distribution(kurtosis, limit * math.sqrt(24 / count))
+    matrix = weight.flatten(1) / math.sqrt(variance)
+    edge, correlation = _spectrum(matrix)
+    mirror = _mirror(matrix)
     objections = []
     if mirror < -0.5 and mirror * math.sqrt(count / 2) < -limit:
         objections.append("one half of the units mirrors the other, as by LooksLinear")
@@ -108,14 +104,24 @@ def believability(module: WeightLayer, *, among: int = 1) -> Believability:
         objections.append("filters are correlated, as after training")
     elif correlation < -limit:
         objections.append("filters are closer to orthogonal than chance gives, as by an orthogonal law")
-    if objections:
-        verdict = "independent zero-mean weights are not believable: " + "; ".join(objections)
-    elif distribution == "other":
-        kind = "heavy-tailed" if kurtosis > 0 else "light-tailed"
-        verdict = f"independent weights are believable, but {kind}: neither Gaussian nor uniform"
-    else:
-        verdict = f"independent {distribution} weights are believable"
+    verdict = _verdict(objections, distribution, kurtosis)
     return Believability(not objections, distribution, mean_z, kurtosis, edge, correlation, mirror, verdict)
+
+
+def _distribution(kurtosis: float, slack: float) -> str:
+    """The law whose excess kurtosis lies within ``slack``: 0 of Gaussian weights, -1.2 of uniform ones."""
+    if abs(kurtosis) < slack:
+        return "Gaussian"
+    return "uniform" if abs(kurtosis + 1.2) < slack else "other"
+
+
+def _verdict(objections: list[str], distribution: str, kurtosis: float) -> str:
+    if objections:
+        return "independent zero-mean weights are not believable: " + "; ".join(objections)
+    if distribution == "other":
+        kind = "heavy-tailed" if kurtosis > 0 else "light-tailed"
+        return f"independent weights are believable, but {kind}: neither Gaussian nor uniform"
+    return f"independent {distribution} weights are believable"
 
 
 def _limits(layers: int) -> tuple[float, float]:

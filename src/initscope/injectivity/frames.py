@@ -99,42 +99,47 @@ def minimal_cells(rows: Floats, required: int | None = None) -> Iterator[tuple[n
     rows, one dimension lower. ``required`` names a row that must be active (the homogeneous coordinate of a bias).
     Yields the mask and a point of the cell. Rows of zeros are never active.
     """
-    dim = rows.shape[1]
     norms = np.linalg.norm(rows, axis=1)
     live = np.flatnonzero(norms > ZERO)
     units = rows / np.where(norms > ZERO, norms, 1.0)[:, None]
     if required is not None and required not in live:
         return
-    if dim == 1:
+    if rows.shape[1] == 1:
         for sign in (1.0, -1.0):
             mask = sign * rows[:, 0] > ZERO
             if required is None or mask[required]:
                 yield mask, np.array([sign])
         return
+    for ray, across in _rays(units, live):
+        products = units @ ray
+        positive = products > ZERO
+        flat = np.abs(products) <= ZERO
+        flat[norms <= ZERO] = False
+        if required is not None and not positive[required] and not flat[required]:
+            continue
+        where = np.flatnonzero(flat)
+        need = None if required is None or positive[required] else int(np.flatnonzero(where == required)[0])
+        for inner, point in _cells_around(units[where], across, need):
+            mask = positive.copy()
+            mask[where[inner]] = True
+            step = across.T @ point
+            change = np.abs(units @ step)
+            room = np.abs(products[~flat]) / np.maximum(change[~flat], 1e-300)
+            yield mask, np.asarray(ray + 0.5 * min(1.0, float(room.min(initial=1.0))) * step)
+
+
+def _rays(units: Floats, live: np.ndarray) -> Iterator[tuple[Floats, Floats]]:
+    """The rays orthogonal to dim - 1 independent ones of the ``live`` rows, each once, with a basis across it."""
+    dim = units.shape[1]
     seen: set[bytes] = set()
     chosen = np.array(list(combinations(live, dim - 1)), dtype=np.int64).reshape(-1, dim - 1)
     _, spectra, bases = np.linalg.svd(units[chosen])
     for basis in bases[spectra[:, -1] >= ZERO]:
         for ray in (basis[-1], -basis[-1]):
             key = (np.round(ray, 7) + 0.0).tobytes()
-            if key in seen:
-                continue
-            seen.add(key)
-            products = units @ ray
-            positive = products > ZERO
-            flat = np.abs(products) <= ZERO
-            flat[norms <= ZERO] = False
-            if required is not None and not positive[required] and not flat[required]:
-                continue
-            where = np.flatnonzero(flat)
-            need = None if required is None or positive[required] else int(np.flatnonzero(where == required)[0])
-            for inner, point in _cells_around(units[where], basis[:-1], need):
-                mask = positive.copy()
-                mask[where[inner]] = True
-                step = basis[:-1].T @ point
-                change = np.abs(units @ step)
-                room = np.abs(products[~flat]) / np.maximum(change[~flat], 1e-300)
-                yield mask, np.asarray(ray + 0.5 * min(1.0, float(room.min(initial=1.0))) * step)
+            if key not in seen:
+                seen.add(key)
+                yield ray, basis[:-1]
 
 
 def _cells_around(rows: Floats, basis: Floats, required: int | None) -> Iterator[tuple[np.ndarray, Floats]]:

@@ -149,46 +149,36 @@ def discriminate(
     check_between("arc", arc, 0.0, 180.0001, hint="degrees")
     order = np.random.default_rng(check_seed("seed", seed)).permutation(len(pixels))
     held = max(1, round(test_share * len(pixels)))
-    data = _Split(pixels[order[held:]], classes[order[held:]], pixels[order[:held]], classes[order[:held]])
-    full = _feature_accuracy(data.train.flatten(1), data.test.flatten(1), data, features, seed)
-    deep = _cnn_accuracy(data.train, data.test, data, epochs, seed)
+    tested, trained = order[:held], order[held:]
+    task = _Task(pixels[trained], classes[trained], pixels[tested], classes[tested], features, epochs, seed)
+    full = task.feature_accuracy(task.train.flatten(1), task.test.flatten(1))
+    deep = task.cnn_accuracy(task.train, task.test)
     side = pixels.shape[-1]
-    mean_image = data.train.mean(0).numpy()
-    shown = data.test[: min(reconstruct, held)]
+    mean_image = task.train.mean(0).numpy()
+    shown = task.test[: min(reconstruct, held)]
     rows = []
     cells = [(which, ratio) for which in measurements for ratio in ratios]
     with kept_if_interrupted():
         for which, ratio in steps(cells, "measuring and reconstructing"):
-            wanted = int(
-                side * side / check_between("ratio", ratio, 0.0, side * side + 0.5, hint="pixels per measurement")
-            )
-            measurement = make_sensing(which, side, max(1, wanted), arc=arc, seed=seed)
-            rows.append(_row(measurement, ratio, data, shown, features, epochs, seed))
+            check_between("ratio", ratio, 0.0, side**2 + 0.5, hint="pixels per measurement")
+            measurement = make_sensing(which, side, max(1, int(side**2 / ratio)), arc=arc, seed=seed)
+            rows.append(_row(measurement, ratio, task, shown))
             if progress is not None:
                 last = rows[-1]
                 progress(f"{which} 1:{ratio:g}: accuracy {last.better()[0]:.3f}, {last.psnr:.1f} dB")
     none_is_no_result(rows)
-    shares = np.bincount(data.test_labels)
     return Discrimination(
-        name,
-        len(data.train),
-        held,
-        full,
-        _accuracy_se(full, held),
-        deep,
-        _accuracy_se(deep, held),
-        float(shares.max() / held),
-        float(np.mean([psnr(image.numpy(), mean_image) for image in shown])),
-        tuple(rows),
+        name=name,
+        train=len(task.train),
+        test=held,
+        full=full,
+        full_se=task.standard_error(full),
+        full_cnn=deep,
+        full_cnn_se=task.standard_error(deep),
+        chance=float(np.bincount(task.test_labels).max() / held),
+        mean_image_psnr=float(np.mean([psnr(image.numpy(), mean_image) for image in shown])),
+        rows=tuple(rows),
     )
-
-
-@dataclass(frozen=True)
-class _Split:
-    train: Tensor
-    train_labels: NDArray[np.int64]
-    test: Tensor
-    test_labels: NDArray[np.int64]
 
 
 def _checked(images: Any, labels: Any) -> tuple[Tensor, NDArray[np.int64]]:
@@ -211,92 +201,101 @@ def _checked(images: Any, labels: Any) -> tuple[Tensor, NDArray[np.int64]]:
     return torch.from_numpy(pixels[:, None]), np.unique(classes, return_inverse=True)[1].astype(np.int64)
 
 
-def _row(
-    measurement: Sensing, ratio: float, data: _Split, shown: Tensor, features: int, epochs: int, seed: int
-) -> DiscriminationRow:
-    train, test = measurement.measure(data.train), measurement.measure(data.test)
-    linear = _feature_accuracy(train, test, data, features, seed)
-    deep = _cnn_accuracy(measurement.back_projected(train), measurement.back_projected(test), data, epochs, seed)
+def _row(measurement: Sensing, ratio: float, task: _Task, shown: Tensor) -> DiscriminationRow:
+    train, test = measurement.measure(task.train), measurement.measure(task.test)
+    linear = task.feature_accuracy(train, test)
+    deep = task.cnn_accuracy(measurement.back_projected(train), measurement.back_projected(test))
     found = [measurement.reconstructions(one) for one in test[: len(shown)]]
     scores = {name: [psnr(image.numpy(), one[name]) for image, one in zip(shown, found)] for name in found[0]}
     solver = max(scores, key=lambda name: float(np.mean(scores[name])))
     values = np.array(scores[solver])
     likeness = [ssim(image.numpy(), np.clip(one[solver], 0, 1)) for image, one in zip(shown, found)]
-    spread = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
-    count = len(data.test_labels)
     return DiscriminationRow(
-        measurement.name,
-        float(ratio),
-        measurement.outputs,
-        linear,
-        _accuracy_se(linear, count),
-        deep,
-        _accuracy_se(deep, count),
-        float(values.mean()),
-        spread,
-        float(np.mean(likeness)),
-        solver,
+        measurement=measurement.name,
+        ratio=float(ratio),
+        outputs=measurement.outputs,
+        features=linear,
+        features_se=task.standard_error(linear),
+        cnn=deep,
+        cnn_se=task.standard_error(deep),
+        psnr=float(values.mean()),
+        psnr_se=float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan,
+        ssim=float(np.mean(likeness)),
+        solver=solver,
     )
 
 
-def _accuracy_se(accuracy: float, count: int) -> float:
-    return math.sqrt(accuracy * (1 - accuracy) / count) if math.isfinite(accuracy) else math.nan
+@dataclass(frozen=True)
+class _Task:
+    """Images to learn from and to be tested on, and the two classifiers that try."""
 
+    train: Tensor
+    train_labels: NDArray[np.int64]
+    test: Tensor
+    test_labels: NDArray[np.int64]
+    features: int
+    epochs: int
+    seed: int
 
-def _feature_accuracy(train: Tensor, test: Tensor, data: _Split, features: int, seed: int) -> float:
-    """Random ReLU features of the standardised measurements, and ridge regression.
+    def standard_error(self, accuracy: float) -> float:
+        """Of an accuracy on the test images."""
+        count = len(self.test_labels)
+        return math.sqrt(accuracy * (1 - accuracy) / count) if math.isfinite(accuracy) else math.nan
 
-    Its strength is the one that does best on a fifth of the training images: without that, as many features as images
-    would be the worst number of them.
-    """
-    from scipy.linalg import LinAlgWarning
-    from sklearn.linear_model import RidgeClassifier
-    from sklearn.model_selection import GridSearchCV, ShuffleSplit
+    def feature_accuracy(self, train: Tensor, test: Tensor) -> float:
+        """Random ReLU features of the standardised measurements, and ridge regression.
 
-    centre, spread = train.mean(0), train.std() + 1e-12
-    first, second = ((values - centre) / spread for values in (train, test))
-    generator = torch_generator(seed, "features")
-    directions = torch.randn(train.shape[1], features, generator=generator) / math.sqrt(train.shape[1])
-    offsets = torch.randn(features, generator=generator)
-    lifted = [
-        torch.cat([values, torch.relu(values @ directions + offsets)], dim=1).numpy() for values in (first, second)
-    ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LinAlgWarning)  # float32 features are nearly dependent; the ridge settles it
-        classifier = GridSearchCV(
-            RidgeClassifier(solver="cholesky"),
-            {"alpha": np.logspace(-1, 4, 6)},
-            cv=ShuffleSplit(1, test_size=0.2, random_state=seed),
-        ).fit(lifted[0], data.train_labels)
-    return float((classifier.predict(lifted[1]) == data.test_labels).mean())
+        Its strength is the one that does best on a fifth of the training images: without that, as many features as
+        images would be the worst number of them.
+        """
+        from scipy.linalg import LinAlgWarning
+        from sklearn.linear_model import RidgeClassifier
+        from sklearn.model_selection import GridSearchCV, ShuffleSplit
 
+        centre, spread = train.mean(0), train.std() + 1e-12
+        first, second = ((values - centre) / spread for values in (train, test))
+        generator = torch_generator(self.seed, "features")
+        directions = torch.randn(train.shape[1], self.features, generator=generator) / math.sqrt(train.shape[1])
+        offsets = torch.randn(self.features, generator=generator)
+        lifted = [
+            torch.cat([values, torch.relu(values @ directions + offsets)], dim=1).numpy() for values in (first, second)
+        ]
+        with warnings.catch_warnings():
+            # float32 features are nearly dependent; the ridge settles it.
+            warnings.simplefilter("ignore", LinAlgWarning)
+            classifier = GridSearchCV(
+                RidgeClassifier(solver="cholesky"),
+                {"alpha": np.logspace(-1, 4, 6)},
+                cv=ShuffleSplit(1, test_size=0.2, random_state=self.seed),
+            ).fit(lifted[0], self.train_labels)
+        return float((classifier.predict(lifted[1]) == self.test_labels).mean())
 
-def _cnn_accuracy(train: Tensor, test: Tensor, data: _Split, epochs: int, seed: int) -> float:
-    """A CNN of two strided convolutions on back-projected measurements, trained by Adam; NaN without epochs.
+    def cnn_accuracy(self, train: Tensor, test: Tensor) -> float:
+        """A CNN of two strided convolutions on back-projected measurements, trained by Adam; NaN without epochs.
 
-    The global random state is kept.
-    """
-    if not epochs:
-        return math.nan
-    spread = train.std() + 1e-12
-    train, test = train / spread, test / spread
-    classes = int(max(data.train_labels.max(), data.test_labels.max())) + 1
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(seed)
-        side = -(-train.shape[-1] // 4)
-        model = nn.Sequential(
-            nn.Conv2d(1, 16, 5, stride=2, padding=2), nn.ReLU(),
-            nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.ReLU(),
-            nn.Flatten(), nn.Linear(32 * side**2, 64), nn.ReLU(), nn.Linear(64, classes),
-        )  # fmt: skip
-        optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
-        labels = torch.from_numpy(data.train_labels)
-        for _ in range(epochs):
-            for batch in torch.split(torch.randperm(len(train)), 64):
-                optimiser.zero_grad()
-                loss: Any = nn.functional.cross_entropy(model(train[batch]), labels[batch])
-                loss.backward()
-                optimiser.step()
-        with torch.no_grad():
-            answers = torch.cat([model(part).argmax(1) for part in torch.split(test, 500)])
-    return float((answers.numpy() == data.test_labels).mean())
+        The global random state is kept.
+        """
+        if not self.epochs:
+            return math.nan
+        spread = train.std() + 1e-12
+        train, test = train / spread, test / spread
+        classes = int(max(self.train_labels.max(), self.test_labels.max())) + 1
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            torch.manual_seed(self.seed)
+            side = -(-train.shape[-1] // 4)
+            model = nn.Sequential(
+                nn.Conv2d(1, 16, 5, stride=2, padding=2), nn.ReLU(),
+                nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.ReLU(),
+                nn.Flatten(), nn.Linear(32 * side**2, 64), nn.ReLU(), nn.Linear(64, classes),
+            )  # fmt: skip
+            optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
+            labels = torch.from_numpy(self.train_labels)
+            for _ in range(self.epochs):
+                for batch in torch.split(torch.randperm(len(train)), 64):
+                    optimiser.zero_grad()
+                    loss: Any = nn.functional.cross_entropy(model(train[batch]), labels[batch])
+                    loss.backward()
+                    optimiser.step()
+            with torch.no_grad():
+                answers = torch.cat([model(part).argmax(1) for part in torch.split(test, 500)])
+        return float((answers.numpy() == self.test_labels).mean())

@@ -87,9 +87,7 @@ def _undo_block(
     x, method, count = solution.x, solution.method, solution.iterations
     unseen = _unseen(affine, told.known)
     spans = solution.smallest > 0 and unseen == 0
-    message = ""
-    if not spans:
-        message = _open(affine, told, unseen)
+    message = "" if spans else _open(affine, told, unseen)
     if not spans and subspace is not None:
         solution, x = _in_subspace(affine, told, weights, subspace)
         spans, method = solution.smallest > 0, "svd in the subspace"
@@ -98,16 +96,16 @@ def _undo_block(
         x, steps = fit(affine, told, x, priors, iterations=iterations or 400)
         count, method = count + steps, f"{method}, bounds" + (" and prior" if priors else "")
     row = LayerRecovery(
-        block.name,
-        affine.size,
-        math.prod(affine.output_shape),
-        float(told.known.double().mean()),
-        unseen,
-        spans,
-        solution.condition if spans else math.inf,
-        math.sqrt(solution.inverse_moment) if spans else math.inf,
-        count,
-        method,
+        layer=block.name,
+        inputs=affine.size,
+        outputs=math.prod(affine.output_shape),
+        known=float(told.known.double().mean()),
+        unseen=unseen,
+        spans=spans,
+        condition=solution.condition if spans else math.inf,
+        noise_amplification=math.sqrt(solution.inverse_moment) if spans else math.inf,
+        iterations=count,
+        method=method,
     )
     return x, row, message
 

@@ -237,21 +237,12 @@ def invert_layers(
     progress : bool or callable
         True: lines on stderr; a callable gets a sentence per picture.
     """
-    pixels = np.asarray(images.detach().cpu() if isinstance(images, torch.Tensor) else images, dtype=np.float32)
-    if pixels.ndim != 4 or not len(pixels):
-        raise InputError(f"images of shape {pixels.shape} must be [N, C, H, W] with at least one image")
+    pixels = _checked(images)
     if not layers:
         raise InputError("no layers are named; give at least one, for example layers=['conv1']")
-    low, high = float(pixels.min()), float(pixels.max())
-    if not (low >= 0 and high <= 1):
-        raise InputError(
-            f"images have values from {low:.3g} to {high:.3g}; give values in [0, 1], and mean and std apart"
-        )
     shape = pixels.shape[1:]
     centre, spread = (np.asarray(value, dtype=np.float32).reshape(-1, 1, 1) for value in (mean, std))
-    box = Box(tuple((-centre / spread).ravel().tolist()), tuple(((1 - centre) / spread).ravel().tolist()))
-    if len(box.low) == 1:  # type: ignore[arg-type]
-        box = Box(box.low[0], box.high[0])  # type: ignore[index]
+    box = _pixel_box(centre, spread)
     prior = (TotalVariation(smoothness), box) if smoothness else (box,)
     work = prepared(model, torch.float32)
     steps = traced(work, shape, torch.float32)
@@ -271,10 +262,40 @@ def invert_layers(
             found = recover(work, target, prior=prior, method=method, seed=seed, layer=layer, input_shape=shape,
                             iterations=iterations, progress=progress is True)  # fmt: skip
             picture = np.clip(found.inputs[0].numpy() * spread + centre, 0, 1)
-            rows.append(InvertedPicture(index, layer, target.numel() / image.size, found.relative_residual, found.exact,
-                                        found.converged, psnr(image, picture), ssim(image, picture), found.method,
-                                        found.message, picture))  # fmt: skip
+            row = InvertedPicture(
+                image=index,
+                layer=layer,
+                values=target.numel() / image.size,
+                relative_residual=found.relative_residual,
+                exact=found.exact,
+                converged=found.converged,
+                psnr=psnr(image, picture),
+                ssim=ssim(image, picture),
+                method=found.method,
+                message=found.message,
+                picture=picture,
+            )
+            rows.append(row)
             if callable(progress):
-                progress(f"{layer}, image {index + 1}: {rows[-1].psnr:.1f} dB")
+                progress(f"{layer}, image {index + 1}: {row.psnr:.1f} dB")
     none_is_no_result(rows)
     return Inversions(pixels, tuple(rows), title)
+
+
+def _checked(images: Any) -> NDArray[np.float32]:
+    """The images as an array ``[N, C, H, W]`` in [0, 1]."""
+    pixels = np.asarray(images.detach().cpu() if isinstance(images, torch.Tensor) else images, dtype=np.float32)
+    if pixels.ndim != 4 or not len(pixels):
+        raise InputError(f"images of shape {pixels.shape} must be [N, C, H, W] with at least one image")
+    low, high = float(pixels.min()), float(pixels.max())
+    if not (low >= 0 and high <= 1):
+        raise InputError(
+            f"images have values from {low:.3g} to {high:.3g}; give values in [0, 1], and mean and std apart"
+        )
+    return pixels
+
+
+def _pixel_box(centre: Floats, spread: Floats) -> Box:
+    """Where normalised pixels of [0, 1] lie: two numbers, or two for each channel."""
+    low, high = ((-centre / spread).ravel().tolist(), ((1 - centre) / spread).ravel().tolist())
+    return Box(low[0], high[0]) if len(low) == 1 else Box(tuple(low), tuple(high))

@@ -188,12 +188,7 @@ def error_growth(
         for count in range(1, depth + 1):
             values = np.maximum(weights[count - 1] @ values, 0)
             plain[draw, count - 1] = np.sum((_transposes(weights[:count], values) - x) ** 2)
-            estimate = values
-            for layer in range(count, 0, -1):
-                estimate = weights[layer - 1].T @ estimate
-                if layer > 1:
-                    estimate = _nearest_image(weights[: layer - 1], estimate)
-            projected[draw, count - 1] = np.linalg.norm(estimate - x)
+            projected[draw, count - 1] = np.linalg.norm(_projections(weights[:count], values) - x)
     predicted = np.sqrt(deep_linear_error(d, [m] * depth))
     points = []
     for index in range(depth):
@@ -207,6 +202,15 @@ def error_growth(
 def _transposes(weights: Sequence[Floats], values: Floats) -> Floats:
     for weight in reversed(weights):
         values = weight.T @ values
+    return values
+
+
+def _projections(weights: Sequence[Floats], values: Floats) -> Floats:
+    """The same, moved after every layer to the nearest point that the layers before can make."""
+    for layer in range(len(weights), 0, -1):
+        values = weights[layer - 1].T @ values
+        if layer > 1:
+            values = _nearest_image(weights[: layer - 1], values)
     return values
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -74,13 +74,8 @@ class Recovery(Result):
         """One row per layer and sample; of a whole network one row."""
         if self.layers:
             return [layer.to_dict() for layer in self.layers]
-        whole = self.to_dict()
-        return [
-            {
-                name: whole[name]
-                for name in ("method", "relative_residual", "exact", "converged", "iterations", "message")
-            }
-        ]
+        whole, shown = self.to_dict(), ("method", "relative_residual", "exact", "converged", "iterations", "message")
+        return [{name: whole[name] for name in shown}]
 
 
 def recover(
@@ -163,18 +158,17 @@ def recover(
     found = [problem.solve(sample, _nth(start, index, unbatched), input_shape) for index, sample in enumerate(batch)]
     inputs = torch.stack([one.x for one in found])
     inputs = inputs[0] if unbatched else inputs
-    layers = tuple(layer for one in found for layer in one.layers)
     return Recovery(
-        inputs if isinstance(outputs, Tensor) else inputs.numpy(),
-        max(one.residual for one in found),
-        all(one.exact for one in found),
-        max(one.condition for one in found),
-        float(np.max([one.amplification for one in found])),
-        found[0].method,
-        "; ".join(dict.fromkeys(one.message for one in found if one.message)),
-        sum(one.iterations for one in found),
-        layers,
-        all(one.converged for one in found),
+        inputs=inputs if isinstance(outputs, Tensor) else inputs.numpy(),
+        relative_residual=max(one.residual for one in found),
+        exact=all(one.exact for one in found),
+        condition=max(one.condition for one in found),
+        noise_amplification=float(np.max([one.amplification for one in found])),
+        method=found[0].method,
+        message="; ".join(dict.fromkeys(one.message for one in found if one.message)),
+        iterations=sum(one.iterations for one in found),
+        layers=tuple(layer for one in found for layer in one.layers),
+        converged=all(one.converged for one in found),
     )
 
 
@@ -209,46 +203,45 @@ class _Problem:
     seed: int
 
     def solve(self, target: Tensor, start: Tensor | None, input_shape: Sequence[int] | None) -> _Found:
+        """Layer by layer where the model is a chain; by descent for the rest, or from there where layers were lost."""
         if not self.chain.blocks:
             return self._descend(target, start, input_shape)
-        solver = self.method if self.method in ("svd", "lsmr", "cg") else "auto"
         operators = self.chain.operators(input_shape, target.shape, target.dtype)
         if self.method == "auto" and len(operators) > 1 and not self._may_span(operators[-1], target):
             return self._descend(target, start, operators[0].input_shape)
+        found = self._undo(operators, target)
+        if found.exact or self.method != "auto" or len(found.layers) == 1 or found.residual < ENOUGH:
+            return found
+        more = self._descend(target, found.x if start is None else start, found.x.shape)
+        if more.residual >= found.residual:
+            return found
+        return replace(
+            found,
+            x=more.x,
+            residual=more.residual,
+            exact=False,
+            method=f"{found.method} then {more.method}",
+            iterations=found.iterations + more.iterations,
+            converged=more.converged,
+        )
+
+    def _undo(self, operators: Sequence[Affine], target: Tensor) -> _Found:
+        solver = self.method if self.method in ("svd", "lsmr", "cg") else "auto"
         x, layers, message = undo(
             self.chain, operators, target, self.priors, self.noise, solver=solver, iterations=self.iterations
         )
         with torch.no_grad():
             image = run_to(self.steps, self.last, x[None])[0]
-        residual = float((image - target).norm()) / max(float(target.norm()), 1e-300)
-        exact = all(layer.spans for layer in layers)
-        found = _Found(
-            x,
-            residual,
-            exact,
-            math.prod(layer.condition for layer in layers),
-            math.prod(layer.noise_amplification for layer in layers),
-            " then ".join(dict.fromkeys(layer.method for layer in layers)),
-            message,
-            sum(layer.iterations for layer in layers),
-            layers,
-        )
-        if exact or self.method != "auto" or len(layers) == 1 or residual < ENOUGH:
-            return found
-        more = self._descend(target, x if start is None else start, x.shape)
-        if more.residual >= residual:
-            return found
         return _Found(
-            more.x,
-            more.residual,
-            False,
-            found.condition,
-            found.amplification,
-            f"{found.method} then {more.method}",
-            found.message,
-            found.iterations + more.iterations,
-            layers,
-            more.converged,
+            x=x,
+            residual=float((image - target).norm()) / max(float(target.norm()), 1e-300),
+            exact=all(layer.spans for layer in layers),
+            condition=math.prod(layer.condition for layer in layers),
+            amplification=math.prod(layer.noise_amplification for layer in layers),
+            method=" then ".join(dict.fromkeys(layer.method for layer in layers)),
+            message=message,
+            iterations=sum(layer.iterations for layer in layers),
+            layers=layers,
         )
 
     def _may_span(self, affine: Affine, target: Tensor) -> bool:
@@ -278,16 +271,15 @@ class _Problem:
             start = start.to(target.dtype)
         done = descend(forward, target, start, self.priors, iterations=self.iterations or 200, progress=self.progress)
         return _Found(
-            done.x,
-            done.residual,
-            False,
-            math.nan,
-            math.nan,
-            "gradient",
-            _told(done),
-            done.iterations,
-            (),
-            done.converged,
+            x=done.x,
+            residual=done.residual,
+            exact=False,
+            condition=math.nan,
+            amplification=math.nan,
+            method="gradient",
+            message=_told(done),
+            iterations=done.iterations,
+            converged=done.converged,
         )
 
 

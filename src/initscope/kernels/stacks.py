@@ -181,35 +181,39 @@ def _through(
                     _fused.box_sums(theta, moved, box, step.gain, 0.0, scratch)
                 theta = moved + k
         else:
-            own, (others, inverse) = anchor.deviations[place], block.deviations[place]
-            if theta is not None:
-                _fused.rectify_tangent(k, theta, own, inverse, _fused.coefficients())
-            _fused.rectify(k, own, others, inverse, _fused.coefficients())
+            _rectify(k, theta, anchor.deviations[place], block.deviations[place])
     return k, theta
+
+
+def _rectify(k: Floats, theta: Floats | None, own: Floats, others: Floats) -> None:
+    """A ReLU, in place; the deviations of the others come with their inverses."""
+    deviations, inverse = others
+    if theta is not None:  # first: the slopes want the covariances before the ReLU
+        _fused.rectify_tangent(k, theta, own, inverse, _fused.coefficients())
+    _fused.rectify(k, own, deviations, inverse, _fused.coefficients())
 
 
 def _dense(steps: Sequence[Step], left: Ends, right: Ends, k: Floats, theta: Floats | None) -> None:
     """The steps on vectors, in place, row by row."""
-
-    def work(share: slice) -> None:
-        for i in range(share.start, share.stop):
-            row, moved = k[i : i + 1], None if theta is None else theta[i : i + 1]
-            for index, step in enumerate(steps):
-                if isinstance(step, Sums):
-                    row *= step.gain
-                    row += step.bias
-                    if moved is not None:
-                        moved *= step.gain
-                        moved += row
-                    continue
-                own, (others, inverse) = left.deviations[index][i], columns[index]
-                if moved is not None:
-                    _fused.rectify_tangent(row, moved, own, inverse, _fused.coefficients())
-                _fused.rectify(row, own, others, inverse, _fused.coefficients())
-
     columns = {
         index: np.ascontiguousarray(right.deviations[index].transpose(1, 2, 0))
         for index, step in enumerate(steps)
         if isinstance(step, Rectified)
     }
+
+    def through(i: int, row: Floats, tangents: Floats | None) -> None:
+        for index, step in enumerate(steps):
+            if isinstance(step, Rectified):
+                _rectify(row, tangents, left.deviations[index][i], columns[index])
+                continue
+            row *= step.gain
+            row += step.bias
+            if tangents is not None:
+                tangents *= step.gain
+                tangents += row
+
+    def work(share: slice) -> None:
+        for i in range(share.start, share.stop):
+            through(i, k[i : i + 1], None if theta is None else theta[i : i + 1])
+
     in_threads(work, len(k), threads())

@@ -215,35 +215,49 @@ def _layer(text: str, token: Token, shape: tuple[int, ...]) -> tuple[torch.nn.Mo
     """The layer of a token for inputs of ``shape``, and the shape of its output."""
     from torch import nn
 
-    from initscope.layers import activation_row
-
-    fields, dimensions = token.fields, len(shape) - 1
+    fields = token.fields
     if "conv" in fields:
         return _convolution(text, token, shape)
+    if "pool" in fields:
+        return _pooling(text, token, shape)
     if "dense" in fields:
         linear = nn.Linear(shape[0], int(fields["units"]), bias=False)
         nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
         return linear, (linear.out_features,)
     if "flatten" in fields:
         return nn.Flatten(), (math.prod(shape),)
-    if "pool" in fields:
-        if not 1 <= dimensions <= 3:
-            raise _error(text, token.position, f"{token.text} needs an image, but gets {shape}; put it before dense")
-        window = int(fields["window"])
-        if min(shape[1:]) < window:
-            raise _misfit(text, token, shape, "its window is larger")
-        pooling: Any = getattr(nn, f"{fields['pooling'].capitalize()}Pool{dimensions}d")
-        return pooling(window), (shape[0], *(side // window for side in shape[1:]))
+    return _elementwise(text, token, shape), shape
+
+
+def _elementwise(text: str, token: Token, shape: tuple[int, ...]) -> torch.nn.Module:
+    """A layer that keeps the shape: batch norm, dropout or an activation."""
+    from torch import nn
+
+    from initscope.layers import activation_row
+
+    fields, dimensions = token.fields, len(shape) - 1
     if "bn" in fields:
         if dimensions > 3:
             raise _misfit(text, token, shape, "batch normalisation has at most three dimensions")
         normalisation: Any = getattr(nn, f"BatchNorm{max(dimensions, 1)}d")
-        return normalisation(shape[0]), shape
+        return normalisation(shape[0])  # type: ignore[no-any-return]
     if "dropout" in fields:
-        return nn.Dropout(float(fields.get("probability", "0.5"))), shape
+        return nn.Dropout(float(fields.get("probability", "0.5")))
     row = activation_row(fields["activation"])
     assert row is not None
-    return row.build(*([float(fields["parameter"])] if "parameter" in fields else [])), shape
+    return row.build(*([float(fields["parameter"])] if "parameter" in fields else []))
+
+
+def _pooling(text: str, token: Token, shape: tuple[int, ...]) -> tuple[torch.nn.Module, tuple[int, ...]]:
+    from torch import nn
+
+    dimensions, window = len(shape) - 1, int(token.fields["window"])
+    if not 1 <= dimensions <= 3:
+        raise _error(text, token.position, f"{token.text} needs an image, but gets {shape}; put it before dense")
+    if min(shape[1:]) < window:
+        raise _misfit(text, token, shape, "its window is larger")
+    pooling: Any = getattr(nn, f"{token.fields['pooling'].capitalize()}Pool{dimensions}d")
+    return pooling(window), (shape[0], *(side // window for side in shape[1:]))
 
 
 def _convolution(text: str, token: Token, shape: tuple[int, ...]) -> tuple[torch.nn.Module, tuple[int, ...]]:

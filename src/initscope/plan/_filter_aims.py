@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from initscope.errors import InputError, check_between
+from initscope.errors import InputError
 from initscope.plan._filter_draws import ConvLayer, filter_statistics, image_pairs
 from initscope.theory import concentration
-from initscope.theory.activations import activation as named_activation
 from initscope.theory.images import expected_cosine, expected_inner
-from initscope.theory.images._windows import Windows
 
 __all__ = ["FilterAim"]
+
+_SCREEN = 128
+"""Filters that find the pair that varies most."""
 
 
 @dataclass(frozen=True)
@@ -38,27 +39,21 @@ class FilterAim:
         cls,
         images: tuple[Any, Any],
         *,
-        kernel_size: int,
-        activation: Any,
-        padding: str | int,
-        stride: int,
-        weight_variance: float | None,
         inner: bool,
         eps: float,
         delta: float,
         seed: int,
+        kernel_size: int,
+        **layer: Any,
     ) -> FilterAim:
-        """Check the images, fill in the variance of the weights, compute the expected norms."""
+        """Check the images, read the ``layer`` (`ConvLayer.read`), compute the expected norms."""
         first, second = image_pairs(*images, kernel_size)
-        sigma = named_activation(activation)
-        windows = Windows.read(tuple(first.shape[-2:]), kernel_size, padding=padding, stride=stride)
-        variance = sigma.gain**2 / windows.taps if weight_variance is None else weight_variance
-        layer = ConvLayer(windows, sigma, check_between("weight_variance", variance, 0.0, math.inf))
-        padded = [layer.padded(side.double()).numpy() for side in (first, second)]
-        squares = np.stack([expected_inner(side, side, **layer.options) for side in padded])
+        convolution = ConvLayer.read(first.shape[-2:], kernel_size=kernel_size, **layer)
+        padded = [convolution.padded(side.double()).numpy() for side in (first, second)]
+        squares = np.stack([expected_inner(side, side, **convolution.options) for side in padded])
         if not (squares > 0).all():
             raise InputError(f"pair {int(np.argmin(squares.min(axis=0)))} has an image whose outputs are all zero")
-        return cls(first, second, layer, inner, eps, delta / len(first), seed, squares)
+        return cls(first, second, convolution, inner, eps, delta / len(first), seed, squares)
 
     @property
     def scales(self) -> np.ndarray:
@@ -81,12 +76,28 @@ class FilterAim:
         """What is to be kept, of layers of ``size`` filters with these sums."""
         return sums[0] / (size * self.scales[index]) if self.inner else concentration.layer_cosines(*sums)
 
-    def spread(self, index: int, screen: tuple[np.ndarray, np.ndarray, np.ndarray]) -> float:
+    def sharp(self, pilot: int) -> concentration.SharpFilters:
+        """The sharp number for all pairs.
+
+        A small pilot finds the pair that varies most; only that one gets the whole pilot. Outputs may vanish on
+        another.
+        """
+        pairs = len(self.first)
+        if pairs == 1:
+            return self._sharp_of_pair(0, pilot)
+        screens = [self.statistics(index, _SCREEN) for index in range(pairs)]
+        spread = [self._spread(index, screen) for index, screen in enumerate(screens)]
+        worst = self._sharp_of_pair(spread.index(max(spread)), pilot)
+        if self.inner:
+            return worst
+        living = max(concentration.living_filters(*screen[1:], delta=self.delta) for screen in screens)
+        return replace(worst, **{name: max(getattr(worst, name), living) for name in ("filters", "low", "high")})
+
+    def _spread(self, index: int, screen: tuple[np.ndarray, np.ndarray, np.ndarray]) -> float:
         """Standard deviation of one filter's share."""
         return float(screen[0].std() / self.scales[index]) if self.inner else concentration.filter_share_sd(*screen)
 
-    def sharp(self, index: int, pilot: int) -> concentration.SharpFilters:
-        """The sharp number for one pair."""
+    def _sharp_of_pair(self, index: int, pilot: int) -> concentration.SharpFilters:
         drawn = self.statistics(index, pilot)
         if self.inner:
             values = drawn[0] / self.scales[index]

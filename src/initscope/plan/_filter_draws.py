@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,8 @@ from torch.nn.functional import conv2d, pad
 
 from initscope._hall.randomness import torch_generator
 from initscope.data import check_pairs
-from initscope.errors import check_count
-from initscope.theory.activations import Activation
+from initscope.errors import check_between, check_count
+from initscope.theory.activations import Activation, activation as named_activation
 from initscope.theory.images._windows import Windows
 
 __all__ = ["ConvLayer", "filter_statistics", "image_pairs"]
@@ -29,6 +30,23 @@ class ConvLayer:
     windows: Windows
     activation: Activation
     variance: float
+
+    @classmethod
+    def read(
+        cls,
+        size: Sequence[int],
+        *,
+        kernel_size: int,
+        activation: Any,
+        padding: str | int,
+        stride: int,
+        weight_variance: float | None,
+    ) -> ConvLayer:
+        """The layer for images of this height and width; without a variance that of weights which keep norms."""
+        sigma = named_activation(activation)
+        windows = Windows.read(tuple(size), kernel_size, padding=padding, stride=stride)
+        variance = sigma.gain**2 / windows.taps if weight_variance is None else weight_variance
+        return cls(windows, sigma, check_between("weight_variance", variance, 0.0, math.inf))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -48,9 +66,8 @@ class ConvLayer:
         sums = conv2d(images, filters, stride=(rows, columns), dilation=self.windows.dilation)
         if self.activation.name == "relu":
             return sums.relu_().flatten(2)
-        return torch.from_numpy(np.asarray(self.activation(sums.numpy()))).flatten(
-            2
-        )  # a user's function may be NumPy's
+        made = np.asarray(self.activation(sums.numpy()))  # a user's function may be NumPy's
+        return torch.from_numpy(made).flatten(2)
 
     def padded(self, images: torch.Tensor) -> torch.Tensor:
         """The images with their borders."""

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from initscope.errors import InputError, check_between, check_count, check_seed
 from initscope.plan._base import Plan, check_delta
-from initscope.theory import concentration
 from initscope.theory.activations import Activation
 
 if TYPE_CHECKING:
     from initscope.plan._filter_aims import FilterAim
 
 __all__ = ["FiltersPlan", "InnerProductPlan", "filters"]
-
-_SCREEN = 128
 
 
 @dataclass(frozen=True)
@@ -156,14 +153,7 @@ def filters(
         delta=delta,
         seed=seed,
     )
-    pairs = len(aim.first)
-    # A small pilot finds the pair that varies most; only that one gets the whole pilot. Outputs may vanish on another.
-    screens = [aim.statistics(index, _SCREEN) for index in range(pairs)] if pairs > 1 else []
-    spread = [aim.spread(index, screen) for index, screen in enumerate(screens)] or [0.0]
-    worst = aim.sharp(spread.index(max(spread)), pilot)
-    if not aim.inner:
-        living = max((concentration.living_filters(*screen[1:], delta=aim.delta) for screen in screens), default=1)
-        worst = replace(worst, **{name: max(getattr(worst, name), living) for name in ("filters", "low", "high")})
+    worst = aim.sharp(pilot)
     paper, no_union = aim.bounds()
     return (InnerProductPlan if aim.inner else FiltersPlan)(
         eps=eps,
@@ -173,7 +163,7 @@ def filters(
         padding=padding,
         stride=stride,
         weight_variance=aim.layer.variance,
-        pairs=pairs,
+        pairs=len(aim.first),
         pilot=pilot,
         expected=worst.centre,
         sd=worst.sd,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -64,47 +65,69 @@ def expect_pair(
     """
     # Nodes depend on the elements only where there are no kinks, and no gradients are asked for.
     smooth = not kinks and not any(getattr(array, "requires_grad", False) for array in (kxx, kyy, d))
-    kinks = _with_bends(xp, kinks, kxx, kyy)
+    pair = _Pair(xp, value, combine, _with_bends(xp, kinks, kxx, kyy), smooth, covariance)
+    if not smooth:
+        return _adaptive(xp, pair.evaluate, pair.nodes, (kxx, kyy, d))
+    # By angle, so that elements of one chunk need the same nodes.
+    dtype, shape, flat = flattened(xp, kxx, kyy, d)
+    h = pair.half_gap(*flat)
+    order = xp.argsort(h * (1 - h) * (flat[1] if pair.kinks else 1))
+    found = _adaptive(xp, pair.evaluate, pair.nodes, tuple(a[order] for a in flat))
+    return xp.astype(xp.reshape(found[xp.argsort(order)], shape), dtype)
 
-    def evaluate(level: int, kxx: Array, kyy: Array, d: Array) -> Array:
-        _, h = (half_gap_of_covariance if covariance else half_gap)(xp, kxx, kyy, d)
+
+@dataclass(frozen=True)
+class _Pair:
+    """What `expect_pair` integrates: over X, and within that over Y given X, both cut where σ bends."""
+
+    xp: Any
+    value: Value
+    combine: Combine
+    kinks: tuple[float, ...]
+    smooth: bool
+    """No kinks but smooth bends, and no gradients: nodes may depend on the elements."""
+    covariance: bool
+
+    def nodes(self, level: int) -> int:
+        return _nodes(level, (1 + len(_TRANSITIONS)) * len(self.kinks)) * _nodes(level, len(self.kinks))
+
+    def half_gap(self, kxx: Array, kyy: Array, third: Array) -> Array:
+        return (half_gap_of_covariance if self.covariance else half_gap)(self.xp, kxx, kyy, third)[1]
+
+    def evaluate(self, level: int, kxx: Array, kyy: Array, third: Array) -> Array:
+        xp, kinks = self.xp, self.kinks
+        h = self.half_gap(kxx, kyy, third)
         if getattr(h, "requires_grad", False):
             h = h + xp.where(h < 1e-16, xp.full_like(h, 1e-16), xp.zeros_like(h))
             h = h - xp.where(h > 1 - 1e-9, xp.full_like(h, 1e-9), xp.zeros_like(h))
         sx, sy, h = safe_sqrt(xp, kxx)[..., None], safe_sqrt(xp, kyy)[..., None], h[..., None]
         cosine, sine = 1 - 2 * h, 2 * safe_sqrt(xp, h) * safe_sqrt(xp, 1 - h)
+        # Beside a smooth bend Y given X hardly varies: nothing to split there.
+        beside = self.smooth and float(xp.max(sy * sine)) <= 1
         # Given X = sx·z, Y ~ N(sy·cosine·z, (sy·sine)²): its mean of σ bends where cosine·z·sy passes a kink.
         outer_breaks = [_scaled_kink(xp, kink, sx) for kink in kinks]
         steep = xp.where(xp.abs(cosine) > 1e-3, cosine, xp.full_like(cosine, 1e-3))
-        # Beside a smooth bend Y given X hardly varies: nothing to split there.
-        beside = smooth and float(xp.max(sy * sine)) <= 1
         steps = (0.0,) if beside else _TRANSITIONS
         outer_breaks += [(_scaled_kink(xp, kink, sy) + step * sine) / steep for kink in kinks for step in steps]
         z, weight = _rule(xp, level, outer_breaks, sx)
-        first = value(xp, sx * z)
+        inner = self._given(level, z, sx, sy, cosine, sine, () if beside else kinks)
+        return xp.sum(weight * inner, axis=-1)
+
+    def _given(
+        self, level: int, z: Array, sx: Array, sy: Array, cosine: Array, sine: Array, kinks: Sequence[float]
+    ) -> Array:
+        """E[combine(σ(X), σ(Y)) | X = sx·z] at every node z."""
+        xp = self.xp
+        first = self.value(xp, sx * z)
         sine_inner = sine[..., None]
         centre = (cosine * z)[..., None]
         safe_sine = xp.where(sine_inner > 0, sine_inner, xp.ones_like(sine_inner))
-        inside = () if beside else kinks
-        inner_breaks = [(_scaled_kink(xp, kink, sy)[..., None] - centre) / safe_sine for kink in inside]
-        # The inner nodes lie as dense as the outer ones if they are fewer by the sine.
-        fewer = level if inner_breaks or not smooth else level + math.ceil(math.log2(max(float(xp.max(sine)), 1e-9)))
-        u, inner_weight = _rule(xp, max(1, fewer), inner_breaks, centre)
-        second = value(xp, sy[..., None] * (centre + sine_inner * u))
-        inner = xp.sum(inner_weight * combine(first[..., None], second), axis=-1)
-        return xp.sum(weight * inner, axis=-1)
-
-    def count(level: int) -> int:
-        return _nodes(level, (1 + len(_TRANSITIONS)) * len(kinks)) * _nodes(level, len(kinks))
-
-    if not smooth:
-        return _adaptive(xp, evaluate, count, (kxx, kyy, d))
-    # By angle, so that elements of one chunk need the same nodes.
-    dtype, shape, flat = flattened(xp, kxx, kyy, d)
-    _, h = (half_gap_of_covariance if covariance else half_gap)(xp, *flat)
-    order = xp.argsort(h * (1 - h) * (flat[1] if kinks else 1))
-    found = _adaptive(xp, evaluate, count, tuple(a[order] for a in flat))
-    return xp.astype(xp.reshape(found[xp.argsort(order)], shape), dtype)
+        breaks = [(_scaled_kink(xp, kink, sy)[..., None] - centre) / safe_sine for kink in kinks]
+        if self.smooth and not breaks:  # as dense as the outer nodes, if they are fewer by the sine
+            level = max(1, level + math.ceil(math.log2(max(float(xp.max(sine)), 1e-9))))
+        u, weight = _rule(xp, level, breaks, centre)
+        second = self.value(xp, sy[..., None] * (centre + sine_inner * u))
+        return xp.sum(weight * self.combine(first[..., None], second), axis=-1)
 
 
 def _with_bends(xp: Any, kinks: Sequence[float], *variances: Array) -> tuple[float, ...]:

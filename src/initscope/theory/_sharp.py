@@ -114,10 +114,9 @@ def _sharp(
         def excess(size: int) -> float:
             return log_excess(_resampled_failure(pilot, centre, value, size, eps, layers, seed), counted)
 
-        found = smallest(excess, guess=math.ceil(1.3 * start), scan=1)
-        number = (
-            found if counted == delta else math.ceil(found * (_normal_quantile(delta) / eps) ** 2 * variance / start)
-        )
+        number = smallest(excess, guess=math.ceil(1.3 * start), scan=1)
+        if counted > delta:  # too rare to count: scaled as the normal limit is
+            number = math.ceil(number * (_normal_quantile(delta) / eps) ** 2 * variance / start)
     number = max(number, least)
     low, high = (
         max(least, math.ceil(number * max(1 + sign * spread / variance, 0.0))) if variance > 1e-24 else number

@@ -2,6 +2,9 @@
 
 `trace` is symbolic where the model allows it (`torch.fx`, nothing is run); a model that branches on its data is run
 once and recorded instead. Modules of ``torch.nn`` and modules that have a rule stay whole, all others are looked into.
+
+Read ``_trace`` first: it has both ways, ``_symbolic`` and ``_recorded``. ``_inputs`` says how data become arguments,
+``_samples`` where the samples of an output lie, ``untouched`` how the model is left as it was.
 """
 
 from initscope.tracing._in_place import overwritten

@@ -157,14 +157,17 @@ class Recording(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self._opened and self._inside is None:
-            if func is F.multi_head_attention_forward:
-                with self:
-                    return opened_attention()(*args, **kwargs)
-            if is_loop(func, args):
-                return self._loop(func, args)
         if self._inside is not None:
             return func(*args, **kwargs)
+        if self._opened and func is F.multi_head_attention_forward:
+            with self:
+                return opened_attention()(*args, **kwargs)
+        if self._opened and is_loop(func, args):
+            return self._loop(func, args)
+        return self._call(func, args, kwargs)
+
+    def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function outside of all steps: it is one itself if it makes values of data or of parameters."""
         tensors = [tensor for _, tensor in named_tensors((args, kwargs), "")]
         sources = [self._data[tensor] for tensor in tensors if tensor in self._data]
         if sources and _writes(func) and isinstance(args[0], torch.Tensor) and args[0] not in self._data:

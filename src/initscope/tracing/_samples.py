@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,10 @@ __all__ = ["SampleAxes", "SampleAxis", "sample_axes"]
 
 _MANY, _FEW = [0, 1, 0], [0, 1]
 _SAME = [0, 0, 0]  # as _MANY with another sample in the middle
+
+_T = TypeVar("_T")
+_Seen = dict[Node | None, dict[str, _T]]
+"""Something about every tensor of a run, by step and place."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,10 @@ class SampleAxis:
         return apart.transpose(0, 1).reshape(samples, self.fold, *rest)
 
 
+_Look = tuple[SampleAxis | None, Tensor | None]
+_NOTHING: _Look = (None, None)
+
+
 @dataclass(frozen=True)
 class SampleAxes:
     """The `SampleAxis` of every tensor that a step returns; the model's own output stands at None.
@@ -99,51 +107,54 @@ def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
     """
     if traced.graph_module is not None and all_keep_samples_first(traced.graph_module, inputs):
         return SampleAxes({step: {"": SampleAxis()} for step in (*traced.steps, None)})
-    last = min(1, inputs.samples - 1)
-    sums: list[dict[Any, dict[str, Tensor]]] = []
     with leaves_no_trace(traced.model), without_dropout(traced.model):
         for module in traced.model.modules():
             if isinstance(module, _BatchNorm):
                 module.training = False
-
-        def run(index: list[int], note: Callable[[str, Tensor, Any], Any]) -> dict[Any, Any]:
-            seen: dict[Any, Any] = {}
-
-            def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
-                with torch._C.DisableTorchFunction():
-                    seen[step] = {name: note(name, tensor, step) for name, tensor in _shaped(output)}
-
-            with FewUnits():
-                output = traced.run(inputs.pick([min(one, last) for one in index]), watch)
-            watch(None, (), {}, output)
-            return seen
-
-        def shape(name: str, tensor: Tensor, step: Any) -> tuple[int, ...]:
-            return tuple(tensor.shape)
-
-        few, count = _recorded_sizes(traced)
-        found: dict[Any, dict[str, SampleAxis | None]] = {}
-
-        def look(name: str, tensor: Tensor, step: Any) -> Tensor | None:
-            axis = _grown(tuple(tensor.shape), few.get(step, {}).get(name), count)
-            found.setdefault(step, {})[name] = axis
-            return _along(tensor, axis)
-
         try:
-            if not few:
-                few, count = run(_FEW, shape), len(_FEW)
-            sums = [run(_MANY, look)]
-            axes = {step: dict(tensors) for step, tensors in found.items()}
-            if any(axis.fold > 1 for tensors in axes.values() for axis in tensors.values() if axis is not None):
-                sums.append(run(_SAME, look))
+            many, same = _looked_at(traced, inputs)
         except Exception:  # it wants another number of samples, or other data: then nothing is known
             return SampleAxes()
-    for step, tensors in axes.items() if len(sums) == 2 else ():
-        for name, axis in tensors.items():
-            if axis is not None and axis.fold > 1:
-                one, other = (run_of.get(step, {}).get(name) for run_of in sums)
-                axes[step][name] = _ordered(axis, one, other)
-    return SampleAxes(axes)
+    return SampleAxes(
+        {
+            step: {
+                place: _ordered(axis, entries, same.get(step, {}).get(place, _NOTHING)[1])
+                for place, (axis, entries) in tensors.items()
+            }
+            for step, tensors in many.items()
+        }
+    )
+
+
+def _looked_at(traced: Trace, inputs: Inputs) -> tuple[_Seen[_Look], _Seen[_Look]]:
+    """The axis that grows, and entries along it, of the tensors of two runs; of the second only where it tells more."""
+    few, count = _recorded_sizes(traced)
+    if not few:
+        few, count = _run(traced, inputs, _FEW, lambda step, place, tensor: tuple(tensor.shape)), len(_FEW)
+
+    def look(step: Node | None, place: str, tensor: Tensor) -> _Look:
+        axis = _grown(tuple(tensor.shape), few.get(step, {}).get(place), count)
+        return axis, _along(tensor, axis)
+
+    many = _run(traced, inputs, _MANY, look)
+    folded = any(axis is not None and axis.fold > 1 for tensors in many.values() for axis, _ in tensors.values())
+    return many, _run(traced, inputs, _SAME, look) if folded else {}
+
+
+def _run(
+    traced: Trace, inputs: Inputs, samples: list[int], note: Callable[[Node | None, str, Tensor], _T]
+) -> _Seen[_T]:
+    """Run these samples; what ``note(step, place, tensor)`` says of each step's tensors, the model's output at None."""
+    seen: _Seen[_T] = {}
+
+    def watch(step: Node | None, args: Any, kwargs: Any, output: Any) -> None:
+        with torch._C.DisableTorchFunction():
+            seen[step] = {place: note(step, place, tensor) for place, tensor in _shaped(output)}
+
+    with FewUnits():
+        output = traced.run(inputs.pick([min(sample, inputs.samples - 1) for sample in samples]), watch)
+    watch(None, (), {}, output)
+    return seen
 
 
 def _shaped(output: Any) -> list[tuple[str, Tensor]]:
@@ -155,9 +166,9 @@ def _shaped(output: Any) -> list[tuple[str, Tensor]]:
     ]
 
 
-def _recorded_sizes(traced: Trace) -> tuple[dict[Any, dict[str, tuple[int, ...]]], int]:
+def _recorded_sizes(traced: Trace) -> tuple[_Seen[tuple[int, ...]], int]:
     """Shapes of the run that was recorded, and of how many samples it was; none where there is no other number."""
-    few: dict[Any, dict[str, tuple[int, ...]]] = {s: s.sizes for s in traced.steps if isinstance(s, Step)}
+    few: _Seen[tuple[int, ...]] = {s: s.sizes for s in traced.steps if isinstance(s, Step)}
     if traced.batch in (None, len(_MANY)) or not few:
         return {}, 0
     few[None] = traced.output_sizes
@@ -184,9 +195,9 @@ def _along(tensor: Tensor, axis: SampleAxis | None) -> Tensor | None:
     return entries @ torch.linspace(1, 2, entries.shape[1], dtype=torch.float64, device=entries.device)
 
 
-def _ordered(axis: SampleAxis, one: Tensor | None, other: Tensor | None) -> SampleAxis | None:
+def _ordered(axis: SampleAxis | None, one: Tensor | None, other: Tensor | None) -> SampleAxis | None:
     """The axis with the order of its entries: those that changed with the middle sample are its own."""
-    if one is None or other is None or one.shape != other.shape or len(one) != axis.fold * len(_MANY):
+    if axis is None or one is None or other is None or one.shape != other.shape or len(one) != axis.fold * len(_MANY):
         return axis
     changed = (one != other) & ~(one.isnan() & other.isnan())
     place = torch.arange(len(one), device=one.device)

@@ -226,38 +226,43 @@ def _recorded(
 ) -> Trace:
     """Run the first samples once and keep what was called."""
     few = inputs.pick(slice(0, samples)) if any(inputs.batched) else inputs
-    light, recording = FewUnits(), Recording(root, is_leaf, opened=opened)
-    try:
-        with leaves_no_trace(model), light:
-            output = recording.run(few.map(torch.clone))
-        done = not light.doubtful
-    except Exception:  # its own, or that of a model that looks at its values
-        done = False
-    if not done:
-        recording = Recording(root, is_leaf, opened=opened)
-        try:
-            output = recording.run(few.map(torch.clone))
-        except Exception as error:
-            raise few.refused(error) from error
-    returned = recording.made_by(output)
+    recording, output = _run_lightly(model, root, few, is_leaf, opened) or _run(root, few, is_leaf, opened)
     steps = tuple(recording.steps)
-    names: dict[Node, str] = {step: step.name for step in steps}
-    modules: dict[Node, nn.Module] = {step: step.module for step in steps if step.module is not None}
-    batch = few.samples if any(few.batched) else None
     return Trace(
-        model,
-        root,
-        steps,
-        names,
-        modules,
-        None,
-        reason,
-        batch,
-        recording.notes,
-        returned=returned,
+        model=model,
+        root=root,
+        steps=steps,
+        names={step: step.name for step in steps},
+        modules={step: step.module for step in steps if step.module is not None},
+        graph_module=None,
+        fallback=reason,
+        batch=few.samples if any(few.batched) else None,
+        notes=recording.notes,
+        returned=recording.made_by(output),
         opened=opened,
         output_sizes=tensor_sizes(output),
     )
+
+
+def _run_lightly(
+    model: nn.Module, root: nn.Module, inputs: Inputs, is_leaf: Callable[[nn.Module], bool], opened: bool
+) -> tuple[Recording, Any] | None:
+    """A recording of a run that leaves most products out, with its output; None where that may have changed steps."""
+    light, recording = FewUnits(), Recording(root, is_leaf, opened=opened)
+    try:
+        with leaves_no_trace(model), light:
+            output = recording.run(inputs.map(torch.clone))
+    except Exception:  # its own, or that of a model that looks at its values
+        return None
+    return None if light.doubtful else (recording, output)
+
+
+def _run(root: nn.Module, inputs: Inputs, is_leaf: Callable[[nn.Module], bool], opened: bool) -> tuple[Recording, Any]:
+    recording = Recording(root, is_leaf, opened=opened)
+    try:
+        return recording, recording.run(inputs.map(torch.clone))
+    except Exception as error:
+        raise inputs.refused(error) from error
 
 
 def _kind(node: Node, module: nn.Module | None) -> str:

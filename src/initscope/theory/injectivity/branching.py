@@ -91,6 +91,50 @@ def _inward(points: Any, chosen: Any, lam: Any, count: int, weights: Any) -> tup
 
 
 @compiled
+def _point(points: Any, chosen: Any, lam: Any, count: int, z: Any) -> float:
+    """Minus the weighted sum of the chosen points into ``z``; returns its squared norm."""
+    norm = 0.0
+    for d in range(points.shape[1]):
+        value = 0.0
+        for i in range(count):
+            value += lam[i] * points[chosen[i], d]
+        z[d] = -value
+        norm += value * value
+    return norm
+
+
+@compiled
+def _lowest(
+    points: Any, live: Any, forced: Any, chosen: Any, count: int, z: Any, norm: float
+) -> tuple[int, float, float]:
+    """Which live point enters: the one of the lowest product with -z, or of the forced ones if that is low enough.
+
+    Returns it, the lowest product of all, and that of the chosen points, which never enter: up to rounding their
+    products equal the squared norm.
+    """
+    total, dim = points.shape
+    entering, entering_forced, lowest, lowest_forced, nearest = -1, -1, np.inf, np.inf, np.inf
+    for i in range(total):
+        if live[i]:
+            value = 0.0
+            for d in range(dim):
+                value -= z[d] * points[i, d]
+            inside = False
+            for k in range(count):
+                inside |= chosen[k] == i
+            if inside:
+                nearest = min(nearest, value)
+                continue
+            if value < lowest:
+                lowest, entering = value, i
+            if forced[i] and value < lowest_forced:
+                lowest_forced, entering_forced = value, i
+    if lowest_forced < norm * (1 - 1e-3):
+        entering = entering_forced
+    return entering, lowest, nearest
+
+
+@compiled
 def _separate(points: Any, live: Any, forced: Any, chosen: Any, lam: Any, count: int, z: Any) -> tuple[int, int]:
     """Wolfe's least-norm point of the live points' hull: (status, size), a strict separator in ``z`` or a circuit.
 
@@ -111,37 +155,14 @@ def _separate(points: Any, live: Any, forced: Any, chosen: Any, lam: Any, count:
         arrived, count = _inward(points, chosen, lam, count, weights)
         if not arrived:
             return UNCLEAR, count
-        norm = 0.0
-        for d in range(dim):
-            value = 0.0
-            for i in range(count):
-                value += lam[i] * points[chosen[i], d]
-            z[d] = -value
-            norm += value * value
+        norm = _point(points, chosen, lam, count, z)
         if norm < AT_ZERO * AT_ZERO:
             return INJECTIVE, count
-        entering, entering_forced, lowest, lowest_forced, nearest = -1, -1, np.inf, np.inf, np.inf
-        for i in range(total):
-            if live[i]:
-                value = 0.0
-                for d in range(dim):
-                    value -= z[d] * points[i, d]
-                inside = False  # products of the chosen points equal the norm up to rounding: they never enter
-                for k in range(count):
-                    inside |= chosen[k] == i
-                if inside:
-                    nearest = min(nearest, value)
-                    continue
-                if value < lowest:
-                    lowest, entering = value, i
-                if forced[i] and value < lowest_forced:
-                    lowest_forced, entering_forced = value, i
+        entering, lowest, nearest = _lowest(points, live, forced, chosen, count, z, norm)
         if min(lowest, nearest) > SEPARATED * np.sqrt(norm) and min(lowest, nearest) > 1e-15:
             return WITNESS, count
         if lowest >= norm * (1 - 1e-9):
             return UNCLEAR, count
-        if lowest_forced < norm * (1 - 1e-3):
-            entering = entering_forced
         chosen[count], lam[count] = entering, 0.0
         count += 1
     return UNCLEAR, count

@@ -293,36 +293,11 @@ def _compositions(total: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 def _tail(layers: Sequence[_Layer], y: float, side: int) -> Probability:
     """Probability of log r beyond y on ``side`` (+1 above, -1 below), by the transform through its saddle point."""
-    from scipy.optimize import minimize_scalar
-
-    spread = math.sqrt(sum(layer.count * 5 / layer.width for layer in layers))
-    # Left of -k/2, k the fewest active units, the transform has its first pole.
-    most = 50 * (1 + abs(y)) / min(spread, spread**2)
-    if side < 0:
-        most = min(most, *(float(layer.halves[0]) for layer in layers))
-
-    # Far inside the bulk the factor 1/s keeps the saddle about one distance away from 0.
-    least = min(0.05 / (abs(y) + 10 * spread + spread**2), most / 4)
-
-    def height(log_c: float) -> float:
-        c = side * math.exp(log_c)
-        return _log_moment(layers, c) - c * y - log_c
-
-    reach = 0.5 if side > 0 else 0.9
-    found = minimize_scalar(
-        height, bounds=(math.log(least), math.log(reach * most)), method="bounded", options={"xatol": 1e-3}
-    )
-    c = math.exp(float(found.x))
-    log_scale = float(found.fun)
-    if log_scale < -700:
+    c, log_height, most = _saddle(layers, y, side)
+    if log_height < -700:
         return Probability(0.0, math.exp(-700))
-    # A second point beyond c for the bound on aliasing from the far side.
-    second = c + min(c, (most - c) / 2)
-    far = _log_moment(layers, side * second) - side * second * y
-    log_aim = log_scale - 34.0
-    step = 2 * math.pi / max(-log_aim / c, (far - log_aim) / (second - c))
-    aliasing = 2 * math.exp(-2 * math.pi * c / step) + 2 * math.exp(far - (second - c) * 2 * math.pi / step)
-
+    log_aim = log_height - 34.0
+    step, aliasing = _spacing(layers, y, side, c, most, log_aim)
     layers = [layer.near(side * c) for layer in layers]
     total, size, truncation, start = 0.0, 0.0, math.inf, 0
     while truncation > math.exp(log_aim):
@@ -339,8 +314,43 @@ def _tail(layers: Sequence[_Layer], y: float, side: int) -> Probability:
         truncation = math.exp(float(log_bound[-1]) - side * c * y) / last * (step + 1 / rate) / math.pi
     value = total * step / math.pi
     depth = sum(layer.count for layer in layers)
-    rounding = 2.0**-52 * (8 * depth + 4 * abs(log_scale)) * size * step / math.pi
+    rounding = 2.0**-52 * (8 * depth + 4 * abs(log_height)) * size * step / math.pi
     return Probability(max(value, 0.0), aliasing + truncation + rounding)
+
+
+def _saddle(layers: Sequence[_Layer], y: float, side: int) -> tuple[float, float, float]:
+    """Where M(s)e^(-sy)/s is least on the real line, |s| on ``side``; log of its height; how far |s| may go."""
+    from scipy.optimize import minimize_scalar
+
+    spread = math.sqrt(sum(layer.count * 5 / layer.width for layer in layers))
+    # Left of -k/2, k the fewest active units, the transform has its first pole.
+    most = 50 * (1 + abs(y)) / min(spread, spread**2)
+    if side < 0:
+        most = min(most, *(float(layer.halves[0]) for layer in layers))
+    # Far inside the bulk the factor 1/s keeps the saddle about one distance away from 0.
+    least = min(0.05 / (abs(y) + 10 * spread + spread**2), most / 4)
+
+    def height(log_c: float) -> float:
+        c = side * math.exp(log_c)
+        return _log_moment(layers, c) - c * y - log_c
+
+    reach = 0.5 if side > 0 else 0.9
+    found = minimize_scalar(
+        height, bounds=(math.log(least), math.log(reach * most)), method="bounded", options={"xatol": 1e-3}
+    )
+    return math.exp(float(found.x)), float(found.fun), most
+
+
+def _spacing(
+    layers: Sequence[_Layer], y: float, side: int, c: float, most: float, log_aim: float
+) -> tuple[float, float]:
+    """Step of the trapezoidal rule along the line through ``c``, and the error by aliasing that it leaves."""
+    # A second point beyond c for the bound on aliasing from the far side.
+    second = c + min(c, (most - c) / 2)
+    far = _log_moment(layers, side * second) - side * second * y
+    step = 2 * math.pi / max(-log_aim / c, (far - log_aim) / (second - c))
+    aliasing = 2 * math.exp(-2 * math.pi * c / step) + 2 * math.exp(far - (second - c) * 2 * math.pi / step)
+    return step, aliasing
 
 
 def backward_norm_failure(widths: Sequence[int], low: float, high: float) -> Probability:
