@@ -45,6 +45,15 @@ def test_slope_of_relu_cosine(rho, slope):
     assert float(x.grad) == pytest.approx(slope, abs=1e-12)
 
 
+@pytest.mark.parametrize("gap", [1e-12, 1e-6, 1e-3, 0.4])
+def test_relu_cosine_of_nearly_opposite_inputs(gap):
+    """In 40 digits: what is left near -1 is small, and was lost beside the 1 (2e-7 off at a gap of 1e-6)."""
+    with mpmath.workdps(40):
+        rho = mpmath.mpf(-1 + gap)
+        expected = (mpmath.sqrt(1 - rho**2) + (mpmath.pi - mpmath.acos(rho)) * rho) / mpmath.pi
+    assert float(angles.relu_cosine(-1 + gap)) == pytest.approx(float(expected), rel=1e-12, abs=0)
+
+
 def test_relu_cosine_by_simulation():
     """A layer of 2000 units, 400 times, as ratio of means: an error of .001 in the cosine would be seen."""
     rng = np.random.default_rng(3)

@@ -123,6 +123,14 @@ def test_donoho_tanner_against_the_statistical_dimension(delta):
     assert needed.fun == pytest.approx(delta, rel=1e-7)
 
 
+@pytest.mark.parametrize(("inputs", "nonzeros"), [(100, 7), (10**9, 5), (10**12, 3)])
+def test_restricted_isometry_bound_of_many_inputs(inputs, nonzeros):
+    """The number of supports in whole numbers; the bound was 4e-9 and 3e-5 off at the last two."""
+    supports = math.log(math.comb(inputs, nonzeros))
+    expected = (1 + math.sqrt(nonzeros / 1000) + math.sqrt((supports + math.log(40)) / 500)) ** 2 - 1
+    assert inversion.restricted_isometry_bound(1000, inputs, nonzeros) == pytest.approx(expected, rel=1e-12)
+
+
 def test_restricted_isometry_bound_holds_and_scales():
     """Over 30 matrices the constant of all pairs of columns stays below the bound, which is no more than 5 times it."""
     rng = np.random.default_rng(5)

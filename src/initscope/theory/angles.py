@@ -53,7 +53,7 @@ def relu_cosine(rho: Array) -> Array:
     0.31831
     """
     xp, rho = cosines(rho)
-    return rho + psi_of_half_gap(xp, (1 - rho) / 2)
+    return psi_of_half_gap(xp, (1 + rho) / 2)  # ρ + ψ at 1 - ρ, by reflection: nothing cancels near -1
 
 
 def relu_cosine_gap(gap: Array) -> Array:

@@ -264,6 +264,8 @@ def restricted_isometry_bound(measurements: int, inputs: int, nonzeros: int, del
     m, n = check_count("measurements", measurements), check_count("inputs", inputs)
     k = check_count("nonzeros", nonzeros, most=n)
     check_probability("delta", delta)
-    subsets = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    from scipy.special import betaln
+
+    subsets = -math.log(n + 1) - float(betaln(n - k + 1, k + 1))  # log-gamma functions of large n would cancel
     deviation = math.sqrt(2 / m * (subsets + math.log(2 / delta)))
     return (1 + math.sqrt(k / m) + deviation) ** 2 - 1

@@ -164,7 +164,9 @@ class Activation:
         raise InputError(f"{type(self).__name__} defines no value; override _value(xp, x)")
 
     def _derivative(self, xp: Any, x: Array) -> Array:
-        return _quadrature.numerical_derivative(xp, lambda t: self._value(xp, t), x, self.kinks)
+        double = xp.astype(x, xp.float64)  # differences of float32 would keep three digits
+        found = _quadrature.numerical_derivative(xp, lambda t: self._value(xp, t), double, self.kinks)
+        return xp.astype(found, x.dtype)
 
     def _dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
         # Through the distance, whose gradient needs no cancellation at cosine 1.
