@@ -1,11 +1,12 @@
 """One namespace for every formula: NumPy or torch in, the same library out, Python numbers promoted.
 
-`namespace` is all a formula needs. What the array API standard lacks (`erf`, `lgamma`) is supplied here,
+`namespace` is all a formula needs. What the array API standard lacks (`erf` and its kin) is supplied here,
 and `safe_sqrt`, whose gradient at 0 is 0 instead of infinity: ``where`` alone would let NaN through in autograd.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import array_api_compat
@@ -13,10 +14,11 @@ import numpy as np
 
 from initscope.errors import InputError
 
-__all__ = ["Array", "cosines", "erf", "erfc", "flattened", "namespace", "safe_sqrt"]
+__all__ = ["Array", "cosines", "erf", "erfc", "erfcx", "flattened", "in_chunks", "namespace", "safe_sqrt"]
 
 Array = Any
 """A NumPy array, a torch tensor, or a Python number where a formula accepts one."""
+_CHUNK = 1 << 10  # elements worked on at once: some hundred numbers for each stay near the caches
 
 
 def namespace(*values: Array) -> tuple[Any, ...]:
@@ -82,6 +84,23 @@ def erfc(xp: Any, x: Array) -> Array:
     from scipy.special import erfc as numpy_erfc
 
     return numpy_erfc(x)
+
+
+def erfcx(xp: Any, x: Array) -> Array:
+    """exp(x²) erfc(x)."""
+    if array_api_compat.is_torch_namespace(xp):
+        return xp.special.erfcx(x)
+    from scipy.special import erfcx as numpy_erfcx
+
+    return numpy_erfcx(x)
+
+
+def in_chunks(xp: Any, function: Callable[..., Array], *arrays: Array) -> Array:
+    """An elementwise function of arrays that broadcast, few elements at once."""
+    shape = np.broadcast_shapes(*(tuple(array.shape) for array in arrays))
+    flat = [xp.reshape(xp.broadcast_to(array, shape), (-1,)) for array in arrays]
+    starts = range(0, max(1, flat[0].shape[0]), _CHUNK)
+    return xp.reshape(xp.concat([function(*(a[k : k + _CHUNK] for a in flat)) for k in starts]), shape)
 
 
 def safe_sqrt(xp: Any, x: Array) -> Array:

@@ -16,6 +16,7 @@ from initscope.theory._asymptotes import HalfLines
 from initscope.theory._quadrature import find_kinks
 from initscope.theory.activations import _closed
 from initscope.theory.activations._base import Activation
+from initscope.theory.activations._elu import Elu
 from initscope.theory.activations._piecewise import Piecewise
 from initscope.theory.activations._polynomials import Polynomial, horner
 
@@ -180,24 +181,13 @@ logsigmoid = Elementwise("logsigmoid", lines=HalfLines(left_slope=1), function=l
 softsign = Elementwise("softsign", kinks=(0.0,), function=lambda xp, x: x / (1 + xp.abs(x)))
 tanhshrink = Elementwise("tanhshrink", lines=HalfLines(1, 1, 1, -1), function=_tanhshrink)
 _SELU, _SELU_LEFT = 1.0507009873554805, 1.6732632423543772
-selu = Elementwise(
-    "selu",
-    kinks=(0.0,),
-    lines=HalfLines(left=-_SELU * _SELU_LEFT, right_slope=_SELU),
-    function=lambda xp, x: _SELU * xp.where(x > 0, x, _SELU_LEFT * _expm1_below(xp, x)),
-)
+selu = Elu("selu", kinks=(0.0,), scale=_SELU, left=_SELU_LEFT)
 
 
 @lru_cache(maxsize=32)
 def elu(alpha: float = 1.0) -> Activation:
     """x above 0, alpha·(exp(x) - 1) below."""
-    alpha = float(alpha)
-    return Elementwise(
-        f"elu({alpha:g})",
-        kinks=(0.0,),
-        lines=HalfLines(left=-alpha, right_slope=1),
-        function=lambda xp, x: xp.where(x > 0, x, alpha * _expm1_below(xp, x)),
-    )
+    return Elu(f"elu({alpha:g})", kinks=(0.0,), left=float(alpha))
 
 
 @lru_cache(maxsize=32)
@@ -206,6 +196,8 @@ def celu(alpha: float = 1.0) -> Activation:
     alpha = float(alpha)
     if alpha == 0:
         raise InputError("celu: alpha = 0 divides by zero; PyTorch's default is 1")
+    if alpha > 0:
+        return Elu(f"celu({alpha:g})", kinks=(0.0,), scale=alpha, unit=alpha)
     return Elementwise(
         f"celu({alpha:g})", kinks=(0.0,), function=lambda xp, x: xp.where(x > 0, x, alpha * _expm1_below(xp, x / alpha))
     )

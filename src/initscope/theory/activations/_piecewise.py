@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, reduce
 from itertools import pairwise
@@ -13,14 +13,13 @@ import numpy as np
 from numpy.polynomial import polynomial as powers
 
 from initscope.theory._arccos import angle_of_half_gap, half_gap
-from initscope.theory._arrays import Array, erfc, safe_sqrt
+from initscope.theory._arrays import Array, erfc, in_chunks, safe_sqrt
 from initscope.theory.activations._base import Activation
 from initscope.theory.activations._polynomials import horner
 
 __all__ = ["Piecewise"]
 
 
-_CHUNK = 1 << 10  # elements worked on at once: some hundred numbers for each stay near the caches
 _ORDERS = range(3)  # σ, σ' and σ'' may jump
 
 Pieces = Sequence[Sequence[float]]
@@ -92,10 +91,10 @@ class Piecewise(Activation):
         return xp.astype(total, dtype)
 
     def _dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        return _in_chunks(xp, partial(self._from_independence, xp, order=0), kxx, kyy, kxy)
+        return in_chunks(xp, partial(self._from_independence, xp, order=0), kxx, kyy, kxy)
 
     def _derivative_dual(self, xp: Any, kxx: Array, kyy: Array, kxy: Array) -> Array:
-        return _in_chunks(xp, partial(self._from_independence, xp, order=1), kxx, kyy, kxy)
+        return in_chunks(xp, partial(self._from_independence, xp, order=1), kxx, kyy, kxy)
 
     def _from_independence(self, xp: Any, kxx: Array, kyy: Array, kxy: Array, *, order: int) -> Array:
         """E[σ^(order)(X) σ^(order)(Y)] by the expansion from covariance 0, where all expectations are products."""
@@ -122,7 +121,7 @@ class Piecewise(Activation):
         if any(getattr(array, "requires_grad", False) for array in (kxx, kyy, d)):
             return super()._distance(xp, kxx, kyy, d)
         double = (xp.astype(array, xp.float64) for array in (kxx, kyy, d))
-        return xp.astype(_in_chunks(xp, partial(self._apart, xp), *double), xp.result_type(kxx, kyy, d))
+        return xp.astype(in_chunks(xp, partial(self._apart, xp), *double), xp.result_type(kxx, kyy, d))
 
     def _apart(self, xp: Any, kxx: Array, kyy: Array, d: Array) -> Array:
         """From the dual at wide angles; at others by what it rises until cosine 1, where nothing cancels."""
@@ -223,14 +222,6 @@ class Piecewise(Activation):
             if order == 1 and jumps[2]:
                 total = total + jumps[2] * (s * spread * _density(xp, t) + (s * centre - kink) * above)
         return total
-
-
-def _in_chunks(xp: Any, function: Callable[..., Array], *arrays: Array) -> Array:
-    """An elementwise function of arrays that broadcast, few elements at once."""
-    shape = np.broadcast_shapes(*(tuple(array.shape) for array in arrays))
-    flat = [xp.reshape(xp.broadcast_to(array, shape), (-1,)) for array in arrays]
-    starts = range(0, max(1, flat[0].shape[0]), _CHUNK)
-    return xp.reshape(xp.concat([function(*(a[k : k + _CHUNK] for a in flat)) for k in starts]), shape)
 
 
 def _jump(left: Sequence[float], right: Sequence[float], kink: float, order: int) -> float:
