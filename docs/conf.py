@@ -113,12 +113,12 @@ def _boxed(source, match):
 
 
 def break_names_between_their_parts(app, page, template, context, doctree):
-    """Let long names in code break behind dots, slashes and underscores, and nowhere else."""
+    """Let long names in code and titles break behind dots, slashes and underscores, and nowhere else."""
     parts = re.compile(r"(?<=[./_])(?=\w)")
     context["body"] = _NAME.sub(lambda match: parts.sub("<wbr>", match[0]), context.get("body", ""))
 
 
-_NAME = re.compile(r'(?<=<span class="pre">)[^<\s]{16,}(?=</span>)')
+_NAME = re.compile(r'(?:(?<=<span class="pre">)|(?<=<h1>))[^<\s]{16,}(?=<)')
 
 
 def _escaped(text):
