@@ -65,6 +65,7 @@ html_static_path = ["_static"]
 html_title = f"initscope {version}"
 html_show_sourcelink = False
 html_sidebars = {"**": ["everything.html"]}
+html_context = {"default_mode": "auto"}  # without it the theme complains on the console of every new reader
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
@@ -111,6 +112,15 @@ def _boxed(source, match):
     return f'<div class="picture" style="--least: {least}px">{match[0]}</div>'
 
 
+def break_names_between_their_parts(app, page, template, context, doctree):
+    """Let long names in code and titles break behind dots, slashes and underscores, and nowhere else."""
+    parts = re.compile(r"(?<=[./_])(?=\w)")
+    context["body"] = _NAME.sub(lambda match: parts.sub("<wbr>", match[0]), context.get("body", ""))
+
+
+_NAME = re.compile(r'(?:(?<=<span class="pre">)|(?<=<h1>))[^<\s]{16,}(?=<)')
+
+
 def _escaped(text):
     return re.sub(r"\|(\S[^|]*?)(?<=\S)\|", r"\\|\1\\|", text)
 
@@ -119,3 +129,4 @@ def setup(app):
     app.connect("autodoc-process-docstring", keep_absolute_values)
     app.connect("autodoc-skip-member", leave_out_routing)
     app.connect("html-page-context", let_pictures_scroll)
+    app.connect("html-page-context", break_names_between_their_parts)

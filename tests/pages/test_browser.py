@@ -70,6 +70,8 @@ def test_every_page_is_alive_everywhere(tab, report_pages, reports, rows, width,
     filters(page, report)
     if not report.healthy:
         copies(page, report)
+    page.run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    assert page.run("document.documentElement.scrollWidth") == width
     assert page.complaints() == []
 
 

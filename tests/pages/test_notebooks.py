@@ -59,6 +59,8 @@ def test_the_notebook_does_not_change_the_report(browser, reports, tmp_path, hos
         assert tab.complaints() == []
         styles[where] = tab.run(STYLES % (json.dumps(LOOKED_AT), json.dumps(NAMES)))
         assert tab.run("document.querySelector('.initscope').classList.contains('live')")
+        heights = "[...document.querySelectorAll('.fold')].map((line) => line.offsetHeight)"
+        assert max(tab.run(heights)) < 30  # each on one line
         tab.close()
     (embedded,), (alone,) = styles[host], styles["alone"]
     assert len(embedded) == len(alone) > 500

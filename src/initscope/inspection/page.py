@@ -162,8 +162,7 @@ def _versus(report: Report) -> dict[str, Any] | None:
 
     def numbers(name: str, attribute: str, low: float, high: float) -> dict[str, Any]:
         values = [float(getattr(item, attribute)) for item in both]
-        texts = ["0" if value == 0 else with_error(value, None, 3) for value in values]
-        return line(name, texts, [not low <= value <= high for value in values])
+        return line(name, [_short(value) for value in values], [not low <= value <= high for value in values])
 
     return {
         "before": before.name,
@@ -192,11 +191,21 @@ def _what_if(report: Report) -> str:
         current=table.current,
         score=table.score_is,
         skipped=table.skipped,
+        short=_short,
     )
 
 
+def _short(value: float | None) -> str:
+    return "0" if value == 0 else with_error(value, None, 3)
+
+
 def _deviating(report: Report) -> str:
-    pairs = [vars(pair) | {"picture": _picture(report, pair.index)} for pair in report.deviating()]
+    """Pairs whose angle is seen to be another than predicted; where a network closes all angles there are none."""
+    pairs = [
+        vars(pair) | {"picture": _picture(report, pair.index)}
+        for pair in report.deviating()
+        if f"{pair.predicted:.1f}" != f"{pair.measured:.1f}"
+    ]
     return render_part("deviating.html", pairs=pairs) if pairs else ""
 
 

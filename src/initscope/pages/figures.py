@@ -108,7 +108,9 @@ def panels_figure(panels: Sequence[Panel], titles: Sequence[str], marked: Sequen
     assert first is not None
     ticks = depth_ticks(len(titles))
     ax.set_xticks(ticks, [label_text(axis_name(titles[tick])) for tick in ticks])
-    figure.legend(*first.get_legend_handles_labels(), frameon=False, loc="outside upper left", ncols=3)
+    told = [ax.get_legend_handles_labels() for ax in figure.axes]
+    legend = {label: handle for handles, labels in told for handle, label in zip(handles, labels, strict=True)}
+    figure.legend(legend.values(), legend.keys(), frameon=False, loc="outside upper left", ncols=len(legend))
     figure.align_ylabels()
     return first
 
@@ -124,7 +126,8 @@ def _panel(ax: Axes, panel: Panel, marked: Sequence[int]) -> None:
     heights = np.clip(panel.measured, low, None) if logarithmic else panel.measured  # what is zero stands on the axis
     errors = None if panel.error is None else 2 * np.nan_to_num(panel.error)
     ax.errorbar(places, heights, yerr=errors, fmt="o", color=MEASURED, markersize=3, elinewidth=1, label="measured")
-    ax.plot(places[marked], heights[marked], "o", color=BAD, markersize=4.5, zorder=3)
+    if marked:
+        ax.plot(places[marked], heights[marked], "o", color=BAD, markersize=4.5, zorder=3, label="at fault")
     if panel.predicted is not None:
         known = np.isfinite(panel.predicted)
         ax.plot(places[known], panel.predicted[known], color=PREDICTED, label="predicted")
