@@ -260,8 +260,8 @@ def test_pooled_linear_layers_are_exact(mode, stride, dilation, kernel, step):
 def test_post_activation_residuals_grow_by_particles():
     """h ← relu(h + W₂ relu(W₁ h)): E h² after 1 … 8 blocks against a million particles of our own.
 
-    The first is 2 + 1/π exactly (polar coordinates: half of the units give 1/2, the others 3/2 + 1/π), the last some
-    1060. Adding covariances and taking the dual would give 1.5 and 25.6.
+    The first is 2 + 1/π exactly (polar coordinates: half of the units give 1/2, the others 3/2 + 1/π), the last
+    1,049 (the density carried on a grid). Adding covariances and taking the dual would give 1.5 and 25.6.
     """
     block = Function(lambda self, x: F.relu(x + self.b(F.relu(self.a(x)))), a=nn.Linear(50, 50), b=nn.Linear(50, 50))
     blocks = [Function(block.function, a=nn.Linear(50, 50), b=nn.Linear(50, 50)) for _ in range(8)]
