@@ -1,5 +1,6 @@
 """`train`: the same run again, also after SIGKILL; checkpoints; objectives; what it must refuse."""
 
+import random
 import signal
 import subprocess
 import sys
@@ -71,7 +72,7 @@ print(start(killed, step=dying(step, moment)), start(killed, save=dying(save, 0)
 
 def test_sigkill_at_any_moment_changes_nothing(tmp_path):
     """Killed at a random step after the first epoch, and again in the middle of writing the state."""
-    moment = int(np.random.default_rng().integers(9, 36))  # nine steps an epoch, four epochs
+    moment = random.randrange(9, 36)  # nine steps an epoch, four epochs
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     arguments = [sys.executable, "-c", SCRIPT.replace("CNN", CNN), str(killed), str(whole), str(moment)]
     ended = subprocess.run(arguments, timeout=300, capture_output=True, text=True)

@@ -22,7 +22,8 @@ def run(folder, **inputs):
     """The last step with these inputs; `initscope` is this checkout's."""
     (folder / "initscope").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m initscope "$@"\n', encoding="utf-8")
     (folder / "initscope").chmod(0o755)
-    given = {"MODEL": "dense8-relu", "DATA": "digits", "FAIL_ON": "", "OPTIONS": "--limit 40 --no-prediction"} | inputs
+    options = "--limit 40 --no-prediction --no-alternatives"
+    given = {"MODEL": "dense8-relu", "DATA": "digits", "FAIL_ON": "", "OPTIONS": options} | inputs
     environment = os.environ | given | {
         "PATH": f"{folder}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
         "PYTHONPATH": str(ROOT / "src"),
@@ -43,8 +44,7 @@ def test_faults_fail_the_job_and_inputs_are_no_script(tmp_path):
     deep = "from torch import nn\ndef make():\n    layers = [nn.Flatten(), nn.Linear(64, 16)]\n"
     deep += "    return nn.Sequential(*layers, *[each for _ in range(60) for each in (nn.Linear(16, 16), nn.ReLU())])\n"
     (tmp_path / "mine.py").write_text(deep, encoding="utf-8")
-    options = "--limit 40 --no-prediction --no-alternatives"
-    ran = run(tmp_path, MODEL="mine.py:make", FAIL_ON="faults", OPTIONS=options)
+    ran = run(tmp_path, MODEL="mine.py:make", FAIL_ON="faults")
     assert ran.returncode == 1
     assert "not healthy" in (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert run(tmp_path, DATA="$(touch made)").returncode == 2
