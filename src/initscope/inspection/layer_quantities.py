@@ -121,11 +121,11 @@ def _gradient_panel(gradient: Quantity, imbalance: float) -> Panel:
 
 def _rank_panel(rank: Floats, low: float) -> Panel:
     says = "in how many directions the outputs differ; near 1 all samples lie on a line"
-    return Panel("rank", "of the outputs, effective", says, rank, low=low, digits=1, least=0.0)
+    return Panel("rank", "of the outputs, effective", says, rank, low=low, least=0.0)
 
 
 def _share_panel(name: str, says: str, values: Floats, high: float) -> Panel:
-    return Panel(name, "units, share of all", says, values, high=high, least=0.0, most=1.0, logarithmic=False, digits=2)
+    return Panel(name, "units, share of all", says, values, high=high, least=0.0, most=1.0, logarithmic=False)
 
 
 def _columns(

@@ -54,8 +54,8 @@ class Panel:
         Ends of the quantity itself, which the axis has; None: as the values are.
     logarithmic : bool or None
         None: if the values differ twentyfold.
-    digits : int
-        Decimals of a value as text.
+    rounding : float
+        Measured values below it are rounding.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Panel:
     least: float | None = None
     most: float | None = None
     logarithmic: bool | None = None
-    digits: int = 3
+    rounding: float = 0.0
 
     @property
     def known(self) -> Floats:
@@ -87,7 +87,7 @@ class Panel:
         """What the page's script reads."""
         sides = {"measured": self.measured, "error": self.error, "predicted": self.predicted}
         known = {name: rounded(values) for name, values in sides.items() if values is not None}
-        return {"name": self.name, "low": self.low, "high": self.high} | known
+        return {"name": self.name, "low": self.low, "high": self.high, "rounding": self.rounding} | known
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from initscope.pages.layers import layer_table, page_data, side_columns
 from initscope.pages.quantities import Quantity, angles, sizes
 from initscope.pages.summary import headline, suggestion
 from initscope.pages.svg import inline_svg
+from initscope.pages.table import ROUNDING
 from initscope.pages.thumbnails import thumbnails
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def angle_panel(angle: Quantity, low: float | None = None) -> Panel:
         low,
         least=0.0,
         logarithmic=False,
-        digits=1,
+        rounding=ROUNDING,
     )
 
 

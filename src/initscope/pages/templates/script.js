@@ -39,6 +39,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
   const sorted = made("tbody", "sorted");
   const only = new Set();
   let wanted = "";
+  let folded = null; // what was folded before a filter opened it
   let by = null;
   let direction = 1;
   const numberOf = (row) => data.numbers[by][row.dataset.row];
@@ -54,6 +55,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
   };
   const show = () => {
     const filtered = only.size > 0 || wanted !== "";
+    if (filtered) folded ??= sections.filter((section) => !section.classList.contains("open"));
     let count = 0;
     for (const row of rows) {
       const index = row.dataset.row;
@@ -66,6 +68,10 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
       const left = all(".row:not(.hide)", section).length;
       section.querySelector(".fold")?.classList.toggle("hide", left === 0);
       if (filtered && left) fold(section, true);
+    }
+    if (!filtered && folded) {
+      for (const section of folded) fold(section, false);
+      folded = null;
     }
     status.textContent = filtered ? `${count} of ${rows.length} rows` : "";
   };
@@ -126,7 +132,11 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
     for (const head of all("th[data-sort]", table)) {
       head.tabIndex = 0;
       head.addEventListener("click", () => sort(head.dataset.sort));
-      head.addEventListener("keydown", (event) => event.key === "Enter" && sort(head.dataset.sort));
+      head.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault(); // a space would scroll
+        sort(head.dataset.sort);
+      });
     }
     for (const button of all("[data-do]")) button.addEventListener("click", () => act[button.dataset.do]());
     for (const box of all("[data-only]"))
@@ -160,8 +170,16 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
   const tip = figure.appendChild(Object.assign(made("div", "tip"), { hidden: true }));
   const count = data.titles.length;
   let here = null;
-  const short = (value) =>
-    value === 0 ? "0" : Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
+  const short = (value, digits = 4) => {
+    if (value === 0) return "0";
+    const far = Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3;
+    return far ? value.toExponential(Math.min(2, digits - 1)) : String(Number(value.toPrecision(digits)));
+  };
+  const stated = (value, error, rounding) => {
+    if (value === null) return "–";
+    if (0 < value && value < rounding) return `<${rounding.toExponential()}`;
+    return short(value) + (error ? ` ± ${short(error, 2)}` : "");
+  };
   const told = (index) => data.panels.some((panel) => panel.measured[index] !== null || (panel.predicted?.[index] ?? null) !== null);
   const nearest = (at, panel) => {
     const known = (index) => (panel === null ? told(index) : data.panels[panel].measured[index] !== null);
@@ -183,8 +201,7 @@ document.querySelectorAll(".initscope:not(.live)").forEach((root) => {
       const line = lines.insertRow();
       line.className = number === current ? "now" : "";
       line.insertCell().textContent = panel.name;
-      const error = panel.error?.[index] ?? null;
-      line.insertCell().textContent = value === null ? "–" : short(value) + (error ? ` ± ${short(error)}` : "");
+      line.insertCell().textContent = stated(value, panel.error?.[index], panel.rounding);
       line.insertCell().textContent = expected === null ? "" : `predicted ${short(expected)}`;
     });
     tip.replaceChildren(made("strong", "", data.titles[index]), lines);
