@@ -91,7 +91,8 @@ class Inputs:
         if isinstance(error, InputError):
             return error
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
-        said = _where_it_failed(error) or self._beyond_a_table(error) or f"{type(error).__name__}: {error}"
+        said = _where_it_failed(error) or self._beyond_a_table(error) or self._tokens_as_numbers(error)
+        said = said or f"{type(error).__name__}: {error}"
         return InputError(f"the model fails on inputs of shape {shapes}: {said}")
 
     def _beyond_a_table(self, error: Exception) -> str:
@@ -108,6 +109,12 @@ class Inputs:
                     f"(0 … {table.num_embeddings - 1}); check the tokeniser"
                 )
         return ""
+
+    def _tokens_as_numbers(self, error: Exception) -> str:
+        """The layer of numbers that tokens have reached; empty for any other failure."""
+        if "dtype" not in str(error) or any(tensor.is_floating_point() for tensor in self.tensors()):
+            return ""
+        return "it computes with numbers and got tokens (whole numbers); give data of numbers, or an --input-shape"
 
     def names(self, model: nn.Module) -> list[str]:
         """A name for every tensor: the parameter of ``forward``, with the key or index inside it."""
