@@ -214,7 +214,7 @@ def test_every_law_has_its_name(run, law):
         ("predict dense3 --data digts", "shapes, text) nor a folder or file (did you mean digits?)"),
         ("predict dense3 --data mnist", "(did you mean fashion-mnist?)"),
         ("predict dense3-rleu --data digits", "did you mean relu?). Known"),
-        ("predict", "requires an argument. See: initscope predict --help"),
+        ("predict", "MODEL is missing. See: initscope predict --help"),
         ("predict dense3 --nope 3", "--nope"),
         ("predict dense3 --format xml", "Invalid value"),
         ("measure dense3-relu --pairs 3 --draws -1", "draws = -1 must be a whole number of at least 0"),

@@ -7,6 +7,17 @@ import pytest
 
 from initscope.cli import main
 
+NETWORKS = """
+from torch import nn
+class Words(nn.Module):
+    def forward(self, x):
+        return {"a": "b"}
+def words():
+    return Words()
+def numbers(width):
+    return nn.Linear(32, width)
+"""
+
 
 @pytest.fixture
 def refused(capsys, tmp_path, monkeypatch):
@@ -16,6 +27,7 @@ def refused(capsys, tmp_path, monkeypatch):
     np.save("good.npy", rows)
     rows[3, 2] = np.nan
     np.save("nan.npy", rows)
+    (tmp_path / "net.py").write_text(NETWORKS, encoding="utf-8")
 
     def refused(line):
         with pytest.raises(SystemExit) as leaving:
@@ -48,7 +60,22 @@ def refused(capsys, tmp_path, monkeypatch):
         ("search remove a.index 1.5", "1.5 must be a whole number"),
         ("predict hf:LlamaConfig --tokens 2.5", "--tokens: 2.5 must be a whole number"),
         ("reproduce x --workers 1.5", "--workers: 1.5 must be a whole number"),
-        ("invert conv3x3x4-relu --size 0", "size = 0 must be a whole number of at least 1"),
+        ("invert conv3x3x4-relu --size 1", "size = 1 must be a whole number of at least 3; pictures are compared"),
+        ("inspect dense8 --data digits --fail-on ,", "fail-on ',' names no verdict; known: any, faults,"),
+        ("inspect net.py:words --data digits", "makes no tensor of its inputs: forward must compute with them"),
+        ("inspect dense8 dense9", "nothing takes the words 'dense9' at the end; leave them out"),
+        ("inspect --data digits", "MODEL is missing. See: initscope inspect --help"),
+        ("kernel dense8 --data digits", "--out is missing. See: initscope kernel --help"),
+        ("plan width --eps", "--eps needs a value. See: initscope plan width --help"),
+        ("plan width --eps 1e-300 --delta 0.1", "eps = 1e-300 must be strictly between 1e-09 and 1; the relative"),
+        ("plan depth --eps 1e-160 --delta 0.1 --width 9", "eps = 1e-160 must be strictly between 1e-09 and 1"),
+        ("plan subspace --dim 3 --eps 1e-300 --delta 0.1", "eps = 1e-300 must be strictly between 1e-09 and 1"),
+        ("plan filters --data digits --pairs 2 --eps 1e-160", "eps = 1e-160 must be strictly between 1e-09 and 1"),
+        ("plan expansivity --inputs 0 --delta 0.1", "at most 20000; the inputs of the first layer"),
+        ("hash fit a.hash --data digits --method itqq", "method = 'itqq' is unknown (did you mean itq?)"),
+        ("reproduce --all --out good.npy", "out = good.npy is a file; give the name of a folder"),
+        ("separation dense8 --data digits --anchors 999999999", "anchors = 999999999 must be"),
+        ("coordinates net.py:numbers --widths 8,16", "got tokens (whole numbers); give data of numbers, or an --input"),
         ("measure dense99999999999 --data digits", "does not fit into memory (2.38e+04 GiB were asked for); ask"),
         ("inspect dense8 --input-shape 99999999x99999", "PiB were asked for); ask for smaller sizes"),
     ],

@@ -64,6 +64,21 @@ def test_markdown_is_a_table_of_blocks_with_the_faults_above(reports):
                for line in sick.split("What if")[0].splitlines() if line.startswith("|"))  # fmt: skip
 
 
+def test_markdown_says_each_thing_once_and_what_to_type():
+    """As a reviewer reads it: the diagnosis in words, no verdict named twice in its line, the code called so."""
+    torch.manual_seed(0)
+    layers = [layer for _ in range(30) for layer in (nn.Linear(32, 32), nn.ReLU())]
+    report = initscope.inspect(nn.Sequential(*layers), torch.rand(60, 32), pairs=16)
+    text = report.to_markdown()
+    assert f"**\n{report.diagnosis}\n\n" in text
+    assert re.search(r"- \*\*collapse\*\* in layer \d+: median angle of pairs", text)
+    best = report.what_if.best
+    assert f"What to type: `{best.code}`" in text or f"What to do: {best.advice}" in text
+    assert "\n\n\n" not in text
+    angles = [line.split(" | ")[1] for line in text.split("What if")[0].splitlines() if line.startswith("| layer")][1:]
+    assert angles[-1] == "<1e-05"  # below it cosines of float32 are rounding
+
+
 def test_json_has_the_keys_that_the_documentation_describes(reports):
     text = (DOCS / "inspection.rst").read_text(encoding="utf-8")
     described = text[text.index("==================  ") :].split("Numbers that do not apply")[0]

@@ -15,7 +15,7 @@ from initscope.classes.labelled import labelled
 from initscope.classes.neural_collapse import Collapse, collapse
 from initscope.classes.ratios import COLUMNS, Separation, separation_of
 from initscope.classes.triplets import choose
-from initscope.errors import InputError, check_count, check_seed
+from initscope.errors import InputError, check_seed
 from initscope.results import Result, make_axes
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def separations(
         raise InputError("no network is given; give a dict of names and modules")
     data = labelled(images, labels, each=2)
     seed = check_seed("seed", seed)
-    chosen = choose(data, check_count("anchors", anchors), boundary=boundary, seed=seed)
+    chosen = choose(data, anchors, boundary=boundary, seed=seed)
     found = {
         name: separation_of(model, data, chosen, seed=seed, layers=layers, rechosen=boundary and rechosen)
         for name, model in networks.items()

@@ -12,7 +12,7 @@ from torch import nn
 from initscope.classes.labelled import Labelled, labelled
 from initscope.classes.outputs import Layer, layers_of
 from initscope.classes.triplets import Chosen, Floats, Followed, Searched, choose, follow, search_again
-from initscope.errors import check_count, check_seed
+from initscope.errors import check_seed
 from initscope.results import Result, make_axes
 from initscope.theory.separation import Interval, bootstrap_median, relu_angle_ratio
 
@@ -187,7 +187,7 @@ def separation(
     """
     data = labelled(images, labels, each=2)
     seed = check_seed("seed", seed)
-    chosen = choose(data, check_count("anchors", anchors), boundary=boundary, seed=seed)
+    chosen = choose(data, anchors, boundary=boundary, seed=seed)
     return separation_of(model, data, chosen, seed=seed, layers=layers, rechosen=boundary and rechosen)
 
 

@@ -18,7 +18,7 @@ from initscope.classes.boundary import BoundaryPoints, boundary_points, candidat
 from initscope.classes.labelled import Labelled
 from initscope.classes.outputs import Layer, watch_layers
 from initscope.data import random_triplets
-from initscope.errors import InputError
+from initscope.errors import InputError, check_count
 
 __all__ = ["Chosen", "Followed", "Searched", "choose", "follow", "search_again", "to_anchor"]
 
@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 EXACT_WIDTH = 1024
 SKETCH_WIDTH = 512
 SKETCH_CANDIDATES = 32
+_MOST_ANCHORS = 10**7
 _CHECKED = 32
 """Anchors of a sketched layer for which all distances are taken, to know the recall."""
 
@@ -66,6 +67,7 @@ class Searched:
 def choose(data: Labelled, anchors: int, *, boundary: bool, seed: int) -> Chosen:
     """Draw the triplets, and search the boundary points of their anchors among the inputs."""
     everything = np.arange(len(data))[:, None]
+    anchors = check_count("anchors", anchors, most=_MOST_ANCHORS, hint="their medians are exact long before")
     points = random_triplets(everything, anchors, seed, labels=data.classes).indices
     if boundary:
         found = boundary_points(data.images.numpy(), data.classes, points[:, 0])

@@ -13,7 +13,7 @@ import sys
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
-from cyclopts.exceptions import UnknownCommandError
+from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 
 from initscope import __version__
 from initscope.cli._help import WORK, command_group, examples
@@ -178,7 +178,12 @@ def _sentence(error: CycloptsError) -> str:
         near = difflib.get_close_matches(word, known, n=1)
         meant = f" Did you mean {near[0]}?" if near else ""
         return f"no command is called {word!r}.{meant} There are {', '.join(known)}."
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        return f"nothing takes the words {' '.join(error.unused_tokens)!r} at the end; leave them out, or quote names."
     text = str(error).strip().rstrip(".")
+    if isinstance(error, MissingArgumentError):
+        lacking = r"\1 is missing" if error.keyword is None else r"\1 needs a value"
+        text = re.sub(r'^Command ".*" parameter (\S+) requires an argument', lacking, text)
     return text if text.endswith("?") else f"{text}."
 
 

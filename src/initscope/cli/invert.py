@@ -50,7 +50,7 @@ def invert(
     check_suffix(out, "--out", (".html", ".htm"))
     if normalize not in NORMALISATIONS:
         raise InputError(f"--normalize {normalize!r} must be one of {', '.join(NORMALISATIONS)}")
-    photos = _photographs(input, check_count("size", size))
+    photos = _photographs(input, check_count("size", size, least=3, hint="pictures are compared in windows of 3 to 7"))
     mean, std = NORMALISATIONS[normalize]
     with user_code():
         built = load_model(model, weights=weights, input_shape=photos.shape, seed=seed)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cyclopts import App
 
 from initscope.cli._help import WORK, examples
 from initscope.cli._options import Whole
-from initscope.cli._output import Format, ask_of, emit, say, user_code
+from initscope.cli._output import Format, ask_of, emit, few_rows, print_table, say, user_code
 from initscope.cli._sources import BlockOptions, ModelSource, build_model, load_blocks, load_data
+
+if TYPE_CHECKING:
+    from initscope.measurement import LayerWidths
 
 __all__ = ["app"]
 
@@ -54,7 +59,7 @@ def mean_width(
         with user_code():
             built = build_model(model, source, data.shape)
             widths = layer_widths(built, data.images, draws=draws, seed=source.seed)
-        emit(widths, format, title=f"Mean width after every layer, {data.name}")
+        _tell(widths, format, data.name)
     say("A sample is smaller than the set it comes from; the gain of the last doubling is what half of it would miss.")
 
 
@@ -71,4 +76,15 @@ def _of_blocks(model: str | None, source: ModelSource, options: BlockOptions, dr
         named = ModelName(model, source.weights, parts.shape, source.seed)
         found = layer_widths_of_blocks(named, parts, **common)
     ask_of(model=model, weights=source.weights)
-    emit(found, format, title=f"Mean width after every layer, {parts.name}")
+    _tell(found, format, parts.name)
+
+
+def _tell(widths: LayerWidths, format: Format, data: str) -> None:
+    """Every layer's width, for people under the name that it has elsewhere: layer 11 (Linear)."""
+    from initscope.geometry import Row
+
+    if format != "table":
+        emit(widths, format)
+        return
+    rows = [row | {"layer": Row(row["layer"], row.pop("kind"), "measured").title} for row in widths.table()]
+    print_table(few_rows(rows), title=f"Mean width after every layer, {data}")

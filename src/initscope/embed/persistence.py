@@ -11,7 +11,7 @@ import numpy as np
 
 from initscope.embed._base import Hasher
 from initscope.embed._container import read_arrays, write_arrays
-from initscope.errors import InputError, check_count
+from initscope.errors import InputError, check_count, did_you_mean
 
 __all__ = ["HASHERS", "hasher_class", "hasher_state", "load_hasher", "restored_hasher", "save_hasher"]
 
@@ -33,7 +33,9 @@ _MOST_FEATURES = 1 << 26
 def hasher_class(name: str) -> type[Hasher]:
     """The class behind a short name."""
     if name not in HASHERS:
-        raise InputError(f"method = {name!r} is unknown; choose one of {', '.join(HASHERS)}")
+        raise InputError(
+            f"method = {name!r} is unknown{did_you_mean(name, HASHERS)}; choose one of {', '.join(HASHERS)}"
+        )
     module, _, attribute = HASHERS[name].partition(":")
     found: type[Hasher] = getattr(importlib.import_module(f"initscope.embed.{module}"), attribute)
     return found

@@ -186,6 +186,8 @@ def reproduce(
         raise InputError("no exhibit is named; name some, or None for all")
     workers = check_count("workers", workers, most=4096)
     folder, say = Path(out), progress or (lambda text: None)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"out = {folder} is a file; give the name of a folder")
     kept = {} if again else {one.id: found for one in chosen if (found := _kept(folder, one, scale)) is not None}
     new = _ran([declared for declared in chosen if declared.id not in kept], folder, scale, workers, say)
     for id, found in kept.items():

@@ -134,10 +134,10 @@ class WhatIf(Result):
                 "start": item.name,
                 "score": round(item.score, 3),
                 "angle kept": item.angle_ratio,
-                "predicted": item.angle_predicted,
-                "near apart": item.near_ratio,
                 "size kept": item.rms_ratio,
                 "gradient spread": item.gradient_spread,
+                "near apart": item.near_ratio,
+                "predicted": item.angle_predicted,
                 "verdicts of draws": item.verdicts,
             }
             for item in self.alternatives

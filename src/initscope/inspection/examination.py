@@ -116,6 +116,10 @@ def inspect(
     with leaves_no_trace(model):  # also while weights are read, which some parametrizations compute anew
         options: dict[str, Any] = {"mode": mode, "seed": seed, "batch_args": batch_args, "targets": targets}
         seen = observe(model, data, pairs=pairs, gradients=gradients, opened=True, **options)
+        if len(seen.rows) < 2:
+            raise InputError(
+                "the model makes no tensor of its inputs: forward must compute with them, and return tensors"
+            )
         _check_weights(model, seen)
         with leaves_no_trace(model):
             set_mode(model, mode)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from initscope.geometry import spoken
+from initscope.pages.table import ROUNDING
 from initscope.results import format_number, printable
 
 if TYPE_CHECKING:
@@ -26,25 +28,33 @@ _COLUMNS = {
 def render_markdown(report: Report) -> str:
     """Conclusion first, then cautions, faults with evidence and code, the blocks, and what to start otherwise."""
     seen = report.observation
-    lines = [f"## initscope: {_text(report.title)}", "", f"**{_text(report.conclusion)}**", ""]
+    lines = [f"## initscope: {_text(report.title)}", "", f"**{_text(report.conclusion)}**"]
+    lines += [""] if report.healthy else [_text(report.diagnosis), ""]
     lines += [f"> {_text(caution)}\n" for caution in report.cautions]
     helped = report.what_if is not None and report.what_if.helps
     for verdict in report.verdicts:
         if verdict.fault:
             said = verdict.finding if helped else str(verdict)  # what to do is then the best of those tried
-            lines += [f"- **{verdict.name}** in {_text(verdict.where)}: {_text(said)}"]
+            said = said.removeprefix(f"{verdict.name} from {spoken(verdict.layer)} on").lstrip(":. ")
+            lines += [f"- **{verdict.name}** in {_text(verdict.where)}{': ' if said else ''}{_text(said)}"]
             lines += [f"  `{verdict.code}`"] if verdict.code and not helped else []
     if not report.healthy:
         lines.append("")
     rows = [{title: line[name] for name, title in _COLUMNS.items()} for line in report.blocks(few=True)]
+    for row in rows:
+        if row["angle °"] is not None and 0 < row["angle °"] < ROUNDING:
+            row["angle °"] = f"<{ROUNDING:g}"
     lines += _table(rows)
     what_if = report.what_if
     if what_if is not None and what_if.alternatives:
         lines += ["", "What if: the same network started otherwise, best first", ""]
         lines += _table(what_if.summary()[:5])
         best = what_if.best
-        lines += ["", f"`{best.code}`" if best.code else _text(best.advice)] if helped else []
-        lines += ["", *(f"- not tried: {_text(name)} ({_text(why)})" for name, why in what_if.skipped.items())]
+        lines += (
+            ["", f"What to type: `{best.code}`" if best.code else f"What to do: {_text(best.advice)}"] if helped else []
+        )
+        lines += [""] if what_if.skipped else []
+        lines += [f"- not tried: {_text(name)} ({_text(why)})" for name, why in what_if.skipped.items()]
     lines += ["", f"{seen.pairs} pairs of {seen.samples} samples, {seen.mode} mode."]
     return "\n".join(lines) + "\n"
 

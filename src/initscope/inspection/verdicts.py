@@ -156,8 +156,11 @@ def check_fail_on(wanted: str, option: str = "fail-on") -> None:
 
     ``option`` is what the caller calls the list.
     """
-    for name in filter(None, (name.strip() for name in wanted.split(","))):
-        known = ("any", "faults", *verdict_names())
+    known = ("any", "faults", *verdict_names())
+    names = [name for part in wanted.split(",") if (name := part.strip())]
+    if wanted and not names:
+        raise InputError(f"{option} {wanted!r} names no verdict; known: {', '.join(known)}")
+    for name in names:
         if name not in known:
             meant = did_you_mean(_CALLED.get(name.lower(), name), known)
             raise InputError(f"{option} {name}: no verdict is called so{meant}; known: {', '.join(known)}")

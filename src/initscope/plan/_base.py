@@ -24,6 +24,7 @@ __all__ = ["FIXED", "WIDEST", "Plan", "check_delta", "check_width", "count_failu
 FIXED = "inputs fixed before the weights are drawn"
 WIDEST = 10**9
 """Widths beyond are refused: the exact laws sum over some 40 √width active units."""
+_LEAST_EPS = 1e-9
 _LEAST_DELTA = 1e-290
 """Probabilities below have no room left for a union over layers and samples."""
 _CHUNK_VALUES = 1 << 22
@@ -92,6 +93,11 @@ class Plan(Result):
 def check_delta(delta: float) -> None:
     """Refuse what is no probability of failure."""
     check_between("delta", delta, _LEAST_DELTA, 1.0, hint="a probability of failure, for example 0.05")
+
+
+def check_eps(eps: float, hint: str) -> None:
+    """Refuse distortions that no plan can promise, and those whose square is no number."""
+    check_between("eps", eps, _LEAST_EPS, 1.0, hint=hint)
 
 
 def check_width(width: float, aim: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from initscope.errors import InputError, check_between, check_count
-from initscope.plan._base import check_delta, count_failures
+from initscope.errors import InputError, check_count
+from initscope.plan._base import check_delta, check_eps, count_failures
 from initscope.theory import norms
 
 __all__ = ["HE", "LAWS", "Event", "band_text", "bands", "check_aim", "count_norms", "layer_eps", "norm_failure"]
@@ -26,7 +26,7 @@ _FAR = 690.0
 
 def check_aim(eps: float, delta: float, samples: int, event: str) -> None:
     """Refuse what no plan for norms can promise."""
-    check_between("eps", eps, 0.0, 1.0, hint="the relative distortion of a squared norm")
+    check_eps(eps, "the relative distortion of a squared norm")
     check_delta(delta)
     check_count("samples", samples, most=10**9)
     if event not in ("last-layer", "all-layers"):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from initscope.errors import InputError, check_between, check_count, check_seed
-from initscope.plan._base import Plan, check_delta
+from initscope.errors import InputError, check_count, check_seed
+from initscope.plan._base import Plan, check_delta, check_eps
 from initscope.theory.activations import Activation
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def filters(
     """
     from initscope.plan._filter_aims import FilterAim
 
-    check_between("eps", eps, 0.0, 1.0, hint="the distortion of a cosine, or of an inner product over the norms")
+    check_eps(eps, "the distortion of a cosine, or of an inner product over the norms")
     check_delta(delta)
     check_seed("seed", seed)
     check_count("pilot", pilot, least=100)

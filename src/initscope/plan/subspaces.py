@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from initscope.errors import InputError, check_between, check_count
-from initscope.plan._base import WIDEST, Plan, check_delta, check_width, count_failures
+from initscope.errors import InputError, check_count
+from initscope.plan._base import WIDEST, Plan, check_delta, check_eps, check_width, count_failures
 from initscope.plan._norms import HE
 from initscope.theory import norms
 from initscope.theory._search import smallest
@@ -76,7 +76,7 @@ def subspace(
         if dim > ambient:
             raise InputError(f"dim = {dim} must be at most ambient = {ambient}: a subspace fits into its space")
     check_count("depth", depth)
-    check_between("eps", eps, 0.0, 1.0)
+    check_eps(eps, "the relative distortion of a norm")
     check_delta(delta)
     # Gordon's √(2/width) w, w = √dim, against a band of ± eps, or ± eps/2 for squared norms.
     check_width(2 * dim / (eps / (2 if squared else 1)) ** 2, f"dim = {dim} and eps = {eps:g}")

@@ -98,7 +98,7 @@ def width(
     (4152, 3698, 1919)
     """
     check_aim(eps, delta, samples, event)
-    check_count("depth", depth, most=_DEEPEST[event], hint=f"for {event}")
+    check_count("depth", depth, most=_DEEPEST[event], hint=f"so deep for the event {event}")
     if quantity not in ("activations", "gradients"):
         raise InputError(f"quantity = {quantity!r} must be 'activations' or 'gradients'")
     gradients = quantity == "gradients"

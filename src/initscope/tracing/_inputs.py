@@ -92,7 +92,8 @@ class Inputs:
         if isinstance(error, InputError):
             return error
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
-        said = _where_it_failed(error) or self._at_a_table(error) or f"{type(error).__name__}: {error}"
+        said = _where_it_failed(error) or self._at_a_table(error) or self._tokens_as_numbers(error)
+        said = said or f"{type(error).__name__}: {error}"
         return InputError(f"the model fails on inputs of shape {shapes}: {said}")
 
     def _at_a_table(self, error: Exception) -> str:
@@ -109,6 +110,12 @@ class Inputs:
             return ""
         least, most = min(int(t.min()) for t in whole), max(int(t.max()) for t in whole)
         return f"its tokens go from {least} to {most}, beyond the vocabulary of {words}; check the tokeniser"
+
+    def _tokens_as_numbers(self, error: Exception) -> str:
+        """The layer of numbers that tokens have reached; empty for any other failure."""
+        if "dtype" not in str(error) or any(tensor.is_floating_point() for tensor in self.tensors()):
+            return ""
+        return "it computes with numbers and got tokens (whole numbers); give data of numbers, or an --input-shape"
 
     def names(self, model: nn.Module) -> list[str]:
         """A name for every tensor: the parameter of ``forward``, with the key or index inside it."""

@@ -73,7 +73,7 @@ def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
     >>> plan.layers[0].necessary, plan.layers[0].conjectured
     (29, 67)
     """
-    n = check_count("n", n, most=LARGEST_INPUTS)
+    n = check_count("n", n, most=LARGEST_INPUTS, hint="the inputs of the first layer")
     delta = check_probability("delta", delta)
     depth = check_count("depth", depth)
     layers: list[InjectiveWidths] = []
