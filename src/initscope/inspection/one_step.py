@@ -131,8 +131,9 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
     dropping = {path: module.p for path, module in model.named_modules() if isinstance(module, _DropoutNd)}
     owners = {path: module for path, module, *_ in drawn_weights(model)}
     frozen = tuple(path for path in owners if not any(p.requires_grad for p in owners[path].parameters(recurse=False)))
-    shares = {path: sum(p.numel() for p in owners[path].parameters(recurse=False)) for path in owners}
-    share = sum(shares[path] for path in frozen) / max(1, sum(shares.values()))
+    kept = sum(p.numel() for path in frozen for p in owners[path].parameters(recurse=False))
+    learning = sum(p.numel() for p in model.parameters() if p.requires_grad)  # prompts and scales too
+    share = kept / max(1, kept + learning)
     meant = {path for path in frozen if isinstance(owners[path], (nn.Embedding, nn.EmbeddingBag))} | following(model)
     mistaken = tuple(path for path in frozen if path not in meant)  # positions, learned words and teachers stay
     found: dict[str, Any] = {"frozen": mistaken, "frozen_share": share, "given": loss is not None}
@@ -152,20 +153,24 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
             grads = _gradients(value, list(parameters.values()))
     except Exception as error:  # whatever the model raises: verdicts on the run say what can be said
         return Probe(**found, failed=str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
+
+    def value_of(output: Any) -> Tensor:
+        return loss_value(output, targets, loss, cross_entropy_of(output, targets, seen, model))
+
     reached = {name: gradient for name, gradient in zip(parameters, grads, strict=True) if gradient is not None}
     bad = {name for name, gradient in reached.items() if not bool(torch.isfinite(gradient).all())}
     found["broken"] = tuple(path for path in owners if _any_of(owners[path], path, bad))
     ran = {row.within for row in seen.rows}
     found["mistaken_norms"] = _mistaken_norms(model, Counter(row.within for row in seen.rows))
     missing = [path for path in owners if path not in frozen and not _any_of(owners[path], path, set(reached))]
+    if missing and not model.training:  # a cache may hold values without a graph where nothing is trained
+        trained = _reached_in_training(model, parameters, inputs, value_of)
+        missing = [path for path in missing if not _any_of(owners[path], path, trained)]
     unused = tuple(path for path in missing if path not in ran)
     if classified is not None:
         found |= {"loss": float(classified[0].detach()), "chance": classified[1]}
     count = FormatCount().add_all(reached.values())
     behind, leading = _leading_to_output(seen, straight_through(seen.rows)), _leading_to_output(seen, frozenset())
-
-    def value_of(output: Any) -> Tensor:
-        return loss_value(output, targets, loss, cross_entropy_of(output, targets, seen, model))
 
     zero = [
         name for name, g in reached.items() if g.dim() > 1 and not bool(g.any()) and not bool(parameters[name].any())
@@ -175,6 +180,22 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
     detached = tuple(path for path in missing if path in behind | hidden)
     aside = tuple(path for path in missing if path in ran - behind - hidden)
     return Probe(**found, detached=detached, aside=aside, unused=unused, gradients=count)
+
+
+def _reached_in_training(
+    model: nn.Module, parameters: dict[str, nn.Parameter], inputs: Inputs, value_of: Callable[[Any], Tensor]
+) -> set[str]:
+    """Parameters that the loss reaches in training mode."""
+    modes = {module: module.training for module in model.modules()}
+    try:
+        with suppress(Exception), torch.enable_grad():  # other verdicts say what can be said
+            value = value_of(model.train()(*inputs.args, **inputs.kwargs))
+            grads = _gradients(value, list(parameters.values()))
+            return {name for name, gradient in zip(parameters, grads, strict=True) if gradient is not None}
+        return set()
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 def _gradients(value: Tensor, parameters: list[nn.Parameter]) -> tuple[Tensor | None, ...]:
