@@ -67,12 +67,12 @@ def activation_called_and_dropped(wrong):
     return Net()
 
 
-@pair(pictures(16), "norm-eps", rate=2e-3)
+@pair(pictures(16), "norm-settings", rate=2e-3)
 def batch_norm_with_eps_of_eight_tenths(wrong):
     return convolutions(norm=lambda c: nn.BatchNorm2d(c, 0.8) if wrong else nn.BatchNorm2d(c, momentum=0.2))
 
 
-@pair(pictures(16), "norm-momentum", rate=2e-3)
+@pair(pictures(16), "norm-settings", rate=2e-3)
 def batch_norm_with_momentum_of_keras(wrong):
     return convolutions(norm=lambda c: nn.BatchNorm2d(c, momentum=0.99 if wrong else 0.01, eps=1e-3))
 
