@@ -107,7 +107,7 @@ def main() -> int:
     parser.add_argument("what", choices=("train", "inspect", "tabulate"))
     parser.add_argument("file", nargs="?", type=Path, help="of tabulate: what inspect wrote")
     parser.add_argument("--only", default="", help="names that hold one of these words, with commas between")
-    parser.add_argument("--part", default="", choices=("", "first", "second"))
+    parser.add_argument("--part", default="", choices=("", "first", "second", "third"))
     parser.add_argument("--bare", action="store_true", help="without loss and targets")
     parser.add_argument(
         "--verdicts", action="store_true", help="without predictions and other starts, which change none"

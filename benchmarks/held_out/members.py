@@ -80,7 +80,7 @@ def network(data: Callable[..., Any], **options: Any) -> Callable[[Callable[[], 
 
 def part_of(build: Callable[..., Any]) -> str:
     """The set whose file it is written in."""
-    return "second" if ".second." in build.__module__ else "first"
+    return next((part for part in ("second", "third") if f".{part}." in build.__module__), "first")
 
 
 def _cast(inputs: Any, dtype: torch.dtype) -> Any:

@@ -40,6 +40,8 @@ class Dependence:
         Whether words in another order give the same, in a model that attends to them.
     dropping : bool
         Whether calls of dropout make outputs random in evaluation mode too.
+    forwards : bool
+        Whether targets are an input as it is, and each place of the output sees those up to its own.
     """
 
     mixed: int | None = None
@@ -47,6 +49,7 @@ class Dependence:
     told: int | None = None
     orderless: bool = False
     dropping: bool = False
+    forwards: bool = False
 
 
 def dependence(model: nn.Module, seen: Observation) -> Dependence:
@@ -58,7 +61,8 @@ def dependence(model: nn.Module, seen: Observation) -> Dependence:
         with torch.no_grad():
             probes = _Probes(model, inputs)
             mixed = probes.mixed()
-            return Dependence(mixed, probes.apart, _told(probes, seen), _orderless(probes, seen), probes.dropping())
+            told, forwards = _told(probes, seen), _forwards(probes, seen)
+            return Dependence(mixed, probes.apart, told, _orderless(probes, seen), probes.dropping(), forwards)
     except Exception:  # whatever the model raises: other verdicts say what can be said
         return Dependence()
 
@@ -145,19 +149,39 @@ def _told(probes: _Probes, seen: Observation) -> int | None:
         if tensor.shape != targets.shape or not torch.equal(tensor[:, 1:], targets[:, :-1].to(tensor.dtype)):
             continue
 
-        def with_another_end(values: Tensor, of: Tensor = tensor) -> Tensor:
-            if values is not of:
-                return values
-            changed = values.clone()
-            changed[:, -1] = values[:, -1].roll(1, 0)
-            return changed
-
-        replaced = inputs.map(with_another_end)
+        replaced = _with_another_end(inputs, tensor)
         for a, b in zip(probes.before, probes.run(replaced), strict=True):
             axis = next((axis for axis in (1, a.dim() - 1) if a.dim() > axis and a.shape[axis] == length), None)
             if axis is not None and _differ(*(values.narrow(axis, 0, length - 1) for values in (a, b))):
                 return probes.first(replaced, list(range(probes.samples)), length)
     return None
+
+
+def _forwards(probes: _Probes, seen: Observation) -> bool:
+    """Whether targets are words as they go in, of a model whose places see those up to their own."""
+    targets = seen.targets
+    if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.dim() != 2 or targets.shape[1] < 3:
+        return False
+    for tensor in probes.inputs.sample_tensors():
+        if tensor.shape[1:] != targets.shape[1:] or not torch.equal(tensor.long(), targets[: probes.samples].long()):
+            continue
+        for a, b in zip(probes.before, probes.run(_with_another_end(probes.inputs, tensor)), strict=True):
+            if a.dim() == 3 and a.shape[:2] == tensor.shape and not _differ(a[:, :-1], b[:, :-1]):
+                return _differ(a[:, -1], b[:, -1])
+    return False
+
+
+def _with_another_end(inputs: Inputs, tensor: Tensor) -> Inputs:
+    """The same inputs, of which ``tensor`` ends in the last entry of another sample."""
+
+    def changed(values: Tensor) -> Tensor:
+        if values is not tensor:
+            return values
+        values = values.clone()
+        values[:, -1] = values[:, -1].roll(1, 0)
+        return values
+
+    return inputs.map(changed)
 
 
 def _orderless(probes: _Probes, seen: Observation) -> bool:

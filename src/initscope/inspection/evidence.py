@@ -117,7 +117,9 @@ class Evidence:
 
     @cached_property
     def _from_input(self) -> Floats:
-        return np.where(self.trunk, median_over_pairs(self.seen.rms_ratio[:, self.varied]), np.nan)
+        sizes = np.where(self.trunk, median_over_pairs(self.seen.rms_ratio[:, self.varied]), np.nan)
+        masked = np.isinf(sizes) & self.signal.mask(self.signal.bounded_behind)  # -∞ before a softmax is meant
+        return np.where(masked, np.nan, sizes)
 
     @property
     def head_gain(self) -> float:
@@ -210,19 +212,23 @@ class Evidence:
         Few units have none that do. What the last weights make is left out too: a vector that is common to all outputs,
         from the bias, closes the angles there, and training moves it with the first steps. Pooling averages places
         away by design, and the token of a class is one of many, so that behind these angles count from those that go
-        in.
+        in. What is made of another input alone is compared with that one.
         """
         judged = self.trunk & self.hidden & self._in_place & (self.units > FEW_UNITS)
         angles = np.where(judged, median_angle(self.seen.angle), np.nan)
-        known = np.flatnonzero(np.isfinite(angles))
-        if not len(known) or not angles[known[0]] > 0:
-            return np.full(len(angles), np.nan)
-        start = angles[known[0]]
-        for reduced in self.signal.reductions:
-            before = known[known < reduced]
-            if len(before) and angles[reduced] > 0:
-                angles[reduced:] *= angles[before[-1]] / angles[reduced]
-        return np.asarray(angles / start)
+        kept = np.full(len(angles), np.nan)
+        for stream in self.signal.streams:
+            own = np.where(self.signal.mask(stream), angles, np.nan)
+            known = np.flatnonzero(np.isfinite(own))
+            if not len(known) or not own[known[0]] > 0:
+                continue
+            start = own[known[0]]
+            for reduced in self.signal.reductions:
+                before = known[known < reduced]
+                if len(before) and own[reduced] > 0:
+                    own[reduced:] *= own[before[-1]] / own[reduced]
+            kept = np.where(np.isfinite(own), own / start, kept)
+        return np.asarray(kept)
 
     @cached_property
     def entering_weights(self) -> int:
@@ -269,7 +275,12 @@ class Evidence:
         most = np.where(self.trunk & self._in_place, self.units, np.nan)
         reduced = list(self.signal.reductions)
         most[reduced] = np.fmin(most[reduced], self.seen.effective_rank[reduced])
-        return np.asarray(np.fmin(self.seen.effective_rank[self.start], np.fmin.accumulate(most)))
+        found = np.fmin(self.seen.effective_rank[self.start], most)
+        for start, stream in zip(self.signal.starts, self.signal.streams, strict=True):
+            mask = self.signal.mask(stream)
+            own = np.fmin(self.seen.effective_rank[start], np.fmin.accumulate(np.where(mask, most, np.nan)))
+            found = np.where(mask, own, found)
+        return np.asarray(found)
 
     @cached_property
     def directions(self) -> Floats:

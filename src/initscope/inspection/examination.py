@@ -208,6 +208,8 @@ def _cured_by(table: WhatIf, verdict: Verdict) -> Verdict:
 def _unbelievable(model: nn.Module) -> dict[str, str]:
     """Layers whose weights cannot be independent zero-mean draws, with the reason."""
     layers = {name: module for name, module in model.named_modules() if is_weight_layer(module)}
+    # weights that a parametrisation computes may be NaN where its parameters are not: a verdict tells
+    layers = {name: module for name, module in layers.items() if bool(torch.isfinite(module.weight).all())}
     judged = {name: believability(module, among=len(layers)) for name, module in layers.items()}
     return {name: f"weights: {found.verdict}" for name, found in judged.items() if not found.believable}
 

@@ -16,7 +16,7 @@ from initscope._hall.randomness import torch_generator
 from initscope.measurement.observation import Observation
 from initscope.tracing import named_tensors
 
-__all__ = ["Loss", "cross_entropy_of", "loss_facts", "loss_value"]
+__all__ = ["Loss", "asks_for_own_words", "cross_entropy_of", "loss_facts", "loss_value"]
 
 Loss = Callable[[Any, Any], Tensor]
 _SAME = 1e-4
@@ -100,6 +100,8 @@ def _of_values(output: Any, targets: Any, loss: Loss | None, value: Tensor) -> d
     if not targets.is_floating_point() or output.numel() != targets.numel() or value.dim():
         return {}
     shaped = output.detach().reshape(targets.shape)
+    if output.shape == targets.shape and output.dim() > 1 and _is_divergence(shaped.float(), targets.float(), value):
+        return {"misread": "the loss takes logarithms of probabilities, and the outputs are none over the last axis"}
     of_two = bool(((targets >= 0) & (targets <= 1)).all())
     expected = F.binary_cross_entropy_with_logits(shaped.float(), targets.float()) if of_two else value
     logits = of_two and bool(torch.isclose(value.float(), expected, rtol=_SAME))
@@ -112,6 +114,32 @@ def _of_values(output: Any, targets: Any, loss: Loss | None, value: Tensor) -> d
         return {}
     sizes = [float(values.detach().double().square().mean().sqrt()) for values in (targets, output)]
     return {"distance": True, "target_size": sizes[0] / max(1.0, sizes[1])}
+
+
+def asks_for_own_words(output: Any, value: Tensor, inputs: list[Tensor]) -> bool:
+    """Whether the loss wants of every place of a sequence the entry that stands there.
+
+    The gradient of a cross-entropy is negative at the class that it wants, wherever targets were moved to.
+    """
+    logits = next((t for _, t in named_tensors(output, "") if t.is_floating_point() and t.dim() == 3), None)
+    if logits is None or not logits.requires_grad or not value.requires_grad:
+        return False
+    words = [t for t in inputs if not t.is_floating_point() and t.shape == logits.shape[:2] and len(torch.unique(t)) > 2]
+    with suppress(RuntimeError):  # what the loss is not made of
+        (slopes,) = torch.autograd.grad(value, logits, retain_graph=True)
+        wanted = slopes.argmin(dim=-1)
+        return any(bool((slopes != 0).any(dim=-1).all()) and torch.equal(wanted, ids.long()) for ids in words)
+    return False
+
+
+def _is_divergence(scores: Tensor, shares: Tensor, value: Tensor) -> bool:
+    """Whether the loss is torch's divergence from probabilities, of outputs that are no logarithms of any."""
+    if not bool((shares >= 0).all()) or not bool(((shares.sum(dim=-1) - 1).abs() < 1e-3).all()):
+        return False
+    known = [F.kl_div(scores, shares, reduction=how) for how in ("batchmean", "sum", "mean")]
+    if not any(bool(torch.isclose(value.detach().float(), one, rtol=_SAME)) for one in known):
+        return False
+    return not bool((scores.logsumexp(dim=-1).abs() < 1e-2).all())
 
 
 def _are_classes(targets: Any, classes: int) -> bool:

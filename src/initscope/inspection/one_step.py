@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from initscope.inspection.losses import Loss, cross_entropy_of, loss_facts, loss_value
+from initscope.inspection.losses import Loss, asks_for_own_words, cross_entropy_of, loss_facts, loss_value
 from initscope.inspection.straight_through import straight_through
 from initscope.inspection.unregistered import made_anew, unregistered
 from initscope.inspection.weights import drawn_weights, following
@@ -56,6 +56,10 @@ class Probe:
         drops everything.
     starved : tuple of str
         Dropout that drops nearly everything.
+    dropping : frozenset of str
+        Dropout that drops something.
+    own_words : bool
+        Whether the loss asks every place of a sequence for the very entry that stands there.
     unregistered : dict
         See `unregistered`.
     made_anew : int
@@ -100,6 +104,8 @@ class Probe:
     unused: tuple[str, ...] = ()
     silenced: tuple[str, ...] = ()
     starved: tuple[str, ...] = ()
+    own_words: bool = False
+    dropping: frozenset[str] = frozenset()
     unregistered: dict[str, str] = field(default_factory=dict)
     made_anew: int = 0
     mistaken_norms: dict[str, str] = field(default_factory=dict)
@@ -131,11 +137,13 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
     dropping = {path: module.p for path, module in model.named_modules() if isinstance(module, _DropoutNd)}
     owners = {path: module for path, module, *_ in drawn_weights(model)}
     frozen = tuple(path for path in owners if not any(p.requires_grad for p in owners[path].parameters(recurse=False)))
-    shares = {path: sum(p.numel() for p in owners[path].parameters(recurse=False)) for path in owners}
-    share = sum(shares[path] for path in frozen) / max(1, sum(shares.values()))
+    kept = sum(p.numel() for path in frozen for p in owners[path].parameters(recurse=False))
+    learning = sum(p.numel() for p in model.parameters() if p.requires_grad)  # prompts and scales too
+    share = kept / max(1, kept + learning)
     meant = {path for path in frozen if isinstance(owners[path], (nn.Embedding, nn.EmbeddingBag))} | following(model)
     mistaken = tuple(path for path in frozen if path not in meant)  # positions, learned words and teachers stay
     found: dict[str, Any] = {"frozen": mistaken, "frozen_share": share, "given": loss is not None}
+    found["dropping"] = frozenset(path for path, p in dropping.items() if p > 0)
     found["silenced"] = tuple(path for path, p in dropping.items() if p >= 1)
     found["starved"] = tuple(path for path, p in dropping.items() if _NEARLY_ALL < p < 1)
     inputs, targets = _few(seen)
@@ -148,33 +156,64 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
             classified = cross_entropy_of(output, targets, seen, model)
             value = loss_value(output, targets, loss, classified)
             found |= loss_facts(output, targets, loss, value)
+            found["own_words"] = loss is not None and asks_for_own_words(output, value, inputs.tensors())
             found |= {"unregistered": unregistered(model, value), "made_anew": made_anew(model, value)}
             grads = _gradients(value, list(parameters.values()))
+            if loss is not None:  # the second step shows what the first leaves behind: states with their graph
+                again = loss_value(model(*inputs.args, **inputs.kwargs), targets, loss, None)
+                _gradients(again, list(parameters.values()))
     except Exception as error:  # whatever the model raises: verdicts on the run say what can be said
         return Probe(**found, failed=str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
+
+    def value_of(output: Any) -> Tensor:
+        return loss_value(output, targets, loss, cross_entropy_of(output, targets, seen, model))
+
     reached = {name: gradient for name, gradient in zip(parameters, grads, strict=True) if gradient is not None}
     bad = {name for name, gradient in reached.items() if not bool(torch.isfinite(gradient).all())}
     found["broken"] = tuple(path for path in owners if _any_of(owners[path], path, bad))
     ran = {row.within for row in seen.rows}
     found["mistaken_norms"] = _mistaken_norms(model, Counter(row.within for row in seen.rows))
     missing = [path for path in owners if path not in frozen and not _any_of(owners[path], path, set(reached))]
+    if missing and not model.training:  # a cache may hold values without a graph where nothing is trained
+        trained = _reached_in_training(model, parameters, inputs, value_of)
+        missing = [path for path in missing if not _any_of(owners[path], path, trained)]
     unused = tuple(path for path in missing if path not in ran)
     if classified is not None:
         found |= {"loss": float(classified[0].detach()), "chance": classified[1]}
     count = FormatCount().add_all(reached.values())
     behind, leading = _leading_to_output(seen, straight_through(seen.rows)), _leading_to_output(seen, frozenset())
 
-    def value_of(output: Any) -> Tensor:
-        return loss_value(output, targets, loss, cross_entropy_of(output, targets, seen, model))
-
     zero = [
         name for name, g in reached.items() if g.dim() > 1 and not bool(g.any()) and not bool(parameters[name].any())
     ]
     found["stuck"] = _stuck(model, parameters, zero, inputs, value_of)
-    hidden = {path for path in missing if path in ran - leading and _moves_loss(model, path, inputs, value_of)}
+    hidden = {
+        path
+        for path in missing
+        if path in ran - leading and _moves_loss(model, _own(owners[path], path), inputs, value_of)
+    }
+    held = {name for path in owners for name in _own(owners[path], path)}
+    loose = [name for name, p in parameters.items() if p.dim() > 1 and name not in reached and name not in held]
     detached = tuple(path for path in missing if path in behind | hidden)
+    detached += tuple(name for name in loose if _moves_loss(model, [name], inputs, value_of))
     aside = tuple(path for path in missing if path in ran - behind - hidden)
     return Probe(**found, detached=detached, aside=aside, unused=unused, gradients=count)
+
+
+def _reached_in_training(
+    model: nn.Module, parameters: dict[str, nn.Parameter], inputs: Inputs, value_of: Callable[[Any], Tensor]
+) -> set[str]:
+    """Parameters that the loss reaches in training mode."""
+    modes = {module: module.training for module in model.modules()}
+    try:
+        with suppress(Exception), torch.enable_grad():  # other verdicts say what can be said
+            value = value_of(model.train()(*inputs.args, **inputs.kwargs))
+            grads = _gradients(value, list(parameters.values()))
+            return {name for name, gradient in zip(parameters, grads, strict=True) if gradient is not None}
+        return set()
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 def _gradients(value: Tensor, parameters: list[nn.Parameter]) -> tuple[Tensor | None, ...]:
@@ -221,13 +260,11 @@ def _mistaken_norms(model: nn.Module, runs: Counter[str]) -> dict[str, str]:
     return {path: again[kind][0] for kind, paths in kinds.items() for path in paths if again[kind] and not runs[path]}
 
 
-def _moves_loss(model: nn.Module, path: str, inputs: Inputs, value_of: Callable[[Any], Tensor]) -> bool:
-    """Whether other weights of a module give another loss, though no step that was seen leads there."""
-    module = model.get_submodule(path)
-    own = {  # not larger ones alone: a norm behind them would take that back
-        f"{path}.{name}" if path else name: p + (p.abs().mean() + 1e-3) * torch.randn_like(p)
-        for name, p in module.named_parameters(recurse=False)
-    }
+def _moves_loss(model: nn.Module, names: list[str], inputs: Inputs, value_of: Callable[[Any], Tensor]) -> bool:
+    """Whether other values of these parameters give another loss, though no step that was seen leads there."""
+    given = {name: model.get_parameter(name).detach() for name in names}
+    # not larger ones alone: a norm behind them would take that back
+    own = {name: p + (p.abs().mean() + 1e-3) * torch.randn_like(p) for name, p in given.items()}
     values = []
     with suppress(Exception), torch.enable_grad():  # weights that are computed, as of a parametrisation, stay
         for changed in ({}, own):
@@ -257,8 +294,12 @@ def format_shares(values: FormatCount, gradients: FormatCount | None) -> tuple[F
 
 
 def _any_of(module: nn.Module, path: str, names: set[str]) -> bool:
-    own = [name for name, _ in module.named_parameters(recurse=False)]
-    return any((f"{path}.{name}" if path else name) in names for name in own)
+    return any(name in names for name in _own(module, path))
+
+
+def _own(module: nn.Module, path: str) -> list[str]:
+    """Names of the parameters that a module holds itself."""
+    return [f"{path}.{name}" if path else name for name, _ in module.named_parameters(recurse=False)]
 
 
 def _few(seen: Observation) -> tuple[Inputs, Any]:

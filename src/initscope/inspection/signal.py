@@ -69,6 +69,16 @@ class Signal:
         return tuple(sorted(index for index in found if self.rows[index].shape))
 
     @cached_property
+    def streams(self) -> tuple[frozenset[int], ...]:
+        """For each start the rows that are made of it and of none before it: inputs have angles of their own."""
+        found: dict[int, set[int]] = {start: {start} for start in self.starts}
+        for index, row in enumerate(self.rows):
+            made_of = [start for start in self.starts if found[start].intersection(row.reads)]
+            if made_of:
+                found[made_of[0]].add(index)
+        return tuple(frozenset(found[start]) for start in self.starts)
+
+    @cached_property
     def carrying(self) -> frozenset[int]:
         """Rows that reach the output other than through scores of an attention or a gate."""
         trunk, seen, waiting = set(self.trunk), set[int](), [self.output]
@@ -81,6 +91,12 @@ class Signal:
                 parent for parent in self.rows[index].reads if parent in trunk or not self._steers(parent, index)
             ]
         return frozenset(seen)
+
+    @cached_property
+    def before_weights(self) -> frozenset[int]:
+        """Rows that weights behind them read, directly or not."""
+        weighty = [index for index, row in enumerate(self.rows) if row.role in ("weights", "recurrent")]
+        return frozenset().union(*(self.before(index) for index in weighty))
 
     @cached_property
     def head(self) -> int:

@@ -101,11 +101,22 @@ def _zero_gradient(evidence: Evidence, _: float) -> Finding | None:
     if not len(zero):
         return None
     rows = evidence.seen.rows
+    alone = [index for index in zero if rows[index].shape[-1:] == (1,) and _softmax_reads(evidence, int(index))]
+    if alone and (evidence.gradients > 0).any():
+        words = "the softmax of its one unit is 1 whatever it says: take it over the axis that is to be weighed"
+        return Finding(int(alone[0]), float(len(alone)), words=words)
     rounded = [index for index in sorted(evidence.signal.carrying) if rows[index].kind in _ROUNDING]
     behind = next((index for index in rounded if int(zero[0]) in evidence.signal.before(index)), None)
     words = "" if behind is None else f"{rows[behind].layer} behind it has no gradient: x + (rounded - x).detach() has"
     nothing = not (evidence.gradients > 0).any()
     return Finding(int(zero[0]), float(len(zero)), nothing or behind is not None, words=words)
+
+
+def _softmax_reads(evidence: Evidence, index: int) -> bool:
+    """Whether a softmax reads a row of several places, as it is."""
+    rows, origin = evidence.seen.rows, evidence.signal.origin
+    several = max(rows[index].shape) > 1
+    return several and any(row.kind.lower() == "softmax" and origin(row.reads[0]) == index for row in rows if row.reads)
 
 
 def _gradient_imbalance(evidence: Evidence, threshold: float) -> Finding | None:

@@ -64,11 +64,14 @@ def _clones(evidence: Evidence, _: float) -> Finding | None:
 
 
 def _symmetric(evidence: Evidence, _: float) -> Finding | None:
-    weights = evidence.facts.weights
-    if weights is None or not weights.symmetric:
+    """Equal units that other weights read; those that make outputs get gradients of their own, one by each target."""
+    weights, learning = evidence.facts.weights, evidence.signal.before_weights
+    shares = {} if weights is None else weights.symmetric
+    told = {path: share for path, share in shares.items() if evidence.row_of(path) in learning}
+    if not told:
         return None
-    layer = next(iter(weights.symmetric))
-    return Finding(evidence.row_of(layer), max(weights.symmetric.values()), layer=layer)
+    layer = next(iter(told))
+    return Finding(evidence.row_of(layer), max(told.values()), layer=layer)
 
 
 def _odd_layer(evidence: Evidence, threshold: float) -> Finding | None:

@@ -15,6 +15,7 @@ _BENDING = ("activation", "attention", "gate", "recurrent", "other")
 """Roles that are not linear, or not known to be."""
 _CLIPPING = ("relu", "relu6", "hardtanh", "hardsigmoid", "sigmoid")
 _CLAMPS = ("clamp", "clip")
+_WITHIN_ONE = ("tanh", "hardtanh", "softsign")
 _OUT_OF_REACH = 0.1
 """Share of the targets beyond the ends of the last activation from which on it is a fault."""
 _NEVER_MIXING = ("movement", "recurrent", "attention")
@@ -24,7 +25,11 @@ _NORMED = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d")
 
 
 def _linear(evidence: Evidence, _: float) -> Finding | None:
-    """No activation at all, or two layers in line whose product is one layer of no lower rank."""
+    """No activation at all, or two layers in line whose product is one layer of no lower rank, or a slope of 1."""
+    straight = () if evidence.facts.weights is None else evidence.facts.weights.straight
+    if straight:
+        words = "its slope below zero is 1, so that it changes nothing: LeakyReLU(inplace=True) sets no slope"
+        return Finding(evidence.row_of(straight[0]), float(len(straight)), layer=straight[0], words=words)
     rows, trunk = evidence.seen.rows, evidence.signal.trunk
     weights = [index for index in trunk if rows[index].role == "weights"]
     carried = [rows[index] for index in evidence.signal.carrying]
@@ -62,7 +67,15 @@ def _norm_twice(evidence: Evidence, _: float) -> Finding | None:
 def _clipped_output(evidence: Evidence, _: float) -> Finding | None:
     """An activation behind the last layer: of a classifier, or one that does not reach the targets."""
     step, output = evidence.facts.step, evidence.signal.origin(evidence.signal.output)
-    row = evidence.seen.rows[output]
+    row, last = evidence.seen.rows[output], evidence.seen.rows[evidence.signal.output]
+    if step is not None and step.classes and step.takes_logits and last.within in step.dropping:
+        return Finding(
+            evidence.signal.output, 1.0, words="it sets logits to zero by chance: drop before the last layer"
+        )
+    if step is not None and step.classes and step.takes_logits and last.kind.lower() in _WITHIN_ONE:
+        least = math.log1p((step.classes - 1) * math.exp(-2))
+        words = f"logits between -1 and 1 leave a cross-entropy of {least:.2g} at least"
+        return Finding(evidence.signal.output, least, words=words)
     clamped = step is not None and row.kind in _CLAMPS and step.at_ends > _OUT_OF_REACH
     if step is None or not (row.role == "activation" or clamped) or not output > evidence.signal.head:
         return None
@@ -129,15 +142,27 @@ def _axes_mixed(evidence: Evidence, _: float) -> Finding | None:
         if row.kind not in ("view", "reshape") or len(row.reads) != 1 or not row.shape:
             continue
         before, after = ([size for size in shape if size > 1] for shape in (rows[row.reads[0]].shape, row.shape))
-        if before != after and sorted(before) == sorted(after):
+        turned = before != after and sorted(before) == sorted(after)
+        if turned or _heads_turned(before, after) or _heads_turned(after, before):
             told = " × ".join(str(size) for size in before), " × ".join(str(size) for size in after)
             words = f"{row.kind} turns {told[0]} into {told[1]} without moving values: is transpose or permute meant?"
             return Finding(index, 1.0, fault=False, words=words)
     return None
 
 
+def _heads_turned(whole: list[int], parts: list[int]) -> bool:
+    """Whether ``[tokens, heads · units]`` and ``[heads, tokens, units]`` are taken for the same values in line."""
+    if len(whole) != 2 or len(parts) != 3:
+        return False
+    heads, tokens, units = parts
+    return whole == [tokens, heads * units] and heads != tokens
+
+
 def _sees_target(evidence: Evidence, _: float) -> Finding | None:
-    found = evidence.facts.dependence
+    found, step = evidence.facts.dependence, evidence.facts.step
+    if found is not None and found.forwards and step is not None and step.own_words:
+        words = "every place is asked for the entry that it reads: targets are not moved by one"
+        return Finding(evidence.signal.output, 1.0, words=words)
     if found is None or found.told is None:
         return None
     return Finding(found.told, 1.0, words="outputs depend on the next entry of the sequence, which is their target")
@@ -213,6 +238,14 @@ def _units_first(evidence: Evidence, index: int) -> bool:
     return len(rows[index].shape) > 2 or rows[index].kind.lower().startswith(("conv", "batchnorm", "groupnorm"))
 
 
+def _norm_settings(evidence: Evidence, _: float) -> Finding | None:
+    strange = {} if evidence.facts.weights is None else evidence.facts.weights.norm_settings
+    if not strange:
+        return None
+    layer, words = next(iter(strange.items()))
+    return Finding(evidence.row_of(layer), float(len(strange)), False, layer, words)
+
+
 STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
     Declaration(
         "linear",
@@ -244,6 +277,14 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         _norm_axis,
         source="Ba et al. 2016: layer norm is over the units of a token; over tokens it mixes them, and their order",
         advice="do not transpose before the norm, and give it the number of units",
+        on_constant_data=True,
+        of_the_start=False,
+    ),
+    Declaration(
+        "norm-settings",
+        _norm_settings,
+        source="BatchNorm2d(c, 0.8) sets eps; momentum is the weight of the new batch, and in Keras of the old ones",
+        advice="name the arguments: eps=1e-5, momentum=0.1",
         on_constant_data=True,
         of_the_start=False,
     ),
@@ -284,7 +325,8 @@ STRUCTURE_VERDICTS: tuple[Declaration, ...] = (
         "sees-target",
         _sees_target,
         source="what sees its target copies it, and has nothing to copy when it is used",
-        advice="mask the attention so that a place sees those before it and itself only, or pad on one side",
+        advice="mask the attention so that a place sees those before it and itself only, or pad on one side; ask each "
+        "place for the next entry",
         on_constant_data=True,
         of_the_start=False,
     ),

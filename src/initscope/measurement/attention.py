@@ -7,6 +7,7 @@ for a single key. Tokens are the rows of a sample's ``[tokens, units]``.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -51,11 +52,13 @@ class AttentionTally(Tally):
     def __init__(self, traced: Trace) -> None:
         self._steps, self._kinds = traced.steps, {step: traced.kind(step).lower() for step in traced.steps}
         self._found: dict[str, dict[Node, list[float]]] = {name: {} for name in self.names}
+        self._keys = {step: axis for one in self._steps for step, axis in _summed_by_einsum(traced, one)}
 
     def see(self, step: Node, values: Tensor) -> None:
-        """Weights that a softmax makes, ``[..., queries, keys]``."""
+        """Weights that a softmax makes, ``[..., queries, keys]`` unless an einsum sums another axis of them."""
         if self._kinds[step] == "softmax" and values.dim() >= 3:
-            self._add(step, values)
+            axis = self._keys.get(step, -1)
+            self._add(step, values.movedim(axis, -1), square=axis == -1)
 
     def read(self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Weights inside of one call of attention, computed again for a few samples."""
@@ -65,7 +68,7 @@ class AttentionTally(Tally):
             if weights is not None:
                 self._add(step, weights)
 
-    def _add(self, step: Node, weights: Tensor) -> None:
+    def _add(self, step: Node, weights: Tensor, square: bool = True) -> None:
         weights = weights.float()
         allowed = (weights > 0).sum(dim=-1)
         entropy = torch.special.entr(weights).sum(dim=-1)
@@ -74,13 +77,29 @@ class AttentionTally(Tally):
             share = entropy[several] / allowed[several].float().log()
             self._found["attention_entropy"].setdefault(step, []).append(float(share.mean()))
         self._found["attention_sum"].setdefault(step, []).append(float((weights.sum(dim=-1) - 1).abs().max()) + 1)
-        if weights.shape[-1] == weights.shape[-2] > 2:
+        if square and weights.shape[-1] == weights.shape[-2] > 2:
             own = float(weights.diagonal(dim1=-2, dim2=-1).amax())
             self._found["attention_self"].setdefault(step, []).append(own)
 
     def columns(self) -> dict[str, Floats]:
         """The three, ``[steps]`` each; sums are 1 plus the largest deviation from it."""
         return {name: _column(self._steps, found) for name, found in self._found.items()}
+
+
+def _summed_by_einsum(traced: Trace, step: Node) -> Iterator[tuple[Node, int]]:
+    """Softmaxes that an einsum reads, each with the axis, from the end, that it sums with that of another factor."""
+    if traced.kind(step) != "einsum" or not step.args or not isinstance(step.args[0], str) or "->" not in step.args[0]:
+        return
+    terms, _, result = step.args[0].replace(" ", "").partition("->")
+    factors = step.args[1] if len(step.args) == 2 and isinstance(step.args[1], (tuple, list)) else step.args[1:]
+    for place, (term, factor) in enumerate(zip(terms.split(","), factors, strict=False)):
+        others = "".join(other for index, other in enumerate(terms.split(",")) if index != place)
+        axes = [index - len(term) for index, name in enumerate(term) if name in others and name not in result]
+        made_by = factor
+        while made_by in traced.places and "dropout" in traced.kind(made_by).lower():
+            made_by = traced.steps[traced.reads(made_by)[0]]
+        if made_by in traced.places and traced.kind(made_by).lower() == "softmax" and len(axes) == 1:
+            yield made_by, axes[0]
 
 
 def _column(steps: tuple[Node, ...], found: dict[Node, list[float]]) -> Floats:

@@ -124,6 +124,8 @@ class Channels:
         if positions_of(state) == 1:
             return self.variance(state)[..., None]
         if state.origin is None:
+            if state.gaussian:  # whose values would be drawn by this very matrix
+                raise NotCovered("the covariances between its positions are not known")
             values = self.values(state)
             return torch.einsum("cnbp,cnbq->nbpq", values, values) / len(values)
         both = state.origin.cross(EVERY, self._lookup)[0]

@@ -162,6 +162,8 @@ def is_tokens(state: Any) -> bool:
 
 def units_of(state: State) -> Units:
     """All units of a state at their own places."""
+    if isinstance(state, Given) and not state.x.is_floating_point():
+        raise NotCovered("whole numbers have no moments")
     maps = state.as_maps(1) if isinstance(state, Given) and len(state.shape) == 2 else state
     if not isinstance(maps, Maps) or not is_tokens(maps):
         raise NotCovered("it is not known as tokens with channels")

@@ -158,8 +158,8 @@ def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabelle
     requires (at least one): the rest are labels. A dict or named tuple whose keys are parameters of ``forward`` is
     passed by name (labels and what ``forward`` does not know are left out), also to ``forward(*args, **kwargs)``; any
     other is passed whole. ``batch_args`` names the arguments that carry samples, and with it a tuple for
-    ``forward(*args)`` is passed with all its members. ``unlabelled``: labels come from elsewhere, so that a tuple's
-    members are inputs, as many as ``forward`` takes.
+    ``forward(*args)`` is passed with all its members. ``unlabelled``: targets come from elsewhere, so that a tuple's
+    members are inputs, as many as ``forward`` takes, and so are labels in a dict, where ``forward`` knows them.
     """
     if isinstance(item, Inputs):
         return item if batch_args is None else _said_to_carry(model, item, batch_args)
@@ -176,7 +176,7 @@ def _bound(model: nn.Module, item: Any, *, everything: bool, unlabelled: bool) -
         if not known and any(p.kind is p.VAR_KEYWORD for p in parameters):
             return Inputs((), {key: value for key, value in fields.items() if key not in _LABELS})
         if {*required, *keywords} <= set(fields) and known & set(fields):
-            needed = {*required, *keywords}
+            needed = known if unlabelled else {*required, *keywords}
             return Inputs((), {k: v for k, v in fields.items() if k in known and (k in needed or k not in _LABELS)})
         if fields is item or len(required) == 1:
             return Inputs((dict(item) if fields is item else item,))

@@ -16,6 +16,7 @@ from torch.nn.modules import module as global_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from initscope.errors import InputError
 from initscope.layers import hides_steps
 from initscope.layers.calls import OPERATORS
 from initscope.tracing._in_place import overwritten
@@ -231,6 +232,7 @@ class Recording(TorchFunctionMode):
         self, name: str, op: str, target: Any, args: Any, kwargs: Any, module: nn.Module | None, output: Any
     ) -> Any:
         """Note a step and the tensors that it made, or wrote into through another view; returns its output."""
+        _refuse_vmap(output)
         within = str(target) if op == "call_module" else self._within()
         sizes = tensor_sizes(output) if self.watch is None else {}
         symbolic = self._symbolic(args), self._symbolic(kwargs)
@@ -260,6 +262,15 @@ class Recording(TorchFunctionMode):
 
     def _symbolic(self, value: Any) -> Any:
         return map_tensors(value, lambda tensor: self._data.get(tensor, self._before.get(tensor, tensor)))
+
+
+def _refuse_vmap(output: Any) -> None:
+    """Tensors inside of `torch.vmap` are not those that come out, so that no step behind it reads what it made."""
+    if any(torch._C._functorch.is_batchedtensor(tensor) for _, tensor in named_tensors(output, "")):
+        raise InputError(
+            "the model calls torch.vmap in its forward, whose steps cannot be followed; "
+            "give one of the models that it stacks"
+        )
 
 
 def tensor_sizes(output: Any) -> dict[str, tuple[int, ...]]:
