@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from initscope.geometry import spoken
-from initscope.pages.table import ROUNDING
+from initscope.geometry import ROUNDING, spoken
 from initscope.results import format_number, printable
 
 if TYPE_CHECKING:

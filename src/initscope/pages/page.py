@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope._hall.files import write_text
-from initscope.geometry import Comparison
+from initscope.geometry import ROUNDING, Comparison
 from initscope.pages.depth import Panel, drawn_panels
 from initscope.pages.figures import behind_activations, new_axes, pairs_figure
 from initscope.pages.layers import layer_table, page_data, side_columns
 from initscope.pages.quantities import Quantity, angles, sizes
 from initscope.pages.summary import headline, suggestion
 from initscope.pages.svg import inline_svg
-from initscope.pages.table import ROUNDING
 from initscope.pages.thumbnails import thumbnails
 
 if TYPE_CHECKING:
