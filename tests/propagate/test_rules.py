@@ -298,7 +298,7 @@ def test_batch_norm_integral_against_normalised_gaussians(sigma):
 
 
 def test_dense_batch_norm_in_training_is_exact_and_not_its_large_rank_limit():
-    """Two clusters of 32, five layers: simulation at width 2000 over 6 draws; would catch 0.02."""
+    """Two clusters of 32, five layers: simulation at width 2000, six times eight draws; would catch 0.02."""
     generator = torch.Generator().manual_seed(0)
     centres = torch.randn(2, 30, generator=generator)
     x, y = (centres.repeat_interleave(16, 0) + 0.3 * torch.randn(32, 30, generator=generator) for _ in "xy")
