@@ -92,7 +92,9 @@ class Inputs:
             return error
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
         said = _where_it_failed(error) or self._beyond_a_table(error) or self._tokens_as_numbers(error)
-        said = said or f"{type(error).__name__}: {error}"
+        said = (
+            said or f"{type(error).__name__}: {str(error).partition('While executing %')[0].strip()}"
+        )  # torch.fx adds it
         return InputError(f"the model fails on inputs of shape {shapes}: {said}")
 
     def _beyond_a_table(self, error: Exception) -> str:
