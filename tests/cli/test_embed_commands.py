@@ -39,7 +39,7 @@ def digits(tmp_path):
     return tmp_path / "digits.npz"
 
 
-def test_mean_width_of_data_and_after_each_layer(run, digits):
+def test_mean_width_of_data_and_after_each_layer(run, digits, tmp_path):
     code, output, _ = run("mean-width", "--data", digits, "--format", "json", "--draws", 16)
     result = json.loads(output)
     assert code == 0
@@ -50,6 +50,9 @@ def test_mean_width_of_data_and_after_each_layer(run, digits):
     assert [row["layer"] for row in rows][-2:] == ["dense2", "relu2"]
     assert float(rows[0]["value"]) > 0
     assert "mean width" in run("mean-width", "--data", digits, "--draws", 8)[1]
+    network = "from torch import nn\ndef make():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8))\n"
+    (tmp_path / "net.py").write_text(network, encoding="utf-8")
+    assert "layer 1 (Linear)" in run("mean-width", f"{tmp_path / 'net.py'}:make", "--data", digits, "--draws", 8)[1]
 
 
 def test_fit_encode_build_query_evaluate(run, digits, tmp_path):

@@ -102,6 +102,10 @@ def test_recall_that_cannot_be_counted_says_so():
     searcher = Searcher(bits=64).fit(points(20))
     with pytest.raises(InputError, match=r"k = 20 must be .* at most 19; each query has 19 vectors to find"):
         searcher.recall(k=20)
+    with pytest.raises(InputError, match="Q has no rows"):
+        searcher.recall(points(0))
+    with pytest.raises(InputError, match="k = a must be a whole number"):
+        searcher.recall(k="a")
     with pytest.raises(InputError, match=r"share = 0 must be .*; 0.95 finds 95 of 100"):
         searcher.recall(k=5).candidates_for(0)
 

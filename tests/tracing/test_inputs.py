@@ -159,6 +159,12 @@ class Recurrent(nn.Module):
         return self.fc(self.gru(packed)[1][-1])
 
 
+def test_a_failing_model_is_told_without_the_words_of_torch_fx():
+    with pytest.raises(InputError, match="the model fails on inputs") as told:
+        initscope.inspect(nn.Sequential(nn.Linear(8, 4)), {"unknown": torch.ones(20, 8)}, pairs=4)
+    assert "While executing" not in str(told.value)
+
+
 def test_packed_sequences_run(rng):
     x, y, both = sides(rng, 7, 3)
     lengths = torch.tensor([3, 7, 2, 5])

@@ -143,7 +143,7 @@ class Searcher:
         """
         codes, ids = self.index.codes_and_ids()
         codes = codes[:, : -(-self.index.bits // 8)]
-        candidates = max(k, self.rerank)
+        candidates = max(check_count("k", k), self.rerank)
 
         def vectors_at(rows: Any) -> np.ndarray:
             return self._vectors_of(ids[rows])
@@ -151,6 +151,8 @@ class Searcher:
         if Q is None:
             return own_recall(codes, vectors_at, k, candidates, sample, seed)
         Q = _vectors(Q)
+        if not len(Q):
+            raise InputError("Q has no rows, so there is nothing to look for; give queries, or none for a sample")
         return candidate_recall(Q, self.hasher.transform(Q), codes, vectors_at, k, candidates)
 
     def radius(self, Q: Any, radius: int) -> Matches:

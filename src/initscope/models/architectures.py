@@ -202,6 +202,8 @@ def build(text: str, input_shape: tuple[int, ...] | None) -> torch.nn.Sequential
         layers[f"{kind}{separator}{counts[kind]}"] = layer
 
     shape = tuple(input_shape)
+    if not shape or min(shape) < 1:
+        raise InputError(f"input_shape = {shape}: give the positive sizes of one input, such as (3, 64, 64)")
     for token in tokens:
         if token.kind == "dense" and len(shape) > 1:
             add("flatten", torch.nn.Flatten())

@@ -92,8 +92,9 @@ class Inputs:
         if isinstance(error, InputError):
             return error
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
+        told = str(error).partition("While executing %")[0].strip()  # what follows is torch.fx's
         said = _where_it_failed(error) or self._at_a_table(error) or self._tokens_as_numbers(error)
-        said = said or f"{type(error).__name__}: {error}"
+        said = said or f"{type(error).__name__}: {told}"
         return InputError(f"the model fails on inputs of shape {shapes}: {said}")
 
     def _at_a_table(self, error: Exception) -> str:
