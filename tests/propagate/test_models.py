@@ -154,3 +154,38 @@ def test_samples_that_are_folded_or_gone_do_not_stop_a_prediction():
     found = initscope.predict(Folded(), (x[:6], links[:6]), (x[6:], links[6:]), gradients=True)
     assert found.rows[-1].kind
     assert np.isfinite(found.cosine[[row.layer for row in found.rows].index("head")]).all()
+
+
+class Joined(nn.Module):
+    """A transposed convolution beside the skip around it."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.down = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 8, 3, 2, 1)
+        self.up, self.last = nn.ConvTranspose2d(8, 4, 2, 2), nn.Conv2d(8, 4, 3, padding=1)
+
+    def forward(self, x):
+        first = torch.relu(self.first(x))
+        return torch.relu(self.last(torch.cat([self.up(torch.relu(self.down(first))), first], 1)))
+
+
+class Neighbours(nn.Module):
+    """The features of each point's neighbours, found by indices that are computed of the data."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(3, 8)
+
+    def forward(self, x):
+        samples, points, axes = x.shape
+        near = torch.cdist(x, x).topk(2, dim=-1)[1] + torch.arange(samples).view(-1, 1, 1) * points
+        return self.layer(x.reshape(-1, axes)[near.view(-1)].view(samples, points, 2, axes)).amax(2)
+
+
+@pytest.mark.parametrize(("model", "shape"), [(Joined(), (1, 8, 8)), (Neighbours(), (6, 3))])
+def test_covariances_that_are_not_known_and_whole_numbers_end_no_prediction(model, shape):
+    data = torch.randn(8, *shape, generator=torch.Generator().manual_seed(1))
+    predicted = initscope.predict(model, data[:4], data[4:], gradients=True)
+    assert np.isfinite(predicted.cosine[-1]).all()

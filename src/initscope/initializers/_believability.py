@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from initscope.layers import WeightLayer
 
-__all__ = ["Believability", "believability"]
+__all__ = ["AFTER_TRAINING", "Believability", "believability"]
 
+AFTER_TRAINING = "as after training"
+"""What verdicts say of filters that are aligned beyond chance: no law that is drawn does so."""
 _LIMIT = 4.0  # standard errors beyond which a deviation counts
 _EDGE_LIMIT = 6.0  # in units of the Tracy–Widom law, whose upper tail beyond this is below 1e-4
 _ROWS, _COLUMNS = 256, 2048  # of the part of a large matrix that is looked at
@@ -99,9 +101,9 @@ def believability(module: WeightLayer, *, among: int = 1) -> Believability:
     if abs(mean_z) > limit:
         objections.append(f"their mean is {abs(mean_z):.0f} standard errors from 0")
     if edge > edge_limit:
-        objections.append("the largest singular value is beyond what chance gives, as after training")
+        objections.append(f"the largest singular value is beyond what chance gives, {AFTER_TRAINING}")
     elif correlation > limit:
-        objections.append("filters are correlated, as after training")
+        objections.append(f"filters are correlated, {AFTER_TRAINING}")
     elif correlation < -limit:
         objections.append("filters are closer to orthogonal than chance gives, as by an orthogonal law")
     verdict = _verdict(objections, distribution, kurtosis)

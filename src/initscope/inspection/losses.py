@@ -124,8 +124,8 @@ def asks_for_own_words(output: Any, value: Tensor, inputs: list[Tensor]) -> bool
     logits = next((t for _, t in named_tensors(output, "") if t.is_floating_point() and t.dim() == 3), None)
     if logits is None or not logits.requires_grad or not value.requires_grad:
         return False
-    tokens = [t for t in inputs if not t.is_floating_point() and t.shape == logits.shape[:2]]
-    words = [t for t in tokens if len(torch.unique(t)) > 2]
+    whole = [tensor for tensor in inputs if not tensor.is_floating_point() and tensor.shape == logits.shape[:2]]
+    words = [tensor for tensor in whole if len(torch.unique(tensor)) > 2]
     with suppress(RuntimeError):  # what the loss is not made of
         (slopes,) = torch.autograd.grad(value, logits, retain_graph=True)
         wanted = slopes.argmin(dim=-1)

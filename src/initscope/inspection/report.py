@@ -22,6 +22,7 @@ from initscope.geometry import (
     median_over_pairs,
     over_last,
 )
+from initscope.initializers._believability import AFTER_TRAINING
 from initscope.inspection.alternatives import WhatIf
 from initscope.inspection.expansivity import LayerExpansivity
 from initscope.inspection.facts import Facts
@@ -84,8 +85,20 @@ class Report(Result):
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What is to be known of the data before any verdict: too few samples, random numbers, one class."""
-        return self.facts.cautions
+        """What is to be known before any verdict: too few samples, random numbers, one class; weights that are trained
+        beside a prediction, which is of others."""
+        return self.facts.cautions if self.prediction is None else (*self.facts.cautions, *self._of_other_weights)
+
+    @property
+    def _of_other_weights(self) -> tuple[str, ...]:
+        trained = [layer for layer, note in self.weights.items() if AFTER_TRAINING in note]
+        if not trained:
+            return ()
+        more = f" and {len(trained) - 1} more" if len(trained) > 1 else ""
+        return (
+            f"the weights of {trained[0]}{more} are aligned, {AFTER_TRAINING}: predictions are of Gaussian weights of "
+            "the same variances, measurements and verdicts of those that the model has",
+        )
 
     @property
     def conclusion(self) -> str:

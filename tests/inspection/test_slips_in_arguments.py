@@ -1,0 +1,201 @@
+"""Slips of one argument, axis or target that leave a network running: each is named, and what was meant is not."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import initscope
+
+LABELS = torch.arange(48) % 4
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def verdicts(model, data, targets=LABELS, loss=F.cross_entropy, **options):
+    options = {"pairs": 16, "alternatives": False, "prediction": False, "targets": targets, "loss": loss} | options
+    return {verdict.name: verdict for verdict in initscope.inspect(model, data, **options).verdicts}
+
+
+def fault(model, data, name, **given):
+    found = verdicts(model, data, **given).get(name)
+    return found.words if found is not None and found.fault else None
+
+
+def dense(*end, act=nn.ReLU):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 32), act(), nn.Linear(32, 32), act(), nn.Linear(32, 4), *end)
+
+
+@pytest.mark.parametrize(
+    ("act", "said"), [(lambda: nn.LeakyReLU(True), True), (lambda: nn.LeakyReLU(inplace=True), False)]
+)
+def test_a_leaky_slope_of_one(act, said):
+    assert bool(fault(dense(act=act), normal(48, 8), "linear")) is said
+
+
+@pytest.mark.parametrize(
+    ("end", "said"), [((nn.Dropout(0.5),), "by chance"), ((nn.Tanh(),), "0.34 at least"), ((nn.Dropout(0.0),), None)]
+)
+def test_what_may_not_follow_the_logits(end, said):
+    found = fault(dense(*end), normal(48, 8), "clipped-output")
+    assert found is None if said is None else said in found
+
+
+def test_logits_that_are_capped_far_away_are_fine():
+    class Capped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = dense()
+
+        def forward(self, x):
+            return 30 * torch.tanh(self.body(x) / 30)
+
+    assert fault(Capped(), normal(48, 8), "clipped-output") is None
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_a_softmax_of_one_unit(axis):
+    class Pooled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.score, self.head = nn.Linear(6, 16), nn.Linear(16, 1), nn.Linear(16, 4)
+
+        def forward(self, x):
+            h = torch.tanh(self.first(x))
+            return self.head((self.score(h).softmax(axis) * h).sum(1))
+
+    found = fault(Pooled(), normal(48, 9, 6), "zero-gradient")
+    assert found is None if axis == 1 else "softmax of its one unit" in found
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_state_that_keeps_its_graph_between_steps(kept):
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.cell, self.head, self.state = nn.GRU(6, 16, batch_first=True), nn.Linear(16, 4), None
+
+        def forward(self, x):
+            fits = self.state is not None and self.state.shape[1] == len(x)
+            out, state = self.cell(x, self.state if fits else None)
+            self.state = state if kept else state.detach()
+            return self.head(out[:, -1])
+
+    found = fault(Recurrent(), normal(48, 5, 6), "step-fails")
+    assert bool(found) is kept
+
+
+def test_a_divergence_takes_logarithms():
+    shares = F.softmax(normal(48, 4, seed=1), dim=-1)
+
+    def divergence(output, targets):
+        return F.kl_div(output, targets, reduction="batchmean")
+
+    given = {"targets": shares, "loss": divergence}
+    assert "logarithms" in fault(dense(nn.Softmax(-1)), normal(48, 8), "loss-kind", **given)
+    assert fault(dense(nn.LogSoftmax(-1)), normal(48, 8), "loss-kind", **given) is None
+
+
+@pytest.mark.parametrize("past", [False, True])
+def test_a_weight_that_is_read_past_its_gradient(past):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.head = nn.Parameter(torch.randn(8, 16) / 8**0.5), nn.Linear(16, 4)
+
+        def forward(self, x):
+            return self.head(torch.relu(x @ (self.first.data if past else self.first)))
+
+    found = verdicts(Net(), normal(48, 8)).get("no-gradient")
+    assert (found is not None and found.layer == "first") is past
+
+
+@pytest.mark.parametrize(
+    ("norm", "said"),
+    [
+        (nn.BatchNorm1d(32, 0.8), "eps is 0.8"),
+        (nn.BatchNorm1d(32, momentum=0.99), "momentum is 0.99"),
+        (nn.BatchNorm1d(32, eps=1e-3, momentum=0.01), None),
+    ],
+)
+def test_settings_of_norms_are_told_and_are_no_faults(norm, said):
+    found = verdicts(nn.Sequential(nn.Linear(8, 32), norm, nn.ReLU(), nn.Linear(32, 4)), normal(48, 8))
+    if said is None:
+        assert "norm-settings" not in found
+    else:
+        assert said in found["norm-settings"].words
+        assert not found["norm-settings"].fault
+
+
+class Attention(nn.Module):
+    """Heads by a view and a transpose, or by a view alone."""
+
+    def __init__(self, turned):
+        super().__init__()
+        torch.manual_seed(0)
+        self.turned, self.qkv, self.out = turned, nn.Linear(16, 48), nn.Linear(16, 4)
+
+    def split(self, x):
+        samples, tokens, _ = x.shape
+        return x.view(samples, tokens, 2, 8).transpose(1, 2) if self.turned else x.view(samples, 2, tokens, 8)
+
+    def forward(self, x):
+        q, k, v = (self.split(part.contiguous()) for part in self.qkv(x).chunk(3, -1))
+        mixed = F.scaled_dot_product_attention(q, k, v)
+        mixed = mixed.transpose(1, 2).reshape(x.shape) if self.turned else mixed.reshape(x.shape)
+        return self.out(torch.relu(mixed)).mean(1)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_heads_that_a_view_makes_of_tokens(turned):
+    found = verdicts(Attention(turned), normal(48, 5, 16)).get("axes-mixed")
+    assert (found is None) is turned
+
+
+class Language(nn.Module):
+    """Words that see those before them; the loop runs forwards."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.loop, self.head = nn.Embedding(12, 16), nn.GRU(16, 16, batch_first=True), nn.Linear(16, 12)
+
+    def forward(self, words):
+        return self.head(self.loop(self.embed(words))[0])
+
+
+def per_word(output, targets):
+    return F.cross_entropy(output.flatten(0, 1), targets.flatten())
+
+
+def moved(output, targets):
+    return per_word(output[:, :-1], targets[:, 1:])
+
+
+@pytest.mark.parametrize("loss", [per_word, moved])
+def test_targets_that_are_not_moved_unless_the_loss_moves_them(loss):
+    words = torch.randint(12, (48, 9), generator=torch.Generator().manual_seed(1))
+    found = fault(Language(), words, "sees-target", targets=words, loss=loss)
+    assert found is None if loss is moved else "not moved by one" in found
+
+
+def test_predictions_beside_trained_weights_say_that_they_are_of_others():
+    data, labels = normal(48, 8), (normal(48, 8)[:, 0] > 0).long()
+    model = dense()
+    fresh = initscope.inspect(model, data, pairs=16, alternatives=False)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(300):
+        optimizer.zero_grad()
+        F.cross_entropy(model(data), labels).backward()
+        optimizer.step()
+    trained = initscope.inspect(model, data, pairs=16, alternatives=False)
+    unasked = initscope.inspect(model, data, pairs=16, alternatives=False, prediction=False)
+    told = [[line for line in report.cautions if "Gaussian weights" in line] for report in (fresh, trained, unasked)]
+    assert [len(lines) for lines in told] == [0, 1, 0]
+    assert "as after training" in told[1][0]
