@@ -67,6 +67,8 @@ def with_error(value: float | None, error: float | None, digits: int, least: flo
     ('1048 ±27', '1.68 ±0.27', '10483')
     >>> with_error(0.0948, None, 1), with_error(0.1, 0.004, 1), with_error(2.36e-6, 1e-8, 1, least=1e-5)
     ('0.095', '0.100 ±0.004', '<1e-05')
+    >>> with_error(0.000141, 3e-6, 3), with_error(0.00073, 5e-5, 3)
+    ('0.00014', '0.00073 ±0.00005')
     """
     if value is None or math.isnan(value):
         return "–"
@@ -79,7 +81,8 @@ def with_error(value: float | None, error: float | None, digits: int, least: flo
         return f"{value:.{2 if size >= 1e5 else 1}e}" + (f" ±{error:.1g}" if error else "")
     if 0 < size < 10.0 ** (1 - digits):
         decimals = 1 - _exponent(size)
-        decimals = max(decimals, min(-_exponent(error), decimals + 1)) if error else decimals
+        if error and size >= 1e-2:  # smaller ones would be wide
+            decimals = max(decimals, min(-_exponent(error), decimals + 1))
     else:
         decimals = min(digits, 3 - _exponent(size) if size else digits, 1 - _exponent(error) if error else digits)
     decimals = max(0, decimals)
