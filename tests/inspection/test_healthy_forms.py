@@ -105,6 +105,23 @@ def test_an_einsum_says_which_axis_the_keys_are_on():
     assert "attention-entropy" in faults(Graph(1), (normal(32, 7, 6), links))
 
 
+class Biased(nn.Module):
+    """Attention with a bias of scores that starts at zero, and values from a factor that does so too if asked."""
+
+    def __init__(self, zero_factor):
+        super().__init__()
+        torch.manual_seed(0)
+        self.q, self.k, self.v, self.out = nn.Linear(6, 8), nn.Linear(6, 8), nn.Linear(6, 8), nn.Linear(8, 2)
+        self.bias, self.factor = nn.Parameter(torch.zeros(9, 9)), nn.Parameter(torch.zeros(8, 8))
+        if not zero_factor:
+            nn.init.eye_(self.factor)
+
+    def forward(self, x):
+        tokens = x.shape[1]
+        scores = self.q(x) @ self.k(x).mT / 8**0.5 + self.bias[:tokens, :tokens] * self.factor.sum()
+        return self.out(torch.relu(scores.softmax(-1) @ self.v(x))).mean(1)
+
+
 class OwnLoss(nn.Module):
     """A model that computes its loss if it is given targets."""
 
@@ -115,6 +132,12 @@ class OwnLoss(nn.Module):
     def forward(self, x, targets=None):
         scores = self.body(x)
         return scores, None if targets is None else F.cross_entropy(scores, targets)
+
+
+def test_a_bias_of_scores_of_one_key_is_not_stuck_and_two_factors_of_zero_are():
+    given = {"targets": normal(32, 2, seed=1), "loss": F.mse_loss}
+    assert "zero-gradient" not in faults(Biased(zero_factor=False), normal(32, 1, 6), **given)
+    assert "zero-gradient" in faults(Biased(zero_factor=True), normal(32, 5, 6), **given)
 
 
 def test_targets_are_an_input_too_where_the_call_takes_them():

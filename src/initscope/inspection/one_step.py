@@ -235,18 +235,26 @@ def _stuck(
     What stands before a head that starts at zero gets one as soon as the head has moved; a factor of another one that
     is zero as well never does.
     """
-    values = {name: parameter.detach() for name, parameter in parameters.items()}
-    for _ in range(_STEPS if zero else 0):
+
+    def signs(values: dict[str, Tensor]) -> dict[str, Tensor]:
         moving = {name: value.clone().requires_grad_(True) for name, value in values.items()}
-        with suppress(Exception), torch.enable_grad():  # weights that are computed cannot be put in
+        with torch.enable_grad():
             value = value_of(torch.func.functional_call(model, moving, inputs.args, inputs.kwargs))
-            found = dict(zip(moving, torch.autograd.grad(value, list(moving.values()), allow_unused=True), strict=True))
-            signs = {name: torch.zeros_like(values[name]) if g is None else g.sign() for name, g in found.items()}
-            values = {name: values[name] - _RATE * sign for name, sign in signs.items()}
-            zero = [name for name in zero if not bool(signs[name].any())]
-            continue
-        return ()
-    return tuple(zero)
+            found = torch.autograd.grad(value, list(moving.values()), allow_unused=True)
+        return {n: torch.zeros_like(values[n]) if g is None else g.sign() for n, g in zip(moving, found, strict=True)}
+
+    values = {name: parameter.detach() for name, parameter in parameters.items()}
+    with suppress(Exception):  # weights that are computed cannot be put in
+        for _ in range(_STEPS if zero else 0):
+            steps = signs(values)
+            values = {name: value - _RATE * steps[name] for name, value in values.items()}
+            zero = [name for name in zero if not bool(steps[name].any())]
+        if zero:  # what has no gradient beside drawn values either, as biases of scores of one key, is of no use at all
+            drawn = {name: v if bool(v.any()) else _RATE * torch.randn_like(v) for name, v in values.items()}
+            steps = signs(drawn)
+            zero = [name for name in zero if bool(steps[name].any())]
+        return tuple(zero)
+    return ()
 
 
 def _mistaken_norms(model: nn.Module, runs: Counter[str]) -> dict[str, str]:
