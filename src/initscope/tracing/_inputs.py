@@ -91,11 +91,9 @@ class Inputs:
         if isinstance(error, InputError):
             return error
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
+        own = str(error).partition("While executing %")[0].strip()  # what follows is of torch.fx
         said = _where_it_failed(error) or self._beyond_a_table(error) or self._tokens_as_numbers(error)
-        said = (
-            said or f"{type(error).__name__}: {str(error).partition('While executing %')[0].strip()}"
-        )  # torch.fx adds it
-        return InputError(f"the model fails on inputs of shape {shapes}: {said}")
+        return InputError(f"the model fails on inputs of shape {shapes}: {said or f'{type(error).__name__}: {own}'}")
 
     def _beyond_a_table(self, error: Exception) -> str:
         """Which index no row of a table has; empty for any other failure."""
