@@ -24,7 +24,7 @@ __all__ = ["FIXED", "WIDEST", "Plan", "check_delta", "check_width", "count_failu
 FIXED = "inputs fixed before the weights are drawn"
 WIDEST = 10**9
 """Widths beyond are refused: the exact laws sum over some 40 √width active units."""
-_LEAST_EPS = 1e-9
+_LEAST_EPS = 1e-30
 _LEAST_DELTA = 1e-290
 """Probabilities below have no room left for a union over layers and samples."""
 _CHUNK_VALUES = 1 << 22
