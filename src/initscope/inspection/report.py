@@ -21,6 +21,7 @@ from initscope.geometry import (
     mean_over_pairs,
     median_over_pairs,
     over_last,
+    spoken,
 )
 from initscope.initializers._believability import AFTER_TRAINING
 from initscope.inspection.alternatives import WhatIf
@@ -96,8 +97,8 @@ class Report(Result):
             return ()
         more = f" and {len(trained) - 1} more" if len(trained) > 1 else ""
         return (
-            f"the weights of {trained[0]}{more} are aligned, {AFTER_TRAINING}: predictions are of Gaussian weights of "
-            "the same variances, measurements and verdicts of those that the model has",
+            f"the weights of {spoken(trained[0])}{more} are aligned, {AFTER_TRAINING}: predictions are of Gaussian "
+            "weights of the same variances, measurements and verdicts of those that the model has",
         )
 
     @property
