@@ -338,6 +338,20 @@ def test_gradients_are_predicted_beside_measured_ones():
     assert all(row["gradient_ratio_predicted"] is None for row in none.table())
 
 
+def test_a_verdict_begins_where_the_page_begins_to_mark_it():
+    """Two hundred layers: the first gradients are below any number of float32, and half of the units die by chance."""
+    torch.manual_seed(0)
+    layers = [layer for _ in range(200) for layer in (nn.Linear(64, 64), nn.ReLU())]
+    report = initscope.inspect(nn.Sequential(*layers), samples(), pairs=16, alternatives=False, prediction=False)
+    found = layer_quantities(report, as_comparison(report))
+    marked = dict(zip((panel.name for panel in found.panels), found.marked, strict=True))
+    begins = {verdict.name: [row.layer for row in report.rows].index(verdict.layer) for verdict in report.verdicts}
+    assert report.observation.gradient_ratio[1].max() == 0
+    assert begins["gradient-imbalance"] == min(marked["gradient"])
+    assert begins["dead-units"] == min(marked["dead"])
+    assert np.nanmax(report.observation.dead_fraction[: begins["dead-units"]]) > 0.5
+
+
 def test_tokens_and_entropies_are_predicted_beside_measured_ones():
     """Wide heads: one draw of the weights is near the mean over them; other models have no such columns."""
     torch.manual_seed(0)

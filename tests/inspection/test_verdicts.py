@@ -11,6 +11,8 @@ from torch import nn
 
 import initscope
 from initscope.inspection import judge
+from initscope.inspection.layer_quantities import layer_quantities
+from initscope.inspection.page import as_comparison
 from initscope.measurement import observe
 
 
@@ -132,7 +134,10 @@ def test_angles_count_from_the_first_values_that_indices_lead_to():
     report = initscope.inspect(Embedded(), indices, pairs=16, alternatives=False, prediction=False)
     assert "collapse" in {verdict.name for verdict in report.verdicts}
     assert "close from" in report.to_html()
-    assert np.isfinite(report.plot().lines[-1].get_ydata()).all()
+    panels = layer_quantities(report, as_comparison(report)).panels
+    angles = next(panel.measured for panel in panels if panel.name == "angle")
+    assert np.isnan(angles[0])
+    assert np.isfinite(angles[1:]).all()
 
 
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from initscope.geometry import Comparison, Floats, Row, mean_over_pairs
 from initscope.inspection.evidence import Evidence
-from initscope.inspection.signal_verdicts import collapsed_rows
+from initscope.inspection.signal_verdicts import collapsed_rows, dead_rows
 from initscope.pages.depth import Panel
 from initscope.pages.figures import behind_activations
 from initscope.pages.folding import JOINS, fold, group, line_title
@@ -68,7 +68,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
         "gradient": beyond(gradient.measured, ("gradient-imbalance", 1 / imbalance), ("gradient-imbalance", imbalance)),
         "angle": _where(collapsed_rows(evidence, limits.collapse)) if "collapse" in faults else frozenset(),
         "rank": beyond(rank, ("rank-loss", limits.rank_loss), None),
-        "dead": beyond(seen.dead_fraction, None, ("dead-units", limits.dead_units)),
+        "dead": _where(dead_rows(evidence, limits.dead_units)) if "dead-units" in faults else frozenset(),
         "saturated": beyond(seen.saturated_fraction, None, ("saturated", limits.saturated)),
     }
     first = frozenset(index for places in report.faults_begin.values() for index in places)

@@ -9,7 +9,7 @@ from initscope.geometry import Floats
 from initscope.inspection.declaration import Declaration, Finding, first_above, first_below
 from initscope.inspection.evidence import Evidence
 
-__all__ = ["SIGNAL_VERDICTS", "collapsed_rows"]
+__all__ = ["SIGNAL_VERDICTS", "collapsed_rows", "dead_rows"]
 
 _FEW_DIRECTIONS = 0.05
 """Share of the directions beyond the first, by effective rank, below which outputs count as near a line."""
@@ -133,7 +133,8 @@ def _gradient_imbalance(evidence: Evidence, threshold: float) -> Finding | None:
     total = float(np.exp(min(abs(slope), abs(np.median(np.diff(logs)))) * (len(logs) - 1)))
     if not total > threshold:
         return None
-    return Finding(places[0] if passed[0] < passed[-1] else places[-1], total)
+    none_left = np.flatnonzero(evidence.gradients == 0)[:1].tolist()  # smaller than any number
+    return Finding(min([places[0], *none_left]) if passed[0] < passed[-1] else places[-1], total)
 
 
 def _rank_loss(evidence: Evidence, threshold: float) -> Finding | None:
@@ -141,12 +142,16 @@ def _rank_loss(evidence: Evidence, threshold: float) -> Finding | None:
     return first_below(np.where(known, evidence.ranks, np.nan), threshold)
 
 
-def _dead_units(evidence: Evidence, threshold: float) -> Finding | None:
+def dead_rows(evidence: Evidence, threshold: float) -> npt.NDArray[np.bool_]:
+    """Rows of which more units are dead than the threshold, and than chance explains."""
     activations = np.array([row.role == "activation" for row in evidence.seen.rows])
     judged = evidence.carrying & activations | evidence.trunk & evidence.hidden & ~activations
-    shares = np.where(judged, evidence.seen.dead_fraction, np.nan)
     margin = _CHANCE * np.sqrt(threshold * (1 - min(1.0, threshold)) / evidence.channels)
-    found = np.flatnonzero(shares - margin > threshold)
+    return np.asarray(judged & (evidence.seen.dead_fraction - margin > threshold))
+
+
+def _dead_units(evidence: Evidence, threshold: float) -> Finding | None:
+    found = np.flatnonzero(dead_rows(evidence, threshold))
     if not len(found):
         return None
     row = evidence.seen.rows[int(found[0])]
@@ -154,7 +159,7 @@ def _dead_units(evidence: Evidence, threshold: float) -> Finding | None:
     weights = evidence.facts.weights
     shifted = [] if weights is None else [path for path in weights.shifted if path in before]
     code = f'torch.nn.init.zeros_(model.get_submodule("{shifted[0]}").bias)' if shifted else None
-    return Finding(int(found[0]), float(np.nanmax(shares[found])), code=code)
+    return Finding(int(found[0]), float(evidence.seen.dead_fraction[found].max()), code=code)
 
 
 def _saturated(evidence: Evidence, threshold: float) -> Finding | None:
