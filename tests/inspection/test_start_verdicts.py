@@ -195,7 +195,7 @@ def test_the_loss_at_the_start_is_that_of_torch():
     assert found.value == pytest.approx(by_hand, rel=1e-4)
     assert found.layer == "6"
     exec(found.code, {"model": model, "torch": torch})
-    assert inspect(model).facts.step.loss == pytest.approx(math.log(10), abs=0.2)
+    assert inspect(model).facts.reading.loss == pytest.approx(math.log(10), abs=0.2)
 
 
 def test_labels_of_a_data_set_belong_to_as_many_outputs():
@@ -206,7 +206,7 @@ def test_labels_of_a_data_set_belong_to_as_many_outputs():
             model[1][-1].weight.mul_(1000)
         found = inspect(model, data, targets=None)
         assert ("loss-at-start" in {verdict.name for verdict in found.verdicts}) is known
-        assert (found.facts.step.loss is not None) is known
+        assert (found.facts.reading.loss is not None) is known
     alone = inspect(model, data[data.labels == 3], targets=None)
     assert any("one class" in caution for caution in alone.cautions)
 

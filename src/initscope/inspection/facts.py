@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.inspection.dependence import Dependence, dependence
 from initscope.inspection.inputs import InputFacts, input_facts
+from initscope.inspection.losses import Reading
 from initscope.inspection.one_step import Probe, probe
 from initscope.inspection.weights import WeightFacts, weight_facts
 from initscope.measurement.observation import Observation
@@ -27,6 +28,11 @@ class Facts:
     dependence: Dependence | None = None
     idle_norms: bool = False
     """Whether batch norms run with statistics that no data has made: they do nothing yet."""
+
+    @property
+    def reading(self) -> Reading:
+        """What the loss takes the outputs for; nothing is known where no step was tried."""
+        return Reading() if self.step is None else self.step.reading
 
     @property
     def cautions(self) -> tuple[str, ...]:

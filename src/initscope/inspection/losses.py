@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,11 +17,52 @@ from initscope._hall.randomness import torch_generator
 from initscope.measurement.observation import Observation
 from initscope.tracing import named_tensors
 
-__all__ = ["Loss", "asks_for_own_words", "cross_entropy_of", "loss_facts", "loss_value"]
+__all__ = ["Loss", "Reading", "cross_entropy_of", "loss_value", "read"]
 
 Loss = Callable[[Any, Any], Tensor]
 _SAME = 1e-4
 """Relative difference up to which a loss is taken for one of torch's."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a loss takes the outputs for, as far as it is known.
+
+    Attributes
+    ----------
+    loss, chance : float or None
+        Cross-entropy at the start, and that of a uniform guess, ln K; None where the outputs are not known for logits.
+    classes : int
+        How many the targets are of; 0 if they are none.
+    at_ends : float
+        Share of their outputs that are the smallest or the largest of all.
+    takes_logits : bool
+        Whether the loss that was given is a cross-entropy of logits, of classes or of two.
+    misread : str
+        What is wrong with what the loss takes the outputs for, empty if nothing is known to be.
+    second_axis : bool
+        Whether the loss takes the second axis of the outputs for the classes where the last one is as long.
+    broadcast : bool
+        Whether outputs and targets are of as many values in different shapes, and the loss compares all with all.
+    distance : bool
+        Whether the loss that was given is none where outputs are equal to real-valued targets, one for each.
+    target_size : float
+        Root mean square of such targets over that of the outputs, or over 1 if that is more.
+    own_words : bool
+        Whether the loss wants of every place of a sequence the entry that stands there.
+    """
+
+    loss: float | None = None
+    chance: float | None = None
+    classes: int = 0
+    at_ends: float = 0.0
+    takes_logits: bool = False
+    misread: str = ""
+    second_axis: bool = False
+    broadcast: bool = False
+    distance: bool = False
+    target_size: float = 0.0
+    own_words: bool = False
 
 
 def loss_value(output: Any, targets: Any, loss: Loss | None, classified: tuple[Tensor, float] | None) -> Tensor:
@@ -54,11 +96,21 @@ def cross_entropy_of(output: Any, targets: Any, seen: Observation, model: nn.Mod
     return F.cross_entropy(flat, targets.reshape(-1).long().to(flat.device)), math.log(classes)
 
 
-def loss_facts(output: Any, targets: Any, loss: Loss | None, value: Tensor) -> dict[str, Any]:
-    """Fields of `Probe`: what the loss takes outputs for, and what follows from it."""
+def read(
+    output: Any,
+    targets: Any,
+    loss: Loss | None,
+    value: Tensor,
+    classified: tuple[Tensor, float] | None,
+    inputs: list[Tensor],
+) -> Reading:
+    """What the ``loss`` of this ``value`` takes the output for; ``classified`` is what `cross_entropy_of` says."""
     with warnings.catch_warnings():  # shapes are tried that the loss may warn of
         warnings.simplefilter("ignore")
-        return _of_classes(output, targets, loss, value) | _of_values(output, targets, loss, value)
+        found = _of_classes(output, targets, loss, value) | _of_values(output, targets, loss, value)
+    if classified is not None:
+        found |= {"loss": float(classified[0].detach()), "chance": classified[1]}
+    return Reading(**found, own_words=loss is not None and _asks_for_own_words(output, value, inputs))
 
 
 def _of_classes(output: Any, targets: Any, loss: Loss | None, value: Tensor) -> dict[str, Any]:
@@ -116,7 +168,7 @@ def _of_values(output: Any, targets: Any, loss: Loss | None, value: Tensor) -> d
     return {"distance": True, "target_size": sizes[0] / max(1.0, sizes[1])}
 
 
-def asks_for_own_words(output: Any, value: Tensor, inputs: list[Tensor]) -> bool:
+def _asks_for_own_words(output: Any, value: Tensor, inputs: list[Tensor]) -> bool:
     """Whether the loss wants of every place of a sequence the entry that stands there.
 
     The gradient of a cross-entropy is negative at the class that it wants, wherever targets were moved to.

@@ -103,8 +103,8 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
         layers = (next(calls, rows[evidence.signal.output].layer),)
     elif step.detached:
         words, layers = "the loss does not reach it: it is detached on the way", step.detached
-    elif step.silenced:
-        words, layers = "it drops everything: nothing behind it learns of what is before it", step.silenced
+    elif step.dropout.all:
+        words, layers = "it drops everything: nothing behind it learns of what is before it", step.dropout.all
         code = 'model.get_submodule("{layer}").p = 0.1'
     elif step.frozen and step.frozen_share < _MOST:
         words, layers = "its weights ask for no gradient while those of most layers do", step.frozen
@@ -114,13 +114,16 @@ def _no_gradient(evidence: Evidence, _: float) -> Finding | None:
     elif step.mistaken_norms:
         layers = tuple(step.mistaken_norms)
         words = f"the model does not run it, and runs {step.mistaken_norms[layers[0]]} more than once"
-    elif step.starved:
-        words, layers = "it drops more than nine in ten values: is its probability that of keeping?", step.starved
+    elif step.dropout.nearly_all:
+        words, layers = (
+            "it drops more than nine in ten values: is its probability that of keeping?",
+            step.dropout.nearly_all,
+        )
     elif step.aside:
         words, layers = "it runs, but what the loss is of does not depend on it", step.aside
     else:
         return None
-    meant = layers in (step.aside, step.starved) or (layers is step.unused and evidence.seen.mode == "eval")
+    meant = layers in (step.aside, step.dropout.nearly_all) or (layers is step.unused and evidence.seen.mode == "eval")
     return Finding(evidence.row_of(layers[0]), float(len(layers)), not meant, layers[0], words, code)
 
 
@@ -137,12 +140,12 @@ def _loss_at_start(evidence: Evidence, threshold: float) -> Finding | None:
 
     Logits that grow with the signal through all layers cost a part of the training, which seldom fails for it.
     """
-    step = evidence.facts.step
-    if step is None or step.loss is None or step.chance is None or not step.loss - step.chance > threshold:
+    loss, chance = evidence.facts.reading.loss, evidence.facts.reading.chance
+    if loss is None or chance is None or not loss - chance > threshold:
         return None
-    excess = step.loss - step.chance
+    excess = loss - chance
     fault = excess > _HOPELESS * threshold or not evidence.head_gain <= _HEAD_GAIN
-    words = f"cross-entropy {step.loss:.3g} where a uniform guess has {step.chance:.3g}"
+    words = f"cross-entropy {loss:.3g} where a uniform guess has {chance:.3g}"
     place, weights = min(evidence.signal.head, evidence.signal.output), evidence.facts.weights
     tied = weights is not None and evidence.seen.rows[place].within in weights.tied
     code = 'torch.nn.init.normal_(model.get_submodule("{layer}").weight, std=0.02)' if tied else None
@@ -150,10 +153,8 @@ def _loss_at_start(evidence: Evidence, threshold: float) -> Finding | None:
 
 
 def _target_scale(evidence: Evidence, threshold: float) -> Finding | None:
-    step = evidence.facts.step
-    if step is None or not step.target_size > threshold:
-        return None
-    return Finding(evidence.signal.output, step.target_size)
+    size = evidence.facts.reading.target_size
+    return Finding(evidence.signal.output, size) if size > threshold else None
 
 
 def _precision(evidence: Evidence, threshold: float) -> Finding | None:

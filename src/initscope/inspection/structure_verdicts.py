@@ -67,25 +67,26 @@ def _norm_twice(evidence: Evidence, _: float) -> Finding | None:
 def _clipped_output(evidence: Evidence, _: float) -> Finding | None:
     """An activation behind the last layer: of a classifier, or one that does not reach the targets."""
     step, output = evidence.facts.step, evidence.signal.origin(evidence.signal.output)
-    row, last = evidence.seen.rows[output], evidence.seen.rows[evidence.signal.output]
-    if step is not None and step.classes and step.takes_logits and last.within in step.dropping:
-        return Finding(
-            evidence.signal.output, 1.0, words="it sets logits to zero by chance: drop before the last layer"
-        )
-    if step is not None and step.classes and step.takes_logits and last.kind.lower() in _WITHIN_ONE:
-        least = math.log1p((step.classes - 1) * math.exp(-2))
+    if step is None:
+        return None
+    row, last, read = evidence.seen.rows[output], evidence.seen.rows[evidence.signal.output], step.reading
+    if read.classes and read.takes_logits and last.within in step.dropout.active:
+        words = "it sets logits to zero by chance: drop before the last layer"
+        return Finding(evidence.signal.output, 1.0, words=words)
+    if read.classes and read.takes_logits and last.kind.lower() in _WITHIN_ONE:
+        least = math.log1p((read.classes - 1) * math.exp(-2))
         words = f"logits between -1 and 1 leave a cross-entropy of {least:.2g} at least"
         return Finding(evidence.signal.output, least, words=words)
-    clamped = step is not None and row.kind in _CLAMPS and step.at_ends > _OUT_OF_REACH
-    if step is None or not (row.role == "activation" or clamped) or not output > evidence.signal.head:
+    clamped = row.kind in _CLAMPS and read.at_ends > _OUT_OF_REACH
+    if not (row.role == "activation" or clamped) or not output > evidence.signal.head:
         return None
-    if clamped and step.classes:
-        return Finding(output, step.at_ends, words=f"it cuts off {100 * step.at_ends:.0f} % of the outputs")
-    if step.classes and row.kind.lower() in _CLIPPING:
+    if clamped and read.classes:
+        return Finding(output, read.at_ends, words=f"it cuts off {100 * read.at_ends:.0f} % of the outputs")
+    if read.classes and row.kind.lower() in _CLIPPING:
         return Finding(output, 1.0)
     low, high = _reach(row.kind)
     targets = evidence.seen.targets
-    beyond = float(((targets < low) | (targets > high)).double().mean()) if step.distance else 0.0
+    beyond = float(((targets < low) | (targets > high)).double().mean()) if read.distance else 0.0
     words = f"{100 * beyond:.0f} % of the targets lie outside of {low:g} to {high:g}, where its values end"
     return Finding(output, beyond, words=words) if beyond > _OUT_OF_REACH else None
 
@@ -100,25 +101,23 @@ def _reach(kind: str) -> tuple[float, float]:
 
 def _double_softmax(evidence: Evidence, _: float) -> Finding | None:
     """A softmax at the output of a model whose loss takes logits, or two in line."""
-    rows, signal, step = evidence.seen.rows, evidence.signal, evidence.facts.step
+    rows, signal, read = evidence.seen.rows, evidence.signal, evidence.facts.reading
     output = signal.origin(signal.output)
-    kind, of_two = rows[output].kind.lower(), step is not None and step.takes_logits and not step.classes
-    if kind == "sigmoid" and of_two:
+    kind = rows[output].kind.lower()
+    if kind == "sigmoid" and read.takes_logits and not read.classes:
         return Finding(output, 2.0, words="the loss takes its outputs for logits, and applies a sigmoid of its own")
     if kind != "softmax":
         return None
     doubled = bool(rows[output].reads) and rows[signal.origin(rows[output].reads[0])].kind.lower() == "softmax"
-    return Finding(output, 2.0) if doubled or (step is not None and step.takes_logits) else None
+    return Finding(output, 2.0) if doubled or read.takes_logits else None
 
 
 def _loss_kind(evidence: Evidence, _: float) -> Finding | None:
     """A loss of log-probabilities that gets something else, or of classes on an axis where the last layer has none."""
-    step, output = evidence.facts.step, evidence.signal.output
-    if step is None:
-        return None
-    if step.misread:
-        return Finding(output, 1.0, words=step.misread)
-    if step.second_axis and evidence.seen.rows[output].kind in ("Linear", "linear"):
+    read, output = evidence.facts.reading, evidence.signal.output
+    if read.misread:
+        return Finding(output, 1.0, words=read.misread)
+    if read.second_axis and evidence.seen.rows[output].kind in ("Linear", "linear"):
         words = "the loss takes its second axis for the classes, and the last layer has them on the last one"
         return Finding(output, 1.0, words=words)
     return None
@@ -159,8 +158,8 @@ def _heads_turned(whole: list[int], parts: list[int]) -> bool:
 
 
 def _sees_target(evidence: Evidence, _: float) -> Finding | None:
-    found, step = evidence.facts.dependence, evidence.facts.step
-    if found is not None and found.forwards and step is not None and step.own_words:
+    found = evidence.facts.dependence
+    if found is not None and found.forwards and evidence.facts.reading.own_words:
         words = "every place is asked for the entry that it reads: targets are not moved by one"
         return Finding(evidence.signal.output, 1.0, words=words)
     if found is None or found.told is None:
@@ -187,8 +186,7 @@ def _dropout_in_eval(evidence: Evidence, _: float) -> Finding | None:
 
 
 def _broadcast(evidence: Evidence, _: float) -> Finding | None:
-    step = evidence.facts.step
-    if step is None or not step.broadcast:
+    if not evidence.facts.reading.broadcast:
         return None
     words = "outputs and targets differ in shape, so that the loss compares every sample with every other"
     return Finding(evidence.signal.output, 1.0, words=words)
