@@ -177,10 +177,10 @@ def _print(report: Report, depth: int | None) -> None:
     typed = set[str]()
     for verdict in report.verdicts:
         if verdict.fault:
-            # Where another start helps, it is what to do: advice beside it would contradict it.
-            print_sentence(f"verdict: {verdict.finding if helped else verdict}")
+            mended = helped and verdict.of_the_start  # what is fed or wired wrongly has to be mended beside
+            print_sentence(f"verdict: {verdict.finding if mended else verdict}")
             print_sentence(f"  source: {verdict.source}")
-            if verdict.code and not helped and verdict.code not in typed:
+            if verdict.code and not mended and verdict.code not in typed:
                 _line(f"  type: {verdict.code}")
                 typed.add(verdict.code)
     if not report.healthy:
