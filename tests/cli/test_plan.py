@@ -131,3 +131,16 @@ def test_filters_of_other_layers(run):
     assert "no bound is proven" in err
     code, _, err = run(f"{line} --activation unheard")
     assert code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("bits --pairs 1000", "pairs 1000"),
+        ("projection --samples 70", "samples 70"),
+        ("subspace --dim 7 --depth 2", "dim 7, depth 2"),
+    ],
+)
+def test_the_title_says_what_was_asked(run, line, asked):
+    """Answers for one pair and for a thousand looked alike."""
+    assert run(f"plan {line}")[1].splitlines()[0].endswith(f", delta = 0.05, {asked}")
