@@ -150,6 +150,24 @@ def test_a_full_disk_is_told(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_network_without_a_better_start_is_reported_all_the_same(initscope, tmp_path):
+    """Nothing to write is no error of a healthy network, and of none the end of the report."""
+    healthy = ["inspect", "dense6-relu", *SMALL, "--no-prediction", "--out", "page.html", "--apply", "w.pt"]
+    code, printed, messages = initscope(*healthy)
+    assert (code, (tmp_path / "page.html").exists(), (tmp_path / "w.pt").exists()) == (0, True, False)
+    assert "healthy: nothing to change" in printed
+    assert "w.pt is not written: nothing to change: no verdict is a fault" in messages
+    np.save(tmp_path / "large.npy", 1000 * np.random.default_rng(0).standard_normal((20, 6)))
+    code, printed, messages = initscope(
+        "inspect", "dense6-relu", "--data", "large.npy", *healthy[-5:-2], "--apply", "w.pt"
+    )
+    assert (code, "not healthy: input-scale" in printed) == (2, True)
+    assert "--apply: no other start was tried" in messages
+    code, _, messages = initscope(*healthy, "--no-alternatives")
+    assert code == 2
+    assert "which --no-alternatives does not try; drop one" in messages
+
+
 def test_an_endless_device_is_no_index(initscope, tmp_path):
     np.save(tmp_path / "codes.npy", np.zeros((3, 8), dtype=np.uint8))
     for arguments in (("query", "/dev/zero", "codes.npy"), ("build", "/dev/zero", "out")):

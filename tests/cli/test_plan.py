@@ -97,7 +97,8 @@ def test_check(run):
         ("subspace --dim 10 --ambient 5", "dim = 10 must be at most ambient = 5"),
         ("bits --pairs 0", "pairs = 0"),
         ("width --depth 10.7", "10.7 must be a whole number"),
-        ("width --eps 1e-12", "eps = 1e-12 and delta = 0.05 ask for a width of about 2e+25, more than 1e+09"),
+        ("width --eps 1e-12", "eps = 1e-12 must be strictly between 1e-09 and 1"),
+        ("width --eps 1e-8", "eps = 1e-08 and delta = 0.05 ask for a width of about 2e+17, more than 1e+09"),
         ("width --delta 5e-324", "delta = 5e-324 must be strictly between 1e-290 and 1"),
         ("width --depth 1000000", "depth = 1000000 must be a whole number of at least 1 and at most 10000"),
         ("depth --width 100000000000", "width = 100000000000 must be a whole number of at least 1 and at most 1e+06"),
@@ -131,3 +132,16 @@ def test_filters_of_other_layers(run):
     assert "no bound is proven" in err
     code, _, err = run(f"{line} --activation unheard")
     assert code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        ("bits --pairs 1000", "pairs 1000"),
+        ("projection --samples 70", "samples 70"),
+        ("subspace --dim 7 --depth 2", "dim 7, depth 2"),
+    ],
+)
+def test_the_title_says_what_was_asked(run, line, asked):
+    """Answers for one pair and for a thousand looked alike."""
+    assert run(f"plan {line}")[1].splitlines()[0].endswith(f", delta = 0.05, {asked}")

@@ -37,6 +37,9 @@ def test_reranking_finds_what_codes_alone_miss():
     asked = Q / np.linalg.norm(Q, axis=1, keepdims=True)
     exact = 1 - np.einsum("qkn,qn->qk", unit[found.ids], asked)
     np.testing.assert_allclose(found.distances, exact, atol=1e-12)
+    itself = searcher.search(X, 1)
+    assert (itself.ids[:, 0] == np.arange(len(X))).all()
+    assert itself.distances.min() == 0  # not -2e-16, of which a root is NaN
 
 
 @pytest.mark.parametrize("candidates", [0, 20, 100])

@@ -75,6 +75,14 @@ def test_sizes_that_run_away_are_told_with_their_factor(scale, said):
     assert re.match(r"12 layers, ", report.diagnosis)
 
 
+def test_a_number_in_the_title_says_of_what_it_is():
+    report = initscope.inspect(stack(depth=2), 1000 * samples(), pairs=12, alternatives=False, prediction=False)
+    size = float((1000 * samples()).square().mean().sqrt())
+    told = re.search(r"input scale: input, root mean square of what enters the first weights (\d+)", report.diagnosis)
+    assert told, report.diagnosis
+    assert float(told[1]) == pytest.approx(size, rel=0.01)
+
+
 def test_a_healthy_network_is_called_healthy():
     report = diagnosed(stack(depth=3))
     assert report.diagnosis.startswith("3 layers, healthy: nothing to change")

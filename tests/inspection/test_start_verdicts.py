@@ -198,6 +198,27 @@ def test_the_loss_at_the_start_is_that_of_torch():
     assert inspect(model).facts.reading.loss == pytest.approx(math.log(10), abs=0.2)
 
 
+def test_a_last_layer_that_is_too_large_has_its_own_cure():
+    """Trials have no targets: they called such a network healthy as it is and half of its depth the best start."""
+    model = stack()
+    with torch.no_grad():
+        model[6].weight.mul_(100)
+    inputs, labels = digits()
+    report = initscope.inspect(model, inputs, targets=labels, pairs=16, prediction=False)
+    assert set(faults(report)) == {"loss-at-start"}
+    assert report.what_if.untried == "no other start was tried: loss-at-start is mended without one"
+    assert faults(report)["loss-at-start"].code in report.to_markdown()
+
+
+def test_a_start_that_helps_does_not_hide_what_has_to_be_done_beside_it():
+    report = inspect(nn.Sequential(stack(depth=20), nn.ReLU()), alternatives=True)
+    found, written = faults(report), report.to_markdown().lower()
+    assert report.what_if.helps
+    assert {"clipped-output", "gradient-imbalance"} <= set(found)
+    assert found["clipped-output"].advice in written
+    assert found["gradient-imbalance"].advice not in written
+
+
 def test_labels_of_a_data_set_belong_to_as_many_outputs():
     data = initscope.data.load("digits").take(48)
     for outputs, known in ((10, True), (64, False)):

@@ -96,12 +96,12 @@ def test_a_norm_over_the_tokens():
     assert "norm-axis" not in faults(Tokens(False), normal(48, 6, 4))
 
 
-def test_no_other_start_is_tried_where_none_would_mend():
+def test_no_other_start_is_tried_where_none_is_needed():
     torch.manual_seed(0)
     model = nn.Sequential(chain(16, 32, 5), nn.ReLU())
     report = initscope.inspect(model, normal(48, 16), pairs=16, targets=LABELS, prediction=False)
     assert [verdict.name for verdict in report.verdicts if verdict.fault] == ["clipped-output"]
-    assert report.what_if.untried == "no other start was tried: none would mend clipped-output"
+    assert report.what_if.untried == "no other start was tried: clipped-output is mended without one"
 
 
 def test_what_is_worth_knowing_asks_for_nothing():

@@ -147,3 +147,25 @@ def test_factors_of_channels_that_differ_are_sampled():
 def test_any_number_of_networks_is_shared_out(draws):
     predicted = initscope.predict(Attending(), *pairs(4, 6), He(), draws=draws)
     assert np.isfinite(stated(predicted)[-1])
+
+
+def test_scores_behind_a_mask_state_no_error():
+    """A mask of -∞ leaves scores without a cosine: NaN in the numbers, and no “cosine ± nan” in the note."""
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.both = nn.Linear(8, 16)
+
+        def forward(self, x):
+            queries, keys = self.both(x).chunk(2, -1)
+            scores = queries @ keys.transpose(-2, -1)
+            return scores.masked_fill(torch.ones(4, 4, dtype=torch.bool).triu(1), -torch.inf).softmax(-1) @ x
+
+    torch.manual_seed(0)
+    found = initscope.predict(Attention(), torch.randn(3, 4, 8), torch.randn(3, 4, 8))
+    masked = next(index for index, row in enumerate(found.rows) if row.layer == "masked_fill")
+    assert np.isnan(found.cosine[masked]).all()
+    assert np.isnan(found.cosine_se[masked]).all()
+    assert not any("nan" in row.note for row in found.rows)
+    assert "cosine ± " in found.rows[-1].note

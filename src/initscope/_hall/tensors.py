@@ -114,12 +114,14 @@ def read_tensors(file: Path, *, hint: str) -> Any:
     return found.read() if isinstance(found, StoredArray) else {name: array.read() for name, array in found.items()}
 
 
-def check_kind(file: Path) -> None:
-    """Refuse a file that is not there, of another kind by its name, or that does not begin as its name says."""
+def check_kind(file: Path, otherwise: str = "") -> None:
+    """Refuse a file that is not there, or of another kind by its name; ``otherwise`` says how such ones are read."""
     if not file.is_file() and not file.exists():
         raise InputError(f"{file} is not a file; give a {', '.join(TENSOR_SUFFIXES)} file")
     if file.suffix not in TENSOR_SUFFIXES:
-        raise InputError(f"{file}: files of kind {file.suffix!r} are not read; give {', '.join(TENSOR_SUFFIXES)}")
+        raise InputError(
+            f"{file}: files of kind {file.suffix!r} are not read; give {', '.join(TENSOR_SUFFIXES)}{otherwise}"
+        )
 
 
 @contextmanager

@@ -106,6 +106,8 @@ def inspect(
 
     source, options, output = source or InspectSource(), options or InspectOptions(), output or InspectOutput()
     output.check()
+    if output.apply is not None and not options.alternatives:
+        raise InputError("--apply writes the best of the other starts, which --no-alternatives does not try; drop one")
     data = load_data(source)
     if len(data) < 2:
         raise InputError(f"{data.name} has {len(data)} sample, which makes no pair; give at least two")
@@ -123,9 +125,12 @@ def inspect(
             prediction=options.prediction,
             alternatives=options.alternatives,
         )
-    if output.apply is not None:
-        _apply(report, built, output.apply, source.seed)
+    unwritten = "" if output.apply is None else _apply(report, built, output.apply, source.seed)
     _show(report, output)
+    if unwritten and not report.healthy:
+        raise InputError(f"--apply: {unwritten}")
+    if unwritten:
+        say(f"weights: {output.apply} is not written: {unwritten}")
     failed = failing(report.verdicts, output.fail_on)
     for verdict in failed:
         say(f"initscope: {verdict}")
@@ -177,10 +182,10 @@ def _print(report: Report, depth: int | None) -> None:
     typed = set[str]()
     for verdict in report.verdicts:
         if verdict.fault:
-            # Where another start helps, it is what to do: advice beside it would contradict it.
-            print_sentence(f"verdict: {verdict.finding if helped else verdict}")
+            mended = helped and verdict.of_the_start  # what is fed or wired wrongly has to be mended beside
+            print_sentence(f"verdict: {verdict.finding if mended else verdict}")
             print_sentence(f"  source: {verdict.source}")
-            if verdict.code and not helped and verdict.code not in typed:
+            if verdict.code and not mended and verdict.code not in typed:
                 _line(f"  type: {verdict.code}")
                 typed.add(verdict.code)
     if not report.healthy:
@@ -220,8 +225,11 @@ def _line(text: str) -> None:
     print(printable(text))
 
 
-def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
-    """Write the model's state dict with weights drawn from the best law that needs no change of the architecture."""
+def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> str:
+    """Write the model's state dict with weights drawn from the best law that needs no change of the architecture.
+
+    Returns why there is none to write, or nothing.
+    """
     import torch
 
     from initscope._hall.files import atomic_path
@@ -231,7 +239,7 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
     best = None if report.what_if is None else report.what_if.best_law
     if best is None or best.law is None:
         reason = report.what_if.untried if report.what_if is not None else ""
-        raise InputError(f"--apply: {reason or 'no alternative weight law could be tried on this model'}")
+        return reason or "no alternative weight law could be tried on this model"
     with user_code():
         redrawn = best.law.fill_(copy_of(model), generator=torch_generator(seed, "weights"))
         state = redrawn.state_dict()
@@ -241,3 +249,4 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> None:
         temporary.write_bytes(packed.getvalue())
     still = f", of which every draw that was tried has a fault: {', '.join(best.crossed)}"
     say(f"weights: {path} ({best.name}{still if best.sick == best.draws else ''})")
+    return ""

@@ -34,7 +34,7 @@ def load_array(path: str | os.PathLike[str], *, limit: int | None = None) -> Ima
     become 0 and 1, floats stay as they are. ``steps`` of the result says what was done.
     """
     file = Path(path)
-    check_kind(file)
+    check_kind(file, f", or text:{file} for its bytes as tokens")
     stored = file.suffix in (".npy", ".npz")
     content = (stored_arrays if stored else read_tensors)(file, hint=HINT)
     if isinstance(content, dict):

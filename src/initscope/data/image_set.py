@@ -100,8 +100,10 @@ class ImageSet(Result):
     @property
     def summary(self) -> str:
         """Name, count, size, classes and steps in one line."""
-        kind = "image" if self.images.ndim > 2 else "vector"
-        text = f"{self.name}: {counted(len(self), kind)} {'×'.join(map(str, self.shape))}"
+        size = "×".join(map(str, self.shape))
+        words = self.images.ndim == 2 and self.images.dtype == np.int64
+        kind = "sequence" if words else "image" if self.images.ndim > 2 else "vector"
+        text = f"{self.name}: {counted(len(self), kind)} {f'of {size} tokens' if words else size}"
         if self.class_names:
             text += f", {len(self.class_names)} class{'' if len(self.class_names) == 1 else 'es'}"
         return text + "".join(f"; {step}" for step in self.steps)

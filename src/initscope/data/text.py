@@ -64,7 +64,7 @@ def text_set(spec: str = "text", *, tokens: int = 64, limit: int | None = None) 
     """Passages of ``tokens`` bytes one after the other, as indices ``[N, tokens]``.
 
     >>> text_set(tokens=32, limit=5)
-    ImageSet(text: 5 vectors 32)
+    ImageSet(text: 5 sequences of 32 tokens)
     """
     found, tokens = text_tokens(spec), check_count("tokens", tokens, least=2)
     count = len(found) // tokens if limit is None else min(limit, len(found) // tokens)

@@ -55,7 +55,8 @@ class Declaration:
     needs_norms : bool
         Whether it is no fault while batch norms do nothing, in evaluation mode before any training.
     of_the_start : bool
-        Whether another start or another size could mend it; what is wired or fed wrongly stays so.
+        Whether another start or another size of the whole network is what mends it, as trials can see; what is wired
+        or fed wrongly stays so.
     """
 
     name: str

@@ -63,7 +63,7 @@ def _words(report: Report, verdict: Verdict) -> str:
     at = layer_title(report, verdict.layer)
     if verdict.words:
         return f"{_few_words(report, verdict)}: {at}, {verdict.words}"
-    much = f", {verdict.value:.3g} (threshold {verdict.threshold:g})" if verdict.threshold else ""
+    much = f", {verdict.value_is} {verdict.value:.3g} (threshold {verdict.threshold:g})" if verdict.threshold else ""
     return f"{_few_words(report, verdict)}: {at}{much}"
 
 

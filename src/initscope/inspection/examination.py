@@ -183,7 +183,8 @@ def _alternatives(
     if not faults:
         untried = "nothing to change: no verdict is a fault"
     elif not any(declared.of_the_start for declared in DECLARATIONS if declared.name in alone):
-        untried = f"no other start was tried: none would mend {', '.join(sorted(faults))}"
+        verb = "is" if len(faults) == 1 else "are"
+        untried = f"no other start was tried: {', '.join(sorted(faults))} {verb} mended without one"
     elif not _is_tensor(seen.x):
         untried = "other starts are tried on models of one input only"
     if untried:

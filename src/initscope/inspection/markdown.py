@@ -33,10 +33,11 @@ def render_markdown(report: Report) -> str:
     helped = report.what_if is not None and report.what_if.helps
     for verdict in report.verdicts:
         if verdict.fault:
-            said = verdict.finding if helped else str(verdict)  # what to do is then the best of those tried
+            mended = helped and verdict.of_the_start  # what to do is then the best of those tried
+            said = verdict.finding if mended else str(verdict)
             said = said.removeprefix(f"{verdict.name} from {spoken(verdict.layer)} on").lstrip(":. ")
             lines += [f"- **{verdict.name}** in {_text(verdict.where)}{': ' if said else ''}{_text(said)}"]
-            lines += [f"  `{verdict.code}`"] if verdict.code and not helped else []
+            lines += [f"  `{verdict.code}`"] if verdict.code and not mended else []
     if not report.healthy:
         lines.append("")
     rows = [{title: line[name] for name, title in _COLUMNS.items()} for line in report.blocks(few=True)]

@@ -240,6 +240,7 @@ START_VERDICTS: tuple[Declaration, ...] = (
         on_constant_data=True,
         code='torch.nn.init.zeros_(model.get_submodule("{layer}").weight)',
         needs_norms=True,
+        of_the_start=False,  # its own line changes the last layer alone, and trials have no targets to see it by
     ),
     Declaration(
         "target-scale",

@@ -64,6 +64,11 @@ class Verdict(Result):
         return self.advice.startswith(_FOLLOWS)
 
     @property
+    def of_the_start(self) -> bool:
+        """Whether another start mends it, or what it follows from: its own advice would contradict one that helps."""
+        return self.follows or any(item.of_the_start for item in DECLARATIONS if item.name == self.name)
+
+    @property
     def where(self) -> str:
         """The block in which it first holds, or the layer, in words."""
         return spoken(self.block, "block") if self.block not in ("", self.layer) else spoken(self.layer)

@@ -222,10 +222,10 @@ def load_weights(model: torch.nn.Module, path: str | os.PathLike[str]) -> None:
         if name in state and state[name].shape != own[name].shape
     ]
     parts = (("missing in the file", missing), ("not in the model", unexpected), ("of another shape", wrong))
-    problems = [f"{len(names)} {what}: {', '.join(names[:3])}" for what, names in parts if names]
+    few = {what: ", ".join(names[:3] + ["…"] * (len(names) > 3)) for what, names in parts}
+    problems = [f"{len(names)} {what}: {few[what]}" for what, names in parts if names]
     if problems:
-        more = ", …" if any(len(names) > 3 for _, names in parts) else ""
-        raise InputError(f"weights {file} do not fit the model: {'; '.join(problems)}{more}")
+        raise InputError(f"weights {file} do not fit the model: {'; '.join(problems)}")
     model.load_state_dict(state, strict=False)
 
 

@@ -38,6 +38,11 @@ class BitsPlan(Plan):
     exact: int
     failure: float
 
+    @property
+    def aim(self) -> dict[str, Any]:
+        """How many pairs are kept at once."""
+        return {"pairs": self.pairs}
+
     def numbers(self, size: int) -> int:
         """Rows of two directions, for all pairs."""
         return 2 * size * self.pairs

@@ -33,6 +33,11 @@ class ProjectionPlan(Plan):
     exact: int
     failure: float
 
+    @property
+    def aim(self) -> dict[str, Any]:
+        """Of how many samples all distances are kept."""
+        return {"samples": self.samples}
+
     def numbers(self, size: int) -> int:
         """Projections of all samples."""
         return size * self.samples + self.samples**2

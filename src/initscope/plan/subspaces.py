@@ -37,6 +37,11 @@ class SubspacePlan(Plan):
     repaired: int
     gordon: int
 
+    @property
+    def aim(self) -> dict[str, Any]:
+        """The dimension of the subspace, and the number of layers."""
+        return {"dim": self.dim, "depth": self.depth}
+
     def numbers(self, size: int) -> int:
         """Outputs of the directions that are followed."""
         return size * 4 * self.dim

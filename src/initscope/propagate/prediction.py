@@ -323,7 +323,10 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
             continue
         each = np.concatenate([one for one in drawn if one is not None], axis=1)[:, :pairs]
         error[index] = standard_error(each)
-        stated = f"cosine ± {float(standard_error(each.mean(axis=1))):.1g}"
+        spread = float(standard_error(each.mean(axis=1)))
+        if not np.isfinite(spread):
+            continue  # scores behind a mask of -∞ have no cosine
+        stated = f"cosine ± {spread:.1g}"
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
     sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.law)
     return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap, _tokens([part.tokens for part in parts]))
