@@ -7,11 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import initscope
 from initscope.initializers import He
 from initscope.inspection import Thresholds, judge, what_if
-from initscope.inspection.alternatives import start_score
+from initscope.inspection.alternatives import _multiplications, start_score
 from initscope.inspection.sizes import halve_depth, scale_widths
 from initscope.measurement import observe
 
@@ -352,6 +353,48 @@ def test_quadrature_is_not_repeated_for_every_alternative(monkeypatch):
     kept = [next(row for row in table.alternatives if row.name == "as it is") for table in (first, again)]
     assert kept[0].angle_predicted == kept[1].angle_predicted
     assert kept[0].angle_predicted is not None
+
+
+def test_the_steps_of_a_copy_are_found_once(monkeypatch):
+    """For its pairs and the near ones, and for all laws in one copy, which change no step: the numbers are the same."""
+    module, calls = sys.modules["initscope.inspection.alternatives"], []
+    trace, observe = module.trace, module.observe
+    monkeypatch.setattr(
+        module, "trace", lambda model, *given, **named: calls.append(model) or trace(model, *given, **named)
+    )
+    model, x, y = mlp(3, He(), width=32), samples()[:6], samples()[6:12]
+    table = what_if(model, x, y)
+    changed = [item for item in table.alternatives if item.law is None]
+    assert len({id(copy) for copy in calls}) == len(calls) == 1 + len(changed) + sum(item.draws - 1 for item in changed)
+    monkeypatch.setattr(module, "observe", lambda traced, *given, **named: observe(traced.model, *given, **named))
+    assert what_if(model, x, y) == table
+
+
+class _ByHand(nn.Module):
+    """Products that no layer makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.weight = nn.Linear(16, 16), nn.Parameter(torch.zeros(16, 8))
+
+    def forward(self, x):
+        heads = self.query(x).unsqueeze(1)
+        attended = F.scaled_dot_product_attention(heads, heads, heads)[:, 0]
+        return torch.einsum("btc,cd->btd", attended, self.weight) @ x.new_zeros(8, 3)
+
+
+@pytest.mark.parametrize(("model", "shape"), [
+    (nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.ConvTranspose2d(8, 4, 3, stride=2)), (3, 8, 8)),
+    (nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), (5, 16)),
+    (nn.GRU(16, 8, batch_first=True, bidirectional=True), (5, 16)),
+    (_ByHand(), (5, 16)),
+])  # fmt: skip
+def test_multiplications_are_those_that_torch_counts(model, shape):
+    """Two operations each; the count decides how much is tried."""
+    x = torch.zeros(2, *shape)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(x)
+    assert _multiplications(model, x) == counter.get_total_flops() / 2 / len(x) > 0
 
 
 def test_the_budget_decides_before_it_spends_and_says_what_it_left_out(monkeypatch):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from initscope.propagate.duals import coefficients, dual_matrix, means, transformed
+from initscope.propagate.duals import coefficients, dual_matrix, means, slopes, transformed
 from initscope.propagate.moments import Maps
 from initscope.propagate.origins import Activations
 from initscope.theory.activations import activation, elu, gelu_tanh, relu, silu, tanh
@@ -34,6 +34,19 @@ def test_series_equal_integrals(sigma, variance, spread):
         torch.testing.assert_close(got, sigma.mean(k), rtol=1e-9, atol=1e-14)
 
 
+@pytest.mark.parametrize("sigma", [*SMOOTH, tanh], ids=["gelu", "silu", "cube", "swish", "tanh"])
+@pytest.mark.parametrize(("variance", "spread"), [(0.3, 0.002), (0.05, 1.5), (0.2, 0.4)])
+def test_slopes_equal_integrals(sigma, variance, spread):
+    """E σ'(X)σ'(Y) to 1e-9 of what it is at cosine 1."""
+    kxx, kyy, d = pairs_of(variance, spread)
+    assert coefficients(sigma, kxx) is not None
+    kxy = (kxx + kyy - d) / 2
+    largest = float(sigma.derivative_dual(kxx, kxx, kxx).max())
+    torch.testing.assert_close(
+        slopes(sigma, kxx, kyy, kxy), sigma.derivative_dual(kxx, kyy, kxy), rtol=0, atol=1e-9 * largest
+    )
+
+
 def test_series_that_do_not_end_are_refused():
     """Kinks, closed forms, large variances: what they would cut off is not small."""
     k = torch.full((100,), 0.5, dtype=torch.float64)
@@ -44,6 +57,8 @@ def test_series_that_do_not_end_are_refused():
     kxx, kyy, d = pairs_of(6.0, 0.1, count=20)
     for got, exact in zip(transformed(tanh, kxx, kyy, d), tanh.transform(kxx, kyy, d), strict=True):
         torch.testing.assert_close(got, exact, rtol=1e-12, atol=0)
+    kxy = (kxx + kyy - d) / 2
+    torch.testing.assert_close(slopes(tanh, kxx, kyy, kxy), tanh.derivative_dual(kxx, kyy, kxy), rtol=1e-12, atol=0)
 
 
 def gram_of(variance, spread, tokens=60, seed=1):

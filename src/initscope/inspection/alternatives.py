@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from initscope._hall.progress import interrupted, kept_if_interrupted, steps
 from initscope._hall.randomness import torch_generator
@@ -23,8 +24,10 @@ from initscope.inspection.spending import Spending
 from initscope.inspection.variants import Variant, laws, rewritten, sizes
 from initscope.inspection.verdicts import Thresholds, judge
 from initscope.measurement.observation import Observation, observe
+from initscope.measurement.stream import moved
 from initscope.propagate import predict
 from initscope.results import Result
+from initscope.tracing import Trace, trace
 from initscope.tracing.untouched import copy_of, leaves_no_trace
 
 if TYPE_CHECKING:
@@ -240,6 +243,7 @@ class _Trials:
         self.rows: tuple[Row, ...] = ()  # of the model as it is
         self.quick = True  # as long as predictions are closed forms of vectors; the ranking does without them
         self._refilled: nn.Module | None = None  # one copy for all laws, which each overwrite what the others drew
+        self._known: Trace | None = None  # of that copy, where no weight has a say in what its steps are
 
     def begin(self, variant: Variant) -> None:
         """The first draw of a variant, or the reason why there is none."""
@@ -253,7 +257,7 @@ class _Trials:
             self.skipped[variant.name] = reason
             return
         try:
-            changed = self.drawn(variant, self.seed)
+            changed = self._traced(self.drawn(variant, self.seed))
             seen = self._observed(changed)
         except (InputError, ValueError, RuntimeError) as error:
             # A change that this architecture does not take (batch norm on tokens, say) is no alternative for it.
@@ -261,7 +265,7 @@ class _Trials:
             return
         self.rows = self.rows or seen.rows
         self.seen[variant] = [self._numbers(seen, changed)]
-        self.predicted[variant] = self._prediction(variant, changed)
+        self.predicted[variant] = self._prediction(variant, changed.model)
 
     def hopeful(self) -> list[Variant]:
         """The best of the starts whose first draw has no fault, or of all, if more draws of them are cheap."""
@@ -283,7 +287,7 @@ class _Trials:
         if reason := self.spending.refuses(variant, self.model, len(self.x)):
             self.skipped[f"more draws of {variant.name}"] = reason
             return
-        changed = self.drawn(variant, self.seed + draw)
+        changed = self._traced(self.drawn(variant, self.seed + draw))
         self.seen[variant].append(self._numbers(self._observed(changed), changed))
 
     def drawn(self, variant: Variant, seed: int) -> nn.Module:
@@ -315,12 +319,22 @@ class _Trials:
         copied = copy_of(self.model)
         return copied if self.mode is None else copied.train(self.mode == "train")
 
-    def _observed(self, changed: nn.Module) -> Observation:
-        pairs = torch.cat([self.x, self.y])
-        return observe(changed, pairs, pairs=len(self.x), seed=self.seed, shuffle=False, opened=True)
+    def _traced(self, changed: nn.Module) -> Trace:
+        """The steps of a copy, once for all pairs that it is run on, and if they are symbolic for all laws."""
+        if self._known is None or self._known.model is not changed:
+            few = moved(changed)(torch.cat([self.x[:2], self.y])[:2])
+            traced = trace(changed, few, opened=True)
+            if changed is not self._refilled or traced.graph_module is None:
+                return traced
+            self._known = traced
+        return self._known
 
-    def _numbers(self, seen: Observation, changed: nn.Module) -> _Draw:
-        facts = facts_of(changed, seen, step=False)
+    def _observed(self, changed: Trace) -> Observation:
+        pairs = torch.cat([self.x, self.y])
+        return observe(changed, pairs, pairs=len(self.x), seed=self.seed, shuffle=False)
+
+    def _numbers(self, seen: Observation, changed: Trace) -> _Draw:
+        facts = facts_of(changed.model, seen, step=False)
         faults = tuple(verdict.name for verdict in judge(seen, self.thresholds, facts) if verdict.fault)
         if self.is_cloned and facts.weights is not None and facts.weights.clones and "clones" not in faults:
             faults += ("clones",)  # fewer copies are copies still, however few a verdict lets pass
@@ -332,7 +346,7 @@ class _Trials:
         """Whether equal layers are a fault of the model as it is, the first that was seen."""
         return any("clones" in draw.faults for draw in next(iter(self.seen.values()), ()))
 
-    def _near(self, changed: nn.Module) -> float:
+    def _near(self, changed: Trace) -> float:
         """What is kept of the angle between samples and others near them; NaN where a sample cannot change a bit."""
         if not self.x.is_floating_point():
             return float("nan")
@@ -340,7 +354,7 @@ class _Trials:
         sizes = [values.flatten(1).norm(dim=1).reshape(-1, *[1] * (values.dim() - 1)) for values in (self.x, added)]
         pairs = torch.cat([self.x, self.x + _NEAR * sizes[0] / sizes[1] * added])
         options: dict[str, Any] = {"seed": self.seed, "shuffle": False, "gradients": False, "units": False}
-        return _kept(median_angle(observe(changed, pairs, pairs=len(self.x), opened=True, **options).angle))
+        return _kept(median_angle(observe(changed, pairs, pairs=len(self.x), **options).angle))
 
     def _prediction(self, variant: Variant, changed: nn.Module) -> tuple[float | None, str]:
         """Angle kept in wide layers, where theory has the last step at little cost."""
@@ -362,11 +376,35 @@ class _Trials:
 def _multiplications(model: nn.Module, x: torch.Tensor) -> float:
     """Of a forward pass, for each sample."""
     try:
-        with leaves_no_trace(model), FlopCounterMode(display=False) as counter:
+        with leaves_no_trace(model), _Counter() as counter:
             model(x.to(next((p.dtype for p in model.parameters()), x.dtype)))
     except Exception:  # whatever the model raises: it will again when it is tried, and then be told
         return 0.0
-    return float(counter.get_total_flops()) / 2 / len(x)
+    return float(counter.operations) / 2 / len(x)
+
+
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts as torch's FlopCounterMode does, which loads the whole compiler, some seconds, to keep it away."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations = 0.0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        count = flop_registry.get(func._overloadpacket)
+        if count is None:
+            with self:  # what it is made of may be counted
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        result = func(*args, **kwargs)
+        self.operations += 0 if count is None else count(*args, **kwargs, out_val=result)
+        return result
 
 
 def _median(values: Any) -> float:

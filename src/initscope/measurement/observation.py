@@ -153,7 +153,7 @@ class Observation(Result):
 
 
 def observe(
-    model: nn.Module,
+    model: nn.Module | Trace,
     data: Any,
     *,
     pairs: int = 256,
@@ -173,7 +173,8 @@ def observe(
     Parameters
     ----------
     model : torch.nn.Module
-        Left as found, also after an exception: weights, buffers, modes, hooks, gradients, random states.
+        Left as found, also after an exception: weights, buffers, modes, hooks, gradients, random states. Or its
+        `initscope.tracing.trace` in the mode that it is to run in, which then is not made again.
     data
         Array, tensor, `initscope.data` set, ``Dataset``, ``DataLoader``, any iterable of batches; tuples of several
         inputs or (inputs, labels), dicts of inputs. Read once; memory does not grow with its length.
@@ -211,6 +212,7 @@ def observe(
     >>> seen.cosine.shape, seen.gradient_ratio.shape
     ((7, 50), (7, 50))
     """
+    known, model = (model, model.model) if isinstance(model, Trace) else (None, model)
     model = runnable(model)
     pairs = check_count("pairs", pairs)
     seed = check_count("seed", seed, least=0)
@@ -221,7 +223,7 @@ def observe(
         if loss is not None and pool.targets is None:
             raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
         coupled = couples_samples(model)
-        traced = trace(model, pool.pick(slice(0, 2)).inputs, opened=opened)
+        traced = known or trace(model, pool.pick(slice(0, 2)).inputs, opened=opened)
         axes = sample_axes(traced, pool.inputs)
         parts = list(pair_batches(pool, whole=coupled))
         options: dict[str, Any] = {"seed": seed, "units": units, "loss": loss}

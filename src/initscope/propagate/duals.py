@@ -17,7 +17,7 @@ from initscope.theory._arccos import half_gap
 from initscope.theory._interpolation import LARGE
 from initscope.theory.activations import Activation
 
-__all__ = ["coefficients", "dual_matrix", "means", "transformed"]
+__all__ = ["coefficients", "dual_matrix", "means", "slopes", "transformed"]
 
 _ORDERS, _LAST = 56, 8  # of the series, and those among them whose share says that it has ended
 _ENDED = 1e-10  # share of these in E σ'(X)², the slowest of the sums
@@ -47,6 +47,19 @@ def means(sigma: Activation, kxx: Tensor, kyy: Tensor) -> tuple[Tensor, Tensor]:
         return sigma.mean(kxx), sigma.mean(kyy)
     x, y = series[..., 0].to(kxx.dtype)
     return x, y
+
+
+def slopes(sigma: Activation, kxx: Tensor, kyy: Tensor, kxy: Tensor) -> Tensor:
+    """E σ'(X)σ'(Y) = Σ n aₙaₙ ρⁿ⁻¹/√(kxx kyy), the derivative of the dual's series, where that has ended."""
+    limit = (kxx * kyy).sqrt()
+    kxy = kxy.clamp(-limit, limit)  # rounding must not carry a cosine beyond 1
+    series = coefficients(sigma, torch.stack([kxx, kyy])) if kxx.shape == kyy.shape == kxy.shape else None
+    if series is None:
+        return torch.as_tensor(sigma.derivative_dual(kxx, kyy, kxy))
+    order = torch.arange(1, series.shape[-1], dtype=torch.float64)
+    a, b = series[..., 1:]
+    found: Tensor = (order * a * b * (kxy / limit)[..., None] ** (order - 1)).sum(dim=-1) / limit
+    return found
 
 
 def _squared_distance(a: Tensor, b: Tensor, kxx: Tensor, kyy: Tensor, d: Tensor) -> Tensor:

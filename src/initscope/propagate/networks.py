@@ -85,14 +85,15 @@ class Networks:
 
     def weights(self, node: Node) -> frozenset[object]:
         """The parameters that a node's value depends on."""
-        if node not in self._weights:
-            seen, stack = {node}, [node]
-            while stack:
-                for parent in stack.pop().all_input_nodes:
-                    if parent not in seen:
-                        seen.add(parent)
-                        stack.append(parent)
-            self._weights[node] = self.context.drawn(value for one in seen for value in constants_of(self.traced, one))
+        stack = [] if node in self._weights else [node]
+        while stack:
+            reads = stack[-1].all_input_nodes
+            missing = [parent for parent in reads if parent not in self._weights]
+            stack += missing
+            if not missing:
+                last = stack.pop()
+                own = self.context.drawn(constants_of(self.traced, last))
+                self._weights[last] = own.union(*(self._weights[parent] for parent in reads))
         return self._weights[node]
 
     def records(self, both: Inputs, pairings: Sequence[Sides]) -> list[list[Records]]:

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from initscope.propagate import loops
-from initscope.propagate.duals import dual_matrix
+from initscope.propagate.duals import dual_matrix, slopes, transformed
 from initscope.propagate.moments import Cross, Factor, Lookup, Maps, NotCovered, Origin, Wanted
 from initscope.propagate.windows import EVERY, Offset, at_both, base, partner
 from initscope.theory._fast import as_numpy
+from initscope.theory._interpolation import LARGE
 from initscope.theory.activations import Activation
 
 __all__ = [
@@ -124,7 +125,7 @@ class Activations(Origin):
 
     def work(self, offset: Offset) -> int:
         """An integral costs more than a formula."""
-        if self.sigma.integrated:
+        if self.sigma.planar:
             return _PLANE
         return _INTEGRAL if self.sigma.method == "quadrature" else 1
 
@@ -185,8 +186,8 @@ class Activations(Origin):
             return (first + second - gap) / 2
         limit = (first * second).sqrt()  # rounding must not carry a cosine beyond 1
         covariance = covariance.clamp(-limit, limit)
-        if self.sigma.integrated:  # the transform of many elements is interpolated
-            moments: tuple[Tensor, ...] = self.sigma.transform(first, second, first + second - 2 * covariance)
+        if self.sigma.integrated and (self.sigma.planar or covariance.numel() >= LARGE):  # many are interpolated
+            moments = transformed(self.sigma, first, second, first + second - 2 * covariance)
             return (moments[0] + moments[1] - moments[2]) / 2
         result: Tensor = self.sigma.dual(first, second, covariance)
         return result
@@ -194,10 +195,7 @@ class Activations(Origin):
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
         """Times E σ'(X)σ'(Y), by which gradients pass."""
         first, second = at_both(self.before.kxx.double(), self.before.kyy.double(), offset)
-        limit = (first * second).sqrt()
-        slope = self.sigma.derivative_dual(first, second, values(self.before, offset).clamp(-limit, limit))
-        product: Tensor = slope * tangents(self.before, offset)
-        return product
+        return slopes(self.sigma, first, second, values(self.before, offset)) * tangents(self.before, offset)
 
 
 @dataclass(frozen=True, eq=False)

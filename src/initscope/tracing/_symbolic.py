@@ -118,6 +118,13 @@ def _seen_by(tracer: _Tracer, patcher: Any) -> Iterator[None]:
         nn.Module.__call__, nn.Module.__getattr__ = call, attribute  # type: ignore[method-assign]
 
 
+class _Interpreted(fx.GraphModule):
+    """Is run node by node, so that no code is made of it, which torch would keep for ever."""
+
+    def recompile(self) -> Any:
+        """Nothing."""
+
+
 @uninterrupted
 def symbolic_graph(root: nn.Module, inputs: Inputs | None, is_leaf: Callable[[nn.Module], bool]) -> fx.GraphModule:
     """Trace ``root`` and let later steps read from an in-place step what they would have read from its input."""
@@ -125,7 +132,7 @@ def symbolic_graph(root: nn.Module, inputs: Inputs | None, is_leaf: Callable[[nn
         graph = _Tracer(inputs, is_leaf).trace(root)
     if drawn.names:
         raise fx.proxy.TraceError(f"forward draws numbers ({', '.join(sorted(drawn.names))}), which a trace would keep")
-    module = fx.GraphModule(root, graph)
+    module = _Interpreted(root, graph)
     follow_writes(module)
     pass_on()
     return module

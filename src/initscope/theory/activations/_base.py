@@ -145,9 +145,14 @@ class Activation:
         return largest if bool((outside <= largest * (1 + 1e-9)).all()) else math.inf
 
     @property
-    def integrated(self) -> bool:
+    def planar(self) -> bool:
         """Whether squared distances are integrated in two dimensions."""
         return type(self)._distance is Activation._distance
+
+    @property
+    def integrated(self) -> bool:
+        """Whether squared distances cost so much that many of them are interpolated."""
+        return self.planar
 
     def _covariance(self, kxx: Array, kyy: Array, kxy: Array) -> tuple[Any, Array, Array, Array]:
         xp, kxx, kyy, kxy = namespace(kxx, kyy, kxy)

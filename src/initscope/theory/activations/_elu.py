@@ -48,7 +48,7 @@ class Elu(Activation):
 
     @property
     def integrated(self) -> bool:
-        """True: many squared distances are interpolated."""
+        """True, though they are integrated in one dimension."""
         return True
 
     def _value(self, xp: Any, x: Array) -> Array:
