@@ -69,6 +69,14 @@ def test_derivatives_in_single_precision(sigma):
     np.testing.assert_allclose(single, sigma.derivative(x), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "softplus", "silu"])
+def test_slopes_that_are_written_down_are_those_of_automatic_differentiation(name):
+    """To rounding, where differences have twelve digits, also far out."""
+    x = torch.cat([torch.linspace(-9, 9, 301), torch.tensor([-800.0, 800.0])]).double().requires_grad_()
+    (slope,) = torch.autograd.grad(getattr(torch.nn.functional, name)(x).sum(), x)
+    torch.testing.assert_close(activation(name).derivative(x.detach()), slope, rtol=0, atol=4e-15)
+
+
 @by_name
 def test_gradients_of_distances_are_finite(sigma):
     for kxx, kyy, rho in COVARIANCES:

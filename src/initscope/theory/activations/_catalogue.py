@@ -132,17 +132,26 @@ def threshold(threshold: float, value: float) -> Activation:
 
 @dataclass(frozen=True, eq=False)
 class Elementwise(Activation):
-    """Any function of ``(xp, x)``, integrated numerically."""
+    """Any function of ``(xp, x)``, integrated numerically, and its ``slope``, if that is known."""
 
     function: Callable[[Any, Array], Array] | None = None
+    slope: Callable[[Any, Array], Array] | None = None
 
     def _value(self, xp: Any, x: Array) -> Array:
         assert self.function is not None
         return self.function(xp, x)
 
+    def _derivative(self, xp: Any, x: Array) -> Array:
+        return super()._derivative(xp, x) if self.slope is None else self.slope(xp, x)
+
 
 def _sigmoid(xp: Any, x: Array) -> Array:
     return (1 + xp.tanh(x / 2)) / 2
+
+
+def _silu_slope(xp: Any, x: Array) -> Array:
+    share = _sigmoid(xp, x)
+    return share * (1 + x * (1 - share))
 
 
 def _softplus(xp: Any, x: Array) -> Array:
@@ -167,10 +176,17 @@ def _tanhshrink(xp: Any, x: Array) -> Array:
 
 _RAMP = HalfLines(right_slope=1)
 
-tanh = Elementwise("tanh", lines=HalfLines(left=-1, right=1), function=lambda xp, x: xp.tanh(x))
-sigmoid = Elementwise("sigmoid", lines=HalfLines(right=1), function=_sigmoid)
-softplus = Elementwise("softplus", lines=_RAMP, function=_softplus)
-silu = Elementwise("silu", lines=_RAMP, function=lambda xp, x: x * _sigmoid(xp, x))
+tanh = Elementwise(
+    "tanh",
+    lines=HalfLines(left=-1, right=1),
+    function=lambda xp, x: xp.tanh(x),
+    slope=lambda xp, x: 1 - xp.tanh(x) ** 2,
+)
+sigmoid = Elementwise(
+    "sigmoid", lines=HalfLines(right=1), function=_sigmoid, slope=lambda xp, x: (1 - xp.tanh(x / 2) ** 2) / 4
+)
+softplus = Elementwise("softplus", lines=_RAMP, function=_softplus, slope=_sigmoid)
+silu = Elementwise("silu", lines=_RAMP, function=lambda xp, x: x * _sigmoid(xp, x), slope=_silu_slope)
 mish = Elementwise("mish", lines=_RAMP, function=lambda xp, x: x * xp.tanh(_softplus(xp, x)))
 gelu_tanh = Elementwise(
     "gelu_tanh",
