@@ -53,6 +53,12 @@ def test_a_hundred_he_layers_are_cured_in_draw_after_draw(deep):
     assert faults(He().fill_(model, generator=generator(100)))
 
 
+def test_multiplications_of_tokens_are_counted():
+    """Three tokens a sample, each times a matrix of 4 by 5; limits on what trials cost saw none of them."""
+    model = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, 5))
+    assert _multiplications(model, torch.tensor([[1, 2, 3], [4, 5, 6]])) == 3 * 4 * 5
+
+
 def test_rounding_is_no_angle():
     """Eighteen sigmoid layers leave 1e-11 of an angle, of which float32 has no digit: neither has what is told."""
     generator = torch.Generator().manual_seed(0)

@@ -377,7 +377,7 @@ def _multiplications(model: nn.Module, x: torch.Tensor) -> float:
     """Of a forward pass, for each sample."""
     try:
         with leaves_no_trace(model), _Counter() as counter:
-            model(x.to(next((p.dtype for p in model.parameters()), x.dtype)))
+            model(moved(model)(x))
     except Exception:  # whatever the model raises: it will again when it is tried, and then be told
         return 0.0
     return float(counter.operations) / 2 / len(x)

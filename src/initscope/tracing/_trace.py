@@ -185,12 +185,13 @@ def trace(
         try:
             graph_module = symbolic_graph(root, bound, whole)
         except Exception as error:  # fx raises whatever the user's forward raises on symbolic values
-            reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+            told = str(error).strip().partition("\n")[0].partition(". ")[0]  # what follows is torch's advice
+            reason = f"{type(error).__name__}: {told}"
             if bound is None:
                 raise InputError(
                     f"{type(model).__name__} cannot be traced without an input ({reason}); give one to run it on"
                 ) from error
-            reason = f"torch.fx cannot trace it ({reason}); its steps are those of one run"
+            reason = f"torch.fx cannot trace it ({reason}): its steps are those of one run"
             return _recorded(model, root, bound, whole, reason, recorded)
     steps = tuple(node for node in graph_module.graph.nodes if is_step(node))
     given = None if bound is None else bound.names(root)
