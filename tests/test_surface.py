@@ -149,5 +149,6 @@ def test_a_layer_that_refuses_is_named_without_torchs_words():
     ],
 )
 def test_a_layer_that_refuses_says_what_would_fit(layer, shape, advice):
-    with pytest.raises(InputError, match=re.escape(advice)):
-        initscope.measure(layer, torch.rand(shape), torch.rand(shape))
+    for verb in (initscope.measure, initscope.predict):
+        with pytest.raises(InputError, match=re.escape(advice)):
+            verb(layer, torch.rand(shape), torch.rand(shape))

@@ -207,6 +207,7 @@ class Simulation:
             try:
                 self._records = self.networks.records(self.x.joined(self.y), self._sides)
             except Exception as error:  # whatever the model, its copy or its weights raise
+                self.x.refuse_misfits(self.networks.traced.model)
                 self._failure = str(self.x.refused(error)).splitlines()[0]
                 raise NotCovered(self._failure) from error
         return self._records[0]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from initscope.errors import InputError
+from initscope.tracing.untouched import leaves_no_trace
 
 # fmt: off
 __all__ = [
@@ -92,10 +93,22 @@ class Inputs:
         if isinstance(error, InputError):
             return error
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self.tensors())
-        told = str(error).partition("While executing %")[0].strip()  # what follows is torch.fx's
-        said = _where_it_failed(error) or self._at_a_table(error) or self._tokens_as_numbers(error)
-        said = said or f"{type(error).__name__}: {told}"
-        return InputError(f"the model fails on inputs of shape {shapes}: {said}")
+        own = str(error).partition("While executing %")[0].strip()  # what follows is torch.fx's
+        told = self._misfit(error) or f"{type(error).__name__}: {own}"
+        return InputError(f"the model fails on inputs of shape {shapes}: {told}")
+
+    def refuse_misfits(self, model: nn.Module) -> None:
+        """Raise if a layer refuses what reaches it; whatever else ``model`` may raise is left aside."""
+        try:
+            with leaves_no_trace(model):
+                model(*self.args, **self.kwargs)
+        except Exception as error:  # whatever the model raises
+            if self._misfit(error):
+                raise self.refused(error) from error
+
+    def _misfit(self, error: Exception) -> str:
+        """The layer that these inputs do not fit, and what would; empty for any other failure."""
+        return _where_it_failed(error) or self._at_a_table(error) or self._tokens_as_numbers(error)
 
     def _at_a_table(self, error: Exception) -> str:
         """Why an embedding has no row for what it is given; empty for any other failure."""
