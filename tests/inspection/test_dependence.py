@@ -1,6 +1,7 @@
 """What outputs depend on: each fault, and beside it what looks like it and is meant."""
 
 import torch
+from called import Called
 from torch import nn
 from torch.nn import functional as F
 
@@ -19,19 +20,6 @@ def words(count=32, length=12, kinds=20, seed=0):
 def verdicts(model, data, **options):
     report = initscope.inspect(model, data, pairs=16, alternatives=False, prediction=False, **options)
     return {verdict.name: verdict for verdict in report.verdicts}
-
-
-class Called(nn.Module):
-    """A model that is a function of its layers and inputs."""
-
-    def __init__(self, function, **layers):
-        super().__init__()
-        self.function = function
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, *inputs):
-        return self.function(self, *inputs)
 
 
 def recurrent(*, batch_first):

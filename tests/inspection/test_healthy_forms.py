@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from called import Called
 from torch import nn
 from torch.nn import functional as F
 
@@ -16,19 +17,6 @@ def normal(*shape, seed=0):
 def faults(model, data, **options):
     options = {"pairs": 16, "alternatives": False, "prediction": False} | options
     return {verdict.name for verdict in initscope.inspect(model, data, **options).verdicts if verdict.fault}
-
-
-class Called(nn.Module):
-    """A model that is a function of its layers and inputs."""
-
-    def __init__(self, function, **layers):
-        super().__init__()
-        self.function = function
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, *inputs):
-        return self.function(self, *inputs)
 
 
 def test_an_input_of_one_direction_is_no_loss_of_rank_and_layers_behind_it_may_lose_theirs():

@@ -41,6 +41,7 @@ def rerank(queries: Any, candidates: Any, vectors: Any, k: int) -> tuple[np.ndar
         near = vectors[row].astype(np.float64)
         norms = np.linalg.norm(query) * np.linalg.norm(near, axis=1)
         cosine = np.divide(near @ query, norms, out=np.zeros(len(row)), where=norms > 0)
+        cosine = np.clip(cosine, -1, 1)  # a vector beside itself: 1 but for rounding
         cosine[row < 0] = -np.inf
         best = np.argsort(-cosine, kind="stable")[:k]
         cosines[each], rows[each] = cosine[best], row[best]

@@ -124,7 +124,7 @@ class Searcher:
             places = np.where(row < 0, -1, np.arange(len(row)))
             cosine, best = rerank(query[None], places[None], vectors, k)
             cosines[each], near[each] = cosine[0], np.where(best[0] < 0, -1, row[best[0]])
-        return Neighbours(np.maximum(1 - cosines, 0), near)  # a vector beside itself: 1 but for rounding
+        return Neighbours(1 - cosines, near)
 
     def recall(self, Q: Any = None, k: int = 10, *, sample: int = 100, seed: int = 0) -> CandidateRecall:
         """Count which share of the ``k`` nearest a search finds, and how many candidates other shares would take.
