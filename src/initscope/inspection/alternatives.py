@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 from initscope._hall.progress import interrupted, kept_if_interrupted, steps
 from initscope._hall.randomness import torch_generator
@@ -20,7 +18,7 @@ from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, median_angle, median_over_pairs
 from initscope.initializers import Initializer, Present
 from initscope.inspection.facts import facts_of
-from initscope.inspection.spending import Spending
+from initscope.inspection.spending import Spending, multiplications
 from initscope.inspection.variants import Variant, laws, rewritten, sizes
 from initscope.inspection.verdicts import Thresholds, judge
 from initscope.measurement.observation import Observation, observe
@@ -28,7 +26,7 @@ from initscope.measurement.stream import moved
 from initscope.propagate import predict
 from initscope.results import Result
 from initscope.tracing import Trace, trace
-from initscope.tracing.untouched import copy_of, leaves_no_trace
+from initscope.tracing.untouched import copy_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -233,7 +231,7 @@ class _Trials:
         self.model, self.seed, self.mode, self.thresholds = model, seed, mode, thresholds
         self.as_it_is = prediction
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        self.work = _multiplications(self._copied(), x[:2])
+        self.work = multiplications(self._copied(), x[:2])
         self.spending = Spending.on(self.work, len(x))
         fewer = max(_LEAST_PAIRS, int(min(pairs, len(x)) * _WORK / max(_WORK, self.work)))
         self.x, self.y = x[:fewer], y[:fewer]
@@ -371,40 +369,6 @@ class _Trials:
         self.quick = all(row.status == "closed form" and len(row.shape) == 1 for row in predicted.rows)
         angles = predicted.angle[:, : len(self.x)]
         return (_kept(median_over_pairs(angles)), status) if np.isfinite(angles[-1]).any() else (None, "measured")
-
-
-def _multiplications(model: nn.Module, x: torch.Tensor) -> float:
-    """Of a forward pass, for each sample."""
-    try:
-        with leaves_no_trace(model), _Counter() as counter:
-            model(moved(model)(x))
-    except Exception:  # whatever the model raises: it will again when it is tried, and then be told
-        return 0.0
-    return float(counter.operations) / 2 / len(x)
-
-
-class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts as torch's FlopCounterMode does, which loads the whole compiler, some seconds, to keep it away."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.operations = 0.0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        count = flop_registry.get(func._overloadpacket)
-        if count is None:
-            with self:  # what it is made of may be counted
-                result = func.decompose(*args, **kwargs)
-            if result is not NotImplemented:
-                return result
-        result = func(*args, **kwargs)
-        self.operations += 0 if count is None else count(*args, **kwargs, out_val=result)
-        return result
 
 
 def _median(values: Any) -> float:

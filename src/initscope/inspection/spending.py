@@ -8,12 +8,18 @@ so that the same call tries the same starts on every machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from initscope.inspection.variants import Variant
+from initscope.measurement.stream import moved
+from initscope.tracing.untouched import leaves_no_trace
 
-__all__ = ["LEAST", "PASSES", "Spending"]
+__all__ = ["LEAST", "PASSES", "Spending", "multiplications"]
 
 PASSES = 30
 """Forward and backward passes over the observed pairs that all trials may cost."""
@@ -48,3 +54,37 @@ class Spending:
             )
         self.spent += cost
         return ""
+
+
+def multiplications(model: nn.Module, x: torch.Tensor) -> float:
+    """Of a forward pass, for each sample."""
+    try:
+        with leaves_no_trace(model), _Counter() as counter:
+            model(moved(model)(x))
+    except Exception:  # whatever the model raises: it will again when it is tried, and then be told
+        return 0.0
+    return float(counter.operations) / 2 / len(x)
+
+
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts as torch's FlopCounterMode does, which loads the whole compiler, some seconds, to keep it away."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations = 0.0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        count = flop_registry.get(func._overloadpacket)
+        if count is None:
+            with self:  # what it is made of may be counted
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        result = func(*args, **kwargs)
+        self.operations += 0 if count is None else count(*args, **kwargs, out_val=result)
+        return result
