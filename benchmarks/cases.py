@@ -134,9 +134,9 @@ def sweeps() -> list[Row]:
     sys.path.insert(0, str(HERE.parent / "tests"))
     import sweep_jobs
 
-    from initscope.sweep.engine import collect
-    from initscope.sweep.folder import opened
-    from initscope.sweep.local import in_processes
+    from initscope.distributed.engine import collect
+    from initscope.distributed.folder import opened
+    from initscope.distributed.local import in_processes
 
     found = []
     for label, count, work in (("1000 empty runs", 1000, 0.0), ("200 runs of 50 ms", 200, 0.05)):
@@ -157,8 +157,8 @@ def scaling() -> list[Row]:
     import torch
 
     import initscope
-    from initscope.configurations import outlook, read
     from initscope.models import load_model
+    from initscope.scaling import outlook, read
 
     def images(count: int, side: int) -> torch.Tensor:
         return torch.rand(count, 3, side, side, generator=torch.Generator().manual_seed(0))

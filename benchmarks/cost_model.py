@@ -32,9 +32,15 @@ def images(folder: str, count: int) -> str:
 
 def measured(folder: str, count: int, codes: int, kernel: int) -> dict[str, float]:
     """CPU seconds of all four commands, in blocks."""
-    from initscope.blocks import encode_blocks, kernel_in_blocks, mean_width_of_blocks, nearest_in_blocks, open_blocks
-    from initscope.blocks.matrices import ModelName
     from initscope.cli._vectors import stored_codes
+    from initscope.distributed import (
+        encode_blocks,
+        kernel_in_blocks,
+        mean_width_of_blocks,
+        nearest_in_blocks,
+        open_blocks,
+    )
+    from initscope.distributed.matrices import ModelName
     from initscope.embed import SignHash, save_hasher
 
     blocks = open_blocks(images(folder, count), rows=ROWS)

@@ -13,11 +13,11 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
-from initscope.classes import SMALL_CNN, train
-from initscope.classes.boundary import candidates
-from initscope.classes.labelled import Labelled
-from initscope.classes.outputs import layers_of
-from initscope.classes.triplets import choose, follow
+from initscope.class_geometry import SMALL_CNN, train
+from initscope.class_geometry.boundary import candidates
+from initscope.class_geometry.labelled import Labelled
+from initscope.class_geometry.outputs import layers_of
+from initscope.class_geometry.triplets import choose, follow
 from initscope.data import load, normalize
 from initscope.errors import InputError
 from initscope.models import load_model

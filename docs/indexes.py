@@ -18,7 +18,7 @@ from docutils.statemachine import StringList
 from sphinx import addnodes
 from sphinx.util.nodes import nested_parse_with_titles
 
-from initscope.exhibits import all_exhibits
+from initscope.reproductions import all_exhibits
 
 HERE = Path(__file__).parent
 MOST_NUMBERS = 4

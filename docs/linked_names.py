@@ -12,7 +12,7 @@ import re
 from docutils import nodes
 from sphinx.util.nodes import make_refnode
 
-from initscope.exhibits import all_exhibits
+from initscope.reproductions import all_exhibits
 
 OBJECTS = ("class", "function", "method", "property", "attribute", "module", "exception", "data")
 ALONE = ("class", "function", "exception")

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import initscope
+from initscope.graph import activation_row
 from initscope.initializers import He
-from initscope.layers import activation_row
 
 WIDTH = 48
 DRAWS = 24

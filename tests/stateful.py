@@ -306,7 +306,7 @@ def _jacobian(model, x):
 
 
 def _trace(model, x):
-    from initscope.tracing import trace
+    from initscope.graph import trace
 
     return trace(model, x)
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import initscope
-from initscope import layers, plan
+from initscope import graph, plan
 from initscope.data.image_set import ImageSet
 from initscope.embed import SignHash, load_hasher, save_hasher
 from initscope.initializers import He
@@ -35,9 +35,9 @@ def test_an_activation_is_one_row(monkeypatch):
             return x * torch.exp(-x * x)
 
     sigma = activation(lambda x: x * np.exp(-x * x) if isinstance(x, np.ndarray) else x * torch.exp(-x * x), kinks=())
-    row = layers.ActivationRow("bump", Bump, lambda module: sigma)
-    monkeypatch.setattr("initscope.layers.activations.ACTIVATIONS", (*layers.ACTIVATIONS, row))
-    monkeypatch.setattr("initscope.layers.ACTIVATIONS", (*layers.ACTIVATIONS, row))
+    row = graph.ActivationRow("bump", Bump, lambda module: sigma)
+    monkeypatch.setattr("initscope.graph.activations.ACTIVATIONS", (*graph.ACTIVATIONS, row))
+    monkeypatch.setattr("initscope.graph.ACTIVATIONS", (*graph.ACTIVATIONS, row))
     model = initscope.models.load_model("dense300-bump-dense20", input_shape=(8,))
     x, y = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
     predicted = initscope.predict(model, x, y, He())

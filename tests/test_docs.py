@@ -46,7 +46,7 @@ def test_a_name_that_may_mean_two_things_means_none(linked_names):
 
 def test_every_exhibit_can_be_linked(linked_names):
     found = linked_names.exhibits()
-    assert found["initscope.exhibits.cosine_scatter.run"] == "cnn-figure-1"
+    assert found["initscope.reproductions.cosine_scatter.run"] == "cnn-figure-1"
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/plan.rst"])

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from initscope._hall.files import atomic_path, write_text
+from initscope._utils.files import atomic_path, write_text
 from initscope.cli._vectors import Codes, read_codes, write_codes
 from initscope.embed import HammingIndex, SignHash, load_hasher, save_hasher
 from initscope.injectivity import decide, read_proof, verify, write_proof

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from initscope._hall.tensors import read_tensors
+from initscope._utils.tensors import read_tensors
 from initscope.cli._vectors import Codes, read_codes, write_codes
 from initscope.data import load_array
 from initscope.data.folders import read_images

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from initscope.pages.figures import MEASURED, PREDICTED, THIRD, new_axes
+from initscope.rendering.figures import MEASURED, PREDICTED, THIRD, new_axes
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "benchmarks"))

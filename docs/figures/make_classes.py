@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from initscope.exhibits import class_boundaries, inside_trained
-from initscope.exhibits.trained_networks import make_checkpoints
+from initscope.reproductions import class_boundaries, inside_trained
+from initscope.reproductions.trained_networks import make_checkpoints
 
 HERE = Path(__file__).parent
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import matplotlib
 
-from initscope._hall.files import atomic_path, write_text
-from initscope.exhibits import collision_search, stability_curve
-from initscope.exhibits.collision_search import CollisionCurve, CollisionPoint
+from initscope._utils.files import atomic_path, write_text
 from initscope.injectivity import thresholds
+from initscope.reproductions import collision_search, stability_curve
+from initscope.reproductions.collision_search import CollisionCurve, CollisionPoint
 from initscope.theory.injectivity import order_parameter
 
 HERE = Path(__file__).parent

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from initscope import data
-from initscope._hall.files import atomic_path
+from initscope._utils.files import atomic_path
 from initscope.data.locations import find
 from initscope.initializers import he_
 from initscope.invert import discriminate, error_growth, error_rate, invert_layers, sparse_transition
@@ -30,8 +30,8 @@ PHOTOGRAPHS = (130, 207, 402, 950)  # of the ImageNet sample: flamingos, a golde
 
 def vgg(trained):
     if trained:
-        return load_model("initscope.classes:vgg16", weights=find("vgg16_imagenet_convs.npz"))
-    return he_(load_model("initscope.classes:vgg16"), generator=torch.Generator().manual_seed(0))
+        return load_model("initscope.class_geometry:vgg16", weights=find("vgg16_imagenet_convs.npz"))
+    return he_(load_model("initscope.class_geometry:vgg16"), generator=torch.Generator().manual_seed(0))
 
 
 class Block(nn.Module):

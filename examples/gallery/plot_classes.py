@@ -11,16 +11,16 @@ CIFAR-10 it is otherwise, see the page on classes.
 
 from matplotlib import pyplot as plt
 
-from initscope import classes, data
+from initscope import class_geometry, data
 from initscope.models import load_model
 
 digits = data.load("digits")
 networks = {
     name: load_model("dense200-relu*2-dense10", input_shape=(1, 8, 8), seed=0) for name in ("random weights", "trained")
 }
-run = classes.train(networks["trained"], digits, stop_at_errors=(0.05,), epochs=20, batch=64)
+run = class_geometry.train(networks["trained"], digits, stop_at_errors=(0.05,), epochs=20, batch=64)
 print(f"test error {run.test_error:.3f} after {run.history[-1].epoch:g} epochs")
-found = classes.separations(networks, digits, anchors=500, layers=["relu2"])
+found = class_geometry.separations(networks, digits, anchors=500, layers=["relu2"])
 
 figure, axes = plt.subplots(2, 2, figsize=(9, 6), layout="constrained")
 for ax, column in zip(axes.flat, ("intra_random", "inter_random", "intra_boundary", "inter_boundary")):
@@ -33,4 +33,4 @@ for test in found.tests():
 # What training ends in: classes come apart layer by layer. A linear probe and the nearest class mean, held-out digits.
 
 ax = plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
-classes.collapse(networks["trained"], digits, samples=1500).plot(ax)
+class_geometry.collapse(networks["trained"], digits, samples=1500).plot(ax)

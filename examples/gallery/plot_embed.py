@@ -23,7 +23,7 @@ for ax, bits in zip(axes, (64, 1024)):
 # A learned code beats a random one of the same length at finding digits of the same class. Items at equal distance are
 # counted in every order: the dots are the mean, the bars what the worst and the best order would report.
 
-from initscope.exhibits import hashing_table
+from initscope.reproductions import hashing_table
 
 table = hashing_table.run(
     digits, methods=("raw", "random", "ITQ", "KSH", "NN-1", "NN-2"), splits=1, queries=500, per_class=50, steps=200

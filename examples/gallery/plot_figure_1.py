@@ -10,7 +10,7 @@ The documentation is built without downloads, so bundled photographs stand for F
 
 import matplotlib.pyplot as plt
 
-from initscope.exhibits import cosine_scatter
+from initscope.reproductions import cosine_scatter
 
 # %%
 # Two panels, 40 pairs each, three layers of 64 filters.

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from initscope import data
-from initscope.exhibits import saturation
+from initscope.reproductions import saturation
 from initscope.theory import angles, images
 
 rng = np.random.default_rng(0)

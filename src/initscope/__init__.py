@@ -11,4 +11,4 @@ __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-drawn_by("initscope.pages")
+drawn_by("initscope.rendering")

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from initscope._hall.files import write_text
-from initscope._hall.libraries import library
+from initscope._utils.files import write_text
+from initscope._utils.libraries import library
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def make_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> Ax
         return ax
     from matplotlib.figure import Figure
 
-    from initscope._hall.axes import ShownAxes
+    from initscope._utils.axes import ShownAxes
 
     return Figure(figsize=figsize, layout="constrained").add_subplot(axes_class=ShownAxes)
 

@@ -16,8 +16,8 @@ from PIL import Image
 
 import initscope
 from initscope.cli import COMMANDS, app, main
-from initscope.exhibits.photographs import _finding, _remedy
 from initscope.initializers import ZeroSum
+from initscope.reproductions.photographs import _finding, _remedy
 
 SMALL = ["--data", "photos:crop=16", "--pairs", "5"]
 
@@ -302,7 +302,7 @@ def test_an_interrupted_sweep_tells_what_is_kept(run, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("initscope.sweep.run_sweep", interrupt)
+    monkeypatch.setattr("initscope.distributed.run_sweep", interrupt)
     code, _, messages = run("sweep", "grid.toml", "--out", "results")
     assert code == 130
     assert messages == "initscope: interrupted; finished runs are in results, start the same again, and it goes on\n"

@@ -12,7 +12,7 @@ import pytest
 from initscope.cli import app, main
 from initscope.cli._help import EXAMPLES
 from initscope.data import load
-from initscope.exhibits.registry import all_exhibits
+from initscope.reproductions.registry import all_exhibits
 
 
 def commands(room=app, words=()):
@@ -151,7 +151,7 @@ def test_narrow_tables_keep_names_verdicts_and_scores(width):
     """Rows as a 60-layer network and a transformer make them: no cell has more than two lines."""
     from rich.console import Console
 
-    from initscope.pages.table import rich_table
+    from initscope.rendering.table import rich_table
 
     starts = ["looks linear", "leaky slope 0.56, orthogonal", "orthogonal zero-sum, strength 0.25"]
     told = ["none in 3", "collapse 1/1, gradient-imbalance 1/1, dead-units 1/1", "rank-loss 1/3"]

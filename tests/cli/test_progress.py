@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import initscope
-from initscope._hall.progress import Stage, interrupted, kept_if_interrupted, note, stage, steps, watching
+from initscope._utils.progress import Stage, interrupted, kept_if_interrupted, note, stage, steps, watching
 from initscope.cli._progress import Meter, _Cleared, metered
 
 
@@ -109,7 +109,7 @@ def test_a_note_comes_once(listen):
 
 
 def test_a_folder_is_not_made_silently(listen, tmp_path):
-    from initscope._hall.files import write_text
+    from initscope._utils.files import write_text
 
     stderr = listen()
     with watching(Meter()):
@@ -125,7 +125,7 @@ def test_compiling_is_told(listen, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     from loop_of_a_test import double
 
-    from initscope._hall import compiled
+    from initscope._utils import compiled
 
     told = []
     monkeypatch.setattr(compiled, "note", told.append)
@@ -213,7 +213,7 @@ def test_ratios_before_an_interrupt_are_kept_and_none_is_no_result(monkeypatch):
 
 
 def test_exhibits_before_an_interrupt_are_kept(monkeypatch, tmp_path):
-    from initscope.exhibits import gallery
+    from initscope.reproductions import gallery
 
     def interrupting(job):
         if job["id"] == "norms-figure-1":

@@ -279,7 +279,7 @@ def test_commands(tmp_path, monkeypatch, capsys):
 
 
 def test_nearest_rows_without_faiss(monkeypatch):
-    from initscope._hall import faiss
+    from initscope._utils import faiss
 
     X = points(300).astype(np.float32)
     with_it = faiss.nearest_rows(X[:40], X, 5)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from initscope.errors import InputError
-from initscope.exhibits import collision_search, stability_curve
 from initscope.injectivity import (
     collision_residual,
     decide,
@@ -20,6 +19,7 @@ from initscope.injectivity import (
     verify,
 )
 from initscope.injectivity.layers import layer_from_file, layer_from_model
+from initscope.reproductions import collision_search, stability_curve
 
 small = st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=1, max_size=5)
 

@@ -9,7 +9,7 @@ from torch import nn
 import initscope
 from initscope.inspection.evidence import Evidence
 from initscope.measurement import observe
-from initscope.pages.folding import block_names, fold
+from initscope.rendering.folding import block_names, fold
 
 
 def normal(*shape, seed=0):

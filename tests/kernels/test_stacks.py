@@ -180,9 +180,9 @@ def test_polynomials_of_the_loops():
 
 def test_what_is_a_stack():
     """Branches, other activations, groups and zero-sum filters are none."""
+    from initscope.graph import bind
     from initscope.initializers import ZeroSum
     from initscope.propagate.prediction import networks_of
-    from initscope.tracing import bind
 
     def found(model, shape, law=None):
         networks = networks_of(model, bind(model, torch.ones(2, *shape)), law, size=2)

@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 import initscope
+from initscope.graph import as_slices, cosine_of, pair_norms
 from initscope.initializers import He
 from initscope.measurement import observe
 from initscope.measurement.units import Spread, UnitSample
 from initscope.models import load_model
-from initscope.recording import as_slices, cosine_of, pair_norms
 
 
 def halves(count):

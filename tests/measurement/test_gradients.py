@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from initscope._hall.randomness import torch_generator
+from initscope._utils.randomness import torch_generator
 from initscope.measurement import gradients, observe
 from initscope.measurement.gradients import weight_gradient_norms
 

@@ -11,9 +11,9 @@ from torch import nn
 
 import initscope
 from initscope.errors import InputError
+from initscope.graph import Inputs
 from initscope.initializers import He
 from initscope.models import load_model
-from initscope.tracing import Inputs
 
 
 def small_net():
@@ -347,7 +347,7 @@ class Sometimes(nn.Module):
 
 
 def test_steps_that_a_run_leaves_out_have_a_row_without_numbers(monkeypatch):
-    monkeypatch.setattr("initscope.recording.batch._BATCH_VALUES", 1)
+    monkeypatch.setattr("initscope.graph.batch._BATCH_VALUES", 1)
     x, y = pairs(count=2, shape=(5,))
     x, y = x * torch.tensor([[10.0], [1e-3]]), y * torch.tensor([[10.0], [1e-3]])
     measured = initscope.measure(Sometimes(), x, y, draws=2)

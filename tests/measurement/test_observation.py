@@ -14,7 +14,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import initscope
-from initscope._hall.randomness import torch_generator
+from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError
 from initscope.measurement import observe
 from initscope.measurement.stream import batches

@@ -12,12 +12,11 @@ from torch import nn
 
 import initscope
 from initscope.errors import InputError
+from initscope.graph import Batch, Recorder, bind, stays_whole, trace
 from initscope.initializers import He
-from initscope.layers import stays_whole
+from initscope.initializers._redrawn import redrawn
 from initscope.measurement import Tally, record
 from initscope.propagate import Given
-from initscope.recording import Batch, Recorder, redrawn
-from initscope.tracing import bind, trace
 
 
 class ClassMeans(Tally):

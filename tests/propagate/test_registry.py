@@ -9,7 +9,7 @@ from torch import nn
 
 import initscope
 from initscope.errors import InputError
-from initscope.layers import ActivationRow, activations, roles
+from initscope.graph import ActivationRow, activations, roles
 from initscope.propagate import Given, NotCovered, covariances, registry
 from initscope.propagate.rules.pooling import average
 

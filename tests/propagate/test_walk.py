@@ -8,9 +8,9 @@ from torch import nn
 from zoo import Function
 
 import initscope
+from initscope.graph import Inputs
 from initscope.initializers import He
 from initscope.measurement.observation import observe
-from initscope.tracing import Inputs
 
 
 def pairs(*shape, seed=0):

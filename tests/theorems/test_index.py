@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import initscope
-from initscope.exhibits import all_exhibits
+from initscope.reproductions import all_exhibits
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "docs" / "theorems").glob("*.toml"))

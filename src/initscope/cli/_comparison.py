@@ -32,15 +32,15 @@ def show(
 
     ``folding`` is what `terminal_table` takes of it.
     """
-    from initscope.pages.summary import headline, suggestion
+    from initscope.rendering.summary import headline, suggestion
 
     if out is not None:
-        from initscope.pages import write_page
+        from initscope.rendering import write_page
 
         write_page(out, comparison, facts=facts, images=images, advice=advice)
         say(f"page: {out}")
     if format == "table":
-        from initscope.pages.table import terminal_table
+        from initscope.rendering.table import terminal_table
 
         print_fitted(
             lambda width: terminal_table(comparison, title=comparison.title, width=width, **folding),
@@ -70,7 +70,7 @@ def save_figure(ax: Axes, path: Path) -> None:
     """Write the picture that the axes belong to."""
     from matplotlib.figure import Figure
 
-    from initscope._hall.files import atomic_path
+    from initscope._utils.files import atomic_path
 
     assert isinstance(ax.figure, Figure)
     with atomic_path(path) as temporary:
@@ -80,7 +80,7 @@ def save_figure(ax: Axes, path: Path) -> None:
 
 def write_pairs(path: Path, comparison: Comparison) -> None:
     """Every pair after every layer, as JSON or CSV by the suffix."""
-    from initscope._hall.files import write_text
+    from initscope._utils.files import write_text
     from initscope.cli._output import csv_text, json_text
 
     rows = comparison.pairs_table()

@@ -15,7 +15,7 @@ from initscope.cli._output import Format, ask_of, emit, few_rows, print_table, s
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
-    from initscope.configurations import Outlook
+    from initscope.scaling import Outlook
 
 __all__ = ["ConfigurationOptions", "change", "is_configuration", "show_configuration"]
 
@@ -50,7 +50,7 @@ def show_configuration(
     model: str, options: ConfigurationOptions, format: Format, out: Path | None, text: str | None = None
 ) -> None:
     """Print what a configuration does at its start."""
-    from initscope.configurations import StartComparison, compare_starts, outlook, read
+    from initscope.scaling import StartComparison, compare_starts, outlook, read
 
     built = read(model, **dict(map(change, options.set)))
     tokens = 128 if options.tokens is None else options.tokens

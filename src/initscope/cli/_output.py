@@ -146,7 +146,7 @@ def _csv_cell(value: Any) -> Any:
 
 def print_table(rows: Sequence[Mapping[str, Any]], **options: Any) -> None:
     """Print dicts that share their keys as a `rich_table` of the terminal's width."""
-    from initscope.pages.table import rich_table
+    from initscope.rendering.table import rich_table
 
     print_fitted(lambda width: rich_table(rows, width=width, **options))
 
@@ -170,7 +170,7 @@ def print_fitted(table: Callable[[int | None], Table], *sentences: str) -> None:
     """
     from rich.console import Console
 
-    from initscope.pages.table import table_width
+    from initscope.rendering.table import table_width
 
     console = Console()
     made = table(console.width if console.is_terminal else None)

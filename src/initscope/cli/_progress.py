@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 
-from initscope._hall.progress import Stage, Watcher, stage, watching
+from initscope._utils.progress import Stage, Watcher, stage, watching
 from initscope.results import printable
 
 __all__ = ["Meter", "metered", "stage_text", "time_text"]

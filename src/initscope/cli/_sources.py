@@ -20,8 +20,8 @@ from initscope.results import counted
 if TYPE_CHECKING:
     import torch
 
-    from initscope.blocks import Blocks
     from initscope.data import ImageSet
+    from initscope.distributed import Blocks
 
 __all__ = [
     "BlockOptions",
@@ -155,7 +155,7 @@ def load_data(source: DataSource) -> ImageSet:
 
 def load_blocks(source: DataSource, options: BlockOptions, *, rows: int | None = None) -> Blocks:
     """The data that the options name as blocks, of ``rows`` unless the options say how many."""
-    from initscope.blocks import open_blocks
+    from initscope.distributed import open_blocks
 
     if source.data is None or source.limit is not None:
         what = "no --data" if source.data is None else "--limit"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from cyclopts import Parameter
 
-from initscope._hall.files import reading
-from initscope._hall.tensors import StoredArray, stored_arrays
+from initscope._utils.files import reading
+from initscope._utils.tensors import StoredArray, stored_arrays
 from initscope.cli._help import DATA
 from initscope.cli._options import Whole
 from initscope.cli._output import ask_of, say
@@ -90,7 +90,7 @@ _VECTORS = "save the vectors as one matrix [N, n]: numpy.save"
 
 def write_codes(path: str | os.PathLike[str], codes: Codes) -> None:
     """Write codes as .npz: ``codes``, ``bits`` and, if known, ``labels``."""
-    from initscope._hall.files import atomic_path
+    from initscope._utils.files import atomic_path
 
     arrays = {"codes": codes.codes, "bits": np.array(codes.bits)}
     if codes.labels is not None:

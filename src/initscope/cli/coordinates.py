@@ -19,7 +19,7 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-    from initscope.coordinates import CoordinateCheck, DepthCheck
+    from initscope.scaling import CoordinateCheck, DepthCheck
 
 __all__ = ["coordinates"]
 
@@ -61,7 +61,7 @@ def coordinates(
 
     Exit code 1 where they do.
     """
-    from initscope.coordinates import coordinates, depth_coordinates
+    from initscope.scaling import coordinates, depth_coordinates
 
     check_suffix(out, "--out", (".png", ".svg", ".pdf"))
     sizes = _numbers(widths)
@@ -126,7 +126,7 @@ def _told(checks: Sequence[tuple[CoordinateCheck | DepthCheck, str]], format: Fo
 def _texts(check: CoordinateCheck | DepthCheck) -> list[dict[str, str]]:
     """The rows for people: names with their kinds, exponents with their errors."""
     from initscope.geometry import Row
-    from initscope.pages.table import with_error
+    from initscope.rendering.table import with_error
 
     return [
         {
@@ -161,7 +161,7 @@ def _callable(spec: str) -> Any:
 def _inputs(data: str | None, shape: str | None, tokens: int, samples: int, seed: int) -> torch.Tensor:
     import torch
 
-    from initscope._hall.randomness import torch_generator
+    from initscope._utils.randomness import torch_generator
     from initscope.cli._sources import parse_shape
     from initscope.data import load_any
 
@@ -176,7 +176,7 @@ def _of_configuration(
     model: str, changes: dict[str, Any], factors: list[float], depths: str | None, tokens: int, format: Format
 ) -> None:
     """Exponents of a configuration at the start, by theory alone; programs get those of the depth if asked for."""
-    from initscope.configurations import depth_exponents, read, width_exponents
+    from initscope.scaling import depth_exponents, read, width_exponents
 
     built = read(model, **changes)
     deeper = None if depths is None else depth_exponents(built, _numbers(depths, "--depths"), tokens=tokens)
@@ -195,8 +195,7 @@ def _copies(
     model: str, changes: dict[str, Any], factors: list[float], x: torch.Tensor, **options: Any
 ) -> CoordinateCheck:
     """The coordinate check of copies of the model at these widths, which must be small enough to be trained."""
-    from initscope.configurations import read, scaled_copies
-    from initscope.coordinates import coordinates
+    from initscope.scaling import coordinates, read, scaled_copies
 
     largest = read(model, **changes).widened(max(factors))
     if largest.parameters > _MOST_WEIGHTS:

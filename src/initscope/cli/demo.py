@@ -32,7 +32,7 @@ def demo(
     format: Format = "table",
 ) -> None:
     """Show what a deep CNN does to real photographs: no data, no model needed."""
-    from initscope.exhibits.photographs import photographs
+    from initscope.reproductions.photographs import photographs
 
     check_suffix(out, "--out", (".html", ".htm"))
     check_suffix(figure, "--figure", (".png", ".svg", ".pdf"))

@@ -101,7 +101,7 @@ def encode(fitted: Path, out: Path, source: VectorSource | None = None, blocks: 
 
 
 def _encode_blocks(fitted: Path, out: Path, source: VectorSource, options: BlockOptions) -> None:
-    from initscope.blocks import encode_blocks
+    from initscope.distributed import encode_blocks
 
     if source.describe != "values":
         raise InputError(f"--describe {source.describe} needs all images at once; leave out --rows and --dask")

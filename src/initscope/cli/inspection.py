@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from initscope._hall.progress import interrupted
+from initscope._utils.progress import interrupted
 from initscope.cli._comparison import check_suffix
 from initscope.cli._help import OUTPUT, WORK
 from initscope.cli._options import Whole
@@ -163,7 +163,7 @@ def _print(report: Report, depth: int | None) -> None:
     """What to know of the data, the blocks, the faults with what to do, and the conclusion in one line."""
     from initscope.inspection.page import table_texts
     from initscope.inspection.report import NOT_ASKED
-    from initscope.pages.table import WORDS, notes_told
+    from initscope.rendering.table import WORDS, notes_told
 
     for caution in report.cautions:
         print_sentence(f"caution: {caution}")
@@ -195,7 +195,7 @@ def _print(report: Report, depth: int | None) -> None:
 
 def _print_alternatives(report: Report) -> None:
     """What may be changed, of a network with a fault."""
-    from initscope.pages.table import notes_told
+    from initscope.rendering.table import notes_told
 
     open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
     if lossy := len(report.expansivity) - len(open_question):
@@ -232,9 +232,9 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> str:
     """
     import torch
 
-    from initscope._hall.files import atomic_path
-    from initscope._hall.randomness import torch_generator
-    from initscope.tracing.untouched import copy_of
+    from initscope._utils.files import atomic_path
+    from initscope._utils.randomness import torch_generator
+    from initscope.graph.untouched import copy_of
 
     best = None if report.what_if is None else report.what_if.best_law
     if best is None or best.law is None:

@@ -43,7 +43,7 @@ def kernel(
     import numpy as np
 
     import initscope
-    from initscope._hall.files import atomic_path
+    from initscope._utils.files import atomic_path
     from initscope.embed.network_kernel import left_out_accuracy
 
     check_suffix(out, "--out", (".npy",))
@@ -82,7 +82,7 @@ def _in_blocks(
     model: str, out: Path, source: ModelSource, options: BlockOptions, kind: Literal["nngp", "ntk"], cosines: bool
 ) -> dict[str, Any]:
     """The matrix of data larger than memory, block by block, in float32; what is to be said of it."""
-    from initscope.blocks import ModelName, kernel_in_blocks
+    from initscope.distributed import ModelName, kernel_in_blocks
 
     parts = load_blocks(source, options, rows=_ROWS)
     with user_code():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
@@ -65,10 +65,10 @@ def mean_width(
 
 def _of_blocks(model: str | None, source: ModelSource, options: BlockOptions, draws: int, format: Format) -> None:
     """Of data larger than memory, block by block."""
-    from initscope.blocks import ModelName, layer_widths_of_blocks, mean_width_of_blocks
+    from initscope.distributed import ModelName, layer_widths_of_blocks, mean_width_of_blocks
 
     parts = load_blocks(source, options)
-    common = {"draws": draws, "seed": source.seed, "dask": options.dask}
+    common: dict[str, Any] = {"draws": draws, "seed": source.seed, "dask": options.dask}
     if model is None:
         emit(mean_width_of_blocks(parts, **common), format, title=f"Mean width, {parts.name}")
         return

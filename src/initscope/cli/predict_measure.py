@@ -140,8 +140,8 @@ def _load(
 
 def _check_runs(built: Sources) -> None:
     """Refuse inputs that the model fails on: a layer they do not fit looks to theory like one without a rule."""
-    from initscope.tracing import bind
-    from initscope.tracing.untouched import leaves_no_trace
+    from initscope.graph import bind
+    from initscope.graph.untouched import leaves_no_trace
 
     inputs = bind(built.model, built.x[:2])
     with leaves_no_trace(built.model):
@@ -152,7 +152,7 @@ def _check_runs(built: Sources) -> None:
 
 
 def _finish(comparison: Comparison, model: str, built: Sources, source: ModelSource, options: GeometryOptions) -> None:
-    from initscope.pages.summary import suggestion
+    from initscope.rendering.summary import suggestion
 
     if options.pairs_out is not None:
         write_pairs(options.pairs_out, comparison)

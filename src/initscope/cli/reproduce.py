@@ -31,7 +31,7 @@ def reproduce(
     format: Format = "table",
 ) -> None:
     """Run figures, tables and statements of the sources, with the published value beside ours, on one page."""
-    from initscope.exhibits import all_exhibits, gallery
+    from initscope.reproductions import all_exhibits, gallery
 
     if list:
         _list([declared.describe() for declared in all_exhibits().values()], format)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cyclopts import App
 
-from initscope._hall.tensors import StoredArray
+from initscope._utils.tensors import StoredArray
 from initscope.cli._help import WORK, examples
 from initscope.cli._options import Seed, Whole
 from initscope.cli._output import Format, ask_of, emit, say
@@ -264,7 +264,7 @@ def _rows_of(ids: np.ndarray, rows: np.ndarray, vectors: Path) -> None:
 
 
 def _in_blocks(path: Path, queries: Codes, k: int, options: BlockOptions) -> Neighbours:
-    from initscope.blocks import nearest_in_blocks
+    from initscope.distributed import nearest_in_blocks
     from initscope.embed import Neighbours
 
     codes, bits = stored_codes(path)

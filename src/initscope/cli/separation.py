@@ -16,7 +16,7 @@ from initscope.cli.predict_measure import Model, Page
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
-    from initscope.classes import Separations
+    from initscope.class_geometry import Separations
 
 __all__ = ["separation"]
 
@@ -45,7 +45,7 @@ def separation(
 
     The network at initialisation (drawn by --seed) stands first, then --weights and --checkpoints.
     """
-    from initscope.classes import separations
+    from initscope.class_geometry import separations
 
     check_suffix(out, "--out", (".html", ".htm"))
     source = source or ModelSource()
@@ -93,7 +93,7 @@ _WORDS = {
 
 
 def _print(found: Separations) -> None:
-    from initscope.classes.page import headline
+    from initscope.class_geometry.page import headline
 
     names = ("network", "layer", "intra_random", "inter_random", "intra_boundary", "inter_boundary", "intra_rechosen",
              "inter_rechosen", "recall")  # fmt: skip

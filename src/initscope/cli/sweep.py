@@ -33,8 +33,8 @@ def sweep(
     FILE is TOML: [grid] holds lists for architecture, width, depth, initializer, activation, data, seed and quantity
     (predict, measure, mean-width, inspect, train), [run] what all runs share (pairs, draws, …).
     """
-    from initscope.sweep import run_sweep
-    from initscope.sweep.summary import PAGE
+    from initscope.distributed import run_sweep
+    from initscope.distributed.summary import PAGE
 
     signal.signal(signal.SIGTERM, _interrupt)  # of a queueing system whose time is up
     try:

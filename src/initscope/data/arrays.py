@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from initscope._hall.files import check_memory, reading
-from initscope._hall.tensors import StoredArray, check_kind, read_tensors, stored_arrays
+from initscope._utils.files import check_memory, reading
+from initscope._utils.tensors import StoredArray, check_kind, read_tensors, stored_arrays
 from initscope.data.image_set import ImageSet
 from initscope.errors import InputError, check_count
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from initscope._hall.files import check_memory, open_regular, reading
+from initscope._utils.files import check_memory, open_regular, reading
 from initscope.data.image_set import ImageSet
 from initscope.errors import InputError, check_count
 

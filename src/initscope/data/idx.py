@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from initscope._hall.files import check_memory, open_regular, reading
+from initscope._utils.files import check_memory, open_regular, reading
 from initscope.errors import InputError
 
 __all__ = ["read_idx"]

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from initscope._hall.files import open_regular, reading
-from initscope._hall.tensors import StoredArray, stored_arrays
+from initscope._utils.files import open_regular, reading
+from initscope._utils.tensors import StoredArray, stored_arrays
 from initscope.data.idx import read_idx
 from initscope.data.image_set import ImageSet
 from initscope.data.locations import Remote, fetch, find, missing

@@ -9,7 +9,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from initscope._hall.tensors import TENSOR_SUFFIXES
+from initscope._utils.tensors import TENSOR_SUFFIXES
 from initscope.data.arrays import load_array
 from initscope.data.checks import check_images
 from initscope.data.folders import load_folder

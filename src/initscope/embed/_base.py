@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from initscope._hall.randomness import generator
+from initscope._utils.randomness import generator
 from initscope.embed.codes import code_bytes, pack_bits
 from initscope.errors import InputError, check_count
 

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from initscope._hall.files import atomic_path, open_regular, reading
+from initscope._utils.files import atomic_path, open_regular, reading
 from initscope.errors import InputError
 
 __all__ = ["expect", "read_arrays", "read_signed", "storable", "stored_digest", "write_arrays"]

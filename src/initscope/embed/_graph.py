@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from initscope._hall.faiss import load_faiss, stored
+from initscope._utils.faiss import load_faiss, stored
 from initscope.embed._container import expect
 
 __all__ = ["Graph"]

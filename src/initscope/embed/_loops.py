@@ -13,7 +13,7 @@ import numpy.typing as npt
 from numba import types
 from numba.extending import intrinsic
 
-from initscope._hall.compiled import compiled
+from initscope._utils.compiled import compiled
 
 __all__ = ["BLOCK", "nearest"]
 

@@ -16,8 +16,8 @@ from typing import Any, Literal, Self, TypeVar, cast, get_args
 
 import numpy as np
 
-from initscope._hall.faiss import has_faiss, load_faiss, rests_before_forks, stored
-from initscope._hall.files import locked
+from initscope._utils.faiss import has_faiss, load_faiss, rests_before_forks, stored
+from initscope._utils.files import locked
 from initscope.embed._container import expect, read_signed, stored_digest, write_arrays
 from initscope.embed._graph import Graph
 from initscope.embed._plain import PlainFlat

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope._hall.progress import steps
-from initscope._hall.randomness import generator
+from initscope._utils.progress import steps
+from initscope._utils.randomness import generator
 from initscope.embed.codes import hamming_blocks
 from initscope.errors import InputError, check_between, check_count
 from initscope.results import Result, make_axes

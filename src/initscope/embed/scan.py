@@ -6,7 +6,7 @@ from types import ModuleType
 
 import numpy as np
 
-from initscope._hall.compiled import in_threads, loops
+from initscope._utils.compiled import in_threads, loops
 from initscope.embed.codes import words
 
 __all__ = ["Scan", "scan_loops"]

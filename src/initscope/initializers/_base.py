@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from initscope.layers import WeightLayer
+    from initscope.graph import WeightLayer
 
 __all__ = [
     "Initializer",
@@ -198,7 +198,7 @@ def weight_layers(model: nn.Module) -> list[WeightLayer]:
     """Every Linear and convolution in ``model``, each once."""
     import torch
 
-    from initscope.layers import is_weight_layer
+    from initscope.graph import is_weight_layer
 
     layers = [module for module in model.modules() if is_weight_layer(module)]
     for layer in layers:

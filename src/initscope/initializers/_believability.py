@@ -12,7 +12,7 @@ from initscope.results import Result
 if TYPE_CHECKING:
     import torch
 
-    from initscope.layers import WeightLayer
+    from initscope.graph import WeightLayer
 
 __all__ = ["AFTER_TRAINING", "Believability", "believability"]
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from initscope.graph import WeightLayer
     from initscope.initializers._base import AnyModule
-    from initscope.layers import WeightLayer
 
 __all__ = ["LooksLinear"]
 
@@ -126,7 +126,7 @@ class LooksLinear(Initializer):
 
 def _sides(model: nn.Module, layers: list[WeightLayer]) -> dict[nn.Module, tuple[bool, bool]]:
     """Of every layer, whether the units it reads and those it writes are hidden, and so come in pairs."""
-    from initscope.tracing import hidden_sides, trace
+    from initscope.graph import hidden_sides, trace
 
     try:
         return hidden_sides(trace(model))

@@ -97,7 +97,7 @@ def not_drawn(model: nn.Module) -> tuple[str, ...]:
     >>> not_drawn(torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Linear(4, 2), torch.nn.LSTM(2, 3)))
     ('0.weight',)
     """
-    from initscope.layers import is_weight_layer
+    from initscope.graph import is_weight_layer
 
     drawn = {id(parameter) for matrix in matrices(model) for parameter in matrix.parameters}
     for module in model.modules():

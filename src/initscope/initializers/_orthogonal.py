@@ -12,7 +12,7 @@ from initscope.initializers._base import Initializer, WeightLaw
 if TYPE_CHECKING:
     import torch
 
-    from initscope.layers import WeightLayer
+    from initscope.graph import WeightLayer
 
 __all__ = ["DeltaOrthogonal", "Orthogonal"]
 

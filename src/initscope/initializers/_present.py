@@ -12,8 +12,8 @@ from initscope.initializers._base import Initializer, WeightLaw, equal_parameter
 if TYPE_CHECKING:
     import torch
 
+    from initscope.graph import WeightLayer
     from initscope.initializers._base import AnyModule
-    from initscope.layers import WeightLayer
 
 __all__ = ["Present"]
 

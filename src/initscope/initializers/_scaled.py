@@ -12,7 +12,7 @@ from initscope.initializers._base import Initializer, WeightLaw, fans, normal_li
 if TYPE_CHECKING:
     import torch
 
-    from initscope.layers import WeightLayer
+    from initscope.graph import WeightLayer
 
 __all__ = ["Gaussian", "Glorot", "He", "LeCun"]
 

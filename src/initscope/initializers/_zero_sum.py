@@ -15,7 +15,7 @@ from initscope.initializers._scaled import He
 if TYPE_CHECKING:
     import torch
 
-    from initscope.layers import WeightLayer
+    from initscope.graph import WeightLayer
 
 __all__ = ["ZeroSum"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from initscope._hall.progress import stage
+from initscope._utils.progress import stage
 
 __all__ = ["bar"]
 

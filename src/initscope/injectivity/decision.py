@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from initscope._hall.compiled import has_numba
+from initscope._utils.compiled import has_numba
 from initscope.errors import InputError, check_between
 from initscope.injectivity import exact
 from initscope.injectivity._layer import Floats, as_layer

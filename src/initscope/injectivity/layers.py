@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope._hall.tensors import read_tensors
+from initscope._utils.tensors import read_tensors
 from initscope.errors import InputError
 from initscope.injectivity._layer import Floats, as_layer
 

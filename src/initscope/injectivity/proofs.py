@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from initscope._hall.files import check_memory, open_regular, reading, write_text
+from initscope._utils.files import check_memory, open_regular, reading, write_text
 from initscope.errors import InputError, check_count
 from initscope.injectivity._layer import Floats, as_layer
 from initscope.injectivity.records import Certificate, Decision

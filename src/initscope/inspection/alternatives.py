@@ -12,10 +12,12 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from initscope._hall.progress import interrupted, kept_if_interrupted, steps
-from initscope._hall.randomness import torch_generator
+from initscope._utils.progress import interrupted, kept_if_interrupted, steps
+from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, median_angle, median_over_pairs
+from initscope.graph import Trace, trace
+from initscope.graph.untouched import copy_of
 from initscope.initializers import Initializer, Present
 from initscope.inspection.facts import facts_of
 from initscope.inspection.spending import Spending, multiplications
@@ -25,8 +27,6 @@ from initscope.measurement.observation import Observation, observe
 from initscope.measurement.stream import moved
 from initscope.propagate import predict
 from initscope.results import Result
-from initscope.tracing import Trace, trace
-from initscope.tracing.untouched import copy_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -146,7 +146,7 @@ class WhatIf(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Scores as bars, the network as it is marked."""
-        from initscope.pages.figures import new_axes
+        from initscope.rendering.figures import new_axes
 
         ax = new_axes(7.0, 0.35 * len(self.alternatives) + 1.2) if ax is None else ax
         names = [item.name for item in self.alternatives]

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from initscope.graph import Inputs, SampleAxes, Trace, named_tensors, sample_axes, trace
+from initscope.graph.untouched import NoDropoutCalls
 from initscope.measurement.observation import Observation
-from initscope.tracing import Inputs, SampleAxes, Trace, named_tensors, sample_axes, trace
-from initscope.tracing.untouched import NoDropoutCalls
 
 __all__ = ["Dependence", "dependence"]
 

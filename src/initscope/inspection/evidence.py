@@ -16,7 +16,7 @@ from initscope.geometry import Floats, median_angle, median_over_pairs
 from initscope.inspection.facts import Facts
 from initscope.inspection.signal import Signal
 from initscope.measurement.observation import Observation
-from initscope.pages.folding import block_names
+from initscope.rendering.folding import block_names
 
 __all__ = ["FEW_UNITS", "Evidence"]
 

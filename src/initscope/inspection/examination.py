@@ -11,10 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from initscope._hall.progress import interrupted, kept_if_interrupted, stage
+from initscope._utils.progress import interrupted, kept_if_interrupted, stage
 from initscope.data import ImageSet
 from initscope.errors import InputError
 from initscope.geometry import Measurement, Prediction, Row
+from initscope.graph import BatchArgs, Inputs, is_weight_layer, set_mode
+from initscope.graph.untouched import leaves_no_trace, runnable
 from initscope.initializers import AnyLaw, Initializer, as_law, believability
 from initscope.inspection.alternatives import WhatIf, what_if
 from initscope.inspection.expansivity import layer_expansivities
@@ -22,13 +24,9 @@ from initscope.inspection.facts import Facts, facts_of
 from initscope.inspection.parameter_audit import audit
 from initscope.inspection.report import NOT_ASKED, Report
 from initscope.inspection.verdicts import DECLARATIONS, Thresholds, Verdict, judge
-from initscope.layers import is_weight_layer
 from initscope.measurement import measure
 from initscope.measurement.observation import Observation, observe
 from initscope.propagate import predict
-from initscope.recording import set_mode
-from initscope.tracing import BatchArgs, Inputs
-from initscope.tracing.untouched import leaves_no_trace, runnable
 
 __all__ = ["WeightsNotFinite", "inspect"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from initscope.geometry import Row
+from initscope.graph import call_name, is_weight_layer
 from initscope.injectivity import decide
-from initscope.layers import call_name, is_weight_layer
 from initscope.measurement import Observation
 from initscope.results import Result
 from initscope.theory.injectivity import union_threshold

@@ -51,7 +51,7 @@ class BeforeAfter(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Median angle after each layer, before and after."""
-        from initscope.pages.figures import new_axes
+        from initscope.rendering.figures import new_axes
 
         ax = new_axes() if ax is None else ax
         for label, report in (("before", self.before), ("after", self.after)):

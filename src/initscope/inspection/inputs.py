@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from initscope.graph import Inputs
 from initscope.measurement.observation import Observation
-from initscope.tracing import Inputs
 
 __all__ = ["InputFacts", "input_facts"]
 

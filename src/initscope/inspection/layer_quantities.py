@@ -13,13 +13,13 @@ import numpy.typing as npt
 from initscope.geometry import Comparison, Floats, Row, mean_over_pairs
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.signal_verdicts import collapsed_rows, dead_rows
-from initscope.pages.depth import Panel
-from initscope.pages.figures import behind_activations
-from initscope.pages.folding import JOINS, fold, group, line_title
-from initscope.pages.layers import Column, Section, side_columns
-from initscope.pages.page import angle_panel, size_panel
-from initscope.pages.quantities import Quantity, angles, error_over_pairs, sizes
-from initscope.pages.table import OF_TOKENS
+from initscope.rendering.depth import Panel
+from initscope.rendering.figures import behind_activations
+from initscope.rendering.folding import JOINS, fold, group, line_title
+from initscope.rendering.layers import Column, Section, side_columns
+from initscope.rendering.page import angle_panel, size_panel
+from initscope.rendering.quantities import Quantity, angles, error_over_pairs, sizes
+from initscope.rendering.table import OF_TOKENS
 
 if TYPE_CHECKING:
     from initscope.inspection.report import Report

@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from initscope._hall.randomness import torch_generator
+from initscope._utils.randomness import torch_generator
+from initscope.graph import named_tensors
 from initscope.measurement.observation import Observation
-from initscope.tracing import named_tensors
 
 __all__ = ["Loss", "Reading", "cross_entropy_of", "loss_value", "read"]
 

@@ -12,15 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from initscope.graph import Batch, Inputs, role_of
 from initscope.inspection.losses import Loss, Reading, cross_entropy_of, loss_value, read
 from initscope.inspection.straight_through import straight_through
 from initscope.inspection.unregistered import made_anew, unregistered
 from initscope.inspection.weights import drawn_weights, following
-from initscope.layers import role_of
 from initscope.measurement.number_formats import FORMATS, FormatCount
 from initscope.measurement.observation import Observation
-from initscope.recording import Batch
-from initscope.tracing import Inputs
 
 __all__ = ["FormatShares", "Probe", "probe"]
 

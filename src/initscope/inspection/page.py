@@ -12,13 +12,13 @@ from initscope.inspection.alternatives import Alternative
 from initscope.inspection.diagnosis import layer_title
 from initscope.inspection.layer_quantities import layer_quantities
 from initscope.inspection.verdicts import DECLARATIONS, Verdict
-from initscope.pages.depth import drawn_panels
-from initscope.pages.folding import folding_told
-from initscope.pages.layers import layer_table, page_data
-from initscope.pages.page import comparison_context, render_part
-from initscope.pages.summary import headline
-from initscope.pages.table import with_error
-from initscope.pages.thumbnails import Thumbnail, thumbnails
+from initscope.rendering.depth import drawn_panels
+from initscope.rendering.folding import folding_told
+from initscope.rendering.layers import layer_table, page_data
+from initscope.rendering.page import comparison_context, render_part
+from initscope.rendering.summary import headline
+from initscope.rendering.table import with_error
+from initscope.rendering.thumbnails import Thumbnail, thumbnails
 
 if TYPE_CHECKING:
     from initscope.inspection.report import Report

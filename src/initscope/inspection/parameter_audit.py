@@ -20,7 +20,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvTransposeNd
 
 from initscope.geometry import Floats
-from initscope.layers import is_weight_layer
+from initscope.graph import is_weight_layer
 from initscope.results import Result
 
 __all__ = ["Audit", "ParameterAudit", "audit"]

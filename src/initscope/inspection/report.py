@@ -32,7 +32,7 @@ from initscope.inspection.parameter_audit import Audit
 from initscope.inspection.verdicts import Thresholds, Verdict, verdict_names
 from initscope.measurement.number_formats import FormatCount
 from initscope.measurement.observation import Observation
-from initscope.pages.folding import few_lines, fold, folded_table
+from initscope.rendering.folding import few_lines, fold, folded_table
 from initscope.results import Result, plain
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Report(Result):
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """`to_dict` as JSON text; written to ``path`` too when one is given."""
-        from initscope._hall.files import write_text
+        from initscope._utils.files import write_text
 
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
         if path is not None:
@@ -318,7 +318,7 @@ class Report(Result):
     def _panels(self) -> Axes:
         from initscope.inspection.layer_quantities import layer_quantities
         from initscope.inspection.page import as_comparison
-        from initscope.pages.figures import panels_figure
+        from initscope.rendering.figures import panels_figure
 
         found = layer_quantities(self, as_comparison(self))
         return panels_figure(found.panels, [row.title for row in self.rows], found.marked)

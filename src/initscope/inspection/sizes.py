@@ -12,8 +12,7 @@ from torch.nn.modules.conv import _ConvTransposeNd
 from torch.nn.utils import parametrize
 
 from initscope.errors import InputError
-from initscope.layers import is_weight_layer
-from initscope.tracing import hidden_sides, trace
+from initscope.graph import hidden_sides, is_weight_layer, trace
 
 __all__ = ["halve_depth", "scale_widths"]
 

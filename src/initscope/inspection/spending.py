@@ -15,9 +15,9 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from initscope.graph.untouched import leaves_no_trace
 from initscope.inspection.variants import Variant
 from initscope.measurement.stream import moved
-from initscope.tracing.untouched import leaves_no_trace
 
 __all__ = ["LEAST", "PASSES", "Spending", "multiplications"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+from initscope.graph import activation_row
 from initscope.inspection.declaration import Declaration, Finding
 from initscope.inspection.evidence import Evidence
-from initscope.layers import activation_row
 
 __all__ = ["STRUCTURE_VERDICTS"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from initscope.geometry import Row
-from initscope.layers import call_name
+from initscope.graph import call_name
 
 __all__ = ["by_hand", "filled_in", "has_relu", "steers"]
 

@@ -11,10 +11,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
 from initscope.geometry import Row
+from initscope.graph import is_weight_layer
 from initscope.initializers import Glorot, He, Initializer, LeCun, LooksLinear, Orthogonal, ZeroSum
 from initscope.inspection.sizes import halve_depth, scale_widths
 from initscope.inspection.suitable_laws import has_relu, steers
-from initscope.layers import is_weight_layer
 
 __all__ = ["Variant", "laws", "rewritten", "sizes"]
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
-from initscope.layers import is_weight_layer, role_of
+from initscope.graph import is_weight_layer, role_of
 
 __all__ = ["WeightFacts", "drawn_weights", "following", "weight_facts"]
 

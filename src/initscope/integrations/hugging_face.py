@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from initscope._hall.libraries import library
+from initscope._utils.libraries import library
 from initscope.integrations.watching import Watch
 
 __all__ = ["hugging_face_callback"]

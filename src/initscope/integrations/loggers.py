@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope._hall.libraries import library
+from initscope._utils.libraries import library
 
 if TYPE_CHECKING:
     from initscope.inspection import Report

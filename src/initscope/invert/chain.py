@@ -1,6 +1,6 @@
 """A model as a chain of blocks, each an affine map and an activation, so that it can be undone block by block.
 
-`blocks_of` reads the model's steps from `initscope.tracing`; where they do not form such a chain (skips, max-pooling,
+`blocks_of` reads the model's steps from `initscope.graph`; where they do not form such a chain (skips, max-pooling,
 attention) it says why, and the gradient solver takes over.
 """
 
@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from initscope.errors import InputError, did_you_mean
+from initscope.graph import Inputs, Node, Trace, trace
 from initscope.invert.nonlinearities import INVERTIBLE
 from initscope.invert.operators import AFFINE_MODULES, BATCH_NORMS, Affine, infer_input_shape
-from initscope.tracing import Inputs, Node, Trace, trace
 
 __all__ = ["Block", "Chain", "chain_of", "prepared", "run_to", "step_named", "traced"]
 

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from initscope._hall.progress import kept_if_interrupted, none_is_no_result, steps
-from initscope._hall.randomness import torch_generator
+from initscope._utils.progress import kept_if_interrupted, none_is_no_result, steps
+from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_between, check_count, check_seed
 from initscope.invert.pictures import psnr, ssim
 from initscope.invert.sensing import Sensing, make_sensing

@@ -17,14 +17,14 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from initscope._hall.libraries import library
-from initscope._hall.progress import kept_if_interrupted, none_is_no_result, steps as counted_steps
+from initscope._utils.libraries import library
+from initscope._utils.progress import kept_if_interrupted, none_is_no_result, steps as counted_steps
 from initscope.errors import InputError
 from initscope.invert.chain import prepared, run_to, step_named, traced
 from initscope.invert.priors import Box, TotalVariation
 from initscope.invert.recovery import Method, recover
-from initscope.pages.page import render_part, versions
-from initscope.pages.rows import shown_rows
+from initscope.rendering.page import render_part, versions
+from initscope.rendering.rows import shown_rows
 from initscope.results import Result, counted, format_number, make_axes
 
 if TYPE_CHECKING:

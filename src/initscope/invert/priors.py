@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from initscope._hall.libraries import library
+from initscope._utils.libraries import library
 from initscope.errors import InputError, check_between, check_count
 
 __all__ = ["Ball", "Box", "Prior", "Sparse", "Subspace", "TotalVariation", "Wavelets", "as_priors"]

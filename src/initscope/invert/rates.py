@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from initscope._hall.randomness import generator
+from initscope._utils.randomness import generator
 from initscope.errors import check_count
 from initscope.results import Result, make_axes
 from initscope.theory.inversion import deep_linear_error, linear_estimate, linear_estimate_error

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from initscope._hall.randomness import torch_generator
+from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_between, check_count, check_seed
+from initscope.graph import Node, Trace
 from initscope.invert.chain import Chain, chain_of, prepared, run_to, step_named, traced
 from initscope.invert.gradient import WINDOW, Descent, back_projection, descend
 from initscope.invert.layers import LayerRecovery, undo
@@ -25,7 +26,6 @@ from initscope.invert.operators import Affine
 from initscope.invert.priors import Prior, as_priors
 from initscope.invert.spectrum import spectrum_of
 from initscope.results import Result
-from initscope.tracing import Node, Trace
 
 __all__ = ["Recovery", "recover"]
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from initscope._hall.libraries import library
-from initscope._hall.randomness import torch_generator
+from initscope._utils.libraries import library
+from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError
 from initscope.invert.constrained import fit
 from initscope.invert.least_squares import largest_singular_value

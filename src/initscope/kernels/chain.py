@@ -8,12 +8,11 @@ from typing import Any
 
 from torch import nn
 
-from initscope.layers import activation_of
-from initscope.layers.whole import computes_as
+from initscope.graph import Trace, activation_of
+from initscope.graph.whole import computes_as
 from initscope.propagate.registry import Context
 from initscope.propagate.rules.weights import paddings
 from initscope.propagate.windows import FilterTaps
-from initscope.tracing import Trace
 
 __all__ = ["Chain", "Mean", "Rectified", "Step", "Sums", "chain_of"]
 

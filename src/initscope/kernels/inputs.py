@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.errors import InputError
-from initscope.recording.batch import real_tensor
-from initscope.tracing import Inputs, bind
-from initscope.tracing.untouched import runnable
+from initscope.graph import Inputs, bind
+from initscope.graph.batch import real_tensor
+from initscope.graph.untouched import runnable
 
 __all__ = ["bound_inputs", "checked_model", "on_device"]
 

@@ -9,8 +9,10 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from initscope._hall.compiled import loops
+from initscope._utils.compiled import loops
 from initscope.errors import InputError
+from initscope.graph import Inputs
+from initscope.graph.untouched import leaves_no_trace
 from initscope.initializers import AnyLaw, as_law
 from initscope.kernels.chain import Chain, chain_of
 from initscope.kernels.inputs import bound_inputs, checked_model, on_device
@@ -18,8 +20,6 @@ from initscope.kernels.pairs import pair_kernel
 from initscope.propagate.networks import Networks
 from initscope.propagate.prediction import networks_of
 from initscope.propagate.spread import standard_error
-from initscope.tracing import Inputs
-from initscope.tracing.untouched import leaves_no_trace
 
 __all__ = ["diagonal", "kernel"]
 

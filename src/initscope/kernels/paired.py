@@ -10,17 +10,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from initscope._hall.compiled import loops
+from initscope._utils.compiled import loops
 from initscope.errors import InputError
+from initscope.graph.batch import check_norms, real_tensor
+from initscope.graph.untouched import leaves_no_trace
 from initscope.initializers import AnyLaw, as_law
 from initscope.kernels.chain import Chain, Rectified, Sums, chain_of
 from initscope.kernels.inputs import bound_inputs, checked_model, on_device
 from initscope.kernels.pairs import pair_kernel
 from initscope.propagate.prediction import networks_of
-from initscope.recording.batch import check_norms, real_tensor
 from initscope.theory import activations
 from initscope.theory._fast import is_plain
-from initscope.tracing.untouched import leaves_no_trace
 
 __all__ = ["PairKernel"]
 

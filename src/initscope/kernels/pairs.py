@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from initscope.errors import InputError
+from initscope.graph import Inputs
 from initscope.propagate.budget import Budget
 from initscope.propagate.moments import Given, Maps, NotCovered
 from initscope.propagate.networks import Networks, Simulation
@@ -19,7 +20,6 @@ from initscope.propagate.prediction import checked
 from initscope.propagate.tangents import tangent
 from initscope.propagate.totals import total
 from initscope.propagate.walk import Missing, Several, Walk
-from initscope.tracing import Inputs
 
 __all__ = ["pair_kernel"]
 

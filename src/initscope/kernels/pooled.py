@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from initscope._hall.compiled import in_threads
+from initscope._utils.compiled import in_threads
 from initscope.kernels._fused import coefficients
 from initscope.kernels._offsets import LANES, add_offsets
 from initscope.kernels.chain import Chain, Sums

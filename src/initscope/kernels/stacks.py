@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from initscope._hall.compiled import in_threads
+from initscope._utils.compiled import in_threads
 from initscope.kernels import _fused
 from initscope.kernels.chain import Chain, Rectified, Step, Sums
 from initscope.kernels.pooled import Walk

@@ -1,6 +1,6 @@
 """Measure: run it and record. `observe` a model on data, `measure` pairs over drawn weights, `mean_width` of data.
 
-All are tallies of one recording (`initscope.recording`); `record` runs a model over data with a `Tally` of your own.
+All are tallies of one recording (`initscope.graph`); `record` runs a model over data with a `Tally` of your own.
 """
 
 import lazy_loader

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from initscope.errors import InputError, check_count
+from initscope.graph import NO_VALUES, Batch, Node, Recorder, Tally, bind, trace
+from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
 from initscope.measurement.stream import moved
 from initscope.measurement.width import MeanWidth, RunningWidth
-from initscope.recording import NO_VALUES, Batch, Recorder, Tally
 from initscope.results import Result, label_text, make_axes
-from initscope.tracing import Node, bind, trace
-from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

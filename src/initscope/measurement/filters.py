@@ -13,12 +13,10 @@ from torch import Tensor, nn
 
 from initscope.errors import InputError
 from initscope.geometry import Floats
+from initscope.graph import Batch, Node, SampleAxes, Tally, Trace, WeightLayer, cosine_of, is_weight_layer, unit_axes
+from initscope.graph.pair_norms import row_norms
 from initscope.initializers import Initializer, believability
 from initscope.initializers._base import weight_layers
-from initscope.layers import WeightLayer, is_weight_layer
-from initscope.recording import Batch, Tally, cosine_of, unit_axes
-from initscope.recording.pair_norms import row_norms
-from initscope.tracing import Node, SampleAxes, Trace
 
 __all__ = ["LEAST_FILTERS", "FilterTally", "independent_filters", "jackknife"]
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
-from initscope.layers import is_weight_layer
+from initscope.graph import is_weight_layer
 
 __all__ = ["called_layer", "has_weight_gradient", "patches", "weight_gradient_norms"]
 

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from initscope._hall.randomness import generator
+from initscope._utils.randomness import generator
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats
+from initscope.graph import Batch, Mode, output_tensor, set_mode
+from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
 from initscope.measurement.stream import batches
-from initscope.recording import Batch, Mode, output_tensor, set_mode
 from initscope.results import Result
-from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 __all__ = ["JacobianSpectrum", "jacobian_spectrum"]
 

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import Floats
-from initscope.recording import Tally
-from initscope.tracing import Node, Trace
+from initscope.graph import Node, Tally, Trace
 
 __all__ = ["FORMATS", "FormatCount", "FormatTally", "NumberFormat"]
 

@@ -11,9 +11,25 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from initscope._hall.progress import steps
+from initscope._utils.progress import steps
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs
+from initscope.graph import (
+    BatchArgs,
+    Inputs,
+    Mode,
+    Node,
+    Recorder,
+    SampleAxes,
+    Trace,
+    cosine_of,
+    couples_samples,
+    pair_batches,
+    sample_axes,
+    set_mode,
+    trace,
+)
+from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
 from initscope.measurement.attention import AttentionTally, TokenTally
 from initscope.measurement.gradients import has_weight_gradient
 from initscope.measurement.number_formats import FormatTally
@@ -21,10 +37,7 @@ from initscope.measurement.runs import mode_of
 from initscope.measurement.stream import BATCH, batches, gather_pairs
 from initscope.measurement.tallies import GradientTally, PairTally
 from initscope.measurement.units import ActivityTally, SpreadTally
-from initscope.recording import Mode, Recorder, cosine_of, couples_samples, pair_batches, set_mode
 from initscope.results import Result, plain
-from initscope.tracing import BatchArgs, Inputs, Node, SampleAxes, Trace, sample_axes, trace
-from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 __all__ = ["Observation", "observe"]
 
@@ -174,7 +187,7 @@ def observe(
     ----------
     model : torch.nn.Module
         Left as found, also after an exception: weights, buffers, modes, hooks, gradients, random states. Or its
-        `initscope.tracing.trace` in the mode that it is to run in, which then is not made again.
+        `initscope.graph.trace` in the mode that it is to run in, which then is not made again.
     data
         Array, tensor, `initscope.data` set, ``Dataset``, ``DataLoader``, any iterable of batches; tuples of several
         inputs or (inputs, labels), dicts of inputs. Read once; memory does not grow with its length.

@@ -10,28 +10,34 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from initscope._hall.progress import kept_if_interrupted, none_is_no_result, steps
+from initscope._utils.progress import kept_if_interrupted, none_is_no_result, steps
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import check_count
 from initscope.geometry import Floats, Measurement, Tokens
+from initscope.graph import (
+    Batch,
+    BatchArgs,
+    Mode,
+    Node,
+    Recorder,
+    SampleAxes,
+    Trace,
+    attends,
+    couples_samples,
+    distinct,
+    hides_attention,
+    pair_batches,
+    sample_axes,
+    set_mode,
+    trace,
+)
+from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
 from initscope.initializers import AnyLaw, Initializer, Present, as_law
-from initscope.layers import hides_attention
+from initscope.initializers._redrawn import redrawn
 from initscope.measurement.attention import AttentionTally, TokenTally
 from initscope.measurement.filters import FilterTally, independent_filters, jackknife
 from initscope.measurement.stream import given_pairs
 from initscope.measurement.tallies import PairTally
-from initscope.recording import (
-    Batch,
-    Mode,
-    Recorder,
-    couples_samples,
-    distinct,
-    pair_batches,
-    redrawn,
-    set_mode,
-)
-from initscope.tracing import BatchArgs, Node, SampleAxes, Trace, attends, sample_axes, trace
-from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 __all__ = ["measure"]
 

@@ -12,11 +12,10 @@ from torch import nn
 
 from initscope.errors import InputError, check_count
 from initscope.geometry import Row
+from initscope.graph import Mode, Node, Recorder, Tally, set_mode, trace
+from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
 from initscope.measurement.stream import batches
-from initscope.recording import Mode, Recorder, Tally, set_mode
 from initscope.results import Result
-from initscope.tracing import Node, trace
-from initscope.tracing.untouched import leaves_no_trace, runnable, without_dropout
 
 __all__ = ["Recorded", "mode_of", "record"]
 

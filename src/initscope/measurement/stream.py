@@ -11,11 +11,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from initscope._hall.randomness import generator
+from initscope._utils.randomness import generator
 from initscope.errors import InputError
+from initscope.graph import (
+    Batch,
+    BatchArgs,
+    Inputs,
+    as_pairs,
+    bind,
+    map_tensors,
+    named_tensors,
+    refuse_different_lengths,
+)
 from initscope.measurement.endless import with_an_end
-from initscope.recording import Batch, as_pairs
-from initscope.tracing import BatchArgs, Inputs, bind, map_tensors, named_tensors, refuse_different_lengths
 
 __all__ = ["BATCH", "batches", "gather_pairs", "given_pairs", "moved"]
 

@@ -11,13 +11,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from initscope._hall.randomness import torch_generator
+from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError
 from initscope.geometry import Floats, start_norms
+from initscope.graph import (
+    Batch,
+    Node,
+    SampleAxes,
+    SampleAxis,
+    Sides,
+    Tally,
+    Trace,
+    as_slices,
+    couples_samples,
+    gap_of,
+    pair_norms,
+)
+from initscope.graph.pair_norms import row_norms
 from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_norms
-from initscope.recording import Batch, Sides, Tally, as_slices, couples_samples, gap_of, pair_norms
-from initscope.recording.pair_norms import row_norms
-from initscope.tracing import Node, SampleAxes, SampleAxis, Trace
 
 __all__ = ["GradientTally", "PairTally", "Tally"]
 

@@ -21,14 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from initscope._hall.randomness import generator
+from initscope._utils.randomness import generator
 from initscope.geometry import Floats
-from initscope.layers import activation_row, call_name
-from initscope.layers.calls import called_activation
+from initscope.graph import Node, SampleAxes, Tally, Trace, activation_row, call_name, unit_axes
+from initscope.graph.calls import called_activation
 from initscope.measurement.width import random_directions
-from initscope.recording import Tally, unit_axes
 from initscope.theory.mean_width import gaussian_norm_mean
-from initscope.tracing import Node, SampleAxes, Trace
 
 __all__ = ["DIRECTIONS", "SAMPLED_UNITS", "Activity", "ActivityTally", "Spread", "SpreadTally", "UnitSample"]
 

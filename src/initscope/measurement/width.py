@@ -16,7 +16,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from initscope._hall.randomness import generator
+from initscope._utils.randomness import generator
 from initscope.errors import InputError, check_count
 from initscope.measurement.endless import with_an_end
 from initscope.results import Result

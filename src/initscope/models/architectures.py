@@ -136,13 +136,13 @@ def _parse_token(text: str, position: int) -> Token:
 
 def activation_names() -> list[str]:
     """Activations that may stand in an architecture string: all but those that cannot be built without parameters."""
-    from initscope.layers import ACTIVATIONS
+    from initscope.graph import ACTIVATIONS
 
     return sorted(name for row in ACTIVATIONS if row.buildable for name in row.names)
 
 
 def _with_parameter() -> list[str]:
-    from initscope.layers import ACTIVATIONS
+    from initscope.graph import ACTIVATIONS
 
     return sorted(row.name for row in ACTIVATIONS if row.parameter)
 
@@ -235,7 +235,7 @@ def _elementwise(text: str, token: Token, shape: tuple[int, ...]) -> torch.nn.Mo
     """A layer that keeps the shape: batch norm, dropout or an activation."""
     from torch import nn
 
-    from initscope.layers import activation_row
+    from initscope.graph import activation_row
 
     fields, dimensions = token.fields, len(shape) - 1
     if "bn" in fields:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from initscope._hall.libraries import library
+from initscope._utils.libraries import library
 from initscope.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from initscope._hall.tensors import read_tensors
+from initscope._utils.tensors import read_tensors
 from initscope.errors import InputError, check_seed, did_you_mean
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from initscope._hall.progress import steps
+from initscope._utils.progress import steps
 from initscope.errors import InputError, check_between
 from initscope.results import Result, make_axes
 

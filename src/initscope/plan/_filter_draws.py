@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn.functional import conv2d, pad
 
-from initscope._hall.randomness import torch_generator
+from initscope._utils.randomness import torch_generator
 from initscope.data import check_pairs
 from initscope.errors import check_between, check_count
 from initscope.theory.activations import Activation, activation as named_activation

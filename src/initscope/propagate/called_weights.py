@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from initscope.graph import Step
 from initscope.initializers._matrices import Matrix
 from initscope.propagate.moments import Given, Maps
 from initscope.propagate.routed import Rows
 from initscope.propagate.totals import own_call
 from initscope.propagate.units import Units
-from initscope.tracing import Step
 
 __all__ = [
     "WEIGHTS",

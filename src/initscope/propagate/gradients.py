@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from initscope.geometry import Floats, start_norms
+from initscope.graph import Inputs, Node, Trace
 from initscope.propagate.attended import Attended, Root
 from initscope.propagate.backward import back, sources_of, spread_over_taps
 from initscope.propagate.budget import Budget
@@ -33,7 +34,6 @@ from initscope.propagate.rules.weights import Weighted
 from initscope.propagate.spread import standard_error
 from initscope.propagate.units import Drawn, Units
 from initscope.propagate.walk import Missing, Several, Walk
-from initscope.tracing import Inputs, Node, Trace
 
 __all__ = ["Gradients", "gradients_of", "sides_of"]
 

@@ -13,16 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from initscope._hall.randomness import torch_generator
+from initscope._utils.randomness import torch_generator
+from initscope.graph import Batch, Inputs, Node, Recorder, SampleAxes, Step, Tally, Trace, attends, sample_axes, trace
+from initscope.graph.untouched import copy_of, snapshot, without_dropout
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import matrices
 from initscope.propagate.laws import MeansOnly
 from initscope.propagate.moments import Given, Law, Maps, NotCovered
 from initscope.propagate.origins import Gram
 from initscope.propagate.registry import Context
-from initscope.recording import Batch, Recorder, Tally
-from initscope.tracing import Inputs, Node, SampleAxes, Step, Trace, attends, sample_axes, trace
-from initscope.tracing.untouched import copy_of, snapshot, without_dropout
 
 __all__ = ["Networks", "Sides", "Simulation", "attribute", "tied_weights"]
 

@@ -11,14 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from initscope._hall.progress import stage, steps
-from initscope._hall.randomness import torch_generator
+from initscope._utils.progress import stage, steps
+from initscope._utils.randomness import torch_generator
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
+from initscope.graph import BatchArgs, Inputs, attends, bind, hides_attention, refuse_different_lengths, trace
+from initscope.graph.batch import check_norms, check_shapes, real_tensor
+from initscope.graph.untouched import leaves_no_trace, runnable
 from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
 from initscope.initializers._base import equal_parameters
-from initscope.layers import hides_attention
 from initscope.propagate.budget import Budget
 from initscope.propagate.gradients import gradients_of, sides_of
 from initscope.propagate.moments import Given, Maps
@@ -30,10 +32,7 @@ from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import Totals, gaps
 from initscope.propagate.units import Units
 from initscope.propagate.walk import Missing, Several, Walk
-from initscope.recording.batch import check_norms, check_shapes, real_tensor
 from initscope.theory._fast import fused_loops
-from initscope.tracing import BatchArgs, Inputs, attends, bind, refuse_different_lengths, trace
-from initscope.tracing.untouched import leaves_no_trace, runnable
 
 __all__ = ["checked", "networks_of", "predict"]
 

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from initscope.errors import InputError
+from initscope.graph import ActivationLayer, Role, activation_row, declare_role, declare_whole
+from initscope.graph.calls import STANDS_FOR, called_activation
+from initscope.graph.whole import computes_as
 from initscope.initializers import Initializer, WeightLaw
-from initscope.layers import ActivationLayer, Role, activation_row, declare_role, declare_whole
-from initscope.layers.calls import STANDS_FOR, called_activation
-from initscope.layers.whole import computes_as
 from initscope.propagate.budget import Budget
 from initscope.propagate.moments import NotCovered
 
@@ -142,7 +142,7 @@ def rule(
         What the rule reads of a `Maps` beyond its second moments: ``state.means()``, covariances between positions, or
         ``state.unit``. What no later step reads is set free. Left out: all of it is kept.
     role : str, optional
-        What such modules do, as `initscope.layers.Role` names it: tables and verdicts ask for it.
+        What such modules do, as `initscope.graph.Role` names it: tables and verdicts ask for it.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def find_rule(module: nn.Module) -> Rule | None:
 
 
 def _rule_of_class(kind: Any) -> Rule | None:
-    """Every activation that `initscope.layers` knows goes by the rule of `ActivationLayer`, also one added later."""
+    """Every activation that `initscope.graph` knows goes by the rule of `ActivationLayer`, also one added later."""
     found = _RULES.get(kind)
     if found is None and issubclass(kind, nn.Module):
         row = activation_row(kind)

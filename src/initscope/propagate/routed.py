@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import Status
-from initscope.layers.calls import UNCHANGED
+from initscope.graph.calls import UNCHANGED
 from initscope.propagate.moments import Given, Maps, NotCovered
 from initscope.propagate.numbering import numbers
 from initscope.propagate.registry import Context

@@ -12,8 +12,8 @@ import numpy as np
 from torch import nn
 
 from initscope.geometry import Floats, Row
+from initscope.graph import call_name
 from initscope.initializers import WeightLaw
-from initscope.layers import call_name
 from initscope.theory.norms import relu_cosine_sd
 
 __all__ = ["finite_width_sd", "standard_error"]

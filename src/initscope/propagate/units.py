@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import Status, weakest
+from initscope.graph import SampleAxis
 from initscope.propagate.attended import Root
 from initscope.propagate.covariances import both_factors, gram, unscaled
 from initscope.propagate.draws import factor_of
@@ -27,7 +28,6 @@ from initscope.propagate.numbering import Lines, lines, numbers, same_units, vie
 from initscope.propagate.origins import Chosen
 from initscope.propagate.registry import Context
 from initscope.propagate.totals import Totals, own_call
-from initscope.tracing import SampleAxis
 
 __all__ = [
     "Drawn",

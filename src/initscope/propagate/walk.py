@@ -13,10 +13,22 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from initscope.graph import (
+    MADE_ANEW,
+    Node,
+    SampleAxis,
+    Step,
+    Trace,
+    as_module,
+    attends,
+    call_name,
+    is_named_tuple,
+    overwritten,
+)
+from initscope.graph.calls import called_activation
+from initscope.graph.untouched import NoDropoutCalls
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import Matrix, matrices
-from initscope.layers import as_module, call_name
-from initscope.layers.calls import called_activation
 from initscope.propagate.arguments import (
     Several,
     attribute_of,
@@ -50,8 +62,6 @@ from initscope.propagate.rules.merging import stacked
 from initscope.propagate.totals import own_call
 from initscope.propagate.units import Drawn, Units, token_cosine
 from initscope.propagate.without_rule import ELEMENTWISE, at_own_places, by_units, weighted_units
-from initscope.tracing import MADE_ANEW, Node, SampleAxis, Step, Trace, attends, is_named_tuple, overwritten
-from initscope.tracing.untouched import NoDropoutCalls
 
 __all__ = ["Missing", "Several", "Walk"]
 

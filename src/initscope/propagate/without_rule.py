@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from initscope.layers.calls import UNCHANGED
+from initscope.graph.calls import UNCHANGED
 from initscope.propagate.moments import Given, Maps, NotCovered
 from initscope.propagate.numbering import numbers, of_rows, same_units
 from initscope.propagate.registry import Context, find_operation, find_rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from initscope.coordinates import CoordinateCheck, DepthCheck
+    from initscope.scaling import CoordinateCheck, DepthCheck
 
 __all__ = ["assert_coordinates"]
 
@@ -14,7 +14,7 @@ def assert_coordinates(check: CoordinateCheck | DepthCheck) -> None:
     """Fail with the verdicts of a check in which sizes depend on the width, or on the depth.
 
     >>> import torch
-    >>> from initscope.coordinates import coordinates
+    >>> from initscope.scaling import coordinates
     >>> def stack(width):
     ...     return torch.nn.Sequential(torch.nn.Linear(4, width), torch.nn.Linear(width, 3))
     >>> assert_coordinates(coordinates(stack, torch.randn(8, 4), widths=(32, 64, 128), steps=0, tolerance=0.6))

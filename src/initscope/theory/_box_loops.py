@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from initscope._hall.compiled import compiled
+from initscope._utils.compiled import compiled
 from initscope.theory._boxes import box_sum, output_size
 
 __all__ = ["Boxes", "box_sum_into", "compile_loop", "room_for", "windows"]

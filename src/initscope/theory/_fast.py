@@ -14,7 +14,7 @@ import array_api_compat
 import numpy as np
 import numpy.typing as npt
 
-from initscope._hall.compiled import loops
+from initscope._utils.compiled import loops
 from initscope.theory._arrays import Array
 
 __all__ = ["WORTH_COMPILING", "as_numpy", "fused_loops", "is_plain"]

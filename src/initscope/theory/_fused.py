@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from initscope._hall.compiled import in_threads
+from initscope._utils.compiled import in_threads
 from initscope.theory._box_loops import Boxes, box_sum_into, compile_loop, room_for
 
 __all__ = [

@@ -71,7 +71,7 @@ def test_modules_of_torch_have_the_values_of_their_activations():
     import torch
     from torch import nn
 
-    from initscope.layers import activation_of
+    from initscope.graph import activation_of
 
     x = torch.linspace(-5, 5, 401, dtype=torch.float64) + 1e-3
     modules = [nn.Hardswish(), nn.Hardsigmoid(), nn.Hardtanh(-0.3, 2.0), nn.ReLU6(), nn.Softshrink(0.7)]

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from initscope.errors import InputError
-from initscope.exhibits import resolution
+from initscope.reproductions import resolution
 from initscope.theory.images import (
     boundary_bounds,
     contracting_positions,

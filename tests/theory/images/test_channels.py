@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from initscope.errors import InputError
-from initscope.exhibits import saturation
+from initscope.reproductions import saturation
 from initscope.theory.angles import relu_cosine
 from initscope.theory.images import (
     channel_statistics,

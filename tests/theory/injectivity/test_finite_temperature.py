@@ -10,7 +10,7 @@ import pytest
 from scipy.special import log_ndtr, logsumexp
 
 from initscope.errors import InputError
-from initscope.exhibits.energy_curves import EXHIBITS, _cools, temperatures
+from initscope.reproductions.energy_curves import EXHIBITS, _cools, temperatures
 from initscope.testing import z_score
 from initscope.theory.injectivity import finite_temperature as ft, free_entropy, ground_state_energy, rs_free_entropy
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from torch import nn
 
 from initscope.geometry import weakest
-from initscope.layers import ActivationLayer, activation_of
+from initscope.graph import ActivationLayer, activation_of
 from initscope.propagate import loops
 from initscope.propagate.draws import sampled
 from initscope.propagate.duals import transformed

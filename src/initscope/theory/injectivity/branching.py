@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from initscope._hall.compiled import compiled, has_numba
+from initscope._utils.compiled import compiled, has_numba
 
 __all__ = ["Branching", "branch"]
 

@@ -115,7 +115,7 @@ def gradient_bound(width: int, depth: int, eps: float, *, samples: int = 1) -> f
               \|\delta\|^2\|x\|^2\Bigr) \le 4NL\,e^{-n c(\varepsilon)}
 
     Assumes (footnote 1) that the error at layer l+1 is independent of the mask of layer l and of :math:`W^{l+1}`, which
-    is not true of a network: `initscope.exhibits.independence` tests what it costs.
+    is not true of a network: `initscope.reproductions.independence` tests what it costs.
     """
     check_count("depth", depth)
     return 2 * depth * relu_norm_bound(width, eps, samples=samples)

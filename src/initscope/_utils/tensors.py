@@ -1,0 +1,230 @@
+"""Reading of .npy, .npz, .pt and .pth files; nothing in a file is ever executed, nothing is unpacked unchecked.
+
+`read_tensors` reads a whole file; `stored_arrays` only looks what .npy and .npz files hold, for `StoredArray.read` to
+read what is needed of it.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
+
+from initscope._utils.files import check_memory, open_regular, reading
+from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["TENSOR_SUFFIXES", "StoredArray", "read_tensors", "stored_arrays"]
+
+_NPY, _ZIP, _PICKLE = b"\x93NUMPY", b"PK", b"\x80"
+_BEGINNINGS = {".npy": (_NPY,), ".npz": (_ZIP,), ".pt": (_ZIP, _PICKLE), ".pth": (_ZIP, _PICKLE)}
+TENSOR_SUFFIXES = tuple(_BEGINNINGS)
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array in a .npy file, or the ``member`` of a .npz file, that is read when asked."""
+
+    file: Path
+    member: str | None
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    by_columns: bool
+    start: int
+    hint: str
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one entry along the first axis."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    def read(self, rows: NDArray[np.integer[Any]] | None = None) -> NDArray[Any]:
+        """The array, or these of its rows (increasing numbers): no others are held in memory."""
+        import numpy as np
+
+        count = math.prod(self.shape[:1]) if rows is None else len(rows)
+        whole = rows is None or self.by_columns
+        check_memory(self.file, math.prod(self.shape[:1]) * self.row_bytes if whole else count * self.row_bytes, _FEWER)
+        with _told(self.file, self.hint), _opened(self.file, self.member) as stream:
+            if whole:
+                values = np.empty(self.shape, self.dtype, order="F" if self.by_columns else "C")
+                _fill(stream, values.reshape(-1, order="A"), self.start)
+                values = values if rows is None else values[rows]
+            else:
+                assert rows is not None
+                values = np.empty((count, *self.shape[1:]), self.dtype)
+                breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+                for first, last in zip([0, *breaks.tolist()], [*breaks.tolist(), count] if count else []):
+                    _fill(stream, values[first:last].reshape(-1), self.start + int(rows[first]) * self.row_bytes)
+            return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+
+
+_FEWER = "ask for fewer rows (--limit on the command line)"
+
+
+def stored_arrays(file: Path, *, hint: str) -> StoredArray | dict[str, StoredArray]:
+    """What a .npy file (one array) or a .npz file (several by name) holds, whatever its name ends in.
+
+    Only the headers are read, and compared with the size of the file.
+    """
+    with _told(file, hint), open_regular(file) as stream:
+        beginning = stream.read(8)
+        stream.seek(0)
+        if beginning.startswith(_NPY):
+            return _described(file, None, stream, file.stat().st_size, hint)
+        with zipfile.ZipFile(stream) as archive:
+            return {
+                info.filename.removesuffix(".npy"): _described(file, info.filename, member, info.file_size, hint)
+                for info, member in _members(archive)
+            }
+
+
+def _members(archive: zipfile.ZipFile) -> Iterator[tuple[zipfile.ZipInfo, IO[bytes]]]:
+    """The arrays of an archive, each open at its beginning; what else it holds is passed over."""
+    for info in archive.infolist():
+        with archive.open(info) as member:
+            begins = member.read(len(_NPY)) == _NPY
+        if begins:
+            with archive.open(info) as member:
+                yield info, member
+
+
+def read_tensors(file: Path, *, hint: str) -> Any:
+    """What ``file`` holds: a NumPy array (.npy), a dict of them (.npz), or what ``torch.save`` wrote (.pt, .pth).
+
+    Objects other than dense tensors and plain containers are refused (``weights_only=True``, ``allow_pickle=False``);
+    and so are damaged files; ``hint`` ends the message. Tensors of a file of today's torch stay on the disk until they
+    are used.
+    """
+    check_kind(file)
+    if file.suffix in (".pt", ".pth"):
+        with _told(file, hint):
+            return _read_torch(file, hint)
+    found = stored_arrays(file, hint=hint)
+    return found.read() if isinstance(found, StoredArray) else {name: array.read() for name, array in found.items()}
+
+
+def check_kind(file: Path, otherwise: str = "") -> None:
+    """Refuse a file that is not there, or of another kind by its name; ``otherwise`` says how such ones are read."""
+    if not file.is_file() and not file.exists():
+        raise InputError(f"{file} is not a file; give a {', '.join(TENSOR_SUFFIXES)} file")
+    if file.suffix not in TENSOR_SUFFIXES:
+        raise InputError(
+            f"{file}: files of kind {file.suffix!r} are not read; give {', '.join(TENSOR_SUFFIXES)}{otherwise}"
+        )
+
+
+@contextmanager
+def _told(file: Path, hint: str) -> Iterator[None]:
+    """`reading`, with a word of its own for files that would have to be executed."""
+    suffix = file.suffix if file.suffix in TENSOR_SUFFIXES else ".npy or .npz"
+    with reading(file, f"a {suffix} file", hint):
+        try:
+            with open_regular(file) as stream:
+                if file.suffix in TENSOR_SUFFIXES and not stream.read(8).startswith(_BEGINNINGS[file.suffix]):
+                    raise ValueError("the file does not begin as its suffix says")
+            yield
+        except (pickle.UnpicklingError, RuntimeError) as error:
+            # torch has one kind of error for damage and for what only runs as a programme.
+            if isinstance(error, pickle.UnpicklingError) or "TorchScript" in str(error):
+                raise InputError(
+                    f"{file} holds Python objects, which cannot be read without executing them; {hint}"
+                ) from error
+            raise
+
+
+@contextmanager
+def _opened(file: Path, member: str | None) -> Iterator[BinaryIO]:
+    with open_regular(file) as stream:
+        if member is None:
+            yield stream
+            return
+        with zipfile.ZipFile(stream) as archive, archive.open(member) as inner:
+            yield inner  # type: ignore[misc]
+
+
+def _described(file: Path, member: str | None, stream: Any, size: int, hint: str) -> StoredArray:
+    """The array whose header the stream begins with; it must fit into the ``size`` bytes that are there."""
+    from numpy.lib import format as npy
+
+    version = npy.read_magic(stream)
+    shape, by_columns, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(stream)
+    if dtype.hasobject:
+        raise pickle.UnpicklingError(f"an array of {dtype}")
+    start = stream.tell()
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > size - start:
+        raise ValueError(f"{shape} values of type {dtype} do not fit into {size} bytes")
+    return StoredArray(file, member, shape, dtype, bool(by_columns and len(shape) > 1), start, hint)
+
+
+def _fill(stream: BinaryIO, values: NDArray[Any], start: int) -> None:
+    """Read a contiguous array from ``start`` on, a piece at a time."""
+    import numpy as np
+
+    if isinstance(stream, zipfile.ZipExtFile):  # its own seeking takes 16 MB at a time
+        while stream.tell() < start and stream.read(min(_CHUNK, start - stream.tell())):
+            pass
+    stream.seek(start)
+    if values.nbytes == 0:
+        return
+    room = values.view(np.uint8)
+    done = 0
+    while done < len(room):
+        piece = stream.read(min(_CHUNK, len(room) - done))
+        if not piece:
+            raise EOFError(f"{done} of {len(room)} bytes")
+        room[done : done + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
+        done += len(piece)
+
+
+def _read_torch(file: Path, hint: str) -> Any:
+    import torch
+
+    on_disk = zipfile.is_zipfile(file)
+    if on_disk:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+        if any(each.compress_type != zipfile.ZIP_STORED for each in members):
+            raise ValueError("torch.save compresses nothing")
+        if sum(each.file_size for each in members) > file.stat().st_size:
+            raise ValueError("the parts are larger than the file")
+    else:
+        check_memory(file, file.stat().st_size, hint)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # old kinds of storage are told by a warning
+        if on_disk:
+            content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        else:
+            with open_regular(file) as stream:
+                content = torch.load(stream, map_location="cpu", weights_only=True)
+    _check_dense(file, content, hint)
+    return content
+
+
+def _check_dense(file: Path, value: Any, hint: str) -> None:
+    """Refuse tensors that are no plain arrays of numbers, and those that stand for more than memory holds."""
+    import torch
+
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple, set)):
+        for each in value:
+            _check_dense(file, each, hint)
+    if not isinstance(value, torch.Tensor):
+        return
+    if value.is_quantized or value.is_nested or value.layout != torch.strided or value.device.type != "cpu":
+        kind = "quantised" if value.is_quantized else "nested" if value.is_nested else str(value.layout)[6:]
+        raise InputError(f"{file} holds a {kind} tensor; save a dense one: tensor.dequantize() or tensor.to_dense()")
+    size = value.numel() * value.element_size()
+    if size > value.untyped_storage().nbytes():  # one number may stand for many
+        check_memory(file, size, hint)

@@ -1,0 +1,140 @@
+"""Points at the boundary of classes: for an anchor the farthest of its class and the nearest of another.
+
+A matrix product in float32 (faiss's, where it is installed) finds a few candidates; distances in float64 decide between
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from initscope._utils.faiss import nearest_rows
+from initscope._utils.randomness import generator
+
+__all__ = ["BoundaryPoints", "boundary_points", "candidates", "decide", "sketch"]
+
+Index = NDArray[np.int64]
+
+CANDIDATES = 8
+"""Kept for the second look: float32 products do not tell the nearest from others within rounding errors of it."""
+
+
+@dataclass(frozen=True)
+class BoundaryPoints:
+    """Indices of the farthest point of each anchor's own class and of the nearest of another, with their distances."""
+
+    anchors: Index
+    farthest: Index
+    nearest: Index
+    farthest_distance: NDArray[np.float64]
+    nearest_distance: NDArray[np.float64]
+
+
+def boundary_points(rows: Any, classes: Any, anchors: Any) -> BoundaryPoints:
+    """Exact search over all ``rows [N, …]``: one matrix product of anchors with rows.
+
+    Parameters
+    ----------
+    rows : array [N, …]
+    classes : array [N]
+        Class of each row; every class has at least two.
+    anchors : array of int
+        Which rows to search for.
+
+    Examples
+    --------
+    >>> found = boundary_points(np.array([[0.0], [1.0], [3.0], [7.0]]), np.array([0, 0, 1, 1]), np.array([0]))
+    >>> int(found.farthest[0]), int(found.nearest[0])
+    (1, 2)
+    """
+    rows = np.ascontiguousarray(np.asarray(rows).reshape(len(rows), -1), dtype=np.float32)
+    classes, anchors = np.asarray(classes), np.asarray(anchors, dtype=np.int64)
+    far, near = candidates(rows, classes, anchors, count=CANDIDATES)
+
+    def distances(which: Index) -> NDArray[np.float64]:
+        found = np.empty(which.shape)
+        for start in range(0, len(which), 64):
+            part = slice(start, start + 64)
+            gap = rows[which[part]].astype(np.float64) - rows[anchors[part], None]
+            found[part] = np.sqrt(np.einsum("aij,aij->ai", gap, gap))
+        return found
+
+    return decide(anchors, far, near, distances(far), distances(near))
+
+
+def candidates(rows: NDArray[np.float32], classes: NDArray[Any], anchors: Index, *, count: int) -> tuple[Index, Index]:
+    """The ``count`` farthest of its own class and nearest of the others, for each anchor, each ``[anchors, count]``.
+
+    Where there are fewer than ``count``, some are repeated.
+    """
+    order = np.argsort(classes, kind="stable")
+    ends = np.searchsorted(classes[order], np.unique(classes), side="right")
+    # Around the mean, squared norms are small and their differences keep their digits.
+    mean = rows.mean(axis=0)
+    ordered, queries = rows[order], rows[anchors] - mean
+    ordered -= mean
+    near = np.zeros((len(anchors), count), dtype=np.int64)
+    near_distance = np.full((len(anchors), count), np.inf, dtype=np.float32)
+    far = np.zeros_like(near)
+    for start, end in zip([0, *ends[:-1]], ends):
+        members, block = order[start:end], ordered[start:end]
+        own = classes[anchors] == classes[members[0]]
+        few = min(count, len(members))
+        if own.any():
+            far[own] = members[_farthest(queries[own], block, count)]
+        if not own.all():
+            distance, places = nearest_rows(queries[~own], block, few)
+            both = np.hstack([near_distance[~own], distance])
+            both_near = np.hstack([near[~own], members[places]])
+            best = np.argpartition(both, count - 1, axis=1)[:, :count]
+            near_distance[~own] = np.take_along_axis(both, best, axis=1)
+            near[~own] = np.take_along_axis(both_near, best, axis=1)
+    # Places that were never filled repeat the best found.
+    first = np.take_along_axis(near, near_distance.argmin(axis=1)[:, None], axis=1)
+    return far, np.where(np.isfinite(near_distance), near, first)
+
+
+def _farthest(queries: NDArray[np.float32], rows: NDArray[np.float32], count: int) -> Index:
+    """Numbers of the rows farthest from each query, which faiss does not search: largest ‖x‖² - 2⟨u, x⟩."""
+    lengths = np.einsum("ij,ij->i", rows, rows)
+    few = min(count, len(rows))
+    found = np.empty((len(queries), count), dtype=np.int64)
+    for start in range(0, len(queries), 256):
+        nearness = queries[start : start + 256] @ rows.T
+        nearness *= 2
+        nearness -= lengths
+        places = np.argpartition(nearness, few - 1, axis=1)[:, :few]
+        found[start : start + 256] = np.resize(places.T, (count, len(places))).T
+    return found
+
+
+def decide(
+    anchors: Index, far: Index, near: Index, far_distance: NDArray[np.float64], near_distance: NDArray[np.float64]
+) -> BoundaryPoints:
+    """The best of each anchor's candidates; of equal ones that with the lowest number."""
+
+    def best(which: Index, score: NDArray[np.float64]) -> Index:
+        return np.lexsort((which, score), axis=1)[:, :1]
+
+    chosen_far, chosen_near = best(far, -far_distance), best(near, near_distance)
+    return BoundaryPoints(
+        anchors,
+        np.take_along_axis(far, chosen_far, axis=1)[:, 0],
+        np.take_along_axis(near, chosen_near, axis=1)[:, 0],
+        np.take_along_axis(far_distance, chosen_far, axis=1)[:, 0],
+        np.take_along_axis(near_distance, chosen_near, axis=1)[:, 0],
+    )
+
+
+def sketch(features: int, dimensions: int, seed: int) -> tuple[Index, NDArray[np.float32]]:
+    """A random projection that costs one addition per feature: an order of the features, and their signs.
+
+    Features in that order, with signs, summed in ``dimensions`` groups of equal size: squared distances are right on
+    average, with a relative standard error of about √(2/dimensions) [Charikar2004]_.
+    """
+    rng = generator(seed, "sketch")
+    return rng.permutation(features), rng.choice(np.array([-1, 1], dtype=np.float32), features)

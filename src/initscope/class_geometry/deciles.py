@@ -1,0 +1,148 @@
+"""Random weights at average points, training at the boundary: accuracy by decile of the distance to the boundary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from initscope._utils.faiss import nearest_rows
+from initscope.class_geometry.labelled import Labelled, labelled
+from initscope.class_geometry.neural_collapse import layer_rows, ridge_classifier
+from initscope.class_geometry.outputs import layers_of
+from initscope.errors import InputError, check_count
+from initscope.results import Result, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["AccuracyByDistance", "accuracy_by_distance", "boundary_distance", "extreme_learning"]
+
+
+@dataclass(frozen=True)
+class AccuracyByDistance(Result):
+    """Accuracy of classifiers on groups of equal size, from the samples at the boundary to those deep in their class.
+
+    Attributes
+    ----------
+    distance : tuple of float
+        Median distance of each group.
+    accuracy, standard_error : dict of tuples
+        By classifier, one value for each group.
+    """
+
+    distance: tuple[float, ...]
+    accuracy: dict[str, tuple[float, ...]]
+    standard_error: dict[str, tuple[float, ...]]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per group."""
+        return [
+            {"group": group + 1, "distance": distance}
+            | {name: values[group] for name, values in self.accuracy.items()}
+            | {f"{name} ±": values[group] for name, values in self.standard_error.items()}
+            for group, distance in enumerate(self.distance)
+        ]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Accuracy against the group, with two standard errors."""
+        ax = make_axes(ax)
+        groups = range(1, len(self.distance) + 1)
+        for name, values in self.accuracy.items():
+            errors = [2 * error for error in self.standard_error[name]]
+            ax.errorbar(groups, values, yerr=errors, marker="o", label=name)
+        ax.set(xlabel="decile of the distance to the boundary", ylabel="test accuracy", ylim=(0, 1))
+        ax.locator_params(axis="x", integer=True)
+        ax.legend(frameon=False)
+        return ax
+
+
+def boundary_distance(train: Any, test: Any) -> NDArray[np.float64]:
+    r"""How deep in its class each test sample lies: distance to the nearest other class over that to its own.
+
+    .. math:: \min_{c \ne c(x)} \min_{u \in c} \|x - u\| \Big/ \min_{u \in c(x)} \|x - u\|
+
+    over the training samples u: below 1 the nearest neighbour is of another class. Free of scale, so that images of low
+    contrast, near to all others, do not count as boundary. Both are `ImageSet` or (images, labels).
+    """
+    return _depth(*_sets(train, test))
+
+
+def extreme_learning(model: nn.Module, train: Any, test: Any, *, layer: str | None = None) -> NDArray[np.int64]:
+    """Classes guessed for the test samples by a linear classifier on what a network, as it is, makes of them.
+
+    Source: [Bronstein2016]_, 'Training': extreme learning relies on randomisation only.
+
+    With random weights this is extreme learning: only the last layer is fitted (ridge regression). ``layer`` is by
+    default the last activation. Returns the numbers of the classes in their sorted order.
+    """
+    from_set, to_set = _sets(train, test)
+    known = layers_of(model, from_set.images, None if layer is None else [layer])
+    chosen = known[-1:] if layer is not None or len(known) < 2 else known[-2:-1]
+    fitted = layer_rows(model, from_set.images, chosen)[chosen[0].name]
+    tested = layer_rows(model, to_set.images, chosen)[chosen[0].name]
+    return np.asarray(ridge_classifier(fitted, from_set.classes).predict(tested))
+
+
+def accuracy_by_distance(distance: Any, correct: Mapping[str, Any], *, groups: int = 10) -> AccuracyByDistance:
+    """Accuracy of classifiers by groups (deciles) of a distance.
+
+    Source: the conclusion of [Bronstein2016]_: random weights serve average points, training the boundaries.
+
+    Parameters
+    ----------
+    distance : array [N]
+        For example of `boundary_distance`.
+    correct : mapping of str to bool array [N]
+        For each classifier, whether it is right.
+    groups : int
+
+    Examples
+    --------
+    >>> accuracy_by_distance([1.0, 2.0, 3.0, 4.0], {"a": [False, True, True, True]}, groups=2).accuracy
+    {'a': (0.5, 1.0)}
+    """
+    values = np.asarray(distance, dtype=np.float64)
+    groups = check_count("groups", groups, most=len(values))
+    for name, right in correct.items():
+        if np.shape(right) != values.shape:
+            raise InputError(
+                f"correct[{name!r}] has shape {np.shape(right)}, distance {values.shape}; give one for each"
+            )
+    parts = np.array_split(np.argsort(values, kind="stable"), groups)
+    accuracy = {name: tuple(float(np.asarray(right)[part].mean()) for part in parts) for name, right in correct.items()}
+    errors = {
+        name: tuple(math.sqrt(share * (1 - share) / len(part)) for share, part in zip(shares, parts))
+        for name, shares in accuracy.items()
+    }
+    return AccuracyByDistance(tuple(float(np.median(values[part])) for part in parts), accuracy, errors)
+
+
+def _sets(train: Any, test: Any) -> tuple[Labelled, Labelled]:
+    """Both sets with one numbering of the classes."""
+    first, second = (
+        labelled(*(each if isinstance(each, tuple) else (each, None)), name=name)
+        for each, name in ((train, "training images"), (test, "test images"))
+    )
+    if first.names != second.names:
+        raise InputError(
+            f"training and test images have different classes, {len(first.names)} and {len(second.names)} of them; "
+            "give samples of the same classes in both"
+        )
+    return first, second
+
+
+def _depth(train: Labelled, test: Labelled) -> NDArray[np.float64]:
+    rows, queries = (np.ascontiguousarray(each.images.flatten(1).numpy()) for each in (train, test))
+    distances = np.empty((len(test), len(train.names)))
+    for each in range(len(train.names)):
+        distances[:, each] = np.sqrt(nearest_rows(queries, rows[train.classes == each], 1)[0][:, 0])
+    own = np.take_along_axis(distances, test.classes[:, None], axis=1)[:, 0]
+    np.put_along_axis(distances, test.classes[:, None], np.inf, axis=1)
+    with np.errstate(divide="ignore"):
+        return np.asarray(distances.min(axis=1) / own)

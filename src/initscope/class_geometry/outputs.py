@@ -1,0 +1,103 @@
+"""`watch_layers`: run a model over images and hand what each layer makes of them to a function; leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from initscope.errors import InputError
+from initscope.graph import Batch, Node, Recorder, Tally, Trace, bind, trace
+from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
+
+__all__ = ["Layer", "layers_of", "watch_layers"]
+
+_BATCH_VALUES = 1 << 20
+"""Input values of a batch: bounds the memory of the activations."""
+
+
+class Layer(NamedTuple):
+    """A layer that is looked at: name and kind of its row, number of values, activations up to and with it."""
+
+    name: str
+    kind: str
+    values: int
+    depth: int
+
+
+def layers_of(model: nn.Module, images: Tensor, layers: Collection[str] | None = None) -> tuple[Layer, ...]:
+    """The layers to look at: those named, or every activation and the last layer."""
+    with _traced(model, images[:2]) as traced:
+        listing = _Listing(traced)
+        Recorder(traced, [listing]).run(Batch(bind(traced.model, images[:2])))
+    known = [layer.name for layer, _ in listing.found]
+    if layers is not None:
+        if unknown := sorted(set(layers) - set(known)):
+            raise InputError(f"layers {', '.join(unknown)} are not in the model; it has {', '.join(known)}")
+        return tuple(layer for layer, _ in listing.found if layer.name in layers)
+    last = len(listing.found) - 1
+    return tuple(layer for place, (layer, active) in enumerate(listing.found) if active or place == last)
+
+
+class _Listing(Tally):
+    """Every step behind the input with real values, and whether it is an activation."""
+
+    def __init__(self, traced: Trace) -> None:
+        self._traced = traced
+        self.found: list[tuple[Layer, bool]] = []
+
+    def see(self, step: Node, values: Tensor) -> None:
+        """Note the step."""
+        role = self._traced.role(step)
+        if role == "input":
+            return
+        active = role == "activation"
+        depth = (self.found[-1][0].depth if self.found else 0) + active
+        layer = Layer(self._traced.name(step), self._traced.kind(step), values[0].numel(), depth)
+        self.found.append((layer, active))
+
+
+def watch_layers(
+    model: nn.Module,
+    images: Tensor,
+    layers: Collection[Layer],
+    watch: Callable[[str, int, Tensor], None],
+    *,
+    group: int = 1,
+) -> None:
+    """Run ``model`` in evaluation mode; ``watch(layer, first, values [B, D])`` sees rows ``first``, ``first + 1``, ….
+
+    Batches hold whole groups of ``group`` rows.
+    """
+    size = max(1, _BATCH_VALUES // (group * images[0].numel())) * group
+    with _traced(model, images[:2]) as traced:
+        recorder = Recorder(traced, [_PassingOn(traced, {layer.name for layer in layers}, watch)])
+        recorder.run_all(Batch(bind(traced.model, images[k : k + size])) for k in range(0, len(images), size))
+
+
+class _PassingOn(Tally):
+    """Hands the outputs of some steps to a function, with the number of their first row."""
+
+    def __init__(self, traced: Trace, wanted: set[str], watch: Callable[[str, int, Tensor], None]) -> None:
+        self._traced, self._wanted, self._watch = traced, wanted, watch
+        self._first, self._next = 0, 0
+
+    def begin(self, batch: Batch) -> None:
+        """Count the rows."""
+        self._first, self._next = self._next, self._next + len(batch)
+
+    def see(self, step: Node, values: Tensor) -> None:
+        """Pass the rows on, flat and in single precision."""
+        if (name := self._traced.name(step)) in self._wanted:
+            self._watch(name, self._first, values.flatten(1).float())
+
+
+@contextmanager
+def _traced(model: nn.Module, few: Tensor) -> Iterator[Trace]:
+    """The steps of ``model`` in evaluation mode; it is as before afterwards."""
+    model = runnable(model)
+    with leaves_no_trace(model), without_dropout(model):
+        model.eval()
+        yield trace(model, few)

@@ -1,0 +1,243 @@
+"""Two questions of the talk as experiments: how many labels, and which samples, does training need?
+
+Both train the same network several times per setting and give mean test error and standard error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from initscope._utils.faiss import nearest_rows
+from initscope._utils.randomness import generator
+from initscope.class_geometry.labelled import UNLABELLED, Labelled, labelled
+from initscope.class_geometry.supervised import train
+from initscope.errors import InputError, check_count
+from initscope.measurement.packing import farthest_first
+from initscope.results import Result, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["SUBSETS", "Setting", "Study", "label_study", "subset", "subset_study"]
+
+SUBSETS = ("random", "net", "boundary", "interior")
+_DRAWN = ("random", "net")
+"""Ways whose samples depend on the seed."""
+
+
+@dataclass(frozen=True)
+class Setting(Result):
+    """One way to train with one number of samples or labels: test errors of the runs, their mean and its error."""
+
+    name: str
+    size: int
+    errors: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean test error."""
+        return float(np.mean(self.errors))
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean, over runs; NaN for a single one."""
+        return float(np.std(self.errors, ddof=1) / math.sqrt(len(self.errors))) if len(self.errors) > 1 else math.nan
+
+
+@dataclass(frozen=True)
+class Study(Result):
+    """Settings of a study, ``size`` being samples or labels in all."""
+
+    settings: tuple[Setting, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per setting."""
+        return [
+            {"training": each.name, "size": each.size, "test_error": each.mean, "standard_error": each.standard_error}
+            for each in self.settings
+        ]
+
+    def against(self, name: str) -> tuple[Setting, ...]:
+        """Test errors of every other way less those of ``name`` with the same size, run by run: below 0 is a gain.
+
+        Runs of one seed share samples, labels and starting weights, so that the error of the mean difference is
+        smaller than those of the two means together tell.
+        """
+        base = {each.size: each.errors for each in self.settings if each.name == name}
+        return tuple(
+            Setting(each.name, each.size, tuple(one - other for one, other in zip(each.errors, base[each.size])))
+            for each in self.settings
+            if each.name != name and each.size in base
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Test error against size, one line for each way, with two standard errors."""
+        ax = make_axes(ax)
+        for name in dict.fromkeys(each.name for each in self.settings):
+            mine = [each for each in self.settings if each.name == name]
+            errors = [2 * np.nan_to_num(each.standard_error) for each in mine]
+            ax.errorbar([each.size for each in mine], [each.mean for each in mine], yerr=errors, marker="o", label=name)
+        ax.set(xscale="log", xlabel="samples", ylabel="test error", ylim=(0, None))
+        ax.legend(frameon=False)
+        return ax
+
+
+def label_study(
+    build: Callable[[int], nn.Module],
+    images: Any,
+    labels: Any = None,
+    *,
+    test: Any,
+    per_class: Sequence[int] = (10, 100, 1000),
+    objectives: Sequence[str] = ("cross-entropy", "cross-entropy+triplet"),
+    seeds: Sequence[int] = (0, 1, 2),
+    steps: int = 600,
+    **options: Any,
+) -> Study:
+    """Test error against the number of labels, with and without a metric criterion that also sees unlabelled samples.
+
+    Source: [Bronstein2016]_, 'DNNs as metric learners'.
+
+    Parameters
+    ----------
+    build : callable
+        ``build(seed)`` gives a fresh network.
+    images, labels
+        The training set; all but ``per_class`` labels of each class are hidden.
+    test : ImageSet, or a pair of images and labels
+    per_class : sequence of int
+        Labels kept of each class.
+    objectives, seeds
+        What is compared, and over which runs; a seed chooses labels, weights and order.
+    steps : int
+        Steps of the optimiser, the same for all: every objective sees as many batches.
+    options
+        Of `train`, for all runs.
+    """
+    data = labelled(images, labels)
+    settings = []
+    for count in per_class:
+        hidden = {seed: _hidden(data, check_count("per_class", count), seed) for seed in seeds}
+        for objective in objectives:
+            errors = []
+            for seed in seeds:
+                visible = hidden[seed] if "+" in objective else hidden[seed][hidden[seed] != UNLABELLED]
+                epochs = _epochs(steps, len(visible), options)
+                shown = Labelled(data.images, hidden[seed], data.names)
+                done = train(
+                    build(seed), shown, objective=objective, test=test, seed=seed, epochs=epochs,
+                    evaluations=0, **options,
+                )  # fmt: skip
+                errors.append(done.test_error)
+            settings.append(Setting(objective, count * len(data.names), tuple(errors)))
+    return Study(tuple(settings))
+
+
+def subset_study(
+    build: Callable[[int], nn.Module],
+    images: Any,
+    labels: Any = None,
+    *,
+    test: Any,
+    sizes: Sequence[int],
+    ways: Sequence[str] = SUBSETS,
+    seeds: Sequence[int] = (0, 1, 2),
+    steps: int = 600,
+    **options: Any,
+) -> Study:
+    """Test error when training on some of the samples only, chosen in several ways (see `subset`), and on all.
+
+    Source: [Bronstein2016]_, 'Role of training': a small subset of the net is enough.
+
+    Parameters are those of `label_study`; ``sizes`` are numbers of samples.
+    """
+    data = labelled(images, labels, each=2)
+    settings = []
+    orders: dict[tuple[str, int], NDArray[np.int64]] = {}
+
+    def chosen(way: str, size: int, seed: int) -> NDArray[np.int64]:
+        # Subsets of one way are nested, and some do not depend on the seed: each order is searched once.
+        key = way, seed if way in _DRAWN else 0
+        if key not in orders:
+            orders[key] = _order(data, max(sizes), *key)
+        return _of_every_class(data, orders[key], size)
+
+    for way, size in [*((way, size) for way in ways for size in sizes), ("all", len(data))]:
+        errors = []
+        for seed in seeds:
+            part = data if way == "all" else data.pick(chosen(way, size, seed))
+            epochs = _epochs(steps, len(part), options)
+            done = train(build(seed), part, test=test, seed=seed, epochs=epochs, evaluations=0, **options)
+            errors.append(done.test_error)
+        settings.append(Setting(way, size, tuple(errors)))
+    return Study(tuple(settings))
+
+
+def subset(data: Labelled, size: int, way: str, *, seed: int = 0) -> NDArray[np.int64]:
+    """Indices of ``size`` samples: ``random``, ``net``, ``boundary`` or ``interior``; of every class at least one.
+
+    ``net`` is an ε-net: farthest-first traversal of the inputs, every sample within ε of a chosen one. ``boundary``
+    takes the samples whose nearest neighbour of another class is nearest in relation to that of their own; ``interior``
+    those where it is farthest.
+    """
+    return _of_every_class(data, _order(data, size, way, seed), size)
+
+
+def _order(data: Labelled, size: int, way: str, seed: int) -> NDArray[np.int64]:
+    """Samples in the order in which a way takes them, ``size`` of them or more."""
+    if way == "random":
+        return generator(seed, "subset").permutation(len(data))
+    if way == "net":
+        return farthest_first(data.images.flatten(1).numpy(), min(size, len(data)), start=seed % len(data))[0]
+    if way in ("boundary", "interior"):
+        depth = _own_depth(data)
+        return np.argsort(depth if way == "boundary" else -depth, kind="stable")
+    raise InputError(f"way = {way!r} is unknown; choose one of {', '.join(SUBSETS)}")
+
+
+def _of_every_class(data: Labelled, order: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """The first ``size`` of an order, every class among them, by number."""
+    size = check_count("size", size, least=len(data.names), most=len(data))
+    # A class that is not there at all cannot be learned: the first of every class comes before all others.
+    order = np.concatenate([order, np.setdiff1d(np.arange(len(data)), order)])
+    firsts = order[np.unique(data.classes[order], return_index=True)[1]]
+    others = order[~np.isin(order, firsts)]
+    return np.sort(np.concatenate([firsts, others[: size - len(firsts)]]))
+
+
+def _own_depth(data: Labelled) -> NDArray[np.float64]:
+    """Distance to the nearest of another class over that to the nearest other sample of its own."""
+    rows = np.ascontiguousarray(data.images.flatten(1).numpy())
+    near = np.empty((len(data), len(data.names)))
+    for each in range(len(data.names)):
+        found = nearest_rows(rows, rows[data.classes == each], 2)[0]
+        near[:, each] = np.where(data.classes == each, found[:, 1], found[:, 0])
+    own = np.take_along_axis(near, data.classes[:, None], axis=1)[:, 0].copy()
+    np.put_along_axis(near, data.classes[:, None], np.inf, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.nan_to_num(np.sqrt(near.min(axis=1) / own), nan=1.0))
+
+
+def _hidden(data: Labelled, per_class: int, seed: int) -> NDArray[np.int64]:
+    """Class numbers with all but ``per_class`` of each class hidden."""
+    order = generator(seed, "labels that are kept").permutation(len(data))
+    shown = np.full(len(data), UNLABELLED, dtype=np.int64)
+    for each in range(len(data.names)):
+        members = order[data.classes[order] == each]
+        if len(members) < per_class:
+            raise InputError(f"class {data.names[each]} has {len(members)} samples, {per_class} labels are asked for")
+        shown[members[:per_class]] = each
+    return shown
+
+
+def _epochs(steps: int, items: int, options: dict[str, Any]) -> int:
+    """Passes over the items that make about ``steps`` steps."""
+    batch = min(int(options.get("batch", 256)), items)
+    return max(1, round(check_count("steps", steps) / -(-items // batch)))

@@ -1,0 +1,224 @@
+"""Triplets of a labelled set and what becomes of their distances and angles at every layer.
+
+`choose` picks the points once, `follow` runs them through a network, `search_again` chooses the boundary points anew in
+each layer's own space. Nothing of a layer is kept but what the search needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from initscope.class_geometry.boundary import BoundaryPoints, boundary_points, candidates, decide, sketch
+from initscope.class_geometry.labelled import Labelled
+from initscope.class_geometry.outputs import Layer, watch_layers
+from initscope.data import random_triplets
+from initscope.errors import InputError, check_count
+
+__all__ = ["Chosen", "Followed", "Searched", "choose", "follow", "search_again", "to_anchor"]
+
+Floats = NDArray[np.float64]
+
+EXACT_WIDTH = 1024
+SKETCH_WIDTH = 512
+SKETCH_CANDIDATES = 32
+_MOST_ANCHORS = 10**7
+_CHECKED = 32
+"""Anchors of a sketched layer for which all distances are taken, to know the recall."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Row k of ``points``: an anchor, a random like and unlike, and (if searched) the farthest like, nearest unlike."""
+
+    points: NDArray[np.int64]
+    distance: Floats
+    angle: Floats
+    spread: float
+
+    @property
+    def anchors(self) -> NDArray[np.int64]:
+        """Indices of the anchors."""
+        return self.points[:, 0]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Of one layer: distances and angles of the anchors to their other points, ``[anchors, 2 or 4]``; total spread."""
+
+    distance: Floats
+    angle: Floats
+    spread: float
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Boundary points chosen in a layer's own space; ``recall`` is 1 where the search was exact."""
+
+    found: BoundaryPoints
+    recall: float
+
+
+def choose(data: Labelled, anchors: int, *, boundary: bool, seed: int) -> Chosen:
+    """Draw the triplets, and search the boundary points of their anchors among the inputs."""
+    everything = np.arange(len(data))[:, None]
+    anchors = check_count("anchors", anchors, most=_MOST_ANCHORS, hint="their medians are exact long before")
+    points = random_triplets(everything, anchors, seed, labels=data.classes).indices
+    if boundary:
+        found = boundary_points(data.images.numpy(), data.classes, points[:, 0])
+        points = np.column_stack([points, found.farthest, found.nearest])
+    distance, angle = np.empty((anchors, points.shape[1] - 1)), np.empty((anchors, points.shape[1] - 1))
+    flat = data.images.flatten(1)
+    for start in range(0, anchors, 256):
+        part = slice(start, start + 256)
+        distance[part], angle[part] = to_anchor(flat[torch.from_numpy(points[part])])
+    spread = _spread(flat[torch.from_numpy(points[:, 0])])
+    if spread == 0:
+        raise InputError(
+            f"the {anchors} images drawn as anchors are all the same, so there are no distances to compare"
+        )
+    return Chosen(points, distance, angle, spread)
+
+
+def follow(model: nn.Module, data: Labelled, chosen: Chosen, layers: Sequence[Layer]) -> dict[str, Followed]:
+    """Distances and angles of the chosen points after every layer."""
+    count, group = chosen.points.shape
+    shape = (count, group - 1)
+    results = {layer.name: (np.empty(shape), np.empty(shape)) for layer in layers}
+    totals = {layer.name: (torch.zeros(layer.values, dtype=torch.float64), [0.0]) for layer in layers}
+
+    def watch(name: str, first: int, values: Tensor) -> None:
+        grouped = values.reshape(-1, group, values.shape[1])
+        rows = slice(first // group, first // group + len(grouped))
+        results[name][0][rows], results[name][1][rows] = to_anchor(grouped)
+        anchors = grouped[:, 0]
+        totals[name][0].add_(anchors.sum(dim=0, dtype=torch.float64))
+        totals[name][1][0] += float(anchors.pow(2).sum(dtype=torch.float64))
+
+    rows = data.images[torch.from_numpy(chosen.points.reshape(-1))]
+    watch_layers(model, rows, layers, watch, group=group)
+    return {
+        name: Followed(
+            *results[name], float(np.sqrt(max(square[0] / count - float((total / count).pow(2).sum()), 0.0)))
+        )
+        for name, (total, square) in totals.items()
+    }
+
+
+def search_again(
+    model: nn.Module, data: Labelled, chosen: Chosen, layers: Sequence[Layer], *, seed: int
+) -> dict[str, Searched]:
+    """Farthest of the class and nearest of another in each layer's space: exact, or candidates by a sketch, re-ranked.
+
+    Layers of more than 1,024 values take 32 candidates for each anchor and side from 512 dimensions; their exact
+    distances decide. The recall is the share of 32 anchors' farthest and nearest points that are found so.
+    """
+    kept: dict[str, NDArray[np.float32]] = {}
+    signs: dict[str, tuple[Tensor, Tensor]] = {}
+    for layer in layers:
+        narrow = layer.values <= EXACT_WIDTH
+        kept[layer.name] = np.empty((len(data), layer.values if narrow else SKETCH_WIDTH), dtype=np.float32)
+        if not narrow:
+            order, sign = sketch(layer.values, SKETCH_WIDTH, seed)
+            signs[layer.name] = torch.from_numpy(order), torch.from_numpy(sign)
+
+    def watch(name: str, first: int, values: Tensor) -> None:
+        if name in signs:
+            values = _sketched(values, *signs[name])
+        kept[name][first : first + len(values)] = values.numpy()
+
+    watch_layers(model, data.images, layers, watch)
+    anchors = chosen.anchors
+    result = {
+        name: Searched(boundary_points(rows, data.classes, anchors), 1.0)
+        for name, rows in kept.items()
+        if name not in signs
+    }
+    wide = [layer for layer in layers if layer.name in signs]
+    if wide:
+        few = {
+            layer.name: candidates(kept[layer.name], data.classes, anchors, count=SKETCH_CANDIDATES) for layer in wide
+        }
+        result |= _rerank(model, data, anchors, wide, few)
+    return {layer.name: result[layer.name] for layer in layers}
+
+
+def _rerank(
+    model: nn.Module,
+    data: Labelled,
+    anchors: NDArray[np.int64],
+    layers: Sequence[Layer],
+    few: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]],
+) -> dict[str, Searched]:
+    """Exact distances of the anchors to their candidates, in one more pass; and to all points for some anchors."""
+    outputs = {layer.name: torch.empty(len(anchors), layer.values) for layer in layers}
+
+    def keep(name: str, first: int, values: Tensor) -> None:
+        outputs[name][first : first + len(values)] = values
+
+    watch_layers(model, data.images[torch.from_numpy(anchors)], layers, keep)
+    pairs = {name: np.hstack(both) for name, both in few.items()}
+    distance = {name: np.empty(pair.shape) for name, pair in pairs.items()}
+    order = {name: np.argsort(pair, axis=None, kind="stable") for name, pair in pairs.items()}
+    checked = {layer.name: np.empty((min(_CHECKED, len(anchors)), len(data))) for layer in layers}
+
+    def measure(name: str, first: int, values: Tensor) -> None:
+        of_all = torch.cdist(outputs[name][:_CHECKED], values, compute_mode="donot_use_mm_for_euclid_dist")
+        checked[name][:, first : first + len(values)] = of_all.numpy()
+        flat = pairs[name].reshape(-1)
+        bounds = np.searchsorted(flat[order[name]], [first, first + len(values)])
+        for block in np.array_split(order[name][slice(*bounds)], max(1, (bounds[1] - bounds[0]) // 512)):
+            anchor = torch.from_numpy(block // pairs[name].shape[1])
+            gap = outputs[name][anchor] - values[torch.from_numpy(flat[block] - first)]
+            distance[name].reshape(-1)[block] = gap.norm(dim=1).numpy()
+
+    watch_layers(model, data.images, layers, measure)
+    result = {}
+    for name, (far, near) in few.items():
+        split = far.shape[1]
+        found = decide(anchors, far, near, distance[name][:, :split], distance[name][:, split:])
+        result[name] = Searched(found, _recall(found, checked[name], data.classes))
+    return result
+
+
+def _recall(found: BoundaryPoints, distances: Floats, classes: NDArray[np.int64]) -> float:
+    some = len(distances)
+    own = classes[found.anchors[:some], None] == classes
+    farthest = np.where(own, distances, -np.inf).max(axis=1)
+    nearest = np.where(own, np.inf, distances).min(axis=1)
+    hits = np.concatenate(
+        [
+            found.farthest_distance[:some] >= farthest * (1 - 1e-5),
+            found.nearest_distance[:some] <= nearest * (1 + 1e-5),
+        ]
+    )
+    return float(hits.mean())
+
+
+def _sketched(values: Tensor, order: Tensor, sign: Tensor) -> Tensor:
+    """Features in random order with random signs, summed in groups of one size (see `sketch`)."""
+    short = -values.shape[1] % SKETCH_WIDTH
+    mixed = (values * sign)[:, order]
+    return torch.nn.functional.pad(mixed, [0, short]).reshape(len(values), SKETCH_WIDTH, -1).sum(dim=2)
+
+
+def to_anchor(grouped: Tensor) -> tuple[Floats, Floats]:
+    """Distances and angles (radians) of the first point of each group to the others; NaN beside a zero vector."""
+    anchor, others = grouped[:, :1], grouped[:, 1:]
+    distance = (others - anchor).norm(dim=2).double()
+    lengths = grouped.norm(dim=2).double()
+    product = lengths[:, :1] * lengths[:, 1:]
+    # 4 sin²(θ/2) = |u/|u| - v/|v||²: keeps small angles, which the cosine loses.
+    chord = distance.pow(2) - (lengths[:, :1] - lengths[:, 1:]).pow(2)
+    half = (chord / product / 4).clamp(0, 1).sqrt()
+    return distance.numpy(), (2 * half.asin()).numpy()
+
+
+def _spread(rows: Tensor) -> float:
+    """Root of the total variance of the rows."""
+    return float((rows - rows.mean(dim=0)).pow(2).sum(dim=1, dtype=torch.float64).mean().sqrt())

@@ -1,0 +1,115 @@
+"""Binary codes of data larger than memory: encoding by blocks, and exact search by partitions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+import numpy as np
+
+from initscope._utils.files import atomic_path
+from initscope._utils.tensors import StoredArray
+from initscope.distributed.block_map import on_blocks
+from initscope.distributed.sources import Blocks
+from initscope.embed.codes import code_bytes
+from initscope.errors import InputError, check_count
+
+__all__ = ["encode_blocks", "merge_nearest", "nearest_in_blocks"]
+
+_ROWS = 1 << 20
+
+
+def encode_blocks(
+    fitted: str | os.PathLike[str], blocks: Blocks, out: str | os.PathLike[str], *, dask: str | None = None
+) -> tuple[int, int]:
+    """Encode all rows with the hash in the file ``fitted``; the codes are written to ``out`` as they come.
+
+    ``out`` ends in .npy (codes only) or .npz (with bits and labels). The numbers of rows and bits are returned.
+    """
+    hasher = _hasher(str(fitted))
+    width = int(np.prod(blocks.shape))
+    if width != hasher.n_features_in_:
+        raise InputError(f"{blocks.name} has rows of {width} numbers, {fitted} was fitted to {hasher.n_features_in_}")
+    jobs = {str(block.start): {"fitted": str(fitted), "block": block} for block in blocks}
+    labels = np.full(len(blocks), -1, np.int64)
+    place = Path(out)
+    shape = (len(blocks), code_bytes(hasher.bits))
+    with atomic_path(place) as temporary, NamedTemporaryFile(dir=temporary.parent, prefix=".codes") as room:
+        bare = place.suffix == ".npy"
+        codes = np.lib.format.open_memmap(temporary if bare else room.name, mode="w+", dtype=np.uint8, shape=shape)
+        for name, (part, part_labels) in on_blocks(_encoded, jobs, dask):
+            rows = slice(int(name), int(name) + len(part))
+            codes[rows] = part
+            if part_labels is not None:
+                labels[rows] = part_labels
+        codes.flush()
+        if not bare:
+            known = {} if (labels < 0).any() else {"labels": labels}
+            with temporary.open("wb") as file:
+                np.savez(file, allow_pickle=False, codes=codes, bits=np.array(hasher.bits), **known)
+    return shape[0], hasher.bits
+
+
+@lru_cache(maxsize=2)
+def _hasher(fitted: str) -> Any:
+    from initscope.embed.persistence import load_hasher
+
+    return load_hasher(fitted)
+
+
+def _encoded(job: Mapping[str, Any]) -> tuple[Any, Any]:
+    data = job["block"].read()
+    return _hasher(job["fitted"]).transform(data.images.reshape(len(data), -1)), data.labels
+
+
+def nearest_in_blocks(
+    codes: StoredArray, bits: int, queries: np.ndarray, k: int = 10, *, rows: int = _ROWS, dask: str | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """``(distances, ids)`` of the ``k`` nearest of stored codes, exactly: those of each partition, merged.
+
+    Ids are places in the file; ties come in their order, whatever the partitions are.
+    """
+    count = codes.shape[0]
+    k = check_count("k", k, most=count, hint=f"there are {count} codes")
+    rows = check_count("rows", rows)
+    jobs = {
+        str(start): {
+            "codes": codes, "bits": bits, "queries": queries, "k": k, "start": start, "stop": min(start + rows, count)
+        }
+        for start in range(0, count, rows)
+    }  # fmt: skip
+    found: tuple[np.ndarray, np.ndarray] | None = None
+    for _, part in on_blocks(_nearest, jobs, dask):
+        found = part if found is None else merge_nearest(found, part, k)
+    assert found is not None
+    return found
+
+
+def _nearest(job: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    from initscope.embed import HammingIndex
+
+    places = np.arange(job["start"], job["stop"])
+    index = HammingIndex(job["bits"])
+    index.add(job["codes"].read(places), places)
+    distances, ids = index.search(job["queries"], min(job["k"], len(places)))
+    return distances, ids
+
+
+def merge_nearest(
+    one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray], k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ``k`` nearest of two partitions' nearest, ``(distances, ids)``; of equal distances the smaller id first.
+
+    Exact: whoever is among the k nearest of all is among the k nearest of its partition.
+
+    >>> import numpy as np
+    >>> merge_nearest((np.array([[0, 3]]), np.array([[5, 1]])), (np.array([[0, 2]]), np.array([[4, 9]])), 3)
+    (array([[0, 0, 2]]), array([[4, 5, 9]]))
+    """
+    distances, ids = (np.concatenate([one[side], other[side]], axis=1) for side in (0, 1))
+    order = np.lexsort((ids, distances), axis=1)[:, :k]
+    return np.take_along_axis(distances, order, axis=1), np.take_along_axis(ids, order, axis=1)

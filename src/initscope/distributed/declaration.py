@@ -1,0 +1,299 @@
+"""What a sweep asks for: ``sweep.toml`` read and checked before anything runs. Every error names its line."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import re
+import string
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from initscope._utils.files import open_regular, reading
+from initscope.distributed.runs import QUANTITIES
+from initscope.errors import InputError, check_between, check_count, check_seed, did_you_mean
+
+__all__ = ["Options", "Run", "Sweep", "read_sweep"]
+
+AXES = ("architecture", "width", "depth", "initializer", "activation", "data", "seed", "quantity")
+IN_ARCHITECTURES = ("width", "depth", "activation")
+DEFAULTS: dict[str, list[Any]] = {"initializer": ["present"], "seed": [0], "quantity": ["predict", "measure"]}
+MOST_RUNS = 1_000_000
+_LARGEST_FILE = 1 << 20
+_HINT = "write it as the examples in the documentation of sweeps are"
+
+
+@dataclass(frozen=True)
+class Options:
+    """``[run]``: what all runs of a sweep share.
+
+    Attributes
+    ----------
+    pairs, draws : int
+        Pairs of inputs that are looked at, and draws of the weights.
+    steps, rate, batch
+        Of training: batches, Adam's rate (which falls to 0 along a line) and the size of a batch.
+    normalize, limit
+        As ``--normalize`` and ``--limit`` of the commands.
+    """
+
+    pairs: int = 100
+    draws: int = 4
+    steps: int = 100
+    rate: float = 1e-3
+    batch: int = 64
+    normalize: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row of the grid; None where an axis has no part in it. ``model`` is the architecture filled in."""
+
+    architecture: str
+    width: int | None
+    depth: int | None
+    initializer: str
+    activation: str | None
+    data: str
+    seed: int
+    quantity: str
+    model: str
+
+    def id(self, options: Options) -> str:
+        """A name from everything that the result depends on."""
+        text = json.dumps([asdict(self), asdict(options)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The runs in the order of the grid, the last axis fastest, and what they share."""
+
+    runs: tuple[Run, ...]
+    options: Options
+
+    def by_id(self) -> dict[str, Run]:
+        """Runs by their names, in order."""
+        return {run.id(self.options): run for run in self.runs}
+
+
+class _Text:
+    """The file's text, to say where something stands."""
+
+    def __init__(self, path: str | os.PathLike[str], text: str) -> None:
+        self.path, self.lines = path, text.splitlines()
+
+    def error(self, table: str, key: str | None, problem: object, value: object = None) -> InputError:
+        """An error with the line of ``value``, of its key or of its table, as near as it is found."""
+        return InputError(f"{self.path}, line {self._line(table, key, value)}: {problem}")
+
+    def _line(self, table: str, key: str | None, value: object) -> int:
+        start = self._after(rf"\s*\[\s*{re.escape(table)}\s*\]", 0)
+        if key is not None:
+            dotted = self._after(rf"\s*{re.escape(table)}\s*\.\s*[\"']?{re.escape(key)}", 0)
+            start = self._after(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", start) if start or not dotted else dotted
+        if value is not None:
+            start = self._after(f".*{re.escape(str(value))}", start)
+        return start + 1
+
+    def _after(self, pattern: str, start: int) -> int:
+        return next((line for line in range(start, len(self.lines)) if re.match(pattern, self.lines[line])), start)
+
+
+def read_sweep(path: str | os.PathLike[str]) -> Sweep:
+    """Read and check a declaration; nothing is run, but data is loaded and models are built without memory.
+
+    Raises
+    ------
+    InputError
+        With the line: unknown keys, empty lists, values of a wrong kind, axes that no architecture uses, models that
+        do not fit the data, sizes that fit into no memory.
+    """
+    with reading(path, "a TOML file", _HINT), open_regular(path) as file:
+        raw = file.read(_LARGEST_FILE + 1)
+    if len(raw) > _LARGEST_FILE:
+        raise InputError(f"{path} is larger than {_LARGEST_FILE} bytes, which no sweep needs; {_HINT}")
+    try:
+        content = tomllib.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError says the line; a text that is no UTF-8
+        raise InputError(f"{path} is not TOML: {error}; {_HINT}") from error
+    text = _Text(path, raw.decode("utf-8"))
+    for table, value in content.items():
+        if table not in ("grid", "run") or not isinstance(value, dict):
+            raise text.error(table, None, f"unknown {table!r}; a sweep has the tables [grid] and [run]")
+    options = _options(content.get("run", {}), text)
+    grid = _grid(content.get("grid", {}), text)
+    sweep = Sweep(tuple(_runs(grid, text)), options)
+    _check_models(sweep, text)
+    return sweep
+
+
+def _unknown(key: str, known: tuple[str, ...]) -> str:
+    return f"unknown key {key!r}{did_you_mean(key, known)}; known: {', '.join(known)}"
+
+
+def _options(given: Mapping[str, Any], text: _Text) -> Options:
+    known = tuple(field.name for field in fields(Options))
+    checks: dict[str, Callable[[str, Any], Any]] = {
+        "pairs": lambda name, value: check_count(name, value, most=1_000_000),
+        "draws": lambda name, value: check_count(name, value, most=100_000),
+        "steps": lambda name, value: check_count(name, value, most=10_000_000),
+        "batch": lambda name, value: check_count(name, value, most=1_000_000),
+        "limit": lambda name, value: check_count(name, value),
+        "rate": lambda name, value: check_between(name, value, 0, 1e6),
+        "normalize": _text,
+    }
+    for key, value in given.items():
+        if key not in known:
+            raise text.error("run", key, _unknown(key, known))
+        try:
+            checks[key](key, value)
+        except InputError as error:
+            raise text.error("run", key, error) from error
+    return Options(**given)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise InputError(f"{name} = {value!r} must be a text that is not empty")
+    return value
+
+
+def _grid(given: Mapping[str, Any], text: _Text) -> dict[str, list[Any]]:
+    """The lists, checked value by value; axes that are not given have their default, or [None]."""
+    for key, values in given.items():
+        if key not in AXES:
+            raise text.error("grid", key, _unknown(key, AXES))
+        if not isinstance(values, list) or not values:
+            raise text.error("grid", key, f"{key} = {values!r} must be a list with at least one value")
+        for number, value in enumerate(values):
+            try:
+                _CHECKS[key](key, value)
+            except InputError as error:
+                raise text.error("grid", key, error, value) from error
+            if value in values[:number]:
+                raise text.error("grid", key, f"{key} holds {value!r} twice", value)
+    for key in ("architecture", "data"):
+        if key not in given:
+            raise text.error("grid", None, f"[grid] has no {key}; give a list, {key} = [...]")
+    return {axis: given.get(axis, DEFAULTS.get(axis, [None])) for axis in AXES}
+
+
+def _architecture(name: str, value: Any) -> None:
+    _text(name, value)
+    for field in _fields(value):
+        if field not in IN_ARCHITECTURES:
+            raise InputError(
+                f"architecture {value!r} has {{{field}}}; what is filled in is {{width}}, {{depth}}, {{activation}}"
+            )
+
+
+def _fields(architecture: str) -> set[str]:
+    """Names in braces."""
+    try:
+        parts = list(string.Formatter().parse(architecture))
+    except ValueError as error:
+        raise InputError(f"architecture {architecture!r}: {error}; braces hold width, depth or activation") from error
+    return {f"{name}:{form}" if form or conversion else name for _, name, form, conversion in parts if name is not None}
+
+
+def _activation(name: str, value: Any) -> None:
+    from initscope.models.architectures import activation_names
+
+    if _text(name, value).partition(":")[0] not in activation_names():
+        raise InputError(f"{name} {value!r} is not known; known: {', '.join(activation_names())}")
+
+
+def _initializer(name: str, value: Any) -> None:
+    from initscope.initializers import named
+
+    named(_text(name, value))
+
+
+def _quantity(name: str, value: Any) -> None:
+    if value not in QUANTITIES:
+        raise InputError(f"{name} {value!r} is not known; known: {', '.join(QUANTITIES)}")
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "architecture": _architecture,
+    "width": lambda name, value: check_count(name, value, most=10_000_000),
+    "depth": lambda name, value: check_count(name, value, most=5_000),
+    "initializer": _initializer,
+    "activation": _activation,
+    "data": _text,
+    "seed": check_seed,
+    "quantity": _quantity,
+}
+
+
+def _runs(grid: dict[str, list[Any]], text: _Text) -> Iterator[Run]:
+    """All combinations; an axis that an architecture has no place for does not multiply its runs."""
+    used = {architecture: _fields(architecture) for architecture in grid["architecture"]}
+    for axis in IN_ARCHITECTURES:
+        missing = [architecture for architecture, names in used.items() if axis in names and grid[axis] == [None]]
+        if missing:
+            raise text.error("grid", "architecture", f"{missing[0]!r} needs {axis}; give a list of them", missing[0])
+        if grid[axis] != [None] and not any(axis in names for names in used.values()):
+            raise text.error("grid", axis, f"no architecture has {{{axis}}}; write it where {axis} belongs")
+    total = 0
+    for architecture, names in used.items():
+        lists = {axis: [None] if axis in IN_ARCHITECTURES and axis not in names else grid[axis] for axis in AXES[1:]}
+        size = 1
+        for values in lists.values():
+            size *= len(values)
+        total += size
+        if total > MOST_RUNS:
+            raise text.error("grid", None, f"the grid has more than {MOST_RUNS} runs; divide it into several sweeps")
+        for chosen in itertools.product(*lists.values()):
+            row = dict(zip(lists, chosen, strict=True))
+            filled = architecture.format(**{axis: row[axis] for axis in names})
+            yield Run(architecture=architecture, **row, model=filled)
+
+
+def _check_models(sweep: Sweep, text: _Text) -> None:
+    """Load every data set once, and build every architecture for it without memory for weights."""
+    from initscope.distributed.runs import load_images
+
+    shapes: dict[str, tuple[int, ...]] = {}
+    labelled: dict[str, bool] = {}
+    options = sweep.options
+    for run in sweep.runs:
+        if run.data not in shapes:
+            try:
+                found = load_images(run.data, run.seed, options.pairs, options.normalize, options.limit)
+            except InputError as error:
+                raise text.error("grid", "data", error, run.data) from error
+            shapes[run.data], labelled[run.data] = found.shape, found.labels is not None
+        if run.quantity == "train" and not labelled[run.data]:
+            raise text.error("grid", "quantity", f"train needs labels, and {run.data} has none", "train")
+    for model, architecture, data in {(run.model, run.architecture, run.data): None for run in sweep.runs}:
+        try:
+            _check_size(model, shapes[data])
+        except InputError as error:
+            raise text.error("grid", "architecture", error, architecture) from error
+
+
+def _check_size(model: str, shape: tuple[int, ...]) -> None:
+    """Refuse a model that cannot be built for inputs of ``shape``, or whose weights would not fit into memory."""
+    import torch
+
+    from initscope._utils.files import memory_limit
+    from initscope.models import load_model
+
+    try:
+        with torch.device("meta"):
+            built = load_model(model, input_shape=shape)
+    except RuntimeError as error:  # sizes that overflow
+        raise InputError(f"{model!r} cannot be built: {error}") from error
+    bytes_ = 3 * sum(value.numel() * value.element_size() for value in built.parameters())
+    if bytes_ > memory_limit():
+        raise InputError(
+            f"{model!r} has weights of {bytes_ / 3e9:.3g} GB, and a run holds three copies; the limit is "
+            f"{memory_limit() / 1e9:.3g} GB (INITSCOPE_MEMORY=GB changes it); make it narrower"
+        )

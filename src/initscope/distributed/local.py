@@ -1,0 +1,129 @@
+"""`in_processes`: jobs on processes of this machine. A process that dies is replaced, and its job tried again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+__all__ = ["Outcome", "in_processes", "outcome_of"]
+
+Job = tuple[str, Mapping[str, Any]]
+_AHEAD = 2
+"""Jobs that a process holds: while it sends one result, it computes the next."""
+_DEATHS = 3
+"""After so many deaths of the process that ran it, a job has failed."""
+
+
+class Outcome(NamedTuple):
+    """Rows of a job, or why it failed."""
+
+    job: str
+    rows: list[dict[str, Any]]
+    error: str = ""
+
+
+def outcome_of(function: Callable[[Any], Any], job: Job) -> Outcome:
+    """Run a job; whatever it raises, an exit of the user's code too, becomes its outcome."""
+    name, arguments = job
+    try:
+        return Outcome(name, function(arguments))
+    except (Exception, SystemExit) as error:
+        return Outcome(name, [], f"{type(error).__name__}: {error}")
+
+
+def in_processes(function: Callable[[Any], Any], jobs: Iterable[Job], count: int) -> Generator[Outcome, None, None]:
+    """Outcomes of the jobs as they come, by ``count`` processes; closing the iterator ends them at once."""
+    waiting, deaths = deque(jobs), Counter[str]()
+    start = _starter(function)
+    crew = [start() for _ in range(min(count, len(waiting)))]
+    try:
+        while waiting or any(worker.held for worker in crew):
+            for worker in crew:
+                while waiting and len(worker.held) < _AHEAD:
+                    worker.give(waiting.popleft())
+            ready = wait([worker.connection for worker in crew if worker.held])
+            for number, worker in enumerate(crew):
+                if worker.connection not in ready:
+                    continue
+                found = worker.outcome()
+                if found is not None:
+                    yield found
+                    continue
+                suspect, *others = worker.held
+                deaths[suspect[0]] += 1
+                waiting.extendleft(others)
+                if deaths[suspect[0]] < _DEATHS:
+                    waiting.appendleft(suspect)
+                else:
+                    yield Outcome(suspect[0], [], f"the process that ran it died {_DEATHS} times ({worker.end()})")
+                crew[number] = start()
+    finally:
+        for worker in crew:
+            worker.end()
+
+
+class _Worker:
+    """A process and the jobs that it holds, the first of them running."""
+
+    def __init__(self, context: Any, function: Callable[[Any], Any]) -> None:
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(function, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.held: deque[Job] = deque()
+
+    def give(self, job: Job) -> None:
+        self.held.append(job)
+        with suppress(OSError):  # it is dead: its jobs are taken from it when it is asked for the outcome
+            self.connection.send(job)
+
+    def outcome(self) -> Outcome | None:
+        """What it sends; None if it is dead."""
+        try:
+            found: Outcome = self.connection.recv()
+        except (EOFError, OSError):
+            return None
+        self.held.popleft()
+        return found
+
+    def end(self) -> str:
+        """End it if it lives, and say how it ended."""
+        self.connection.close()
+        self.process.terminate()
+        self.process.join(2)
+        if self.process.exitcode is None:
+            self.process.kill()
+            self.process.join()
+        code = self.process.exitcode or 0
+        return f"signal {-code}: {signal.Signals(-code).name}, out of memory?" if code < 0 else f"exit code {code}"
+
+
+def _starter(function: Callable[[Any], Any]) -> Callable[[], _Worker]:
+    """Starts processes: forks of a server that has the libraries loaded and no threads, where the system forks."""
+    methods = multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    if "forkserver" in methods:
+        context.set_forkserver_preload([function.__module__, "initscope.distributed._libraries"])
+    return lambda: _Worker(context, function)
+
+
+def _work(function: Callable[[Any], Any], connection: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the driver decides
+    os.dup2(2, 1)  # what the user's code prints is no data
+    sys.stdout = sys.stderr
+    tqdm.set_lock(threading.RLock())  # bars that torch.fx makes: their own lock would outlive a process that is ended
+    while True:
+        try:
+            connection.send(outcome_of(function, connection.recv()))
+        except (EOFError, OSError):
+            return  # the driver has gone

@@ -1,0 +1,226 @@
+"""What one run does: a pure function of its row and the options, with seeds of its own derived from them.
+
+So results depend neither on the order of runs, nor on who computes them, nor on restarts. Runs that differ in the
+quantity only look at the same pairs and the same weights.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from initscope._utils.compiled import loops
+from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+    from initscope.data import ImageSet
+    from initscope.geometry import Measurement, Prediction
+
+__all__ = ["QUANTITIES", "derived_seed", "load_images", "rows_of"]
+
+Rows = list[dict[str, Any]]
+_ONE_RUN = threading.Lock()
+"""Torch's global generator is one for all threads of a process, as Dask's workers may have them."""
+
+
+def rows_of(job: Mapping[str, Any]) -> Rows:
+    """Rows of the run that ``job`` describes: ``{"run": the row of the grid, "options": …}``."""
+    import torch
+
+    loops("initscope.theory._fused", pays=True)  # or rounding would depend on what this process ran before
+    with _ONE_RUN:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # sums of several threads are rounded differently
+        try:
+            return QUANTITIES[job["run"]["quantity"]](_Job(job["run"], job["options"]))
+        finally:
+            torch.set_num_threads(threads)
+
+
+def derived_seed(*parts: Any) -> int:
+    """A seed from anything that JSON holds: the same on every machine."""
+    return int.from_bytes(hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()[:7], "big")
+
+
+def load_images(data: str, seed: int, pairs: int, normalize: str | None, limit: int | None) -> ImageSet:
+    """The inputs of a run; data that is drawn is drawn for its seed, two for each pair."""
+    from initscope.data.sources import seeded
+
+    if data.partition(":")[0] == "gaussian" and limit is None and "limit=" not in data:
+        limit = 2 * pairs
+    return _loaded(seeded(data, seed), normalize, limit, str(Path.cwd()))
+
+
+@functools.lru_cache(maxsize=4)
+def _loaded(spec: str, normalize: str | None, limit: int | None, folder: str) -> ImageSet:
+    from initscope.data import load_any
+
+    return load_any(spec, normalize=normalize, limit=limit)
+
+
+class _Job:
+    """A run's row and options, and what they name."""
+
+    def __init__(self, run: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        self.run, self.options = run, options
+        row = {name: value for name, value in run.items() if name != "quantity"}
+        self.seed = derived_seed(row)
+
+    @functools.cached_property
+    def images(self) -> ImageSet:
+        """The inputs."""
+        options = self.options
+        return load_images(self.run["data"], self.run["seed"], options["pairs"], options["normalize"], options["limit"])
+
+    @functools.cached_property
+    def law(self) -> Any:
+        """The law of the weights."""
+        from initscope.initializers import named
+
+        return named(self.run["initializer"])
+
+    def model(self) -> torch.nn.Module:
+        """The model, at weights of its own law."""
+        from initscope.models import load_model
+
+        built: torch.nn.Module = load_model(self.run["model"], input_shape=self.images.shape, seed=self.seed)
+        return built
+
+    def started(self) -> torch.nn.Module:
+        """The model with weights drawn by the law of the run; biases too, if it has them."""
+        import torch
+
+        model = self.model()
+        if self.run["initializer"] != "present":
+            self.law.fill_(model, generator=torch.Generator().manual_seed(self.seed))
+        return model
+
+    def pairs(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Pairs of inputs: the same for all runs with one data set and one seed."""
+        import torch
+
+        from initscope.data.sources import pairs_of
+
+        run = self.run
+        x, y, _ = pairs_of(self.images, self.options["pairs"], derived_seed("pairs", run["data"], run["seed"]))
+        return torch.from_numpy(x), torch.from_numpy(y)
+
+
+def _predicted(job: _Job) -> Rows:
+    from initscope.propagate import predict
+
+    found = predict(job.model(), *job.pairs(), job.law, draws=job.options["draws"], seed=job.seed)
+    return _geometry(found, None if found.cosine_se is None else _rms(found.cosine_se), None)
+
+
+def _measured(job: _Job) -> Rows:
+    from initscope.measurement import measure
+
+    model, (x, y) = job.model(), job.pairs()
+    found = measure(model, x, y, initializer=job.law, draws=job.options["draws"], seed=job.seed)
+    return _geometry(found, found.mean_cosine_se, found.mean_norm_ratio_se)
+
+
+def _rms(errors: Any) -> Any:
+    """An error of the mean over pairs that share what was sampled: not smaller than that of one pair."""
+    import numpy as np
+
+    return np.sqrt(np.square(errors).mean(axis=1))
+
+
+def _geometry(found: Prediction | Measurement, cosine_se: Any, norm_se: Any) -> Rows:
+    """Means over pairs of every layer."""
+    from initscope.geometry import mean_over_pairs
+
+    means = {name: mean_over_pairs(getattr(found, name)) for name in ("cosine", "angle", "norm_ratio", "rms_ratio")}
+    means |= {name: e for name, e in (("cosine_se", cosine_se), ("norm_ratio_se", norm_se)) if e is not None}
+    return [
+        {"row": number, "layer": row.layer, "kind": row.kind, "method": row.status, "note": row.note}
+        | {name: _finite(values[number]) for name, values in means.items()}
+        for number, row in enumerate(found.rows)
+    ]
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _widths(job: _Job) -> Rows:
+    from initscope.measurement import layer_widths
+
+    found = layer_widths(job.started(), job.images.images, draws=max(2, job.options["draws"]), seed=job.seed)
+    return [
+        {"row": number, "layer": row.layer, "kind": row.kind, "method": "measured", "note": row.reason}
+        | ({} if row.width is None else {"mean_width": row.width.value, "mean_width_se": row.width.standard_error})
+        for number, row in enumerate(found.rows)
+    ]
+
+
+def _inspected(job: _Job) -> Rows:
+    """Every row of the report, with the verdicts that are given there."""
+    from initscope.inspection import inspect
+
+    inputs, pairs = job.images.images, job.options["pairs"]
+    report = inspect(job.started(), inputs, pairs=pairs, seed=job.seed, alternatives=False, prediction=False)
+    verdicts: dict[str, list[str]] = {}
+    for verdict in report.verdicts:
+        verdicts.setdefault(verdict.layer, []).append(verdict.name)
+    rows = report.observation.rows
+    return [
+        {"row": number, "layer": row.layer, "kind": row.kind, "method": "measured"}
+        | {"verdicts": ", ".join(verdicts.get(row.layer, []))}
+        for number, row in enumerate(rows)
+    ]
+
+
+def _trained(job: _Job) -> Rows:
+    """Adam at a rate that falls to 0 along a line; accuracy on a fifth of the images, which are not trained on."""
+    import torch
+    import torch.nn.functional as F
+
+    from initscope.training import Loop, seeded
+
+    data, options = job.images, job.options
+    if data.labels is None:
+        raise InputError(f"{data.name} has no labels to train on")
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(derived_seed("split", job.run["seed"])))
+    inputs, labels = torch.from_numpy(data.images)[order], torch.from_numpy(data.labels)[order]
+    test = max(1, len(data) // 5)
+    model = job.started()
+    with seeded(job.seed):
+        optimiser = torch.optim.Adam(model.parameters(), lr=options["rate"])
+        schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, total_iters=options["steps"])
+
+        def loss(pick: torch.Tensor) -> torch.Tensor:
+            return F.cross_entropy(model(inputs[test:][pick]), labels[test:][pick])
+
+        items = len(data) - test
+        loop = Loop(model.train(), loss, items=items, batch=options["batch"], optimiser=optimiser, schedule=schedule)
+        losses = [float(loop.step()) for _ in range(options["steps"])]
+        with torch.no_grad():
+            right = (model.eval()(inputs[:test]).argmax(dim=1) == labels[:test]).double()
+    accuracy = float(right.mean())
+    last = losses[-10:]
+    return [
+        {"row": 0, "layer": "output", "kind": type(model).__name__, "method": "measured"}
+        | {"accuracy": accuracy, "accuracy_se": math.sqrt(accuracy * (1 - accuracy) / test)}
+        | {"loss": _finite(sum(last) / len(last))}
+    ]
+
+
+QUANTITIES: dict[str, Callable[[_Job], Rows]] = {
+    "predict": _predicted,
+    "measure": _measured,
+    "mean-width": _widths,
+    "inspect": _inspected,
+    "train": _trained,
+}
+"""What a run can compute, by the name that ``quantity`` gives it."""

@@ -1,0 +1,269 @@
+"""`open_blocks`: a .npy file, Parquet or a folder of images as blocks, of which one at a time is in memory."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from initscope._utils.files import reading
+from initscope._utils.libraries import library
+from initscope._utils.tensors import StoredArray, stored_arrays
+from initscope.data.arrays import LABEL_KEYS, array_as_images
+from initscope.data.folders import class_labels, image_files, read_images
+from initscope.data.image_set import ImageSet
+from initscope.data.normalization import normalize as normalized
+from initscope.errors import InputError, check_count
+
+if TYPE_CHECKING:
+    import dask.array
+
+__all__ = ["Block", "Blocks", "open_blocks"]
+
+_VALUES = 1 << 24  # of a block, if nobody says how many rows
+_HINT = "give a .npy file, a Parquet file or folder, or a folder of images"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows ``start`` to ``stop`` of a source; small itself, it is sent to whoever reads it."""
+
+    source: _Source
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def read(self) -> ImageSet:
+        """The rows, as any loader of images returns them."""
+        found = self.source.read(self.start, self.stop)
+        source = self.source
+        if source.shape is not None:
+            if math.prod(found.shape) != math.prod(source.shape):
+                wanted = "x".join(map(str, source.shape))
+                raise InputError(f"{source.path} has rows of {math.prod(found.shape)} values, not of {wanted}")
+            found = replace(found, images=found.images.reshape(len(found), *source.shape))
+        return found if source.normalize is None else normalized(found, source.normalize)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """All blocks of a source, in order."""
+
+    blocks: tuple[Block, ...]
+    shape: tuple[int, ...]
+    name: str
+
+    def __len__(self) -> int:
+        return self.blocks[-1].stop
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self.blocks)
+
+    @property
+    def summary(self) -> str:
+        """Name, rows, shape and blocks in one line."""
+        return f"{self.name}: {len(self)} rows {'×'.join(map(str, self.shape))} in {len(self.blocks)} blocks"
+
+    def dask_array(self) -> dask.array.Array:
+        """The rows as a `dask.array`, a chunk for each block, read when computed."""
+        arrays, read = library("dask.array"), library("dask.delayed").delayed(_values)
+        chunks = [arrays.from_delayed(read(block), (len(block), *self.shape), np.float32) for block in self]
+        joined: dask.array.Array = arrays.concatenate(chunks)
+        return joined
+
+
+def _values(block: Block) -> Any:
+    return block.read().images
+
+
+@dataclass(frozen=True)
+class _Source(ABC):
+    path: Path
+    shape: tuple[int, ...] | None = None
+    normalize: str | None = None
+    size: tuple[int, int] | None = None
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> ImageSet:
+        """The samples from ``start`` to ``stop``."""
+
+    @abstractmethod
+    def bounds(self, rows: int | None) -> list[int]:
+        """Where blocks begin, and the end."""
+
+
+def _even(count: int, rows: int) -> list[int]:
+    return [*range(0, count, rows), count]
+
+
+@dataclass(frozen=True)
+class _ArrayFile(_Source):
+    array: StoredArray | None = None
+
+    def read(self, start: int, stop: int) -> ImageSet:
+        assert self.array is not None
+        return array_as_images(self.path, self.array.read(np.arange(start, stop)))
+
+    def bounds(self, rows: int | None) -> list[int]:
+        assert self.array is not None
+        if self.array.by_columns:
+            raise InputError(f"{self.path} is stored column by column; save it with numpy.ascontiguousarray")
+        return _even(self.array.shape[0], rows or max(1, _VALUES // max(1, math.prod(self.array.shape[1:]))))
+
+
+@dataclass(frozen=True)
+class _Folder(_Source):
+    def read(self, start: int, stop: int) -> ImageSet:
+        files = _files(self.path)
+        images = read_images(files[start:stop], self.size)
+        channels = len(read_images(files[:1], self.size)[0])
+        if len(images[0]) > channels:
+            raise InputError(f"{self.path} holds grey images, {files[0].name} first, and coloured ones; convert them")
+        images = np.broadcast_to(images, (len(images), channels, *images.shape[2:]))
+        labels, names = class_labels(self.path, files)
+        return ImageSet(images, None if labels is None else labels[start:stop], names, name=str(self.path))
+
+    def bounds(self, rows: int | None) -> list[int]:
+        files = _files(self.path)
+        return _even(len(files), rows or max(1, _VALUES // read_images(files[:1], self.size).size))
+
+
+@cache
+def _files(folder: Path) -> list[Path]:
+    return image_files(folder)
+
+
+@dataclass(frozen=True)
+class _Parquet(_Source):
+    """Row groups are read whole: blocks end where they end."""
+
+    groups: tuple[tuple[Path, int, int], ...] = ()
+    """File, number in it, and rows of every row group."""
+
+    def read(self, start: int, stop: int) -> ImageSet:
+        pa, parquet = library("pyarrow"), library("pyarrow.parquet")
+        tables, at = [], 0
+        with reading(self.path, "a Parquet file", _HINT):
+            for file, number, rows in self.groups:
+                if start <= at < stop:
+                    tables.append(parquet.ParquetFile(file).read_row_group(number))
+                at += rows
+            table = pa.concat_tables(tables)
+            labels = next((name for name in (*LABEL_KEYS, "label") if name in table.column_names), None)
+            values = _matrix(self.path, table.drop_columns([labels]) if labels else table)
+            found = array_as_images(self.path, values)
+            return replace(found, labels=None if labels is None else _labels(table[labels]))
+
+    def bounds(self, rows: int | None) -> list[int]:
+        wanted = rows or max(1, _VALUES // max(1, math.prod(self.read(0, 1).shape)))
+        bounds, at = [0], 0
+        for _, _, count in self.groups:
+            if at > bounds[-1] and at + count - bounds[-1] > wanted:
+                bounds.append(at)
+            at += count
+        return [*bounds, at]
+
+
+def _labels(column: Any) -> Any:
+    values = column.to_numpy()
+    if values.dtype.kind not in "biu":
+        raise InputError(f"labels of type {values.dtype} are no whole numbers; number the classes")
+    return values.astype(np.int64)
+
+
+def _matrix(path: Path, table: Any) -> Any:
+    """``[rows, values]``: one column of lists of equal length, or all columns of numbers side by side."""
+    pa = library("pyarrow")
+    lists = [name for name in table.column_names if pa.types.is_list(table[name].type) or _fixed(table[name].type)]
+    if lists:
+        column = table[lists[0]].combine_chunks()
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        values = column.flatten().to_numpy(zero_copy_only=False)
+        lengths = column.type.list_size if _fixed(column.type) else column.value_lengths().to_numpy()
+        if column.null_count or len(values) != len(column) * np.max(lengths) or np.min(lengths) != np.max(lengths):
+            raise InputError(f"{path}: rows of {lists[0]!r} have different lengths, or none; all must have one")
+        # Of Arrow's own memory, which nobody may write to; torch warns of such arrays.
+        return np.require(values.reshape(len(column), -1), requirements="W")
+    numeric = [name for name in table.column_names if _is_number(table[name].type)]
+    if not numeric:
+        raise InputError(f"{path} has no column of numbers or of lists of numbers, but {', '.join(table.column_names)}")
+    return np.stack([table[name].to_numpy().astype(np.float32) for name in numeric], axis=1)
+
+
+def _fixed(kind: Any) -> bool:
+    pa = library("pyarrow")
+    return bool(pa.types.is_fixed_size_list(kind))
+
+
+def _is_number(kind: Any) -> bool:
+    pa = library("pyarrow")
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def open_blocks(
+    path: str | os.PathLike[str],
+    *,
+    rows: int | None = None,
+    size: int | tuple[int, int] | None = None,
+    shape: tuple[int, ...] | None = None,
+    normalize: str | None = None,
+) -> Blocks:
+    """Cut a source into blocks, without reading it.
+
+    Parameters
+    ----------
+    path
+        A .npy file; a Parquet file or a folder of them (one column of lists, or columns of numbers; ``label``); or a
+        folder of images.
+    rows : int, optional
+        Rows of a block; by default what makes 16 million values. Row groups of Parquet are not cut.
+    size : int or pair of int, optional
+        Folders of images: crop and resize to this.
+    shape : tuple, optional
+        Shape of one row, where the source holds flat ones.
+    normalize : str, optional
+        ``imagenet`` or ``MEAN,STD``; "standardize" would need all rows at once.
+    """
+    from initscope.data.folders import target_size
+
+    if rows is not None:
+        check_count("rows", rows)
+    if normalize is not None and normalize.strip() == "standardize":
+        raise InputError("normalize = 'standardize' needs all data at once; give MEAN,STD")
+    place = Path(path)
+    common: dict[str, Any] = {"path": place, "shape": shape, "normalize": normalize, "size": target_size(size)}
+    source = _opened(place, common)
+    bounds = source.bounds(rows)
+    if len(bounds) < 2 or bounds[-1] == 0:
+        raise InputError(f"{path} holds no rows; {_HINT}")
+    blocks = tuple(Block(source, start, stop) for start, stop in pairwise(bounds) if stop > start)
+    first = Block(source, 0, 1 if not isinstance(source, _Parquet) else blocks[0].stop).read()
+    return Blocks(blocks, first.shape, str(path))
+
+
+def _opened(place: Path, common: dict[str, Any]) -> _Source:
+    parquets = sorted(place.rglob("*.parquet")) if place.is_dir() else [place] if place.suffix == ".parquet" else []
+    if parquets:
+        parquet = library("pyarrow.parquet")
+        groups = []
+        for file in parquets:
+            with reading(file, "a Parquet file", _HINT):
+                about = parquet.ParquetFile(file).metadata
+                groups += [(file, number, about.row_group(number).num_rows) for number in range(about.num_row_groups)]
+        return _Parquet(**common, groups=tuple(group for group in groups if group[2]))
+    if place.is_dir():
+        return _Folder(**common)
+    found = stored_arrays(place, hint=_HINT)
+    if not isinstance(found, StoredArray):
+        raise InputError(f"{place} holds several arrays, packed; {_HINT}")
+    return _ArrayFile(**common, array=found)

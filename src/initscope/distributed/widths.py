@@ -1,0 +1,74 @@
+"""Mean width of data larger than memory, and after every layer: extremes along random directions, merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from initscope.distributed.block_map import on_blocks
+from initscope.distributed.model_names import ModelName, built_model
+from initscope.distributed.sources import Blocks
+from initscope.errors import check_count
+from initscope.measurement.by_layer import LayerTally, LayerWidths, layer_sums, layer_tallies, widths_of
+from initscope.measurement.width import MeanWidth, RunningWidth
+
+__all__ = ["layer_widths_of_blocks", "mean_width_of_blocks"]
+
+
+def mean_width_of_blocks(blocks: Blocks, *, draws: int = 128, seed: int = 0, dask: str | None = None) -> MeanWidth:
+    """What `initscope.mean_width` says of all rows, read twice: for their mean, then for their extremes."""
+    check_count("draws", draws, least=2, hint="two are the least that give a standard error")
+    jobs: dict[str, dict[str, Any]] = {f"{block.start}": {"block": block} for block in blocks}
+    sums = dict(on_blocks(_sum, jobs, dask))
+    centre = sum(sums[name] for name in jobs) / len(blocks)  # in the order of the rows: rounding is the same each time
+    more = {"draws": draws, "seed": seed, "centre": centre}
+    tallies = dict(on_blocks(_tally, {name: job | more for name, job in jobs.items()}, dask))
+    first, *others = (tallies[name] for name in jobs)
+    for tally in others:
+        first.merge(tally)
+    result: MeanWidth = first.result()
+    return result
+
+
+def _sum(job: Mapping[str, Any]) -> Any:
+    data = job["block"].read()
+    return data.images.reshape(len(data), -1).sum(axis=0, dtype=np.float64)
+
+
+def _tally(job: Mapping[str, Any]) -> RunningWidth:
+    tally = RunningWidth(job["draws"], job["seed"], centre=job["centre"])
+    tally.add(job["block"].read().images)
+    tally.forget()
+    return tally
+
+
+def layer_widths_of_blocks(
+    model: ModelName, blocks: Blocks, *, draws: int = 128, seed: int = 0, dask: str | None = None
+) -> LayerWidths:
+    """What `initscope.measurement.layer_widths` says of all rows, run twice: for means, then for extremes."""
+    check_count("draws", draws, least=2, hint="two are the least that give a standard error")
+    jobs: dict[str, dict[str, Any]] = {f"{block.start}": {"block": block, "model": model} for block in blocks}
+    sums = dict(on_blocks(_layer_sums, jobs, dask))
+    centres = [
+        None if any(step[2] is None for step in steps) else sum(step[2] for step in steps) / len(blocks)
+        for steps in zip(*(sums[name] for name in jobs), strict=True)
+    ]
+    more = {"draws": draws, "seed": seed, "centres": centres}
+    tallies = dict(on_blocks(_layer_tallies, {name: job | more for name, job in jobs.items()}, dask))
+    first, *others = (tallies[name] for name in jobs)
+    for part in others:
+        for (_, _, mine), (_, _, later) in zip(first, part, strict=True):
+            if mine is not None:
+                mine.merge(later)
+    return widths_of(first)
+
+
+def _layer_sums(job: Mapping[str, Any]) -> list[LayerTally]:
+    return layer_sums(built_model(job["model"]), job["block"].read().images)
+
+
+def _layer_tallies(job: Mapping[str, Any]) -> list[LayerTally]:
+    options = {name: job[name] for name in ("draws", "seed", "centres")}
+    return layer_tallies(built_model(job["model"]), job["block"].read().images, **options)

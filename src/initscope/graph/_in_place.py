@@ -1,0 +1,90 @@
+"""Steps that write into their input: who later reads that tensor, or another view of it, reads what was written."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from typing import Any
+
+from torch import fx, nn
+
+from initscope.graph._nodes import carries_data
+from initscope.graph.calls import OPERATORS
+from initscope.graph.roles import VIEWS
+
+__all__ = ["follow_writes", "overwritten"]
+
+# What may share the memory of its input; whether it does may depend on the values' layout.
+_SHARING = VIEWS | {
+    "contiguous", "detach", "data", "real", "imag", "to", "type", "type_as", "float", "double", "half", "bfloat16",
+    "cpu", "cuda", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
+    "Identity", "Flatten", "Unflatten", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",
+    "FeatureAlphaDropout",
+}  # fmt: skip
+
+
+def overwritten(values: Any, writer: Any) -> Any:
+    """A tensor into which ``writer`` wrote through another view of it: a step of its own, after which it is read."""
+    return values
+
+
+def follow_writes(module: fx.GraphModule) -> None:
+    """Let the steps after an in-place one read from it, and through other views of the tensor from `overwritten`."""
+    nodes: list[fx.Node] = list(module.graph.nodes)
+    views: dict[fx.Node, list[fx.Node]] = {}  # of one tensor, itself among them
+    for index, node in enumerate(nodes):
+        target = _written(node, module)
+        source = _viewed(node, module) if target is None else target
+        views[node] = [] if source is None else views[source]
+        if target is not None:
+            later = set(nodes[index + 1 :])
+            target.replace_all_uses_with(node, later.__contains__)
+            for view in [one for one in views[node] if not later.isdisjoint(one.users)]:
+                with module.graph.inserting_after(node):
+                    behind = module.graph.call_function(overwritten, (view, node))
+                behind.meta = {key: value for key, value in node.meta.items() if key == "nn_module_stack"}
+                view.replace_all_uses_with(behind, later.__contains__)
+                views[behind] = views[node]
+                views[node].append(behind)
+        views[node].append(node)
+
+
+def _written(node: fx.Node, module: fx.GraphModule) -> fx.Node | None:
+    """The value that a step writes into, if it does."""
+    into = node.kwargs.get("out", node.args[0] if node.args and _in_place(node, module) else None)
+    return into if isinstance(into, fx.Node) else None
+
+
+def _in_place(node: fx.Node, module: fx.GraphModule) -> bool:
+    if node.op == "call_module":
+        return bool(getattr(_module(node, module), "inplace", False))
+    name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
+    if node.op == "call_function" and (node.target in OPERATORS or getattr(operator, name, None) is node.target):
+        return node.target in OPERATORS and carries_data(node)  # sizes are numbers
+    if name.endswith("_") and not name.endswith("__"):
+        return True
+    return node.op == "call_function" and bool(_argument(node, "inplace"))
+
+
+def _argument(node: fx.Node, name: str) -> Any:
+    """An argument of a function by its name, however it was passed."""
+    try:
+        return inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments.get(name)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # functions in C show no signature
+        return node.kwargs.get(name)
+
+
+def _viewed(node: fx.Node, module: fx.GraphModule) -> fx.Node | None:
+    """The value that a step's result may share its memory with."""
+    if node.op == "call_module":
+        name = type(_module(node, module)).__name__
+    elif node.target is getattr:
+        name = str(node.args[1])
+    else:
+        name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
+    source = node.args[0] if node.args and name in _SHARING else None
+    return source if isinstance(source, fx.Node) else None
+
+
+def _module(node: fx.Node, module: fx.GraphModule) -> nn.Module:
+    return module.get_submodule(str(node.target))

@@ -1,0 +1,43 @@
+"""`redrawn`: the same model again and again, each time with weights drawn anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+from initscope._utils.randomness import torch_generator
+from initscope.graph import Inputs, Trace, hides_attention, trace
+from initscope.graph.untouched import copy_of, snapshot
+from initscope.initializers import Initializer
+
+__all__ = ["redrawn"]
+
+
+def redrawn(model: nn.Module, law: Initializer, draws: int, inputs: Inputs, *, seed: int) -> Iterator[Trace]:
+    """The traced model with new weights, ``draws`` times, all in one copy, which is as the original before each draw.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Not touched.
+    law : Initializer
+        Fills the copy.
+    draws, seed : int
+        Number of draws, and their seed.
+    inputs : Inputs
+        A few samples to trace the model on.
+    """
+    device = next((parameter.device for parameter in model.parameters()), "cpu")
+    generator = torch_generator(seed, "weights", device)
+    copied = copy_of(model)
+    traced = trace(copied, inputs, opened=hides_attention(copied))
+    set_back = snapshot(copied)
+    for _ in range(draws):
+        set_back()
+        with torch.no_grad():
+            for ours, theirs in zip(copied.parameters(), model.parameters(), strict=True):
+                ours.copy_(theirs)
+        law.fill_(copied, generator=generator)
+        yield traced

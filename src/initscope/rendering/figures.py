@@ -1,0 +1,206 @@
+"""Pictures of results: plain matplotlib, no pyplot, so that nothing global is touched.
+
+The colours are constants because the page exchanges them for CSS variables (`initscope.rendering.svg`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from initscope.geometry import covered_rows, mean_over_pairs
+from initscope.rendering.depth import axis_limits, axis_name, depth_ticks
+from initscope.results import label_text, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from initscope.geometry import Comparison, Floats, Prediction, Row
+    from initscope.rendering.depth import Panel
+
+__all__ = [
+    "BAD",
+    "GREY",
+    "MEASURED",
+    "PREDICTED",
+    "SMALL",
+    "THIRD",
+    "angle_figure",
+    "behind_activations",
+    "new_axes",
+    "pairs_figure",
+    "panels_figure",
+]
+
+PREDICTED = "#2563c9"
+MEASURED = "#c2410c"
+THIRD = "#0f766e"
+GREY = "#8a8f98"
+BAD = "#b91c1c"
+SMALL = (4.8, 3.2)
+"""Inches of pictures that stand side by side on a page: larger ones are scaled down, and their letters with them."""
+_MOST_TICKS = 9
+_BAND = (10, 90)  # percentiles over pairs
+
+
+def new_axes(width: float = 5.8, height: float = 3.6) -> Axes:
+    """Axes of a figure of their own, drawn lightly: two spines and a faint grid."""
+    ax = make_axes(None, (width, height))
+    _lightly(ax)
+    return ax
+
+
+def _lightly(ax: Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color=GREY, alpha=0.25, linewidth=0.7)
+    ax.set_axisbelow(True)
+
+
+def angle_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
+    """Mean angle after each layer with the middle 80 % of the pairs; measured means with two standard errors."""
+    ax = new_axes() if ax is None else ax
+    predicted, measured = comparison.prediction, comparison.measurement
+    if predicted is not None:
+        _band(ax, predicted.angle, PREDICTED)
+        ax.plot(mean_over_pairs(predicted.angle), color=PREDICTED, label="predicted")
+        _spread_of_a_draw(ax, predicted)
+    if measured is not None:
+        if predicted is None:
+            _band(ax, measured.angle, MEASURED)
+        _points(ax, mean_over_pairs(measured.angle), measured.mean_angle_se, range(len(measured.rows)))
+    ax.set_ylabel("angle between pairs (degrees)")
+    ax.set_ylim(bottom=0)
+    _finish_depth(ax, comparison.rows)
+    return ax
+
+
+def _spread_of_a_draw(ax: Axes, predicted: Prediction) -> None:
+    """Dashed lines two standard deviations of one draw around the mean angle, where the widths tell (dense stacks)."""
+    if predicted.cosine_sd is None or not (predicted.cosine_sd[1:] > 0).any():
+        return
+    angle = predicted.angle
+    sine = np.sin(np.radians(angle))
+    spread = mean_over_pairs(np.degrees(predicted.cosine_sd / np.where(sine > 0, sine, np.nan)))
+    for sign, label in ((1, "± 2 sd of one draw"), (-1, None)):
+        ax.plot(mean_over_pairs(angle) + 2 * sign * spread, color=PREDICTED, linestyle="--", linewidth=0.9, label=label)
+
+
+def panels_figure(panels: Sequence[Panel], titles: Sequence[str], marked: Sequence[frozenset[int]]) -> Axes:
+    """`Panel` by panel against depth on one axis of layers, as the page draws them; the first of the axes.
+
+    Healthy bands are shaded, rows in ``marked`` are those beyond a threshold.
+    """
+    from matplotlib.figure import Figure
+
+    from initscope._utils.axes import ShownAxes
+
+    shown = [(panel, rows) for panel, rows in zip(panels, marked, strict=True) if len(panel.known)]
+    figure = Figure(figsize=(7.2, 1.25 * len(shown) + 0.7), layout="constrained")
+    first: Axes | None = None
+    for place, (panel, rows) in enumerate(shown, 1):
+        ax = figure.add_subplot(len(shown), 1, place, axes_class=ShownAxes, sharex=first)
+        _lightly(ax)
+        _panel(ax, panel, sorted(rows))
+        ax.tick_params(labelbottom=place == len(shown))
+        first = ax if first is None else first
+    assert first is not None
+    ticks = depth_ticks(len(titles))
+    ax.set_xticks(ticks, [label_text(axis_name(titles[tick])) for tick in ticks])
+    told = [ax.get_legend_handles_labels() for ax in figure.axes]
+    legend = {label: handle for handles, labels in told for handle, label in zip(handles, labels, strict=True)}
+    figure.legend(legend.values(), legend.keys(), frameon=False, loc="outside upper left", ncols=len(legend))
+    figure.align_ylabels()
+    return first
+
+
+def _panel(ax: Axes, panel: Panel, marked: Sequence[int]) -> None:
+    low, high, logarithmic = axis_limits(panel)
+    band = (low if panel.low is None else panel.low, high if panel.high is None else panel.high)
+    if panel.low is not None or panel.high is not None:
+        ax.axhspan(max(low, band[0]), min(high, band[1]), color=THIRD, alpha=0.1, linewidth=0, label="healthy")
+    places = np.arange(len(panel.measured))
+    ax.set_yscale("log" if logarithmic else "linear")
+    ax.set_ylim(low, high)
+    heights = np.clip(panel.measured, low, None) if logarithmic else panel.measured  # what is zero stands on the axis
+    errors = None if panel.error is None else 2 * np.nan_to_num(panel.error)
+    ax.errorbar(places, heights, yerr=errors, fmt="o", color=MEASURED, markersize=3, elinewidth=1, label="measured")
+    if marked:
+        ax.plot(places[marked], heights[marked], "o", color=BAD, markersize=4.5, zorder=3, label="at fault")
+    if panel.predicted is not None:
+        known = np.isfinite(panel.predicted)
+        ax.plot(places[known], panel.predicted[known], color=PREDICTED, label="predicted")
+    ax.set_ylabel(panel.name)
+
+
+def pairs_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
+    """Cosine of every pair after the first, the middle and the last activation: measured against predicted.
+
+    Where only one of the two is there, it is drawn against the cosine of the inputs.
+    """
+    ax = new_axes(height=4.4) if ax is None else ax
+    predicted, measured = comparison.prediction, comparison.measurement
+    shown: Any = measured if measured is not None else predicted
+    start = covered_rows(shown.cosine)[:1] or [0]
+    against = (
+        predicted.cosine if predicted is not None and measured is not None else shown.cosine[start * len(shown.rows)]
+    )
+    chosen = _first_middle_last(comparison.rows, against + shown.cosine)
+    for row, color, marker in zip(chosen, (PREDICTED, THIRD, MEASURED), "os^", strict=False):
+        label = f"after {label_text(comparison.rows[row].title)}"
+        ax.plot(against[row], shown.cosine[row], marker, color=color, markersize=4.5, alpha=0.75, label=label)
+    points = np.concatenate([against[chosen], shown.cosine[chosen]], axis=None) if chosen else np.array([0.0, 1.0])
+    low, high = max(-1.0, np.nanmin(points) - 0.03), min(1.0, np.nanmax(points) + 0.03)
+    ax.plot([low, high], [low, high], color=GREY, linewidth=1.2, linestyle="--", zorder=1)
+    both = predicted is not None and measured is not None
+    ax.set_xlabel("predicted cosine" if both else "cosine of the inputs")
+    ax.set_ylabel(f"{'measured' if measured is not None else 'predicted'} cosine")
+    if chosen:
+        ax.legend(frameon=False)
+    return ax
+
+
+def _band(ax: Axes, values: Floats, color: str) -> None:
+    known = [row[np.isfinite(row)] for row in values]
+    low, high = np.array([np.percentile(row, _BAND) if len(row) else (np.nan, np.nan) for row in known]).T
+    ax.fill_between(np.arange(len(values)), low, high, color=color, alpha=0.15, linewidth=0, label="80 % of the pairs")
+
+
+def _points(ax: Axes, values: Floats, errors: Floats, places: Sequence[int]) -> None:
+    ax.errorbar(
+        places,
+        values,
+        yerr=2 * np.nan_to_num(errors),
+        fmt="o",
+        color=MEASURED,
+        markersize=4,
+        elinewidth=1.2,
+        label="measured, ± 2 standard errors" if np.isfinite(errors[1:]).any() else "measured",
+    )
+
+
+def _finish_depth(ax: Axes, rows: Sequence[Row]) -> None:
+    """Name some of the layers below the axis: at most nine, counted back from the last, in even steps."""
+    last = len(rows) - 1
+    step = -(-last // (_MOST_TICKS - 1)) or 1
+    step += step % 2 if step > 1 else 0
+    ticks = list(range(last, -1, -step))
+    names = [rows[tick].layer for tick in ticks]
+    names = [name if len(name) <= 14 else f"…{name[-13:]}" for name in names]
+    crowded = sum(len(name) + 1 for name in names) > 52
+    names = [label_text(name) for name in names]
+    ax.set_xticks(ticks, names, rotation=35 if crowded else 0, ha="right" if crowded else "center")
+    ax.legend(frameon=False, loc="best")
+
+
+def _first_middle_last(rows: Sequence[Row], values: Floats) -> list[int]:
+    covered = [row for row in covered_rows(values) if row > 0]
+    behind = behind_activations(rows, covered)
+    return sorted({behind[0], behind[(len(behind) - 1) // 2], behind[-1]}) if behind else []
+
+
+def behind_activations(rows: Sequence[Row], places: Sequence[int]) -> list[int]:
+    """Those of ``places`` where something else than weights or a rearrangement acts; all of them if there are none."""
+    passing = ("weights", "movement", "bookkeeping")
+    return [place for place in places if rows[place].role not in passing] or list(places)

@@ -1,0 +1,184 @@
+"""The table of layers on a page: columns of numbers, rows in sections that fold, notes as footnotes.
+
+Without a script all rows are shown; the page's own folds, sorts, filters and exports them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from initscope.geometry import ROUNDING, Floats, Row
+from initscope.rendering.depth import rounded
+from initscope.rendering.quantities import Quantity
+from initscope.rendering.table import with_error
+
+__all__ = ["Column", "Section", "layer_table", "page_data", "side_columns"]
+
+_WEIGHTS = ("weights", "recurrent", "embedding")
+_ERROR = re.compile(r"± (\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: ``side`` is predicted, measured or nothing, ``extra`` what a narrow page leaves out."""
+
+    name: str
+    title: str
+    values: Floats
+    errors: Floats | None = None
+    side: str = ""
+    digits: int = 3
+    extra: bool = False
+    bad: frozenset[int] = frozenset()
+    least: float = 0.0
+    """Values below it are rounding."""
+
+    def text(self, index: int) -> str:
+        """The value of a row with its error, short."""
+        value = float(self.values[index])
+        error = np.nan if self.errors is None else float(self.errors[index])
+        if value == 0:
+            return "0"
+        return with_error(value if np.isfinite(value) else None, error if error > 0 else None, self.digits, self.least)
+
+    def of_section(self, members: Sequence[int], join: Callable[[Floats], float] | None = None) -> str:
+        """The last known value of several rows, or what ``join`` makes of all of them."""
+        known = self.values[list(members)]
+        known = known[np.isfinite(known)]
+        if not len(known):
+            return "–"
+        value = float(known[-1] if join is None else join(known))
+        return "0" if value == 0 else with_error(value, None, self.digits, self.least)
+
+
+def side_columns(
+    quantity: Quantity, name: str, title: str, digits: int, bad: frozenset[int] = frozenset()
+) -> list[Column]:
+    """A quantity's columns, predicted beside measured."""
+    least = ROUNDING if name == "angle" else 0.0
+    measured = Column(
+        f"{name}_measured", title, quantity.measured, quantity.error, "measured", digits, bad=bad, least=least
+    )
+    if quantity.predicted is None:
+        return [measured]
+    return [Column(f"{name}_predicted", title, quantity.predicted, quantity.spread, "predicted", digits), measured]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows that fold into one line."""
+
+    title: str
+    members: tuple[int, ...]
+    is_open: bool = False
+    joins: Mapping[str, Callable[[Floats], float]] = field(default_factory=dict)
+    """By column: what of all its rows the line shows, where it is not the last."""
+
+    @property
+    def path(self) -> str:
+        """How names of its rows begin where it is a block.
+
+        >>> Section("block encoder.layers.1", (3, 4)).path
+        'encoder.layers.1.'
+        """
+        return f"{self.title.removeprefix('block ')}."
+
+
+def layer_table(
+    rows: Sequence[Row],
+    columns: Sequence[Column],
+    sections: Sequence[Section] = (),
+    faulty: frozenset[int] = frozenset(),
+) -> dict[str, Any]:
+    """What the template ``layers.html`` shows; columns without a value are left out."""
+    columns = [column for column in columns if np.isfinite(column.values).any()]
+    sections = sections or [Section("", (index,)) for index in range(len(rows))]
+    notes = {note: number for number, note in enumerate(dict.fromkeys(_kind(row.note) for row in rows if row.note), 1)}
+    statuses = {row.status for row in rows}
+    told = len(statuses) > 1
+
+    def line(index: int, section: Section) -> dict[str, Any]:
+        row = rows[index]
+        path = section.path if row.title.startswith(section.path) else ""
+        return {
+            "index": index,
+            "path": path,
+            "title": row.title.removeprefix(path),
+            "cells": [_cell(c, c.text(index), index in c.bad) for c in columns],
+            "status": row.status if told else None,
+            "note": notes.get(_kind(row.note)),
+            "says": row.note,
+            "weights": row.role in _WEIGHTS,
+            "fault": index in faulty,
+        }
+
+    return {
+        "columns": columns,
+        "told": told,
+        "status": "" if told else next(iter(statuses)),
+        "notes": [
+            _footnote(number, [row.note for row in rows if _kind(row.note) == kind]) for kind, number in notes.items()
+        ],
+        "sections": [
+            {
+                "title": section.title,
+                "steps": len(section.members),
+                "open": section.is_open,
+                "folds": len(section.members) > 1,
+                "cells": [
+                    _cell(
+                        c, c.of_section(section.members, section.joins.get(c.name)), bool(c.bad & set(section.members))
+                    )
+                    for c in columns
+                ],
+                "rows": [line(index, section) for index in section.members],
+                "fault": bool(faulty & set(section.members)),
+            }
+            for section in sections
+        ],
+    }
+
+
+def _kind(note: str) -> str:
+    """A note without its errors: rows whose notes differ in them alone share a footnote."""
+    return _ERROR.sub("±", note)
+
+
+def _footnote(number: int, notes: Sequence[str]) -> tuple[int, str, int]:
+    """Number, text and count; of errors that differ the smallest and the largest.
+
+    >>> _footnote(2, ["cosine ± 0.002", "cosine ± 5e-05", "cosine ± 0.0001"])
+    (2, 'cosine ± 5e-05 to 0.002', 3)
+    >>> _footnote(1, ["cosine ± 0.03; wide layers.", "cosine ± 0.01; wide layers."])
+    (1, 'cosine ± 0.01 to 0.03; wide layers.', 2)
+    """
+    ranges = [sorted(set(errors), key=float) for errors in zip(*map(_ERROR.findall, notes), strict=True)]
+    texts = iter(errors[0] if len(errors) == 1 else f"{errors[0]} to {errors[-1]}" for errors in ranges)
+    return number, _ERROR.sub(lambda _: f"± {next(texts)}", notes[0]), len(notes)
+
+
+def _cell(column: Column, text: str, bad: bool) -> dict[str, Any]:
+    value, _, error = text.partition(" ")
+    return {"value": value, "error": error, "bad": bad, "column": column}
+
+
+def page_data(rows: Sequence[Row], columns: Sequence[Column], panels: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """What the page's script reads: the names, the numbers of the table, the panels."""
+    numbers: dict[str, Any] = {}
+    for column in columns:
+        if np.isfinite(column.values).any():
+            numbers[column.name] = rounded(column.values)
+            if column.errors is not None and np.isfinite(column.errors).any():
+                numbers[f"{column.name}_se"] = rounded(column.errors)
+    texts = {
+        "layer": [row.layer for row in rows],
+        "kind": [row.kind for row in rows],
+        "status": [row.status for row in rows],
+        "note": [row.note for row in rows],
+    }
+    return {"titles": [row.title for row in rows], "texts": texts, "numbers": numbers, "panels": list(panels)}

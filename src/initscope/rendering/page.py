@@ -1,0 +1,154 @@
+"""The one-file page of a `Comparison`: HTML with its pictures, numbers and script inside; nothing is fetched."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from initscope._utils.files import write_text
+from initscope.geometry import ROUNDING, Comparison
+from initscope.rendering.depth import Panel, drawn_panels
+from initscope.rendering.figures import behind_activations, new_axes, pairs_figure
+from initscope.rendering.layers import layer_table, page_data, side_columns
+from initscope.rendering.quantities import Quantity, angles, sizes
+from initscope.rendering.summary import headline, suggestion
+from initscope.rendering.svg import inline_svg
+from initscope.rendering.thumbnails import thumbnails
+
+if TYPE_CHECKING:
+    import jinja2
+
+__all__ = ["angle_panel", "comparison_context", "render_page", "render_part", "size_panel", "versions", "write_page"]
+
+
+def write_page(path: str | os.PathLike[str], comparison: Comparison, **options: Any) -> None:
+    """Write `render_page` to ``path``, atomically."""
+    write_text(path, render_page(comparison, **options))
+
+
+def render_page(
+    comparison: Comparison,
+    *,
+    facts: Mapping[str, object] | None = None,
+    images: tuple[Any, Any] | None = None,
+    advice: str = "",
+    fragment: bool = False,
+) -> str:
+    """The whole page as text.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What to show.
+    facts : mapping, optional
+        What was run, as label and value: model, data, … . Pairs, draws, seed and versions are added.
+    images : pair of arrays, optional
+        ``x, y`` of the pairs, ``[pairs, C, H, W]``; a few are shown if they are grey or RGB images.
+    advice : str
+        What to try, instead of the general `suggestion`.
+    fragment : bool
+        For a notebook's cell: one element with its own style, no page around it.
+    """
+    context = comparison_context(comparison, facts or {}, images)
+    rows, angle, size = comparison.rows, angles(comparison), sizes(comparison)
+    panels = [angle_panel(angle), size_panel(size, [0, *behind_activations(rows, range(1, len(rows)))])]
+    columns = [*side_columns(angle, "angle", "angle °", 1), *side_columns(size, "rms_ratio", "size", 3)]
+    depth = drawn_panels(panels, [row.title for row in rows])
+    happened, _, more = headline(comparison).partition(". ")
+    context |= {
+        "title": happened.removesuffix("."),
+        "subtitle": comparison.title,
+        "headline": more,
+        "advice": advice or suggestion(comparison),
+        "depth": depth,
+        "error_is": angle.error_is,
+        "layers": layer_table(rows, columns),
+        "data": page_data(rows, columns, depth["data"]),
+    }
+    return render_part("body.html" if fragment else "page.html", **context)
+
+
+def render_part(template: str, **context: Any) -> str:
+    """A part of a page from one of the templates."""
+    return _environment().get_template(template).render(context)
+
+
+def versions() -> dict[str, str]:
+    """Versions that the numbers depend on."""
+    found = {name: version(name) for name in ("initscope", "torch", "numpy")}
+    return found | {"Python": platform.python_version()}
+
+
+def angle_panel(angle: Quantity, low: float | None = None) -> Panel:
+    """Angles against depth, with the healthy band that verdicts know: angles that open are no fault."""
+    return Panel(
+        "angle",
+        "between pairs, degrees",
+        "the lower, the more alike the network makes different inputs",
+        angle.measured,
+        angle.error,
+        angle.predicted,
+        low,
+        least=0.0,
+        logarithmic=False,
+        rounding=ROUNDING,
+    )
+
+
+def size_panel(size: Quantity, shown: list[int], low: float | None = None, high: float | None = None) -> Panel:
+    """Sizes against depth, at the rows ``shown``: between activations weights scale the signal up and down."""
+    size = size.at(shown)
+    return Panel(
+        "size",
+        "of activations, over the input's",
+        "a level curve keeps the signal; one that runs away, up or down, makes training hard",
+        size.measured,
+        size.error,
+        size.predicted,
+        low,
+        high,
+    )
+
+
+def comparison_context(
+    comparison: Comparison, facts: Mapping[str, object], images: tuple[Any, Any] | None
+) -> dict[str, Any]:
+    """What templates say of pairs, of what was run, and of words."""
+    measured, predicted = comparison.measurement, comparison.prediction
+    side = measured if measured is not None else predicted
+    assert side is not None
+    run = {name: str(value) for name, value in facts.items() if value not in (None, "")}
+    run["pairs"] = str(side.cosine.shape[1])
+    if measured is not None:
+        run["draws of the weights"] = str(measured.draws) if measured.draws else "none: the weights as they are"
+        if measured.draws:
+            run["seed"] = str(measured.seed)
+    run["versions"] = ", ".join(f"{name} {number}" for name, number in versions().items())
+    return {
+        "both": measured is not None and predicted is not None,
+        "has_measured": measured is not None,
+        "has_predicted": predicted is not None,
+        "has_sd": predicted is not None
+        and predicted.cosine_sd is not None
+        and bool((predicted.cosine_sd[1:] > 0).any()),
+        "drawn": measured is not None and measured.draws > 0,
+        "has_error": measured is not None and bool(np.isfinite(measured.mean_cosine_se).any()),
+        "pairs_picture": inline_svg(pairs_figure(comparison, new_axes(4.2, 3.5)), "pairs"),
+        "thumbnails": [] if images is None else thumbnails(*images, angles=side.angle),
+        "run": run,
+    }
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("initscope.rendering"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )

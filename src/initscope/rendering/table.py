@@ -1,0 +1,373 @@
+"""Tables for the terminal, that of a `Comparison` first: predicted and measured side by side, within its width."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from initscope.geometry import ROUNDING
+from initscope.rendering.folding import few_lines, folded_table, folding_told
+from initscope.rendering.quantities import angles, sizes
+from initscope.results import format_number, printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from initscope.geometry import Comparison
+
+__all__ = [
+    "OF_TOKENS",
+    "WORDS",
+    "notes_told",
+    "rich_table",
+    "side_by_side",
+    "table_width",
+    "terminal_table",
+    "with_error",
+]
+
+Texts = list[dict[str, str]]
+_Reduction = Callable[[Texts, list[str]], tuple[Texts, list[str]]]
+_SHORT = 6
+"""Rows of a table that may all take two lines."""
+_LONG = 30
+"""Characters of a text that is rather said below than left out."""
+_DETAILS = ("kind", "status", "±")
+"""What goes before any text is folded."""
+_QUANTITIES = {"angle": ("angle °", 1), "rms_ratio": ("size", 3)}
+OF_TOKENS = {"token_cosine": "token cosine", "attention_entropy": "entropy"}
+"""What only models with attention have, and its title."""
+WORDS = {
+    "angle °": "between pairs of inputs",
+    "size": "of the units over the input's",
+    "token cosine": "between the tokens of a sample",
+    "entropy": "of attention, 1: spread over all tokens",
+    "gradient": "of a layer's weights over the last layer's",
+    "dead": "share of units that are zero for all samples",
+    "saturated": "share of values at an end of the activation's range",
+    "rank": "directions in which samples differ",
+}
+"""What stands in the columns of a table of layers, in a few words."""
+_ERROR = re.compile(r" ±\S+")
+_NUMBER = re.compile(rf"–|[-<]?(\d[\d.,]*(e[-+]?\d+)?|inf|nan)%?({_ERROR.pattern})?")
+
+
+def with_error(value: float | None, error: float | None, digits: int, least: float = 0.0) -> str:
+    """``value ± error`` to the same number of decimals; a dash where there is no value, no error where none is known.
+
+    No more decimals than mean something: two significant digits of an error, four of a value. Small values have two,
+    below ``least`` only that they are; an error that rounds to nothing is left out.
+
+    >>> with_error(0.83517, 0.0156, 3), with_error(12.0, None, 1), with_error(None, None, 1)
+    ('0.835 ±0.016', '12.0', '–')
+    >>> with_error(1047.99, 26.92, 2), with_error(1.679, 0.265, 3), with_error(10483.2, None, 3)
+    ('1048 ±27', '1.68 ±0.27', '10483')
+    >>> with_error(0.0948, None, 1), with_error(0.1, 0.004, 1), with_error(2.36e-6, 1e-8, 1, least=1e-5)
+    ('0.095', '0.100 ±0.004', '<1e-05')
+    >>> with_error(0.000141, 3e-6, 3), with_error(0.00073, 5e-5, 3)
+    ('0.00014', '0.00073 ±0.00005')
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    if error is not None and not math.isfinite(error):
+        error = None
+    size = abs(value)
+    if 0 < size < least:
+        return f"<{least:g}"
+    if size >= 1e5 or 0 < size < 1e-4:
+        return f"{value:.{2 if size >= 1e5 else 1}e}" + (f" ±{error:.1g}" if error else "")
+    if 0 < size < 10.0 ** (1 - digits):
+        decimals = 1 - _exponent(size)
+        if error and size >= 1e-2:  # smaller ones would be wide
+            decimals = max(decimals, min(-_exponent(error), decimals + 1))
+    else:
+        decimals = min(digits, 3 - _exponent(size) if size else digits, 1 - _exponent(error) if error else digits)
+    decimals = max(0, decimals)
+    spread = "" if error is None else f"{error:.{decimals}f}"
+    return f"{value:.{decimals}f}" + (f" ±{spread}" if spread.strip("0.") else "")
+
+
+def _exponent(number: float) -> int:
+    """The power of ten of its first digit."""
+    return math.floor(math.log10(number))
+
+
+def side_by_side(comparison: Comparison, depth: int | None = 0) -> list[dict[str, str]]:
+    """One dict of short texts per line: layer, predicted and measured columns, status, note.
+
+    ``depth`` folds the rows to paths of so many modules; 0: every row, None: blocks, and few of them (`few_lines`).
+    Columns of a side that is missing, and an empty note column, are left out.
+    """
+    sides = [side for side in ("predicted", "measured") if getattr(comparison, _ATTRIBUTE[side]) is not None]
+    rows = [_texts(row, sides) for row in _folded(comparison, depth)]
+    empty = {"note"} if not any(row["note"] for row in rows) else set()
+    if sum(row.get("gradient predicted", "–") != "–" for row in rows) < 2:  # the last one's is 1 and tells nothing
+        empty.add("gradient predicted")
+    return [{name: text for name, text in row.items() if name not in empty} for row in rows]
+
+
+def _folded(comparison: Comparison, depth: int | None) -> list[dict[str, Any]]:
+    """The table with errors of angles and sizes, those of what was drawn, in lines."""
+    measured, table = comparison.measurement, comparison.table()
+    drawn = measured is not None and measured.draws > 0
+    for name, quantity in (("angle", angles(comparison)), ("rms_ratio", sizes(comparison))):
+        errors = {"se": quantity.error if drawn else None, "sd_predicted": quantity.spread}
+        for index, row in enumerate(table[1:], 1):
+            row |= {f"{name}_{kind}": None if of is None else float(of[index]) for kind, of in errors.items()}
+    return folded_table(comparison.rows, table, few_lines(comparison.rows, depth))
+
+
+_ATTRIBUTE = {"predicted": "prediction", "measured": "measurement"}
+
+
+def _texts(row: dict[str, Any], sides: list[str]) -> dict[str, str]:
+    texts = {"layer": row["title"]}
+    for name, (title, digits) in _QUANTITIES.items():
+        for side in sides:
+            error = row.get(f"{name}_se" if side == "measured" else f"{name}_sd_predicted")
+            least = ROUNDING if name == "angle" and side == "measured" else 0.0
+            texts[f"{title} {side}"] = with_error(row[f"{name}_{side}"], error, digits, least)
+    for name, title in OF_TOKENS.items():
+        for side in sides:
+            if f"{name}_{side}" in row:
+                texts[f"{title} {side}"] = with_error(row[f"{name}_{side}"], None, 3)
+    if "gradient_over_last_predicted" in row:
+        texts["gradient predicted"] = with_error(row["gradient_over_last_predicted"], None, 3)
+    return texts | {"status": row["status"], "note": row["note"]}
+
+
+def terminal_table(
+    comparison: Comparison,
+    *,
+    title: str = "",
+    width: int | None = None,
+    depth: int | None = None,
+    all_of_them: str = "--depth 0 prints them all",
+) -> Table:
+    """`side_by_side` as a `rich_table`; below it how many rows it folds, their notes, and what errors are."""
+    rows = [{name: text for name, text in row.items() if name != "note"} for row in side_by_side(comparison, depth)]
+    folded = folding_told(_folded(comparison, depth), all_of_them)
+    below = [*[folded] * bool(folded), *notes_told({row.title: row.note for row in comparison.rows})]
+    measured, words = comparison.measurement, dict(WORDS)
+    if any("±" in text for row in rows for name, text in row.items() if name.endswith(" predicted")):
+        words["± pred."] = "spread of one draw of the weights"
+    if measured is not None and measured.draws > 1:
+        words["± measured"] = f"standard error over {measured.draws} draws of the weights"
+    keep = ("angle ° measured",)
+    return rich_table(rows, title=title, below=below, width=width, keep=keep, words=words)
+
+
+_PRECISION = re.compile(r"(, )?(\d+ heads drawn(, )?)?(cosine ± [\d.e+-]+)?(?=;|$)")
+"""What a note says of the precision of a prediction; the page and the other formats keep it."""
+
+
+def notes_told(notes: Mapping[str, str]) -> list[str]:
+    """A line for each remark, with the layers that it is on, which are the keys."""
+    layers: dict[str, list[str]] = {}
+    for layer, note in notes.items():
+        layers.setdefault(_PRECISION.sub("", note).strip(";, "), []).append(layer)
+    return [f"{_few(names)}: {note}" for note, names in layers.items() if note]
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def rich_table(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    title: str = "",
+    below: Sequence[str] = (),
+    width: int | None = None,
+    keep: Sequence[str] = (),
+    words: Mapping[str, str] | None = None,
+) -> Table:
+    """A rich table of dicts that share their keys: numbers to the right, one line a row if ``width`` allows.
+
+    One status that all rows share is a line below. Where the table is wider than ``width``, kinds, statuses and errors
+    go, in this order, then other columns from the right, first what is predicted of what is measured too, but not the
+    first two nor those to ``keep``, until it fits; long texts of a few rows are lines below instead. A single row
+    stands upright. Texts of a few rows may take two lines, and all that are still too long are cut
+    to two. Lines below name the statuses, say what else was left out, and of the columns that are shown, and of errors
+    (“±”), what they are by ``words``. Of several rows a column without any value is no column.
+    """
+    texts = _without_empty([{name: format_number(cell) for name, cell in row.items()} for row in rows])
+    lines = list(below)
+    if len(texts) > 1 and len({row.get("status") for row in texts}) == 1:
+        texts, lines = _without_status(texts, lines)
+    if width is None or _fits(texts, width):
+        return _drawn(texts, title, [*_legend(texts, words), *lines])
+    if len(texts) == 1:
+        lines = [*_legend(texts, words), *lines]
+        texts = [{"quantity": name.replace("_", " "), "value": text} for name, text in texts[0].items()]
+        return _drawn(_two_lines(texts, width), title, lines)
+    left_out, told = list[str](), len(lines)
+    for name, reduced in _reductions(texts, keep):
+        fewer, lines = reduced(texts, lines)
+        told_below = len(lines) > told and name != "±"
+        left_out += [name] * (fewer != texts and not told_below)
+        texts, told = fewer, len(lines)
+        if _fits(texts, width) or (name not in _DETAILS and _folds(texts, width)):
+            break
+    said = [f"left out to fit {width} columns: {', '.join(left_out)}; --format json has all"] * bool(left_out)
+    texts = texts if _fits(texts, width) else _two_lines(texts, width)
+    return _drawn(texts, title, [*_legend(texts, words), *lines, *said])
+
+
+def _without_empty(rows: Texts) -> Texts:
+    """Of several rows only the columns in which one of them has something."""
+    empty = {name for name in (rows[0] if len(rows) > 1 else ()) if all(row[name] in ("", "–") for row in rows)}
+    return [{name: text for name, text in row.items() if name not in empty} for row in rows]
+
+
+def _legend(rows: Texts, words: Mapping[str, str] | None) -> list[str]:
+    """One line on the columns, and on errors if there are any, as far as there are words for them."""
+    names = [name.replace("_", " ") for name in (rows[0] if rows else ())]
+    shown = {name.removesuffix(" predicted").removesuffix(" measured") for name in names}
+    shown |= {word for name in names for word in name.split()}
+    errors = "se" in shown or any("±" in text for row in rows for text in row.values())
+    told = [f"{of}: {is_}" for of, is_ in (words or {}).items() if of in shown or (errors and of.startswith("±"))]
+    return ["; ".join(told)] if told else []
+
+
+def _fits(rows: Texts, width: int) -> bool:
+    """Whether the rows need no more than ``width``."""
+    return table_width(_drawn(rows, "", ())) <= width
+
+
+def _folds(rows: Texts, width: int) -> bool:
+    """Whether rows of two lines fit, whole, and are few: two lines each are harder to read than fewer columns."""
+    folded = _two_lines(rows, width)
+    cut = any(new[name].count("…") > old[name].count("…") for new, old in zip(folded, rows) for name in old)
+    two = sum(any("\n" in text for text in row.values()) for row in folded)
+    return _fits(folded, width) and not cut and two <= max(_SHORT, len(rows) / 3)
+
+
+def _reductions(rows: Texts, keep: Sequence[str]) -> list[tuple[str, _Reduction]]:
+    """What may go, the least important first; before any column nothing, as texts may fold."""
+    names = [name for name in (rows[0] if rows else ()) if name not in ("kind", "status")]
+    stays = {*names[:2], *keep}
+    columns = [name for name in reversed(names) if name not in stays]
+    columns.sort(key=lambda name: f"{name.removesuffix(' predicted')} measured" not in names)
+    first = zip(_DETAILS, (_without("kind"), _without_status, _without_errors), strict=True)
+    return [*first, ("", _as_it_is), *((name.replace("_", " "), _without(name)) for name in columns)]
+
+
+def _two_lines(rows: Texts, width: int) -> Texts:
+    """Texts cut so that the table is ``width`` wide and no cell has more than two lines.
+
+    Columns of numbers keep their width; the others share what is left, the short ones taking only what they need.
+    """
+    widest = {name: max(len(row[name]) for row in rows) for name in rows[0]}
+    words = [name for name in rows[0] if not all(_NUMBER.fullmatch(row[name]) for row in rows)]
+    widest |= {name: max(widest[name], *map(len, _head(name).split("\n"))) for name in widest if name not in words}
+    room = width - 2 - sum(widest[name] + 2 for name in widest if name not in words) - 2 * len(words)
+    for place, name in enumerate(sorted(words, key=lambda name: widest[name])):
+        widest[name] = max(6, min(widest[name], room // (len(words) - place)))
+        room -= widest[name]
+    return [{name: _cut(text, widest[name]) if name in words else text for name, text in row.items()} for row in rows]
+
+
+def _cut(text: str, width: int) -> str:
+    """``text`` on at most two lines of ``width``: words are kept whole where they fit, a long name loses its middle.
+
+    >>> _cut("collapse 1/1, gradient-imbalance 1/1, dead-units 1/1", 20)
+    'collapse 1/1,\\ngradient-imbalance …'
+    >>> _cut("model.layers.11.attention.output.dense", 12)
+    'model.layer…\\noutput.dense'
+    >>> _cut("gradient-imbalance", 13), _cut("block model_encoder.0", 14)
+    ('gradient-\\nimbalance', 'block model_\\nencoder.0')
+    >>> _cut("layer 4 (AdaptiveAvgPool2d)", 18)
+    'layer 4 (Adaptive…\\nAdaptiveAvgPool2d)'
+    """
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    if len(lines) <= 2 and all(len(line) <= width for line in lines):
+        return "\n".join(lines)
+    ends = [mark.end() for mark in re.finditer(r"[ ._-]", text) if mark.start() + (mark[0] != " ") <= width]
+    if ends and len(text) - ends[-1] <= width:
+        return f"{text[: ends[-1]].rstrip()}\n{text[ends[-1] :]}"
+    if any(len(word) > width for word in text.split()):
+        return f"{text[: width - 1]}…\n{text[-width:]}"
+    return "\n".join(textwrap.wrap(text, width, break_on_hyphens=False, max_lines=2, placeholder=" …"))
+
+
+def table_width(table: Table) -> int:
+    """Columns of a terminal that the table needs to have each row on one line."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(width=100_000)
+    return Measurement.get(console, console.options, table).maximum
+
+
+def _without(column: str) -> _Reduction:
+    """What leaves that column out; long texts of a few rows are lines below."""
+
+    def reduced(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
+        if len(rows) <= _SHORT and any(len(row.get(column, "")) > _LONG for row in rows):
+            below = [*below, *notes_told({next(iter(row.values())): row[column] for row in rows})]
+        return [{name: text for name, text in row.items() if name != column} for row in rows], below
+
+    return reduced
+
+
+def _as_it_is(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
+    return rows, below
+
+
+def _without_status(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
+    """The status of most rows is said once, below, the others with their layers: no row loses it."""
+    if not rows or "status" not in rows[0]:
+        return rows, below
+    groups = sorted(_layers_by(rows, "status").items(), key=lambda group: -len(group[1]))
+    line = f"status of every {'row' if len(groups) == 1 else 'other row'}: {groups[0][0]}"
+    others = [f"{status}: {_few(layers)}" for status, layers in groups[1:]]
+    return [{name: text for name, text in row.items() if name != "status"} for row in rows], [*others, line, *below]
+
+
+def _without_errors(rows: Texts, below: list[str]) -> tuple[Texts, list[str]]:
+    return [{name: _ERROR.sub("", text) for name, text in row.items()} for row in rows], below
+
+
+def _drawn(rows: Texts, title: str, below: Sequence[str]) -> Table:
+    from rich import box, markup
+    from rich.table import Table
+
+    def escape(text: str) -> str:
+        return markup.escape(printable(text))
+
+    table = Table(
+        title=escape(title) or None,
+        title_justify="left",
+        caption=escape("\n".join(below)) or None,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        collapse_padding=True,
+        pad_edge=False,
+    )
+    for name in rows[0] if rows else ():
+        numeric = name != "layer" and all(_NUMBER.fullmatch(row[name]) for row in rows)
+        justify: Any = "right" if numeric else "left"
+        table.add_column(escape(_head(name)), justify=justify, no_wrap=numeric, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(text) for text in row.values()))
+    return table
+
+
+def _head(name: str) -> str:
+    """A column's heading: names of two sides, and errors, on a second line."""
+    name = name.replace("_", " ")
+    return re.sub(r" se$", "\n±", name).replace(" predicted", "\npred.").replace(" measured", "\nmeasured")
+
+
+def _layers_by(rows: Texts, name: str) -> dict[str, list[str]]:
+    """The layers of each text of that column, in order."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row.get(name, ""), []).append(row.get("layer", ""))
+    return found

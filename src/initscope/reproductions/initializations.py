@@ -1,0 +1,107 @@
+"""He (fan-in and fan-out), Glorot and LeCun on one network: norms and gradients, predicted and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from initscope.initializers import Glorot, He, LeCun
+from initscope.reproductions._figures import Rows
+from initscope.reproductions._networks import LayerRatios, input_rows, many_ratios, rows_of_ratios
+from initscope.reproductions.protocol import Declared, Number
+from initscope.results import make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["EXHIBITS", "Initializations", "run"]
+
+
+@dataclass(frozen=True)
+class Initializations(Rows):
+    """One row per initialisation and layer; here the measured spread is over networks, as the predicted one is."""
+
+    draws: int
+    rows: tuple[LayerRatios, ...]
+
+    def plot(self, ax: Axes | None = None, *, quantity: Literal["activation", "gradient"] = "activation") -> Axes:
+        """Measured mean ± sd over networks (points) on the predicted mean and band, logarithmic."""
+        ax = make_axes(ax)
+        for index, network in enumerate(dict.fromkeys(row.network for row in self.rows)):
+            rows = [row for row in self.rows if row.network == network]
+            layers = [row.layer for row in rows]
+            mean, sd, predicted, band = (
+                np.array([getattr(row, f"{quantity}{end}") for row in rows])
+                for end in ("", "_sd", "_predicted", "_predicted_sd")
+            )
+            color = f"C{index}"
+            ax.errorbar(layers, mean, yerr=sd, fmt="o", color=color, markersize=3, capsize=2, label=network)
+            ax.plot(layers, predicted, color=color, linewidth=0.8)
+            ax.fill_between(layers, np.maximum(predicted - band, 1e-12), predicted + band, color=color, alpha=0.15)
+        ax.set_yscale("log")
+        ax.set_xlabel("layer")
+        ax.locator_params(axis="x", integer=True)
+        ax.set_ylabel(r"$\|h\|/\|x\|$" if quantity == "activation" else r"$\|\partial W\|/(\|\delta\|\|x\|)$")
+        ax.legend()
+        return ax
+
+
+def run(
+    data: Any = None,
+    *,
+    widths: Sequence[int] = (500, 800, 400, 700, 300, 600, 500, 900, 400, 500),
+    inputs: int = 500,
+    classes: int = 20,
+    draws: int = 100,
+    seed: int = 0,
+) -> Initializations:
+    """Draw ``draws`` networks per initialisation, each on another row, and compare with the exact mean and spread.
+
+    Source: [ArpitBengio2019]_ sections 3.1 and 3.2; LeCun's law goes beyond it. ``data`` are the rows, by default
+    Gaussian ones.
+
+    Equal widths make the two modes of He agree, and Glorot and LeCun; unequal ones tell them apart (fan-in multiplies
+    ‖h‖² by n_l/n_{l-1}).
+    """
+    samples = input_rows(data, draws, inputs, torch.Generator().manual_seed(seed))
+    inputs = samples.shape[1]
+    rows: list[LayerRatios] = []
+    for name, initializer in (
+        ("He fan-in", He(mode="fan_in")),
+        ("He fan-out", He(mode="fan_out")),
+        ("Glorot", Glorot()),
+        ("LeCun", LeCun()),
+    ):
+        drawn = many_ratios(initializer, samples, widths, classes=classes, draws=draws, seed=seed + draws)
+        rows += rows_of_ratios(name, initializer, inputs, widths, drawn)
+    return Initializations(draws, tuple(rows))
+
+
+def _last_layers(found: Initializations) -> dict[str, Number]:
+    deepest = max(row.layer for row in found.rows)
+    return {
+        row.network: Number(row.activation, row.activation_sd / found.draws**0.5)
+        for row in found.rows
+        if row.layer == deepest
+    }
+
+
+EXHIBITS = (
+    Declared(
+        id="norms-initializations",
+        source="Arpit, Bengio 2019, section 3",
+        statement="Fan-out keeps norms whatever the widths; fan-in, Glorot and LeCun multiply them by known factors.",
+        produce=run,
+        numbers=_last_layers,
+        holds=lambda found: all(
+            abs(row.activation - row.activation_predicted) < 4.5 * row.activation_predicted_sd / found.draws**0.5
+            for row in found.rows
+        ),
+        small={"widths": (60, 120, 40), "inputs": 50, "draws": 100},
+        data="data",
+    ),
+)

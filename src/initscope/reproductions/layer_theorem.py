@@ -1,0 +1,126 @@
+"""The talk's layer theorem measured: ω² of a low-dimensional set before and after random layers of many sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from initscope import embed, mean_width
+from initscope.errors import check_count
+from initscope.reproductions._figures import Rows, draw_lines
+from initscope.reproductions._statistics import mean_and_error
+from initscope.reproductions.protocol import Declared, Number
+from initscope.results import Result, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["EXHIBITS", "LayerTheorem", "LayerTheoremRow", "run"]
+
+
+@dataclass(frozen=True)
+class LayerTheoremRow(Result):
+    """Layers of one size: m outputs, the output's ω² over the input's (norm-preserving scale), mean over draws.
+
+    The standard error is over layers and their directions, that of the input's own width included.
+    """
+
+    kind: str
+    outputs: int
+    outputs_per_squared_width: float
+    ratio: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class LayerTheorem(Rows):
+    """Rows by kind and size of layer. Weights N(0, 1/m), the talk's scale, halve every ratio."""
+
+    squared_width: float
+    rows: tuple[LayerTheoremRow, ...]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Ratio of ω² against the number of outputs."""
+        ax = make_axes(ax)
+        draw_lines(ax, self.rows, by="kind", x="outputs", y="ratio")
+        ax.axvline(10 * self.squared_width, linestyle="--", color="gray", label="m = 10 ω²")
+        ax.set(xscale="log", xlabel="outputs m", ylabel="ω² after / before", ylim=(0, None))
+        ax.legend()
+        return ax
+
+
+def run(
+    points: Any = None,
+    *,
+    widths: Sequence[int] = (10, 30, 100, 300, 1000, 3000, 10_000),
+    filters: Sequence[int] = (1, 4, 16, 64),
+    side: int = 16,
+    layers: int = 10,
+    draws: int = 128,
+    seed: int = 0,
+) -> LayerTheorem:
+    """Mean widths through one random ReLU layer of many sizes.
+
+    Source: [Bronstein2016]_, 'Low dimension in – low dimension out'; the theorem is in [Giryes2016]_.
+
+    Parameters
+    ----------
+    points
+        Rows ``[N, side²]``; by default 2,000 unit vectors of ten random 5-dimensional subspaces (smooth images).
+    widths, filters
+        Sizes of the dense and of the 3×3 convolutional layers (``filters · side²`` outputs).
+    layers
+        Layers drawn of each size, at least two.
+    draws, seed
+        Of `initscope.mean_width` (every layer has directions of its own) and of the layers.
+    """
+    check_count("layers", layers, least=2, hint="two are the least that give a standard error")
+    points = _subspaces(side, seed) if points is None else np.asarray(points)
+    start = mean_width(points, draws=draws * layers, seed=seed)
+    squared = start.value**2
+    sizes: list[tuple[str, Any]] = [("dense", embed.ReLUFeatures(m)) for m in widths]
+    sizes += [("convolution 3×3", embed.ConvFeatures(n, image_shape=(1, side, side))) for n in filters]
+    rows = []
+    for kind, layer in sizes:
+        ratios = []
+        for draw in range(1, layers + 1):
+            features = layer.set_params(random_state=seed + draw).fit_transform(points)
+            ratios.append(mean_width(features, draws=draws, seed=seed + draw).value ** 2 / squared)
+        ratio, error = map(float, mean_and_error(ratios))
+        common = 2 * ratio * start.standard_error / start.value
+        outputs = features.shape[1]
+        rows.append(LayerTheoremRow(kind, outputs, outputs / squared, ratio, math.hypot(error, common)))
+    return LayerTheorem(float(squared), tuple(rows))
+
+
+def _subspaces(side: int, seed: int) -> np.ndarray:
+    """Unit vectors in a union of ten 5-dimensional subspaces of images, smoothed so that neighbours are alike."""
+    rng = np.random.default_rng(seed)
+    basis = rng.standard_normal((10, 5, side, side))
+    basis = np.sum([np.roll(basis, (dy, dx), axis=(2, 3)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)], axis=0)
+    rows = np.einsum("snk,skd->snd", rng.standard_normal((10, 200, 5)), basis.reshape(10, 5, -1)).reshape(2000, -1)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+EXHIBITS = (
+    Declared(
+        id="talk-layer-theorem",
+        source="Bronstein 2016, 'Stability of random layers': mean width",
+        statement="A random layer with m ≳ ω² outputs keeps the mean width of its input up to a constant.",
+        produce=run,
+        numbers=lambda found: {
+            f"{row.kind}, m = {row.outputs}": Number(row.ratio, row.standard_error)
+            for row in found.rows
+            if row.outputs_per_squared_width > 10
+        },
+        holds=lambda found: all(
+            0.25 < row.ratio < 1 + 4 * row.standard_error for row in found.rows if row.outputs_per_squared_width > 10
+        ),
+        small={"widths": (30, 1000), "filters": (1, 16), "side": 8, "layers": 3, "draws": 32},
+        data="points",
+    ),
+)

@@ -1,0 +1,73 @@
+"""Sudakov's minoration and the size of a training set: ε-nets of data counted, beside what the mean width allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from initscope.data import load_any
+from initscope.measurement import Packing, packing_numbers
+from initscope.reproductions.protocol import Declared, Number
+from initscope.results import Result, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["EXHIBITS", "PackingBound", "run"]
+
+
+@dataclass(frozen=True)
+class PackingBound(Result):
+    """Greedy packings of unit vectors of data, and Sudakov's bound on their logarithm."""
+
+    points: int
+    packing: Packing
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per ε."""
+        return list(self.packing.table())
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Logarithms of both against ε."""
+        ax = make_axes(ax)
+        ax.plot(self.packing.eps, self.packing.log_numbers, "o-", label=f"points of a net, of {self.points}")
+        ax.plot(self.packing.eps, self.packing.log_bounds, "s-", color="C3", label="Sudakov: 1.089 ω²/ε²")
+        ax.set(xlabel="ε", ylabel="logarithm of the number", yscale="log")
+        ax.legend()
+        return ax
+
+
+def run(
+    images: Any = None,
+    *,
+    spec: str = "fashion-mnist",
+    limit: int | None = 5000,
+    eps: Sequence[float] = (0.3, 0.4, 0.5, 0.6, 0.8, 1.0),
+    seed: int = 0,
+) -> PackingBound:
+    """Images as unit vectors; farthest-first points at least ε apart."""
+    loaded = load_any(spec, limit=limit) if images is None else images
+    rows = np.asarray(getattr(loaded, "images", loaded), dtype=np.float64)
+    rows = rows.reshape(len(rows), -1)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return PackingBound(len(rows), packing_numbers(rows, eps, limit=len(rows), seed=seed))
+
+
+EXHIBITS = (
+    Declared(
+        id="talk-sudakov",
+        source="Bronstein 2016, 'Training set size': Sudakov's minoration",
+        statement="The logarithm of the size of an ε-net is at most c ω²/ε²; the bound is not tight.",
+        produce=run,
+        numbers=lambda found: {
+            f"log of the net at ε = {eps:g}": Number(value)
+            for eps, value in zip(found.packing.eps, found.packing.log_numbers)
+        },
+        holds=lambda found: all(a <= b for a, b in zip(found.packing.log_numbers, found.packing.log_bounds)),
+        small={"spec": "digits", "limit": 500, "eps": (0.3, 0.5, 0.8)},
+        data="images",
+    ),
+)

@@ -1,0 +1,69 @@
+"""Inputs back through many layers: the error of the linear estimate against depth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from initscope.invert.rates import ErrorGrowth, error_growth
+from initscope.reproductions.protocol import Declared, Number
+from initscope.results import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["EXHIBITS", "RecoveryDepth", "run"]
+
+
+@dataclass(frozen=True)
+class RecoveryDepth(Result):
+    """Errors by depth, with and without projections on the way."""
+
+    growth: ErrorGrowth
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per depth."""
+        return self.growth.table()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw both errors against the number of layers."""
+        return self.growth.plot(ax)
+
+    def numbers(self) -> dict[str, Number]:
+        """Median error by depth with projections; its error is that of the median of a normal law."""
+        found = {}
+        for point in self.growth.points:
+            spread = (point.projected_high - point.projected_low) / 1.349  # quartiles of a normal law, in its sd
+            error = math.sqrt(math.pi / 2 / self.growth.draws) * spread
+            found[f"layers {point.depth}: relative error"] = Number(point.projected, error)
+        return found
+
+    def holds(self) -> bool:
+        """At most N times the first layer's with projections; without, what theory says within 4 standard errors."""
+        numbers = list(self.numbers().values())
+        first = numbers[0]
+        linear = all(
+            number.value - depth * first.value <= 3 * math.hypot(number.error or 0.0, depth * (first.error or 0.0))
+            for depth, number in enumerate(numbers, 1)
+        )
+        points = self.growth.points
+        return linear and all(abs(p.plain - p.plain_predicted) <= 4 * p.plain_standard_error for p in points)
+
+
+def run(*, depth: int = 8, width: int = 600, dimension: int = 5, draws: int = 40, seed: int = 0) -> RecoveryDepth:
+    """Undo 1 to ``depth`` layers of random ReLU networks; the projections are on what each layer's outputs can be."""
+    return RecoveryDepth(error_growth(depth, width=width, dimension=dimension, draws=draws, seed=seed))
+
+
+EXHIBITS = (
+    Declared(
+        id="talk-recovery-depth",
+        source="Bronstein 2016, 'Stable embedding': recovery after N layers",
+        statement="After N layers the error of the recovered input is at most of the order of N times that of one.",
+        produce=run,
+        numbers=RecoveryDepth.numbers,
+        holds=RecoveryDepth.holds,
+        small={"depth": 4, "width": 300, "dimension": 4, "draws": 16},
+    ),
+)

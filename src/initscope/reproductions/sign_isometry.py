@@ -1,0 +1,102 @@
+"""The talk's δ-isometry: Hamming distances of signs against angles, for codes of growing length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from initscope.embed import HammingDistortion, SignHash, hamming_distance
+from initscope.reproductions._figures import Curves, Point, Rows, panels
+from initscope.reproductions.protocol import Declared, Number
+from initscope.theory.metric_spaces import gromov_hausdorff_bounds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EXHIBITS", "SignIsometry", "nearness", "run"]
+
+
+@dataclass(frozen=True)
+class SignIsometry(Rows):
+    """A report for each length of the codes."""
+
+    rows: tuple[HammingDistortion, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per length."""
+        return [row.table()[0] for row in self.rows]
+
+    def figure(self) -> Figure:
+        """A scatter for each length."""
+        return panels(*(row.plot for row in self.rows))
+
+
+def run(
+    points: Any = None, *, bits: Sequence[int] = (48, 256, 2048), rows: int = 300, dimension: int = 10, seed: int = 0
+) -> SignIsometry:
+    """Random unit vectors of a ``dimension``-dimensional space, or your rows, under a layer of each length."""
+    cloud = np.random.default_rng(seed).standard_normal((rows, dimension)) if points is None else np.asarray(points)
+    pairs = min(10_000, len(cloud) * (len(cloud) - 1) // 2)
+    return SignIsometry(
+        tuple(SignHash(m, random_state=seed).fit(cloud).distortion_report(cloud, pairs=pairs) for m in bits)
+    )
+
+
+def nearness(
+    points: Any = None,
+    *,
+    bits: Sequence[int] = (16, 64, 256, 1024, 4096),
+    rows: int = 150,
+    dimension: int = 10,
+    seed: int = 0,
+) -> Curves:
+    """How far the codes are from the set they stand for, as metric spaces: bounds on the Gromov–Hausdorff distance.
+
+    Angles over π against Hamming distances over the bits, all pairs. Source: [Bronstein2016]_.
+    """
+    cloud = np.random.default_rng(seed).standard_normal((rows, dimension)) if points is None else np.asarray(points)
+    unit = cloud / np.linalg.norm(cloud, axis=1, keepdims=True)
+    angles = np.arccos(np.clip(unit @ unit.T, -1, 1)) / np.pi
+    np.fill_diagonal(angles, 0.0)
+    left, right = np.divmod(np.arange(len(cloud) ** 2), len(cloud))
+    found = []
+    for length in bits:
+        codes = SignHash(length, random_state=seed).fit_transform(cloud)
+        distances = hamming_distance(codes[left], codes[right]).reshape(angles.shape) / length
+        bounds = gromov_hausdorff_bounds(angles, distances)
+        found.append(Point("at most", length, bounds.upper))
+        found.append(Point("at least", length, bounds.lower))
+    return Curves(tuple(found), "bits", "Gromov–Hausdorff distance to the codes", "xy")
+
+
+EXHIBITS = (
+    Declared(
+        id="talk-gromov-hausdorff",
+        source="Bronstein 2016, 'Stable embedding': in the Gromov–Hausdorff sense",
+        statement="As metric spaces, the codes are within half the distortion of the data: ever nearer with bits.",
+        produce=nearness,
+        numbers=Curves.numbers,
+        holds=lambda found: (
+            found.curve("at most")[-1].measured < found.curve("at most")[0].measured / 4
+            and all(low.measured <= high.measured for low, high in zip(found.curve("at least"), found.curve("at most")))
+        ),
+        small={"bits": (16, 128, 1024), "rows": 50},
+        data="points",
+    ),
+    Declared(
+        id="talk-isometry",
+        source="Bronstein 2016, 'Stable embedding': δ-isometry",
+        statement="Hamming distances of the signs differ from angles by at most δ for all pairs.",
+        produce=run,
+        numbers=lambda found: {f"largest deviation, {row.bits} bits": Number(row.largest) for row in found.rows},
+        holds=lambda found: (
+            all(row.bound is None or row.largest <= row.bound for row in found.rows)
+            and found.rows[-1].largest < found.rows[0].largest
+        ),
+        small={"bits": (48, 512), "rows": 40},
+        data="points",
+    ),
+)

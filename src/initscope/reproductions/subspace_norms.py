@@ -1,0 +1,86 @@
+"""Lemma 3 of [ArpitBengio2019]_: norms of a whole subspace through one layer, and how wide it must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from initscope.errors import check_count
+from initscope.reproductions._figures import Curves, Point
+from initscope.reproductions._statistics import mean_and_error
+from initscope.reproductions.protocol import Declared, Number
+from initscope.theory.norms import gordon_width, lemma3_width
+
+__all__ = ["EXHIBITS", "extremes", "run"]
+
+
+def extremes(weight: np.ndarray, *, steps: int = 60, starts: int = 8, seed: int = 0) -> tuple[float, float]:
+    """Smallest and largest ‖ReLU(Wu)‖ over unit u that a search finds: power steps on the active part.
+
+    >>> low, high = extremes(np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0], [0.0, -2.0]]))
+    >>> round(low, 6), round(high, 6)
+    (1.0, 2.0)
+    """
+    rng = np.random.default_rng(seed)
+    found = []
+    for sign in (-1.0, 1.0):
+        best = -sign * math.inf
+        for _ in range(starts):
+            u: Any = rng.standard_normal(weight.shape[1])
+            for _ in range(steps):
+                u /= np.linalg.norm(u)
+                part = weight[weight @ u > 0]
+                gram = part.T @ part
+                size = float(np.linalg.norm(gram, 2))
+                u = gram @ u if sign > 0 else (1.01 * size * u - gram @ u)
+            u /= np.linalg.norm(u)
+            value = float(np.linalg.norm(np.maximum(weight @ u, 0)))
+            best = max(best, value) if sign > 0 else min(best, value)
+        found.append(best)
+    return found[0], found[1]
+
+
+def run(
+    *, dims: Sequence[int] = (2, 5, 10, 20), eps: float = 0.3, delta: float = 0.05, draws: int = 10, seed: int = 0
+) -> Curves:
+    """Largest distortion of norms over a d-dimensional subspace, at Gordon's width for ``eps``; and the widths.
+
+    A layer on a subspace of dimension d is a layer on R^d (rotation invariance).
+    """
+    check_count("draws", draws, least=2)
+    rng = np.random.default_rng(seed)
+    rows = []
+    for dim in dims:
+        width = gordon_width(math.sqrt(dim), eps, delta, squared=False)
+        worst = []
+        for draw in range(draws):
+            low, high = extremes(rng.standard_normal((width, dim)) * np.sqrt(2 / width), seed=seed + draw)
+            worst.append(max(1 - low, high - 1))
+        mean, error = mean_and_error(worst)
+        rows.append(Point("distortion at Gordon's width", dim, float(mean), float(error)))
+        rows.append(Point("promised", dim, predicted=eps))
+        rows.append(Point("width, Gordon, / 1000", dim, predicted=width / 1000))
+        rows.append(Point("width, lemma 3, / 1000", dim, predicted=lemma3_width(dim, eps, delta, squared=False) / 1000))
+    return Curves(tuple(rows), "dimension of the subspace", "distortion of norms; width / 1000", "y")
+
+
+EXHIBITS = (
+    Declared(
+        id="norms-lemma-3",
+        source="Arpit, Bengio 2019, lemma 3",
+        statement="A layer that is wide enough keeps the norms of a whole subspace; the lemma asks for far too much.",
+        produce=run,
+        numbers=lambda found: {
+            name: Number(n.value, n.error) for name, n in found.numbers().items() if "promised" not in name
+        },
+        holds=lambda found: all(
+            row.measured < limit.predicted
+            for row, limit in zip(found.curve("distortion at Gordon's width"), found.curve("promised"))
+            if limit.predicted is not None
+        ),
+        small={"dims": (2, 5), "draws": 3},
+    ),
+)

@@ -1,0 +1,42 @@
+"""Only a small subset is required for training: test error after training on random samples, on an ε-net, on those at
+the boundary of their class, on those deep inside, and on all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from initscope.class_geometry import Study, subset_study
+from initscope.reproductions.protocol import Declared, Number
+from initscope.reproductions.trained_networks import study_setting
+
+__all__ = ["EXHIBITS", "run"]
+
+
+def run(
+    *,
+    spec: str = "cifar10",
+    images: int = 6000,
+    tested: int = 4000,
+    sizes: Sequence[int] = (300, 1000),
+    seeds: Sequence[int] = (0, 1, 2),
+    steps: int = 200,
+) -> Study:
+    """Train on ``sizes`` of the ``images``, chosen in each way, and on all of them, for as many steps."""
+    return subset_study(**study_setting(spec, images, tested), sizes=sizes, seeds=seeds, steps=steps)
+
+
+EXHIBITS = (
+    Declared(
+        id="talk-training-subsets",
+        source="Bronstein 2016, 'Training set size', 'Role of training'",
+        statement="A network that performs well on an ε-net performs well everywhere, and only a small subset of it, "
+        "at the class boundaries, is required for training.",
+        produce=run,
+        numbers=lambda study: {
+            f"{each.name}, {each.size} samples": Number(each.mean, each.standard_error) for each in study.settings
+        },
+        small={"spec": "digits", "images": 1200, "tested": 597, "sizes": (50, 200), "seeds": (0, 1), "steps": 40},
+        incomparable="the talk gives neither a size nor an error; test errors by the way of choosing are given",
+    ),
+)

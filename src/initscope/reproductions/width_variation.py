@@ -1,0 +1,106 @@
+"""Figure 3 of [ArpitBengio2019]_: gradient norms in networks whose layers differ in width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from initscope.errors import InputError
+from initscope.initializers import He
+from initscope.reproductions._figures import Rows
+from initscope.reproductions._networks import LayerRatios, input_rows, layer_ratios
+from initscope.reproductions.protocol import Declared, Number
+from initscope.results import make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["EXHIBITS", "WidthVariation", "run"]
+
+
+@dataclass(frozen=True)
+class WidthVariation(Rows):
+    """One row per variation and layer; `spread` is the root mean square distance of the gradient ratio from 1."""
+
+    variations: tuple[int, ...]
+    spread: tuple[float, ...]
+    predicted_spread: tuple[float, ...]
+    rows: tuple[LayerRatios, ...]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Gradient ratio of every layer, mean ± sd over samples, with the predicted mean as a thin line."""
+        ax = make_axes(ax)
+        for index, variation in enumerate(self.variations):
+            rows = [row for row in self.rows if row.network == _name(variation)]
+            layers = [row.layer for row in rows]
+            ax.errorbar(
+                layers,
+                [row.gradient for row in rows],
+                yerr=[row.gradient_sd for row in rows],
+                color=f"C{index}",
+                capsize=2,
+                label=f"v = {variation}",
+            )
+            ax.plot(layers, [row.gradient_predicted for row in rows], color=f"C{index}", linewidth=0.8, linestyle=":")
+        ax.set_xlabel("layer")
+        ax.set_ylabel(r"$\|\partial W\|/(\|\delta\|\|x\|)$")
+        ax.legend()
+        return ax
+
+
+def _name(variation: int) -> str:
+    return f"±{variation}"
+
+
+def run(
+    data: Any = None,
+    *,
+    variations: Sequence[int] = (1, 200, 500),
+    width: int = 1000,
+    depth: int = 20,
+    samples: int = 1000,
+    inputs: int = 500,
+    classes: int = 20,
+    seed: int = 0,
+) -> WidthVariation:
+    """Widths drawn from U(width - v, width + v), He fan-out; published: the larger v, the farther from 1.
+
+    Source: [ArpitBengio2019]_ figure 3 and section 4.3.
+
+    Predicted: the gradient of layer l is √(n_l/n_L) of what equal widths give, since fan-out keeps the forward pass
+    only.
+    """
+    if max(variations) >= width:
+        raise InputError(f"variations up to {max(variations)} must stay below width = {width}: layers would vanish")
+    data = input_rows(data, samples, inputs, torch.Generator().manual_seed(seed))
+    rows: list[LayerRatios] = []
+    spread, predicted = [], []
+    for variation in variations:
+        widths = np.random.default_rng(seed).integers(width - variation, width + variation, depth, endpoint=True)
+        fresh = layer_ratios(
+            _name(variation), He(mode="fan_out"), data, widths.tolist(), classes=classes, seed=seed + 1
+        )
+        rows += fresh
+        spread.append(float(np.sqrt(np.mean([(row.gradient - 1) ** 2 + row.gradient_sd**2 for row in fresh]))))
+        predicted.append(
+            float(np.sqrt(np.mean([(row.gradient_predicted - 1) ** 2 + row.gradient_predicted_sd**2 for row in fresh])))
+        )
+    return WidthVariation(tuple(variations), tuple(spread), tuple(predicted), tuple(rows))
+
+
+EXHIBITS = (
+    Declared(
+        id="norms-figure-3",
+        source="Arpit, Bengio 2019, figure 3",
+        statement="The more the widths of the layers differ, the farther gradient norms are from 1.",
+        produce=run,
+        numbers=lambda found: {f"spread at ±{v}": Number(s) for v, s in zip(found.variations, found.spread)},
+        holds=lambda found: all(a < b for a, b in zip(found.spread, found.spread[1:])),
+        small={"variations": (1, 120, 180), "width": 200, "depth": 8, "samples": 50, "inputs": 50},
+        data="data",
+    ),
+)

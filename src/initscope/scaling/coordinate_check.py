@@ -1,0 +1,274 @@
+"""`coordinates`: models of several widths, their sizes by theory, and after a few steps of the optimiser."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from initscope._utils.randomness import torch_generator
+from initscope.errors import InputError, check_count
+from initscope.graph import Trace, bind, hides_attention, trace
+from initscope.propagate import predict
+from initscope.scaling.coordinate_results import SCORES, CoordinateCheck, CoordinateRow, Floats, judged
+from initscope.theory.attention import growth_exponent
+
+__all__ = ["AtSize", "Factory", "OptimizerFactory", "checked_data", "coordinates", "fitted", "predicted_sizes"]
+
+Factory = Callable[[int], nn.Module]
+OptimizerFactory = Callable[[nn.Module], torch.optim.Optimizer]
+
+
+def coordinates(
+    factory: Factory,
+    x: Any,
+    *,
+    widths: Sequence[int],
+    targets: Any = None,
+    optimizer: OptimizerFactory | None = None,
+    steps: int = 5,
+    draws: int = 2,
+    tolerance: float = 0.2,
+    seed: int = 0,
+) -> CoordinateCheck:
+    """How the size of every row grows with the width, at the start by theory, and after steps of the optimiser.
+
+    The coordinate check of [Yang2021]_: where sizes do not depend on the width after a few steps, hyperparameters that
+    suit a narrow model suit a wide one.
+
+    Parameters
+    ----------
+    factory : callable
+        ``factory(width)`` builds the model, with its weights drawn.
+    x : tensor ``[samples, ...]``
+        One batch; the first half of it is predicted against the second.
+    widths : sequence of int
+        At least two; four, each twice the one before, tell exponents to some .05.
+    targets : tensor, optional
+        Classes (int) or values, shaped as the loss needs them. None: random classes of the last axis.
+    optimizer : callable, optional
+        ``optimizer(model)``; None: Adam with learning rate 0.01/width·(smallest width) for matrices inside, as for μP,
+        and 0.01 for embeddings, biases and norms.
+    steps : int
+        Steps of the optimiser; 0: the start alone.
+    draws : int
+        Models of each width, whose sizes are averaged.
+    tolerance : float
+        Exponents up to this pass.
+    seed : int
+        Of the weights and targets.
+
+    Returns
+    -------
+    CoordinateCheck
+    """
+    widths = tuple(check_count("widths", width) for width in widths)
+    if len(set(widths)) < 2:
+        raise InputError(f"widths = {widths}: an exponent needs at least two different widths")
+    steps, draws = check_count("steps", steps, least=0), check_count("draws", draws)
+    data = checked_data(x)
+    found = [AtSize(factory, width, data, targets, optimizer, min(widths)) for width in widths]
+    runs = [[one.run(steps, seed + draw) for draw in range(draws)] for one in found]
+    names = runs[0][0][1]
+    if any(each[1] != names for run in runs for each in run):
+        raise InputError("the steps of the model differ between widths; build it with the same layers at every width")
+    sizes = np.stack([np.sqrt(np.mean([each[0] ** 2 for each in run], axis=0)) for run in runs])
+    predicted = predicted_sizes(found, names, seed)
+    rows = tuple(
+        CoordinateRow(
+            name.layer,
+            name.kind,
+            name.role,
+            float(growth_exponent(widths, predicted[:, index])),
+            *fitted(widths, sizes[:, :, index]),
+        )
+        for index, name in enumerate(names)
+    )
+    reads = [name.reads for name in names]
+    # As many heads at every width: their size grows with it.
+    wider = frozenset(index for index in found[0].heads if len({one.heads.get(index) for one in found}) == 1)
+    return CoordinateCheck(widths, steps, tolerance, rows, sizes, judged(rows, reads, tolerance, wider))
+
+
+def checked_data(x: Any) -> Tensor:
+    """The batch as a tensor of at least two samples."""
+    data = torch.as_tensor(x)
+    if len(data) < 2:
+        raise InputError(f"x of shape {tuple(data.shape)} must hold at least two samples")
+    return data
+
+
+def fitted(widths: Sequence[int], sizes: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Exponents after every step, and the standard errors of the fits."""
+    logs = np.log(np.asarray(widths, dtype=np.float64))
+    slopes, errors = [], []
+    for values in sizes.T:
+        slope = growth_exponent(widths, values)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rest = np.log(values) - slope * logs
+        free = max(1, len(widths) - 2)
+        spread = np.sqrt(((rest - rest.mean()) ** 2).sum() / free / ((logs - logs.mean()) ** 2).sum())
+        slopes.append(float(slope))
+        errors.append(float(spread) if len(widths) > 2 else 0.0)
+    return tuple(slopes), tuple(errors)
+
+
+class RowName(NamedTuple):
+    """A row of the model, the same at every size; ``reads``: the places of the rows before it."""
+
+    layer: str
+    kind: str
+    role: str
+    reads: tuple[int, ...]
+
+
+class AtSize:
+    """The model at one size: built, predicted, and trained for a few steps."""
+
+    def __init__(
+        self, factory: Factory, width: int, data: Tensor, targets: Any, optimizer: OptimizerFactory | None, least: int
+    ) -> None:
+        if not _takes_width(factory):
+            raise InputError(f"{getattr(factory, '__name__', factory)} takes no width; coordinates need factory(width)")
+        self.factory, self.width, self.data, self.targets = factory, width, data, targets
+        self.optimizer = optimizer or (lambda model: _adam(model, least))
+        self.heads: dict[int, int] = {}
+        """Of the rows that hold scores."""
+
+    def build(self, seed: int) -> nn.Module:
+        """The model with its weights, the same for a seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = self.factory(self.width)
+        if not isinstance(model, nn.Module):
+            raise InputError(f"the factory gave {type(model).__name__} for width {self.width}, not a torch module")
+        return model.eval()
+
+    def run(self, steps: int, seed: int) -> tuple[Floats, list[RowName]]:
+        """Sizes ``[steps + 1, rows]`` of every row after every step, and the names of the rows."""
+        model = self.build(seed)
+        try:
+            with torch.no_grad():
+                model(self.data)
+        except Exception as error:
+            raise bind(model, self.data).refused(error) from error
+        optimizer = self.optimizer(model)
+        traced = trace(model, self.data[:2], opened=hides_attention(model))
+        sizes, names = [], list[RowName]()
+        for step in range(steps + 1):
+            seen, names, self.heads = _sizes(traced, self.data)
+            sizes.append(seen)
+            if step < steps:
+                optimizer.zero_grad()
+                _loss(model(self.data), self.targets, seed).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+        return np.stack(sizes), names
+
+
+def _takes_width(factory: Any) -> bool:
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
+
+
+def _adam(model: nn.Module, least: int) -> torch.optim.Optimizer:
+    """Adam with 1/fan-in for matrices inside: embeddings, biases and norms keep their rate."""
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    groups = []
+    for parameter in model.parameters():
+        inside = parameter.dim() > 1 and id(parameter) not in tables
+        groups.append({"params": [parameter], "lr": 0.01 * (least / parameter.shape[1] if inside else 1.0)})
+    return torch.optim.Adam(groups)
+
+
+def _loss(output: Any, targets: Any, seed: int) -> Tensor:
+    """Cross-entropy over the last axis for classes, the mean square for values."""
+    found = output.values() if hasattr(output, "keys") else output
+    values: Tensor = output if isinstance(output, Tensor) else next(iter(found))
+    flat = values.flatten(0, -2)
+    if targets is None:
+        generator = torch_generator(seed, "targets")
+        return F.cross_entropy(flat, torch.randint(flat.shape[-1], (len(flat),), generator=generator))
+    wanted = torch.as_tensor(targets)
+    return F.mse_loss(values, wanted) if wanted.is_floating_point() else F.cross_entropy(flat, wanted.flatten())
+
+
+@torch.no_grad()
+def _sizes(traced: Trace, data: Tensor) -> tuple[Floats, list[RowName], dict[int, int]]:
+    """Root mean squares of all rows, and of what attention's softmaxes read where they are inside of a call.
+
+    Also the number of heads of the latter, by the place of their row.
+    """
+    seen: dict[Any, list[tuple[str, str, float]]] = {}
+    heads_of: dict[Any, int] = {}
+
+    def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
+        tensor = output[0] if isinstance(output, (tuple, list)) and output else output
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            return
+        kind = traced.kind(step)
+        seen[step] = [(kind, str(traced.role(step)), _rms(tensor))]
+        scores = _scores(kind, args, kwargs)
+        if scores is not None:
+            seen[step].append((SCORES, SCORES, _rms(scores)))
+            heads_of[step] = scores.shape[-3]
+
+    traced.run(bind(traced.model, data), watch)
+    places: dict[Any, int] = {}
+    names, sizes, heads_at = list[RowName](), list[float](), dict[int, int]()
+    for step in traced.steps:
+        before = tuple(places[parent] for parent in step.all_input_nodes if parent in places)
+        for kind, role, size in seen.get(step, ()):
+            if kind != SCORES:
+                places[step] = len(names)
+            else:
+                heads_at[len(names)] = heads_of[step]
+            names.append(RowName(traced.name(step), kind, role, before))
+            sizes.append(size)
+    return np.array(sizes), names, heads_at
+
+
+def _scores(kind: str, args: Any, kwargs: Any) -> Tensor | None:
+    """What the softmax of attention reads, ``[…, heads, queries, keys]``; None for other steps."""
+    if kind == "scaled_dot_product_attention" and len(args) > 1:
+        queries, keys = args[0], args[1]
+        scale = kwargs.get("scale") or queries.shape[-1] ** -0.5
+        shared = keys.repeat_interleave(queries.shape[-3] // keys.shape[-3], dim=-3)  # by a group of heads
+        return scale * (queries @ shared.mT)  # type: ignore[no-any-return]
+    if kind.lower() == "softmax" and args and isinstance(args[0], Tensor) and args[0].dim() > 2:
+        return torch.where(args[0] > -1e9, args[0], 0.0)
+    return None
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.double().square().mean().sqrt())
+
+
+def predicted_sizes(found: Sequence[AtSize], names: Sequence[RowName], seed: int) -> Floats:
+    """Sizes at the start by theory, ``[widths, rows]``: NaN where a row has none."""
+    result = np.full((len(found), len(names)), np.nan)
+    for place, one in enumerate(found):
+        model = one.build(seed)
+        half = len(one.data) // 2
+        told = predict(model, one.data[:half], one.data[half : 2 * half], seed=seed)
+        start = _start(model, one.data)
+        by_name = {row.layer: float(told.rms_ratio[index].mean()) for index, row in enumerate(told.rows)}
+        for index, name in enumerate(names):
+            if name.kind != SCORES:
+                result[place, index] = by_name.get(name.layer, np.nan) * start
+    return result
+
+
+def _start(model: nn.Module, data: Tensor) -> float:
+    """The size that ratios refer to: that of real inputs, or of what a table makes of indices."""
+    if data.is_floating_point():
+        return _rms(data)
+    table = next((module for module in model.modules() if isinstance(module, nn.Embedding)), None)
+    return float("nan") if table is None else _rms(table(data).detach())

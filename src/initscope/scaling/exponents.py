@@ -1,0 +1,136 @@
+"""`width_exponents`, `depth_exponents`: how a configuration's sizes grow, by the recursion at several sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from initscope.errors import InputError
+from initscope.results import Result
+from initscope.scaling.recursion import Outlook, outlook
+from initscope.scaling.transformer import Transformer
+from initscope.theory.attention import growth_exponent
+
+__all__ = ["DepthExponents", "WidthExponents", "depth_exponents", "width_exponents"]
+
+_TOLERANCE = 0.1
+
+
+@dataclass(frozen=True)
+class WidthExponents(Result):
+    """Exponents against the width of every row's root mean square, and of the scores of attention."""
+
+    widths: tuple[int, ...]
+    layers: tuple[str, ...]
+    rms: tuple[float, ...]
+    scores: tuple[float | None, ...]
+    verdicts: tuple[str, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per row."""
+        columns = zip(self.layers, self.rms, self.scores, strict=True)
+        return [{"layer": layer, "rms": rms, "scores": scores} for layer, rms, scores in columns]
+
+
+@dataclass(frozen=True)
+class DepthExponents(Result):
+    """Exponents against the number of blocks, of what is found behind the last: see `depth_exponents`."""
+
+    depths: tuple[int, ...]
+    quantities: tuple[str, ...]
+    values: tuple[tuple[float, ...], ...]
+    exponents: tuple[float, ...]
+    verdicts: tuple[str, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per quantity: its value at every depth, and the exponent."""
+        return [
+            {"of": name}
+            | {f"{depth} blocks": value for depth, value in zip(self.depths, values, strict=True)}
+            | {"exponent": exponent}
+            for name, values, exponent in zip(self.quantities, self.values, self.exponents, strict=True)
+        ]
+
+
+def width_exponents(model: Transformer, factors: Sequence[float], *, tokens: int = 32, seed: int = 0) -> WidthExponents:
+    """Exponents at the start: widths of the configuration times ``factors``, heads of the same size.
+
+    Examples
+    --------
+    >>> from initscope.scaling import read
+    >>> sizes = {"model_type": "gpt2", "n_embd": 64, "n_layer": 1, "n_head": 2, "vocab_size": 100}
+    >>> model = read(sizes, tie_word_embeddings=False)
+    >>> round(width_exponents(model, [1, 2, 4], tokens=8).rms[-1], 2)      # logits: 0.02·√width
+    0.5
+    """
+    _check_factors(factors)
+    made = [model.widened(factor) for factor in factors]
+    told = [outlook(one, tokens, seed=seed).rows for one in made]
+    widths = tuple(one.width for one in made)
+    rms = tuple(float(growth_exponent(widths, [row.rms for row in each])) for each in zip(*told, strict=True))
+    scores = tuple(
+        float(growth_exponent(widths, [row.scores for row in each])) if each[0].kind == "attention" else None
+        for each in zip(*told, strict=True)
+    )
+    layers = tuple(row.layer for row in told[0])
+    verdicts = [
+        f"{layer} grows like width^{value:.2g}" for layer, value in zip(layers, rms, strict=True) if value > _TOLERANCE
+    ]
+    worst = max((value for value in scores if value is not None), default=0.0)
+    if worst > _TOLERANCE:
+        verdicts.insert(0, f"scores of attention grow like width^{worst:.2g}: scale queries and keys by 1/√width")
+    return WidthExponents(widths, layers, rms, scores, tuple(verdicts[:4]))
+
+
+def depth_exponents(model: Transformer, factors: Sequence[float], *, tokens: int = 32, seed: int = 0) -> DepthExponents:
+    """Exponents at the start: blocks of the configuration times ``factors``, at least one.
+
+    Of the stream behind the last block, of what the last branch has of it, of how far tokens are apart (1 less their
+    mean cosine), and of the logits. What a configuration scales with its depth, as GPT-2 the outputs of branches, is
+    as it was read: give other depths to `read` for that.
+
+    Examples
+    --------
+    >>> from initscope.scaling import read
+    >>> model = read({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2,
+    ...     "num_hidden_layers": 8, "vocab_size": 100, "initializer_range": 0.125})
+    >>> found = depth_exponents(model, [1, 2, 4], tokens=8)
+    >>> 0.4 < found.exponents[0] < 0.55      # the stream of a pre-norm stack grows like √depth
+    True
+    """
+    _check_factors(factors)
+    made = [model.deepened(factor) for factor in factors]
+    depths = tuple(one.layers for one in made)
+    if len(set(depths)) < 2:
+        raise InputError(f"factors = {tuple(factors)} make {depths[0]} blocks of {model.layers} each time")
+    told = [_ends(outlook(one, tokens, seed=seed)) for one in made]
+    quantities = tuple(name for name in told[0] if all(math.isfinite(one[name]) for one in told))
+    values = tuple(tuple(one[name] for one in told) for name in quantities)
+    exponents = tuple(float(growth_exponent(depths, each)) for each in values)
+    verdicts = []
+    if exponents[0] > _TOLERANCE:
+        verdicts.append(
+            f"the stream grows like depth^{exponents[0]:.2g}: draw the outputs of branches over √(2·blocks)"
+        )
+    apart = dict(zip(quantities, values, strict=True))["tokens apart"]
+    if min(apart) < 0.05:
+        depth = depths[apart.index(min(apart))]
+        verdicts.append(f"tokens are one at {depth} blocks: 1 less their cosine is {min(apart):.2g}")
+    return DepthExponents(depths, quantities, values, exponents, tuple(verdicts))
+
+
+def _ends(told: Outlook) -> dict[str, float]:
+    stream = [row for row in told.rows if row.kind == "feed-forward"]
+    return {
+        "stream": stream[-1].rms,
+        "last branch's share": stream[-1].share,
+        "tokens apart": 1 - stream[-1].token_cosine,
+        "logits": told.logits,
+    }
+
+
+def _check_factors(factors: Sequence[float]) -> None:
+    if len(set(factors)) < 2 or min(factors) <= 0:
+        raise InputError(f"factors = {tuple(factors)}: an exponent needs at least two different ones, above 0")

@@ -1,0 +1,326 @@
+r"""`outlook`: the tokens' Gram matrix of one pair of sequences through all blocks, without any weights.
+
+Of a pair (x, y) of T tokens each the state is the matrix C ``[2T, 2T]`` of second moments of a unit. Norms divide by
+its diagonal, weights multiply it, activations take their dual, heads are drawn (`propagate.heads`), branches add.
+What a block costs does not depend on its width, except for the size of the heads that are drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from initscope._utils.randomness import torch_generator
+from initscope.errors import InputError, check_count
+from initscope.results import Result, make_axes
+from initscope.scaling.branches import attention, feed_forward, mixed
+from initscope.scaling.transformer import Transformer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["BlockRow", "Outlook", "outlook"]
+
+_REPLICATES = 2
+_MEMORY = 1 << 30  # bytes of all matrices that are alive together
+_ALIVE = 10
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.39e38}
+_STEP_OF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+@dataclass(frozen=True)
+class BlockRow(Result):
+    """The stream behind a step: root mean square, cosines of tokens and of the pair; and what attention did.
+
+    ``entropy`` and ``scores`` (deviation of the scores of a query) are NaN except behind attention; ``share`` is what
+    the branch has of the stream's mean square.
+    """
+
+    layer: str
+    kind: str
+    rms: float
+    token_cosine: float
+    token_cosine_se: float
+    cosine: float
+    cosine_se: float
+    entropy: float = math.nan
+    scores: float = math.nan
+    share: float = math.nan
+    status: str = "closed form after sampling"
+
+
+@dataclass(frozen=True)
+class Outlook(Result):
+    """What a transformer does at its start (see `initscope.scaling.outlook`).
+
+    ``rows`` are the embedding, every attention and feed-forward layer, and the logits. ``logits`` is their root mean
+    square, ``loss`` the expected cross-entropy of the first batch, ln V + logits²/2 for Gaussian logits; both NaN
+    without a vocabulary. ``growth`` is the exponent of the stream's root mean square against the number of blocks.
+    """
+
+    model: Transformer
+    tokens: int
+    heads: int
+    seed: int
+    rows: tuple[BlockRow, ...]
+    logits: float
+    loss: float
+    growth: float
+    notes: tuple[str, ...] = ()
+
+    def table(self) -> list[dict[str, Any]]:
+        """One dict per row."""
+        return [row.to_dict() for row in self.rows]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Root mean square of the stream, cosine of tokens and entropy against depth."""
+        ax = make_axes(ax)
+        stream = [row for row in self.rows if row.kind != "logits"]
+        ax.plot([row.rms for row in stream], label="root mean square")
+        ax.plot([row.token_cosine for row in stream], label="cosine of tokens")
+        attention = [(place, row.entropy) for place, row in enumerate(stream) if row.kind == "attention"]
+        ax.plot(*zip(*attention, strict=True), ".", label="entropy of attention")
+        ax.set_xlabel("attention and feed-forward layers")
+        ax.set_yscale("symlog", linthresh=1.0)
+        ax.legend()
+        return ax
+
+
+def outlook(
+    model: Transformer,
+    tokens: int = 128,
+    *,
+    ids: Sequence[Sequence[int]] | None = None,
+    heads: int | None = None,
+    seed: int = 0,
+) -> Outlook:
+    """Growth of the stream, collapse of tokens, spread of attention, logits and loss at the start, without weights.
+
+    Exact as widths grow, but for the heads that are drawn: standard errors tell how far two halves of them differ.
+
+    Parameters
+    ----------
+    model : Transformer
+        From `initscope.scaling.read`.
+    tokens : int
+        Length of the sequences.
+    ids : two sequences of int, optional
+        Tokens of x and y, by index. None: as good as all different in x, every second one of y as in x.
+    heads : int, optional
+        Heads to draw in each layer, in fours: two halves, with -q beside q. None: 16, fewer for long sequences.
+    seed : int
+        Of the heads.
+
+    Returns
+    -------
+    Outlook
+
+    Examples
+    --------
+    >>> from initscope.scaling import read
+    >>> model = read({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2, "vocab_size": 100})
+    >>> [row.kind for row in outlook(model, 8).rows]
+    ['embedding', 'attention', 'feed-forward', 'attention', 'feed-forward', 'logits']
+    """
+    start = _indices(model, check_count("tokens", tokens, least=2), ids)
+    tokens = start.shape[1]
+    if _ALIVE * 8 * (2 * tokens) ** 2 > _MEMORY:
+        most = int(math.sqrt(_MEMORY / _ALIVE / 8) / 2)
+        raise InputError(f"tokens = {tokens}: their matrices would take more than 1 GB; at most {most} tokens fit")
+    count = check_count("heads", heads or max(4, min(16, 2048 // tokens)), least=2 * _REPLICATES)
+    forward = feed_forward(model)
+    with ThreadPoolExecutor(_REPLICATES) as pool:  # each is a chain of small steps that keep one core busy
+
+        def chain(index: int) -> list[BlockRow]:
+            generator = torch_generator(seed, f"heads of replicate {index}")
+            return _run(model, start, forward, count // (2 * _REPLICATES), generator)
+
+        runs = list(pool.map(chain, range(_REPLICATES)))
+    rows = tuple(_together(each) for each in zip(*runs, strict=True))
+    logits = rows[-1].rms if model.vocabulary else math.nan
+    loss = math.log(model.vocabulary) + logits**2 / 2 if model.vocabulary else math.nan
+    stream = [row.rms for row in rows if row.kind == "feed-forward"]
+    growth = _exponent(stream[-(model.decoder or model.layers) :])
+    return Outlook(model, tokens, count, seed, rows, logits, loss, growth, _notes(model, rows))
+
+
+def _indices(model: Transformer, tokens: int, ids: Sequence[Sequence[int]] | None) -> Tensor:
+    """``[2, T]`` indices, equal where tokens are."""
+    if ids is not None:
+        given = torch.as_tensor(np.asarray(ids))
+        if given.dim() != 2 or len(given) != 2 or given.shape[1] < 2:
+            raise InputError(
+                f"ids of shape {tuple(given.shape)} must be two sequences of one length, from two tokens on"
+            )
+        if model.vocabulary and not bool(((given >= 0) & (given < model.vocabulary)).all()):
+            raise InputError(
+                f"ids up to {int(given.max())} are beyond the vocabulary of {model.vocabulary} tokens; text is read as "
+                "bytes, for which vocab_size must be 256"
+            )
+        return given
+    size = max(model.vocabulary, 4 * tokens)
+    both = torch.randint(size, (2, tokens), generator=torch.Generator().manual_seed(1))
+    both[1, ::2] = both[0, ::2]
+    return both
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """Second moments of a unit over the tokens of x and y, and of two parts of them.
+
+    ``mean`` is the part of the mean over channels, which sines for positions have, and which norms of layers take off;
+    ``words [tokens]`` are the factors that are left of the vectors of the words.
+    """
+
+    gram: Tensor
+    mean: Tensor
+    words: Tensor
+
+    def normed(self, eps: float) -> _Stream:
+        """Behind a norm."""
+        rest = self.gram - self.mean
+        scale = (rest.diagonal() + eps).rsqrt()
+        return _Stream(scale[:, None] * rest * scale, torch.zeros_like(self.mean), scale * self.words)
+
+    def plus(self, branch: Tensor, shortcut: float) -> _Stream:
+        """With a branch of fresh weights added to ``shortcut`` times it."""
+        return _Stream(shortcut**2 * self.gram + branch, shortcut**2 * self.mean, shortcut * self.words)
+
+
+def _run(
+    model: Transformer, start: Tensor, forward: Callable[[Tensor], Tensor], draws: int, generator: torch.Generator
+) -> list[BlockRow]:
+    stream = _embedded(model, start)
+    rows = [_row("embedding", "embedding", stream.gram, status="closed form")]
+    blocks = _Blocks(model, forward, draws, generator, rows)
+    if model.decoder:
+        memory = blocks.run("encoder.", stream, model.layers, causal=False).gram
+        read = blocks.run("decoder.", stream, model.decoder, causal=True, memory=memory)
+    else:
+        read = blocks.run("", stream, model.layers, causal=model.causal)
+    if model.vocabulary:
+        spread = (model.spreads.embedding if model.tied else model.spreads.head) * model.head_scale
+        gram = model.width * spread**2 * read.gram
+        if model.tied and not model.head_layer:
+            flat = start.flatten()
+            own = model.width * spread * model.spreads.embedding * read.words
+            gram = gram + own[:, None] * own * (flat[:, None] == flat) / model.vocabulary
+        rows.append(_row("logits", "logits", gram))
+    return rows
+
+
+def _embedded(model: Transformer, start: Tensor) -> _Stream:
+    """The stream before the first block: equal tokens are equal, and positions are added."""
+    flat, place = start.flatten(), torch.arange(start.shape[1]).repeat(2)
+    gram = model.spreads.embedding**2 * (flat[:, None] == flat).double() + model.spreads.common**2
+    mean, words = gram.new_zeros(()), gram.new_ones(len(flat))
+    if model.waves:
+        frequency = 10000.0 ** (-torch.arange(0, model.width, 2, dtype=torch.float64) / model.width)
+        angle = place[:, None] * frequency
+        waves = torch.cat([angle.sin(), angle.cos()], dim=1)
+        gram, mean = gram + waves @ waves.T / waves.shape[1], waves.mean(dim=1)[:, None] * waves.mean(dim=1)
+    elif model.spreads.positions:
+        gram = gram + model.spreads.positions**2 * (place[:, None] == place).double()
+    stream = _Stream(gram, mean, words)
+    return stream.normed(model.eps) if model.embedding_norm else stream
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """What runs through a stack of blocks, with a row behind every branch."""
+
+    model: Transformer
+    forward: Callable[[Tensor], Tensor]
+    draws: int
+    generator: torch.Generator
+    rows: list[BlockRow]
+
+    def run(self, name: str, stream: _Stream, layers: int, *, causal: bool, memory: Tensor | None = None) -> _Stream:
+        """Behind ``layers`` blocks, normed; their attention reads ``memory`` as well where there is one."""
+        model, read = self.model, stream
+        kinds = ["attention", "feed-forward"] if memory is None else ["attention", "cross", "feed-forward"]
+        for layer in range(layers):
+            for kind in kinds:
+                if model.order == "pre" and (kind == "attention" or not model.parallel):
+                    read = stream.normed(model.eps)
+                branch, told = self._branch(kind, read.gram, causal, memory)
+                stream = stream.plus(branch, model.shortcut)
+                told["share"] = float(branch.diagonal().mean() / stream.gram.diagonal().mean())
+                row = "feed-forward" if kind == "feed-forward" else "attention"
+                self.rows.append(_row(f"{name}{layer}.{kind}", row, stream.gram, **told))
+                if model.order == "post":
+                    read = stream = stream.normed(model.eps)
+        return stream.normed(model.eps) if model.order == "pre" else stream
+
+    def _branch(self, kind: str, read: Tensor, causal: bool, memory: Tensor | None) -> tuple[Tensor, dict[str, Any]]:
+        """What a branch adds, and what is told of it."""
+        model, told = self.model, dict[str, Any]()
+        if kind == "feed-forward":
+            branch = mixed(model, self.forward(read), read, self.generator)
+        else:
+            source, past = (memory, False) if kind == "cross" else (None, causal)
+            branch, told = attention(model, read, self.draws, self.generator, causal=past, source=source)
+        if model.branch_norm:
+            scale = (branch.diagonal() + model.eps).rsqrt()
+            branch = scale[:, None] * branch * scale
+        return branch, told
+
+
+def _row(
+    layer: str, kind: str, stream: Tensor, *, status: str = "closed form after sampling", **told: float
+) -> BlockRow:
+    half, square = len(stream) // 2, stream.diagonal()
+    scale = square.clamp_min(1e-300).rsqrt()
+    cosines = scale[:half, None] * stream[:half, :half] * scale[:half]
+    pair = float(stream[:half, half:].diagonal().sum() / (square[:half].sum() * square[half:].sum()).sqrt())
+    own = float((cosines.sum() - half) / (half * (half - 1)))
+    rms = float(square[:half].mean().sqrt())
+    return BlockRow(layer, kind, rms, own, 0.0, pair, 0.0, status=status, **told)
+
+
+def _together(rows: Sequence[BlockRow]) -> BlockRow:
+    """The mean of replicates, with the error that their difference tells."""
+    mean: dict[str, Any] = {name: float(np.mean([getattr(row, name) for row in rows])) for name in _AVERAGED}
+    errors: dict[str, Any] = {
+        f"{name}_se": float(np.std([getattr(row, name) for row in rows], ddof=1) / math.sqrt(len(rows)))
+        for name in ("token_cosine", "cosine")
+    }
+    return replace(rows[0], **mean, **errors)
+
+
+_AVERAGED = ("rms", "token_cosine", "cosine", "entropy", "scores", "share")
+
+
+def _exponent(stream: list[float]) -> float:
+    from initscope.theory.attention import growth_exponent
+
+    later = stream[len(stream) // 2 :]
+    if len(later) < 2 or min(later) <= 0:
+        return math.nan
+    return float(growth_exponent(np.arange(len(stream) - len(later) + 1, len(stream) + 1), later))
+
+
+def _notes(model: Transformer, rows: Sequence[BlockRow]) -> tuple[str, ...]:
+    """What the numbers mean for number formats, tokens and heads, where they mean something."""
+    stream = [row for row in rows if row.kind in ("embedding", "attention", "feed-forward")]
+    notes = []
+    peak = max(row.rms for row in stream) * math.sqrt(2 * math.log(max(2, model.width)))
+    if peak > _LARGEST["float16"]:
+        notes.append(f"values of the stream reach {peak:.3g}: beyond float16 (65504)")
+    smallest = min((row.share for row in stream if row.share == row.share), default=1.0)
+    if 0 < math.sqrt(smallest) < _STEP_OF["bfloat16"]:
+        notes.append(f"a branch is {math.sqrt(smallest):.2g} of the stream: bfloat16 rounds most of it off (2^-8)")
+    last = stream[-1]
+    if last.token_cosine > 0.95:
+        notes.append(f"tokens of a sequence are one: their mean cosine is {last.token_cosine:.3f} at the end")
+    entropies = [row.entropy for row in stream if row.kind == "attention"]
+    if min(entropies) < 0.1:
+        notes.append(f"attention reads single tokens: its entropy falls to {min(entropies):.3f} of ln n")
+    return tuple(notes)

@@ -1,0 +1,171 @@
+"""The gallery: one page of exhibits, resumable, with failures shown and not stopping the others."""
+
+import json
+import re
+from dataclasses import dataclass, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from initscope.cli import main
+from initscope.errors import InputError
+from initscope.reproductions import Declared, Number, all_exhibits, gallery, reproduce
+from initscope.results import Result
+
+SWIFT = ["cnn-resolution", "talk-tessellation"]
+
+
+@dataclass(frozen=True)
+class Drawn(Result):
+    value: float
+
+
+def fake(id, value=1.0, error=None):
+    """An exhibit that shows one number, or raises."""
+    runs = []
+
+    def produce(seed=7):
+        runs.append(seed)
+        if error is not None:
+            raise error
+        return Drawn(value)
+
+    shown = Declared(id, "A 2000, a test", "One number.", produce, lambda d: {"value": Number(d.value, 0.5)})
+    return replace(shown, holds=lambda d: d.value > 0), runs
+
+
+@pytest.fixture
+def three(monkeypatch):
+    """Three exhibits, the second of which fails."""
+    made = [fake("first"), fake("second", error=InputError("no data here; set INITSCOPE_DATA")), fake("third", -1.0)]
+    known = {shown.id: shown for shown, _ in made}
+    monkeypatch.setattr(gallery, "all_exhibits", lambda: known)
+    monkeypatch.setattr(gallery, "get", known.__getitem__)
+    return {shown.id: runs for shown, runs in made}
+
+
+def test_a_failing_exhibit_is_shown_and_stops_no_other(three, tmp_path):
+    found = reproduce(out=tmp_path)
+    assert [row["status"] for row in found.results()] == ["agrees", "failed", "differs"]
+    assert found.failed == ("second",)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "no data here; set INITSCOPE_DATA" in page
+    assert "seed 7" in page
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == found.results()
+
+
+def test_a_run_goes_on_where_it_stopped(three, tmp_path):
+    """What is done is not run again; what failed, was damaged, or is asked for again is."""
+    reproduce(["first"], out=tmp_path)
+    again = reproduce(out=tmp_path)
+    assert {id: len(runs) for id, runs in three.items()} == {"first": 1, "second": 1, "third": 1}
+    assert "<svg viewBox" in again.exhibits[0].picture
+    reproduce(out=tmp_path)
+    assert {id: len(runs) for id, runs in three.items()} == {"first": 1, "second": 2, "third": 1}
+    (tmp_path / "first.json").write_text("{", encoding="utf-8")
+    (tmp_path / "third.svg").unlink()
+    reproduce(out=tmp_path)
+    assert {id: len(runs) for id, runs in three.items()} == {"first": 2, "second": 3, "third": 2}
+    reproduce(["first"], out=tmp_path, again=True)
+    reproduce(["first"], out=tmp_path, scale="full")
+    assert len(three["first"]) == 4
+
+
+def test_processes_find_what_one_finds(tmp_path):
+    """Real exhibits, which workers import by themselves; numbers are those of one process, to rounding."""
+    alone, crew = reproduce(SWIFT, out=tmp_path / "alone"), reproduce(SWIFT, out=tmp_path / "crew", workers=2)
+    for one, other in zip(alone.exhibits, crew.exhibits, strict=True):
+        assert (one.id, one.status, one.key) == (other.id, other.status, other.key)
+        for name, number in one.ours.items():
+            assert other.ours[name]["value"] == pytest.approx(number["value"], rel=1e-9)
+    lines = []
+    assert reproduce(SWIFT, out=tmp_path / "crew", workers=2, progress=lines.append).exhibits == crew.exhibits
+    assert lines == [f"{shown.id}: {shown.status} (there already)" for shown in crew.exhibits]
+    with pytest.raises(InputError, match="workers = 0"):
+        reproduce(SWIFT, out=tmp_path / "crew", workers=0)
+
+
+class Page(HTMLParser):
+    """Ids and links of a page, and what it would fetch."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.fetched = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.ids += [value for name, value in attributes.items() if name == "id"]
+        self.links += [attributes.get("href")] * (tag == "a")
+        sources = [attributes.get(name) for name in ("src", "href", "xlink:href") if tag != "a"]
+        self.fetched += [source for source in sources if source and not source.startswith(("#", "data:"))]
+
+
+def test_the_page_stands_alone_with_contents_and_deep_links(tmp_path):
+    reproduce(SWIFT, out=tmp_path)
+    text = (tmp_path / "index.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert not page.fetched
+    assert len(page.ids) == len(set(page.ids))
+    assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
+    assert set(SWIFT) <= set(page.ids)
+    assert text.count("<svg") == len(SWIFT)
+    assert "<script" not in text
+    for id in SWIFT:
+        assert (
+            (tmp_path / f"{id}.svg").read_text(encoding="utf-8").startswith('<svg xmlns="http://www.w3.org/2000/svg"')
+        )
+
+
+def test_the_command_lists_runs_and_refuses(tmp_path, capsys):
+    main(["reproduce", "--list", "--format", "json"])
+    listed = json.loads(capsys.readouterr().out)
+    assert [set(told) for told in listed] == [{"id", "source", "statement", "published"}] * len(all_exhibits())
+    assert [told["id"] for told in listed] == list(all_exhibits())
+    main(["reproduce", "cnn-resolution", "--scale", "small", "--out", str(tmp_path / "g"), "--format", "json"])
+    shown = capsys.readouterr()
+    results = json.loads(shown.out)
+    assert all("initscope" in result.pop("versions") for result in results)
+    assert results == json.loads((tmp_path / "g" / "results.json").read_text(encoding="utf-8"))
+    assert set(results[0]) == {"id", "status", "ours", "published", "seconds"}
+    assert re.search(r"1/1 cnn-resolution: agrees", shown.err)
+    for wrong, told in (
+        (["reproduce"], "--list shows their names"),
+        (["reproduce", "cnn-resolution", "--all"], "not both"),
+        (["reproduce", "cnn-resolutoin"], "did you mean cnn-resolution"),
+    ):
+        with pytest.raises(SystemExit) as left:
+            main(wrong)
+        assert left.value.code == 2
+        assert told in capsys.readouterr().err
+
+
+def test_the_command_leaves_with_1_when_one_failed(three, tmp_path, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["reproduce", "--all", "--out", str(tmp_path)])
+    assert left.value.code == 1
+    said = capsys.readouterr().err
+    assert "failed: second" in said
+    assert "no data here; set INITSCOPE_DATA" in said
+
+
+def test_what_is_left_out_has_its_reason():
+    assert all(set(told) == {"source", "what", "why"} for told in gallery.left_out())
+
+
+def test_the_documentation_shows_every_exhibit_once():
+    """Its tables are made of all exhibits whose name begins with a word: each begins with exactly one of them."""
+    page = (Path(__file__).parents[2] / "docs" / "reproduce.rst").read_text(encoding="utf-8")
+    words = re.findall(r"^\.\. exhibit-index:: (\S+)$", page, flags=re.M)
+    assert all(sum(id.startswith(word) for word in words) == 1 for id in all_exhibits())
+    assert len(all_exhibits()) >= 40
+
+
+def test_a_flat_picture_of_one_panel_is_not_blown_up(tmp_path):
+    """The line of thresholds is three times as wide as high and one panel: its text keeps the size of the others'."""
+    (thresholds,) = reproduce(["injectivity-thresholds"], out=tmp_path / "one").exhibits
+    (tightness,) = reproduce(["norms-figure-2"], out=tmp_path / "two").exhibits
+    assert not thresholds.wide
+    assert tightness.wide
+    assert "1 exhibit at scale small: 1 agrees." in (tmp_path / "one" / "index.html").read_text(encoding="utf-8")
