@@ -9,7 +9,7 @@ from torch import fx
 
 from initscope.graph.ops import DATA_ATTRIBUTES, OPS, SIZES
 
-__all__ = ["MADE_ANEW", "carries_data", "is_named_tuple", "is_step"]
+__all__ = ["MADE_ANEW", "carries_data", "is_named_tuple", "is_row"]
 
 MADE_ANEW = frozenset(name for name, op in OPS.items() if op.traits.constant)
 """Calls that read no values of their argument, only its size and type."""
@@ -36,11 +36,11 @@ def _carries_data(node: fx.Node) -> bool:
     return node.target not in (len, torch.numel, torch.is_tensor, isinstance, operator.is_, operator.is_not)
 
 
-def is_step(node: fx.Node) -> bool:
-    """Whether the node makes new data."""
+def is_row(node: fx.Node) -> bool:
+    """Whether the node has a row: it makes new data."""
     return carries_data(node) and not is_named_tuple(node.target)
 
 
 def is_named_tuple(target: object) -> bool:
-    """Whether a call only puts values into a named tuple, as a model's output: that is no step."""
+    """Whether a call only puts values into a named tuple, as a model's output: that has no row."""
     return isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields")

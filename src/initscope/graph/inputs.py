@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from initscope.errors import InputError
-from initscope.graph.untouched import leaves_no_trace
+from initscope.graph.borrowing import leaves_no_trace
 
 # fmt: off
 __all__ = [

@@ -1,4 +1,4 @@
-"""Steps that write into their input: who later reads that tensor, or another view of it, reads what was written."""
+"""Ops that write into their input: who later reads that tensor, or another view of it, reads what was written."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import Any
 
 from torch import fx, nn
 
-from initscope.graph._nodes import carries_data
 from initscope.graph.calls import OPERATORS
+from initscope.graph.fx_nodes import carries_data
 from initscope.graph.ops import OPS, op_of_module
 
 __all__ = ["follow_writes", "overwritten"]
 
 
 def overwritten(values: Any, writer: Any) -> Any:
-    """A tensor into which ``writer`` wrote through another view of it: a step of its own, after which it is read."""
+    """A tensor into which ``writer`` wrote through another view of it: an op of its own, after which it is read."""
     return values
 
 
-def follow_writes(module: fx.GraphModule) -> None:
-    """Let the steps after an in-place one read from it, and through other views of the tensor from `overwritten`."""
-    nodes: list[fx.Node] = list(module.graph.nodes)
+def follow_writes(graph: fx.Graph, root: nn.Module) -> None:
+    """Let the nodes after an in-place one read from it, and through other views of the tensor from `overwritten`."""
+    nodes: list[fx.Node] = list(graph.nodes)
     views: dict[fx.Node, list[fx.Node]] = {}  # of one tensor, itself among them
     for index, node in enumerate(nodes):
-        target = _written(node, module)
-        source = _viewed(node, module) if target is None else target
+        target = _written(node, root)
+        source = _viewed(node, root) if target is None else target
         views[node] = [] if source is None else views[source]
         if target is not None:
             later = set(nodes[index + 1 :])
             target.replace_all_uses_with(node, later.__contains__)
             for view in [one for one in views[node] if not later.isdisjoint(one.users)]:
-                with module.graph.inserting_after(node):
-                    behind = module.graph.call_function(overwritten, (view, node))
+                with graph.inserting_after(node):
+                    behind = graph.call_function(overwritten, (view, node))
                 behind.meta = {key: value for key, value in node.meta.items() if key == "nn_module_stack"}
                 view.replace_all_uses_with(behind, later.__contains__)
                 views[behind] = views[node]
@@ -41,15 +41,15 @@ def follow_writes(module: fx.GraphModule) -> None:
         views[node].append(node)
 
 
-def _written(node: fx.Node, module: fx.GraphModule) -> fx.Node | None:
-    """The value that a step writes into, if it does."""
-    into = node.kwargs.get("out", node.args[0] if node.args and _in_place(node, module) else None)
+def _written(node: fx.Node, root: nn.Module) -> fx.Node | None:
+    """The value that an op writes into, if it does."""
+    into = node.kwargs.get("out", node.args[0] if node.args and _in_place(node, root) else None)
     return into if isinstance(into, fx.Node) else None
 
 
-def _in_place(node: fx.Node, module: fx.GraphModule) -> bool:
+def _in_place(node: fx.Node, root: nn.Module) -> bool:
     if node.op == "call_module":
-        return bool(getattr(_module(node, module), "inplace", False))
+        return bool(getattr(_module(node, root), "inplace", False))
     name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
     if node.op == "call_function" and (node.target in OPERATORS or getattr(operator, name, None) is node.target):
         return node.target in OPERATORS and carries_data(node)  # sizes are numbers
@@ -66,10 +66,10 @@ def _argument(node: fx.Node, name: str) -> Any:
         return node.kwargs.get(name)
 
 
-def _viewed(node: fx.Node, module: fx.GraphModule) -> fx.Node | None:
+def _viewed(node: fx.Node, root: nn.Module) -> fx.Node | None:
     """The value that an op's result may share its memory with; whether it does may depend on the values' layout."""
     if node.op == "call_module":
-        op = op_of_module(_module(node, module))
+        op = op_of_module(_module(node, root))
     elif node.target is getattr:
         op = OPS.get(str(node.args[1]))
     else:
@@ -78,5 +78,5 @@ def _viewed(node: fx.Node, module: fx.GraphModule) -> fx.Node | None:
     return source if isinstance(source, fx.Node) else None
 
 
-def _module(node: fx.Node, module: fx.GraphModule) -> nn.Module:
-    return module.get_submodule(str(node.target))
+def _module(node: fx.Node, root: nn.Module) -> nn.Module:
+    return root.get_submodule(str(node.target))

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.errors import InputError
-from initscope.graph._samples import SampleAxes
-from initscope.graph._trace import Node, Trace
+from initscope.graph.graph import Graph
+from initscope.graph.node import Node
+from initscope.graph.samples import SampleAxes
 from initscope.graph.weights import unit_axis
 
 __all__ = ["NO_VALUES", "Mode", "couples_samples", "output_tensor", "set_mode", "unit_axes"]
@@ -33,15 +34,15 @@ def couples_samples(model: nn.Module) -> bool:
     return any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
 
 
-def unit_axes(traced: Trace, samples: SampleAxes | None = None) -> dict[Node, int]:
+def unit_axes(graph: Graph, samples: SampleAxes | None = None) -> dict[Node, int]:
     """Axis of one sample's output along which its units lie: the last after a Linear, the first otherwise.
 
     Behind the axis of the windows or frames that are folded into that of the samples.
     """
     axes: dict[Node, int] = {}
-    for node in traced.steps:
-        own = unit_axis(traced.module(node))
-        before = next((axes[parent] for parent in node.all_input_nodes if parent in axes), 0)
+    for node in graph.nodes:
+        own = unit_axis(node.module)
+        before = next((axes[parent] for parent in node.inputs if parent in axes), 0)
         axes[node] = before if own is None else own
     if samples is None:
         return axes

@@ -19,10 +19,10 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _pop_mode
 
 from initscope.errors import InputError
-from initscope.graph._held import Held
-from initscope.graph._interrupts import give_back, hear, pass_on, uninterrupted
-from initscope.graph._randomness import random_layers
-from initscope.graph._threads import one_thread
+from initscope.graph.interrupts import give_back, hear, pass_on, uninterrupted
+from initscope.graph.randomness import random_layers
+from initscope.graph.saved_values import Held
+from initscope.graph.threads import one_thread
 
 __all__ = ["NoDropoutCalls", "at_leaving", "copy_of", "leaves_no_trace", "runnable", "snapshot", "without_dropout"]
 
@@ -76,7 +76,7 @@ def leaves_no_trace(model: nn.Module) -> AbstractContextManager[None]:
     not copied: a ``forward`` that writes them is told of. What attributes of other kinds hold is not kept.
 
     Kept of the process: the random states of torch, NumPy and Python, gradient mode, modes of torch functions, the
-    number of torch threads, which is one inside (see `initscope.graph._threads`).
+    number of torch threads, which is one inside (see `initscope.graph.threads`).
     Inference mode and autocast are off inside: the model runs in the precision that it has. One thread at a time is
     inside, and the model refuses to be called from others. Ctrl-C ends what runs, and waits for the restoring.
     """
