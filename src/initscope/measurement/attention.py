@@ -51,7 +51,8 @@ class AttentionObserver(Observer):
     def __init__(self, graph: Graph) -> None:
         self._rows = graph.nodes
         self._found: dict[str, dict[Node, list[float]]] = {name: {} for name in self.names}
-        self._keys = {softmax: axis for node in graph.nodes for softmax, axis in _summed_by_einsum(graph, node)}
+        products = [node for node in graph.nodes if node.traits.equation]
+        self._keys = {softmax: axis for node in products for softmax, axis in _summed_by_einsum(graph, node)}
 
     def nodes(self, graph: Graph) -> Collection[Node]:
         """Those that hold weights of an attention."""

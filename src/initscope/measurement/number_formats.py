@@ -42,6 +42,9 @@ FORMATS = (
 )
 
 
+_BY_SMALLEST = tuple(np.argsort([-form.smallest for form in FORMATS]).tolist())
+
+
 class FormatCount:
     """Counts values that overflow or underflow in each of `FORMATS`; exact zeros and infinities do neither."""
 
@@ -60,7 +63,7 @@ class FormatCount:
         if len(sizes) == zeros:
             return
         high, below = sizes.max(), 1
-        for index in np.argsort([-form.smallest for form in FORMATS]):
+        for index in _BY_SMALLEST:
             form = FORMATS[index]
             if high > form.largest:
                 self.over[index] += np.count_nonzero(sizes > form.largest)
@@ -98,4 +101,4 @@ class FormatObserver(Observer):
     def columns(self) -> dict[str, Any]:
         """``overflow`` in float16, ``[steps]``, and all counts, ``formats``."""
         counts = tuple(self._counts.values())
-        return {"overflow": np.array([count.shares()[0][0] for count in counts]), "formats": counts}
+        return {"overflow": np.array([count.over[0] / max(1, count.values) for count in counts]), "formats": counts}
