@@ -1,7 +1,7 @@
 """How many calls inside the package a command makes, in how many functions and files; and its CPU time.
 
-``python benchmarks/calls.py`` prints it for `inspect` of 40 Linear+ReLU layers and `predict` of two convolutions, with the
-files and functions that are called most. Calls are counted by ``sys.setprofile``; each comprehension is one, too.
+``python benchmarks/calls.py`` prints it for `inspect` of 40 Linear+ReLU layers and `predict` of two convolutions, with
+the files that are called most. Calls are counted by ``sys.setprofile``; each comprehension is one, too.
 """
 
 import os

@@ -187,34 +187,93 @@ def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabelle
 
 
 def _bound(model: nn.Module, item: Any, *, everything: bool, unlabelled: bool) -> Inputs:
-    parameters, required = _parameters(model), required_parameters(model)
-    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    """The arguments that an item of data is, by its type."""
+    signature = _Signature.of(model)
     fields = item._asdict() if hasattr(item, "_fields") else item
     if isinstance(fields, Mapping):
-        known = {p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-        if not known and any(p.kind is p.VAR_KEYWORD for p in parameters):
-            return Inputs((), {key: value for key, value in fields.items() if key not in _LABELS})
-        if {*required, *keywords} <= set(fields) and known & set(fields):
-            needed = known if unlabelled else {*required, *keywords}
-            return Inputs((), {k: v for k, v in fields.items() if k in known and (k in needed or k not in _LABELS)})
-        if fields is item or len(required) == 1:
+        by_name = _by_name(signature, fields, unlabelled=unlabelled)
+        if by_name is not None:
+            return by_name
+        if fields is item or len(signature.required) == 1:
             return Inputs((dict(item) if fields is item else item,))
     if isinstance(item, (list, tuple)):
-        wanted = max(1, len(required))
-        if (everything or unlabelled) and any(p.kind is p.VAR_POSITIONAL for p in parameters):
-            wanted = len(item)
-        elif unlabelled:
-            places = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
-            wanted = max(wanted, min(len(item), places))
-        if len(item) < wanted:
-            raise InputError(
-                f"{type(model).__name__}.forward needs {wanted} inputs ({', '.join(required)}) and the data has "
-                f"{len(item)}; give tuples of {wanted}, or dicts with these keys"
-            )
-        return Inputs(tuple(item[:wanted]))
-    if not required and keywords:
-        return Inputs((), {keywords[0]: item})
+        return _by_position(model, signature, item, everything=everything, unlabelled=unlabelled)
+    if not signature.required and signature.required_keywords:
+        return Inputs((), {signature.required_keywords[0]: item})
     return Inputs((item,))
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """What ``forward`` takes.
+
+    Attributes
+    ----------
+    named : frozenset of str
+        Arguments that can be given by name.
+    required, required_keywords : tuple of str
+        Those without a default: by position or name, by name only.
+    positions : int
+        How many can be given by position, beside ``*args``.
+    any_position, any_name : bool
+        Whether it takes ``*args``, ``**kwargs``.
+    """
+
+    named: frozenset[str]
+    required: tuple[str, ...]
+    required_keywords: tuple[str, ...]
+    positions: int
+    any_position: bool
+    any_name: bool
+
+    @classmethod
+    def of(cls, model: nn.Module) -> _Signature:
+        """That of a model's ``forward``."""
+        parameters = _parameters(model)
+        kinds = [p.kind for p in parameters]
+        return cls(
+            named=frozenset(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)),
+            required=tuple(required_parameters(model)),
+            required_keywords=tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty),
+            positions=sum(kind in (_POSITIONAL_ONLY, _POSITIONAL_OR_KEYWORD) for kind in kinds),
+            any_position=_VAR_POSITIONAL in kinds,
+            any_name=_VAR_KEYWORD in kinds,
+        )
+
+
+_POSITIONAL_ONLY, _POSITIONAL_OR_KEYWORD = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+_VAR_POSITIONAL, _VAR_KEYWORD = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+
+
+def _by_name(signature: _Signature, fields: Mapping[str, Any], *, unlabelled: bool) -> Inputs | None:
+    """Arguments by name, without labels and what ``forward`` does not know; None where the keys are not its names.
+
+    Labels are passed where ``forward`` requires them, and where targets come from elsewhere (``unlabelled``).
+    """
+    if not signature.named and signature.any_name:
+        return Inputs((), {key: value for key, value in fields.items() if key not in _LABELS})
+    required = {*signature.required, *signature.required_keywords}
+    if not required <= set(fields) or signature.named.isdisjoint(fields):
+        return None
+    labels = set() if unlabelled else set(_LABELS) - required
+    return Inputs((), {key: value for key, value in fields.items() if key in signature.named and key not in labels})
+
+
+def _by_position(
+    model: nn.Module, signature: _Signature, item: Sequence[Any], *, everything: bool, unlabelled: bool
+) -> Inputs:
+    """The first members of a tuple: as many as ``forward`` requires, or takes if none are labels (``unlabelled``)."""
+    wanted = max(1, len(signature.required))
+    if (everything or unlabelled) and signature.any_position:
+        wanted = len(item)
+    elif unlabelled:
+        wanted = max(wanted, min(len(item), signature.positions))
+    if len(item) < wanted:
+        raise InputError(
+            f"{type(model).__name__}.forward needs {wanted} inputs ({', '.join(signature.required)}) and the data has "
+            f"{len(item)}; give tuples of {wanted}, or dicts with these keys"
+        )
+    return Inputs(tuple(item[:wanted]))
 
 
 def _said_to_carry(model: nn.Module, inputs: Inputs, batch_args: BatchArgs) -> Inputs:
