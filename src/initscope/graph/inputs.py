@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +13,9 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from initscope.errors import InputError
-from initscope.graph.borrowing import leaves_no_trace
+from initscope.graph.borrowing import borrowed
+from initscope.graph.nested_tensors import map_tensors, named_tensors
+from initscope.graph.signature import Signature, Whole, position_name, required_parameters
 
 # fmt: off
 __all__ = [
@@ -105,7 +106,7 @@ class Inputs:
     def refuse_misfits(self, model: nn.Module) -> None:
         """Raise if a layer refuses what reaches it; whatever else ``model`` may raise is left aside."""
         try:
-            with leaves_no_trace(model):
+            with borrowed(model):
                 model(*self.args, **self.kwargs)
         except Exception as error:  # whatever the model raises
             if self._misfit(error):
@@ -138,7 +139,7 @@ class Inputs:
 
     def names(self, model: nn.Module) -> list[str]:
         """A name for every tensor: the parameter of ``forward``, with the key or index inside it."""
-        prefixes = [_position_name(model, index) for index in range(len(self.args))]
+        prefixes = [position_name(model, index) for index in range(len(self.args))]
         return [
             name
             for prefix, value in [*zip(prefixes, self.args, strict=True), *self.kwargs.items()]
@@ -179,6 +180,21 @@ def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabelle
     other is passed whole. ``batch_args`` names the arguments that carry samples, and with it a tuple for
     ``forward(*args)`` is passed with all its members. ``unlabelled``: targets come from elsewhere, so that a tuple's
     members are inputs, as many as ``forward`` takes, and so are labels in a dict, where ``forward`` knows them.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Its ``forward`` says which arguments there are.
+    item : Inputs, tensor, tuple, list, dict or named tuple
+        One batch.
+    batch_args : str, int or sequence of them, optional
+        Which arguments carry samples.
+    unlabelled : bool
+        Whether targets come from elsewhere.
+
+    Returns
+    -------
+    Inputs
     """
     if isinstance(item, Inputs):
         return item if batch_args is None else _said_to_carry(model, item, batch_args)
@@ -188,7 +204,7 @@ def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabelle
 
 def _bound(model: nn.Module, item: Any, *, everything: bool, unlabelled: bool) -> Inputs:
     """The arguments that an item of data is, by its type."""
-    signature = _Signature.of(model)
+    signature = Signature.of(model)
     fields = item._asdict() if hasattr(item, "_fields") else item
     if isinstance(fields, Mapping):
         by_name = _by_name(signature, fields, unlabelled=unlabelled)
@@ -203,49 +219,7 @@ def _bound(model: nn.Module, item: Any, *, everything: bool, unlabelled: bool) -
     return Inputs((item,))
 
 
-@dataclass(frozen=True)
-class _Signature:
-    """What ``forward`` takes.
-
-    Attributes
-    ----------
-    named : frozenset of str
-        Arguments that can be given by name.
-    required, required_keywords : tuple of str
-        Those without a default: by position or name, by name only.
-    positions : int
-        How many can be given by position, beside ``*args``.
-    any_position, any_name : bool
-        Whether it takes ``*args``, ``**kwargs``.
-    """
-
-    named: frozenset[str]
-    required: tuple[str, ...]
-    required_keywords: tuple[str, ...]
-    positions: int
-    any_position: bool
-    any_name: bool
-
-    @classmethod
-    def of(cls, model: nn.Module) -> _Signature:
-        """That of a model's ``forward``."""
-        parameters = _parameters(model)
-        kinds = [p.kind for p in parameters]
-        return cls(
-            named=frozenset(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)),
-            required=tuple(required_parameters(model)),
-            required_keywords=tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty),
-            positions=sum(kind in (_POSITIONAL_ONLY, _POSITIONAL_OR_KEYWORD) for kind in kinds),
-            any_position=_VAR_POSITIONAL in kinds,
-            any_name=_VAR_KEYWORD in kinds,
-        )
-
-
-_POSITIONAL_ONLY, _POSITIONAL_OR_KEYWORD = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-_VAR_POSITIONAL, _VAR_KEYWORD = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-
-
-def _by_name(signature: _Signature, fields: Mapping[str, Any], *, unlabelled: bool) -> Inputs | None:
+def _by_name(signature: Signature, fields: Mapping[str, Any], *, unlabelled: bool) -> Inputs | None:
     """Arguments by name, without labels and what ``forward`` does not know; None where the keys are not its names.
 
     Labels are passed where ``forward`` requires them, and where targets come from elsewhere (``unlabelled``).
@@ -260,7 +234,7 @@ def _by_name(signature: _Signature, fields: Mapping[str, Any], *, unlabelled: bo
 
 
 def _by_position(
-    model: nn.Module, signature: _Signature, item: Sequence[Any], *, everything: bool, unlabelled: bool
+    model: nn.Module, signature: Signature, item: Sequence[Any], *, everything: bool, unlabelled: bool
 ) -> Inputs:
     """The first members of a tuple: as many as ``forward`` requires, or takes if none are labels (``unlabelled``)."""
     wanted = max(1, len(signature.required))
@@ -279,7 +253,7 @@ def _by_position(
 def _said_to_carry(model: nn.Module, inputs: Inputs, batch_args: BatchArgs) -> Inputs:
     """``inputs`` of which those carry samples that the user names."""
     given = [batch_args] if isinstance(batch_args, (str, int)) else list(batch_args or ())
-    wanted = [_position_name(model, name) if isinstance(name, int) else name for name in given]
+    wanted = [position_name(model, name) if isinstance(name, int) else name for name in given]
     names, tensors = inputs.names(model), inputs.tensors()
     unknown = [name for name in wanted if not any(_is_part(one, name) for one in names)]
     if unknown or not wanted:
@@ -299,18 +273,16 @@ def _is_part(name: str, whole: str) -> bool:
     return name == whole or name.startswith(f"{whole}[")
 
 
-def _position_name(model: nn.Module, index: int) -> str:
-    """Name of a positional argument: of its parameter, or as ``args[2]``."""
-    for place, parameter in enumerate(_parameters(model)):
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            return f"{parameter.name}[{index - place}]"
-        if place == index and parameter.kind is not parameter.KEYWORD_ONLY:
-            return parameter.name
-    return str(index)
-
-
 def refuse_different_lengths(model: nn.Module, inputs: Inputs) -> None:
-    """Tell the user how to say which arguments carry samples, where lengths leave it open."""
+    """Tell the user how to say which arguments carry samples, where lengths leave it open.
+
+    Parameters
+    ----------
+    model : nn.Module
+        For the names of its arguments.
+    inputs : Inputs
+        Its arguments.
+    """
     if inputs.carries is not None:
         return
     named = zip(inputs.names(model), inputs.tensors(), strict=True)
@@ -320,63 +292,3 @@ def refuse_different_lengths(model: nn.Module, inputs: Inputs) -> None:
             f"the inputs have different lengths {lengths}; give all as many samples or pairs, or say which carry them, "
             f"the others being given whole to every call: batch_args={next(iter(lengths))!r}"
         )
-
-
-class Whole(nn.Module):
-    """A bare layer as a model of one step, which tracing would otherwise look into."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.add_module(type(layer).__name__, layer)
-        self.train(layer.training)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the layer does."""
-        (layer,) = self.children()
-        return layer(*args, **kwargs)
-
-
-def required_parameters(model: nn.Module) -> list[str]:
-    """Names of the arguments that ``forward`` cannot do without."""
-    return [p.name for p in _parameters(model) if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
-
-
-def _parameters(model: nn.Module) -> list[inspect.Parameter]:
-    if isinstance(model, Whole):
-        (model,) = model.children()
-    try:
-        return list(inspect.signature(model.forward).parameters.values())
-    except (TypeError, ValueError):  # a compiled forward shows no signature
-        return []
-
-
-def map_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
-    """``value`` with ``function`` applied to every tensor in nested tuples, lists and dicts."""
-    if isinstance(value, Tensor):
-        return function(value)
-    if isinstance(value, Mapping):
-        return {key: map_tensors(item, function) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        mapped = tuple(map_tensors(item, function) for item in value)
-        try:
-            return type(value)(*mapped)
-        except Exception:  # a packed sequence takes nothing but tensors
-            return mapped
-    if isinstance(value, (tuple, list)):
-        return type(value)(map_tensors(item, function) for item in value)
-    return value
-
-
-def named_tensors(value: Any, prefix: str) -> list[tuple[str, Tensor]]:
-    """Every tensor in nested tuples, lists, dicts and dataclasses with a name like ``batch[image]``."""
-    if isinstance(value, Tensor):
-        return [(prefix, value)]
-    if isinstance(value, Mapping):
-        items = list(value.items())
-    elif isinstance(value, (tuple, list)):
-        items = list(enumerate(value))
-    elif is_dataclass(value) and not isinstance(value, type):
-        items = list(vars(value).items())
-    else:
-        return []
-    return [found for key, item in items for found in named_tensors(item, f"{prefix}[{key}]")]

@@ -310,12 +310,32 @@ WEIGHT_LAYERS = (nn.Linear, _ConvNd)
 
 
 def is_weight_layer(module: Any) -> TypeGuard[WeightLayer]:
-    """Return whether it is a Linear or a convolution of any number of dimensions, transposed or not."""
+    """Return whether it is a Linear or a convolution of any number of dimensions, transposed or not.
+
+    Parameters
+    ----------
+    module : object
+        A module, or None.
+
+    Returns
+    -------
+    bool
+    """
     return isinstance(module, WEIGHT_LAYERS)
 
 
 def is_convolution(module: Any) -> TypeGuard[_ConvNd]:
-    """Return whether it is a convolution of any number of dimensions, transposed or not."""
+    """Return whether it is a convolution of any number of dimensions, transposed or not.
+
+    Parameters
+    ----------
+    module : object
+        A module, or None.
+
+    Returns
+    -------
+    bool
+    """
     return isinstance(module, _ConvNd)
 
 

@@ -22,7 +22,17 @@ Sides = tuple[Tensor, Tensor] | tuple[slice, slice]
 
 
 def as_slices(sides: tuple[Tensor, Tensor]) -> Sides:
-    """The places of both sides as slices, which need no gathering, where their samples stand one after the other."""
+    """The places of both sides as slices, which need no gathering, where their samples stand one after the other.
+
+    Parameters
+    ----------
+    sides : tuple of Tensor
+        Indices of the x and of the y among the samples.
+
+    Returns
+    -------
+    tuple of slice, or ``sides``
+    """
     if not all(len(places) and bool((places.diff() == 1).all()) for places in sides):
         return sides
     x, y = (slice(int(places[0]), int(places[-1]) + 1) for places in sides)
@@ -33,6 +43,17 @@ def pair_norms(flat: Tensor, sides: Sides) -> Tensor:
     """‖x‖, ‖y‖, ‖x-y‖ of every pair, ``[3, pairs]`` in float64, of ``flat [samples, values]``.
 
     The difference is taken before it is squared, so that nearly parallel outputs keep their digits.
+
+    Parameters
+    ----------
+    flat : Tensor ``[samples, values]``
+        Outputs.
+    sides : Sides
+        Which samples are the x and the y.
+
+    Returns
+    -------
+    Tensor ``[3, pairs]``
     """
     flat = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
     x, y = sides
@@ -131,6 +152,16 @@ def _joined(blocks: Tensor) -> Tensor:
 def gap_of(norms: Floats) -> Floats:
     """1 - cosine from ‖x‖, ‖y‖, ‖x-y‖, with the digits of nearly parallel pairs; NaN where a side is zero or infinite.
 
+    Parameters
+    ----------
+    norms : array ``[3, ...]``
+        ‖x‖, ‖y‖ and ‖x-y‖.
+
+    Returns
+    -------
+    array
+        1 - cosine.
+
     >>> float(gap_of(np.array([2.0, 2.0, 2e-9])))
     5e-19
     """
@@ -141,5 +172,15 @@ def gap_of(norms: Floats) -> Floats:
 
 
 def cosine_of(norms: Floats) -> Floats:
-    """Cosines from ‖x‖, ‖y‖, ‖x-y‖, through `gap_of`."""
+    """Cosines from ‖x‖, ‖y‖, ‖x-y‖, through `gap_of`.
+
+    Parameters
+    ----------
+    norms : array ``[3, ...]``
+        ‖x‖, ‖y‖ and ‖x-y‖.
+
+    Returns
+    -------
+    array
+    """
     return 1 - gap_of(norms)

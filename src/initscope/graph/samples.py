@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from initscope.graph.borrowing import leaves_no_trace, without_dropout
+from initscope.graph.borrowing import borrowed, without_dropout
 from initscope.graph.few_units import FewUnits
 from initscope.graph.graph import Graph
 from initscope.graph.inputs import Inputs, named_tensors
@@ -116,10 +116,21 @@ def sample_axes(graph: Graph, inputs: Inputs) -> SampleAxes:
     two runs that differ in one sample tell which entries are its own. A tensor none or several of whose axes grow holds
     no samples, or mixes them. ``inputs`` needs one sample, better two; only these are run, without dropout and with the
     statistics that batch norm has.
+
+    Parameters
+    ----------
+    graph : Graph
+        The nodes.
+    inputs : Inputs
+        At least one sample.
+
+    Returns
+    -------
+    SampleAxes
     """
     if all_keep_samples_first(graph, inputs):
         return SampleAxes(dict.fromkeys((*graph.nodes, None), _FIRST_ONLY))
-    with leaves_no_trace(graph.model), without_dropout(graph.model):
+    with borrowed(graph.model), without_dropout(graph.model):
         for module in graph.model.modules():
             if isinstance(module, _BatchNorm):
                 module.training = False

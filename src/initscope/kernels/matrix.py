@@ -12,7 +12,7 @@ from torch import nn
 from initscope._utils.compiled import loops
 from initscope.errors import InputError
 from initscope.graph import Inputs
-from initscope.graph.borrowing import leaves_no_trace
+from initscope.graph.borrowing import borrowed
 from initscope.initializers import AnyLaw, as_law
 from initscope.kernels.chain import Chain, chain_of
 from initscope.kernels.inputs import bound_inputs, checked_model, on_device
@@ -90,7 +90,7 @@ def kernel(
     if [t.shape[1:] for t in left.sample_tensors()] != [t.shape[1:] for t in right.sample_tensors()]:
         shapes = (tuple(side.sample_tensors()[0].shape[1:]) for side in (left, right))
         raise InputError("images have shape {} and others {}; both must be inputs of one model".format(*shapes))
-    with leaves_no_trace(model):
+    with borrowed(model):
         networks = networks_of(model, left, as_law(initializer), draws=draws, seed=seed, size=min(left.samples, 16))
         each, xx, yy = _all_pairs(networks, left, None if others is None else right, tangents=kind == "ntk")
     if normalize:
@@ -124,7 +124,7 @@ def diagonal(
     model, images = on_device(checked_model(model, kind), device, images)
     inputs = bound_inputs(model, images, "images")
     each, law = torch.arange(inputs.samples), as_law(initializer)
-    with leaves_no_trace(model):
+    with borrowed(model):
         networks = networks_of(model, inputs, law, draws=draws, seed=seed, size=min(inputs.samples, 16))
         chain = _stack(networks, inputs, pairs=inputs.samples)
         if chain is not None and chain.mean.pooled:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from initscope._utils.compiled import loops
 from initscope.errors import InputError
 from initscope.graph.batch import check_norms, real_tensor
-from initscope.graph.borrowing import leaves_no_trace
+from initscope.graph.borrowing import borrowed
 from initscope.initializers import AnyLaw, as_law
 from initscope.kernels.chain import Chain, Rectified, Sums, chain_of
 from initscope.kernels.inputs import bound_inputs, checked_model, on_device
@@ -73,7 +73,7 @@ class PairKernel:
         self._shape = tuple(first.shape[1:])
         self._compiled: _Compiled | None = None
         fused = loops("initscope.theory._fused", pays=True) if kind == "nngp" and first.device.type == "cpu" else None
-        with leaves_no_trace(self._model):
+        with borrowed(self._model):
             self._networks = networks_of(self._model, inputs, law, draws=draws, seed=seed, size=size)
             chain = chain_of(self._networks.traced, self._networks.context, self._shape) if fused is not None else None
         if chain is not None and not chain.mean.pooled:
@@ -99,7 +99,7 @@ class PairKernel:
         def found(a: Any, b: Any) -> Floats:
             return pair_kernel(self._networks, a, b, (each, each), tangents=tangents)
 
-        with leaves_no_trace(self._model):
+        with borrowed(self._model):
             xy = found(*sides)
             if self._normalize:
                 xy = xy / np.sqrt(found(sides[0], sides[0]) * found(sides[1], sides[1]))
