@@ -58,7 +58,8 @@ def pair_norms(flat: Tensor, sides: Sides) -> Tensor:
     flat = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
     x, y = sides
     if isinstance(x, slice) and flat.shape[1] < _BLOCK and flat.numel() <= _CACHED_VALUES:
-        norms = _whole_norms(flat[x], flat[y]).cpu()
+        left, right, norm = flat[x], flat[y], torch.linalg.vector_norm  # few values: each norm is summed in one block
+        norms = torch.stack([norm(left, dim=-1), norm(right, dim=-1), norm(left - right, dim=-1)]).double().cpu()
     elif isinstance(x, Tensor) and isinstance(y, Tensor):
         norms = _gathered_norms(flat, x, y).cpu()
     else:
@@ -73,12 +74,6 @@ def pair_norms(flat: Tensor, sides: Sides) -> Tensor:
         left, right = (torch.arange(len(flat))[side][unfit[2]] for side in sides)
         norms[2, unfit[2]] = torch.stack([row_norms(flat[i] - flat[j]) for i, j in zip(left, right, strict=True)]).cpu()
     return norms
-
-
-def _whole_norms(x: Tensor, y: Tensor) -> Tensor:
-    """Norms of x, y and x - y, of few values: each is summed in one block."""
-    vector_norm = torch.linalg.vector_norm
-    return torch.stack([vector_norm(x, dim=-1), vector_norm(y, dim=-1), vector_norm(x - y, dim=-1)]).double()
 
 
 def _slice_norms(x: Tensor, y: Tensor) -> Tensor:
@@ -109,7 +104,10 @@ def _gathered_norms(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 def row_norms(values: Tensor) -> Tensor:
     """Norms along the last axis, in float64; right also where squares would overflow or vanish."""
-    norms = _joined(_block_norms(values)) if values.shape[-1] >= _BLOCK else _one_block(values)
+    if values.shape[-1] >= _BLOCK:
+        norms = _joined(_block_norms(values))
+    else:
+        norms = torch.linalg.vector_norm(values, dim=-1).double()
     unfit = ~_fits(norms, values.dtype)
     if not bool(unfit.any()):
         return norms
@@ -121,10 +119,6 @@ def row_norms(values: Tensor) -> Tensor:
     rescaled[scalable] *= scaled
     norms[unfit] = rescaled
     return norms
-
-
-def _one_block(values: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(values, dim=-1).double()  # type: ignore[no-any-return]
 
 
 def _fits(norms: Tensor, dtype: torch.dtype) -> Tensor:

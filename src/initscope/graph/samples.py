@@ -48,17 +48,17 @@ class SampleAxis:
     axis: int = 0
     fold: int = 1
     inner: int = 1
+    first: bool = field(init=False, compare=False, repr=False)
+    """Whether the first axis are the samples, one entry for each."""
 
-    @property
-    def first(self) -> bool:
-        """Whether the first axis are the samples, one entry for each."""
-        return self.axis == 0 and self.fold == 1
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", self.axis == 0 and self.fold == 1)
 
     def to_front(self, tensor: Tensor, samples: int) -> Tensor | None:
         """``tensor`` as ``[samples, ...]``, folded entries behind; None if it does not hold so many samples there."""
         if not 0 <= self.axis < tensor.dim() or tensor.shape[self.axis] != samples * self.fold:
             return None
-        if self.axis == 0 and self.fold == 1:
+        if self.first:
             return tensor
         moved = tensor.movedim(self.axis, 0)
         if self.fold == 1:
@@ -94,7 +94,7 @@ class SampleAxes:
             axis = _FIRST if axes is None else axes.get("")
             if axis is None or not output.is_floating_point() or output.numel() == 0:
                 return None
-            if axis.axis == 0 and axis.fold == 1:
+            if axis.first:
                 return (output, output, axis) if output.shape and output.shape[0] == samples else None
             front = axis.to_front(output, samples)
             return None if front is None else (output, front, axis)
