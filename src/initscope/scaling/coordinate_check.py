@@ -18,7 +18,16 @@ from initscope.propagate import predict
 from initscope.scaling.coordinate_results import SCORES, CoordinateCheck, CoordinateRow, Floats, judged
 from initscope.theory.attention import growth_exponent
 
-__all__ = ["AtSize", "Factory", "OptimizerFactory", "checked_data", "coordinates", "fitted", "predicted_sizes"]
+__all__ = [
+    "AtSize",
+    "Factory",
+    "OptimizerFactory",
+    "RowName",
+    "checked_data",
+    "coordinates",
+    "fitted",
+    "predicted_sizes",
+]
 
 Factory = Callable[[int], nn.Module]
 OptimizerFactory = Callable[[nn.Module], torch.optim.Optimizer]
@@ -57,7 +66,7 @@ def coordinates(
     steps : int
         Steps of the optimiser; 0: the start alone.
     draws : int
-        Models of each width, whose sizes are averaged.
+        Models of each width, whose sizes are averaged; the error of an exponent is over them, and needs at least two.
     tolerance : float
         Exponents up to this pass.
     seed : int
@@ -73,11 +82,11 @@ def coordinates(
     steps, draws = check_count("steps", steps, least=0), check_count("draws", draws)
     data = checked_data(x)
     found = [AtSize(factory, width, data, targets, optimizer, min(widths)) for width in widths]
-    runs = [[one.run(steps, seed + draw) for draw in range(draws)] for one in found]
+    runs = [one.runs(steps, draws, seed, place) for place, one in enumerate(found)]
     names = runs[0][0][1]
     if any(each[1] != names for run in runs for each in run):
         raise InputError("the steps of the model differ between widths; build it with the same layers at every width")
-    sizes = np.stack([np.sqrt(np.mean([each[0] ** 2 for each in run], axis=0)) for run in runs])
+    squares = np.stack([[each[0] ** 2 for each in run] for run in runs])  # [widths, draws, steps + 1, rows]
     predicted = predicted_sizes(found, names, seed)
     rows = tuple(
         CoordinateRow(
@@ -85,13 +94,14 @@ def coordinates(
             name.kind,
             name.role,
             float(growth_exponent(widths, predicted[:, index])),
-            *fitted(widths, sizes[:, :, index]),
+            *fitted(widths, squares[..., index]),
         )
         for index, name in enumerate(names)
     )
     reads = [name.reads for name in names]
     # As many heads at every width: their size grows with it.
     wider = frozenset(index for index in found[0].heads if len({one.heads.get(index) for one in found}) == 1)
+    sizes = np.sqrt(squares.mean(axis=1))
     return CoordinateCheck(widths, steps, tolerance, rows, sizes, judged(rows, reads, tolerance, wider))
 
 
@@ -103,19 +113,22 @@ def checked_data(x: Any) -> Tensor:
     return data
 
 
-def fitted(widths: Sequence[int], sizes: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Exponents after every step, and the standard errors of the fits."""
+def fitted(widths: Sequence[int], squares: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    r"""Exponents of root mean squares after every step, and their standard errors, from ``[widths, draws, steps + 1]``.
+
+    The slope is :math:`\sum_i w_i\log s_i` with :math:`w_i = (x_i-\bar x)/\sum_j(x_j-\bar x)^2` of the logarithms
+    x of the widths, so its variance is :math:`\sum_i w_i^2\,\mathrm{Var}\log s_i`, which draws at each width tell:
+    narrow models vary more than wide ones. NaN with one draw.
+    """
     logs = np.log(np.asarray(widths, dtype=np.float64))
-    slopes, errors = [], []
-    for values in sizes.T:
-        slope = growth_exponent(widths, values)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rest = np.log(values) - slope * logs
-        free = max(1, len(widths) - 2)
-        spread = np.sqrt(((rest - rest.mean()) ** 2).sum() / free / ((logs - logs.mean()) ** 2).sum())
-        slopes.append(float(slope))
-        errors.append(float(spread) if len(widths) > 2 else 0.0)
-    return tuple(slopes), tuple(errors)
+    weights = (logs - logs.mean()) / ((logs - logs.mean()) ** 2).sum()
+    draws, means = squares.shape[1], squares.mean(axis=1)
+    variances = squares.var(axis=1, ddof=1) / draws if draws > 1 else np.full_like(means, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_logs = variances / (2 * means) ** 2  # s = √⟨r²⟩: delta method
+    errors = np.sqrt((weights[:, None] ** 2 * of_logs).sum(axis=0))
+    slopes = [float(growth_exponent(widths, values)) for values in np.sqrt(means).T]
+    return tuple(slopes), tuple(errors.tolist())
 
 
 class RowName(NamedTuple):
@@ -149,7 +162,15 @@ class AtSize:
             raise InputError(f"the factory gave {type(model).__name__} for width {self.width}, not a torch module")
         return model.eval()
 
-    def run(self, steps: int, seed: int) -> tuple[Floats, list[RowName]]:
+    def runs(self, steps: int, draws: int, seed: int, place: int) -> list[tuple[Floats, list[RowName]]]:
+        """`run` for every draw; ``place`` is the number of this size among all.
+
+        Weights of different sizes have different seeds: small models would hold the first numbers of large ones, and
+        their errors would not be independent. Targets are the same at all sizes.
+        """
+        return [self.run(steps, seed + place * draws + draw, seed + draw) for draw in range(draws)]
+
+    def run(self, steps: int, seed: int, target_seed: int) -> tuple[Floats, list[RowName]]:
         """Sizes ``[steps + 1, rows]`` of every row after every step, and the names of the rows."""
         model = self.build(seed)
         try:
@@ -165,7 +186,7 @@ class AtSize:
             sizes.append(seen)
             if step < steps:
                 optimizer.zero_grad()
-                _loss(model(self.data), self.targets, seed).backward()  # type: ignore[no-untyped-call]
+                _loss(model(self.data), self.targets, target_seed).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
         return np.stack(sizes), names
 

@@ -12,8 +12,15 @@ import numpy as np
 from torch import nn
 
 from initscope.errors import InputError, check_count
-from initscope.scaling.coordinate_check import AtSize, OptimizerFactory, checked_data, fitted, predicted_sizes
-from initscope.scaling.coordinate_results import DEPTH, CoordinateRow, DepthCheck, Floats
+from initscope.scaling.coordinate_check import (
+    AtSize,
+    OptimizerFactory,
+    RowName,
+    checked_data,
+    fitted,
+    predicted_sizes,
+)
+from initscope.scaling.coordinate_results import DEPTH, CoordinateRow, DepthCheck, Floats, two_errors
 from initscope.theory.attention import growth_exponent
 
 __all__ = ["depth_coordinates"]
@@ -72,15 +79,16 @@ def depth_coordinates(
         raise InputError(f"{getattr(factory, '__name__', factory)} takes no depth; give factory(width, depth)")
     steps, draws = check_count("steps", steps, least=0), check_count("draws", draws)
     data, found = checked_data(x), []
-    for depth in depths:
+    for place, depth in enumerate(depths):
         one = AtSize(functools.partial(factory, depth=depth), width, data, targets, optimizer, width)
-        found.append(_quantities(one, steps, draws, seed))
+        found.append(_quantities(one, one.runs(steps, draws, seed, place), seed))
     names = [name for name in found[0] if all(name in each for each in found)]
-    sizes = np.stack([np.stack([each[name][0] for name in names], axis=-1) for each in found])
+    squares = np.stack([np.stack([each[name][0] for name in names], axis=-1) for each in found])
     rows = []
     for place, name in enumerate(names):
         told = float(growth_exponent(depths, np.array([each[name][1] for each in found])))
-        rows.append(CoordinateRow(name, DEPTH, DEPTH, told, *fitted(depths, sizes[:, :, place])))
+        rows.append(CoordinateRow(name, DEPTH, DEPTH, told, *fitted(depths, squares[..., place])))
+    sizes = np.sqrt(squares.mean(axis=1))
     return DepthCheck(depths, steps, tolerance, tuple(rows), sizes, _judged(rows, tolerance))
 
 
@@ -91,19 +99,20 @@ def _names(factory: Any) -> Sequence[str]:
         return ["depth"]
 
 
-def _quantities(one: AtSize, steps: int, draws: int, seed: int) -> dict[str, tuple[Floats, float]]:
-    """By name: sizes after every step, and the predicted one at the start."""
-    runs = [one.run(steps, seed + draw) for draw in range(draws)]
+def _quantities(
+    one: AtSize, runs: Sequence[tuple[Floats, Sequence[RowName]]], seed: int
+) -> dict[str, tuple[Floats, float]]:
+    """By name: squared sizes ``[draws, steps + 1]``, and the predicted size at the start."""
     names = runs[0][1]
-    sizes = np.sqrt(np.mean([size**2 for size, _ in runs], axis=0))
+    squares = np.stack([size**2 for size, _ in runs])
     told = predicted_sizes([one], names, seed)[0]
-    result = {OUTPUT: (sizes[:, -1], float(told[-1]))}
+    result = {OUTPUT: (squares[..., -1], float(told[-1]))}
     sums = [index for index, name in enumerate(names) if name.role == "merge" and len(name.reads) > 1]
     if sums:
         last = sums[-1]
         branch = max(names[last].reads)  # it runs behind what it is added to
-        result[STREAM] = sizes[:, last], float(told[last])
-        result[SHARE] = sizes[:, branch] / sizes[:, last], float(told[branch] / told[last])
+        result[STREAM] = squares[..., last], float(told[last])
+        result[SHARE] = squares[..., branch] / squares[..., last], float(told[branch] / told[last])
     return {name: result[name] for name in (STREAM, SHARE, OUTPUT) if name in result}
 
 
@@ -115,8 +124,8 @@ def _judged(rows: Sequence[CoordinateRow], tolerance: float) -> tuple[str, ...]:
     }
     found = []
     for row in rows:
-        end, slack = row.measured[-1], 2 * row.errors[-1]
-        if row.layer in advice and math.isfinite(end) and abs(end) > tolerance + (slack if math.isfinite(slack) else 0):
+        end = row.measured[-1]
+        if row.layer in advice and math.isfinite(end) and abs(end) > tolerance + two_errors(row, -1):
             verb = "grows" if end > 0 else "shrinks"
             found.append(f"the {row.layer} {verb} like depth^{end:.2g}: {advice[row.layer]}")
     return tuple(found)
