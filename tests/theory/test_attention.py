@@ -111,3 +111,22 @@ def test_exponents_and_growth():
 def test_bad_input_is_told(call):
     with pytest.raises(InputError):
         call()
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_mean_token_cosine_leaves_out_zero_tokens(library):
+    """Against a loop over all pairs of non-zero tokens, for samples with 5, 3, 1 and no such token."""
+    tokens = np.random.default_rng(0).normal(1, 1, (4, 5, 7))
+    for sample, zero in enumerate(([], [0, 3], [0, 1, 2, 4], range(5))):
+        tokens[sample, list(zero)] = 0
+
+    def by_loop(sample):
+        rows = [row / np.linalg.norm(row) for row in sample if row.any()]
+        cosines = [a @ b for a, b in itertools.combinations(rows, 2)]
+        return np.mean(cosines) if cosines else math.nan
+
+    gram = tokens @ tokens.swapaxes(1, 2)
+    given = gram if library == "numpy" else pytest.importorskip("torch").as_tensor(gram)
+    expected = [by_loop(sample) for sample in tokens]
+    np.testing.assert_allclose(np.asarray(attention.mean_token_cosine(given)), expected, rtol=1e-12)
+    assert np.isnan(expected).tolist() == [False, False, True, True]

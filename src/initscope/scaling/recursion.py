@@ -22,6 +22,7 @@ from initscope.errors import InputError, check_count
 from initscope.results import Result, make_axes
 from initscope.scaling.branches import attention, feed_forward, mixed
 from initscope.scaling.transformer import Transformer
+from initscope.theory.attention import mean_token_cosine
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -277,10 +278,8 @@ def _row(
     layer: str, kind: str, stream: Tensor, *, status: str = "closed form after sampling", **told: float
 ) -> BlockRow:
     half, square = len(stream) // 2, stream.diagonal()
-    scale = square.clamp_min(1e-300).rsqrt()
-    cosines = scale[:half, None] * stream[:half, :half] * scale[:half]
     pair = float(stream[:half, half:].diagonal().sum() / (square[:half].sum() * square[half:].sum()).sqrt())
-    own = float((cosines.sum() - half) / (half * (half - 1)))
+    own = float(mean_token_cosine(stream[:half, :half]))
     rms = float(square[:half].mean().sqrt())
     return BlockRow(layer, kind, rms, own, 0.0, pair, 0.0, status=status, **told)
 

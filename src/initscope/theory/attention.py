@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from initscope.errors import InputError, check_count
+from initscope.theory._arrays import Array, namespace
 
 __all__ = [
     "angle_exponent",
@@ -23,6 +24,7 @@ __all__ = [
     "entropy",
     "frozen_participation",
     "growth_exponent",
+    "mean_token_cosine",
     "participation",
     "residual_growth",
     "uniform_cosine",
@@ -171,6 +173,39 @@ def collapse_depth(strength: float) -> float:
     if strength < 0:
         raise InputError(f"strength = {strength} must not be negative: it is a gain of variances")
     return 1 / math.log1p(strength) if strength > 0 else math.inf
+
+
+def mean_token_cosine(gram: Array) -> Array:
+    r"""Mean cosine of two different tokens from the tokens' Gram matrix; zero tokens are left out.
+
+    .. math:: \frac{\sum_{s,t} C_{st}/\sqrt{C_{ss}C_{tt}} - n}{n(n-1)}
+
+    over the n tokens with :math:`C_{tt} > 0`: a zero token (padding, or one that no expert received) has no direction.
+    The measure of collapse of [Noci2022]_.
+
+    Parameters
+    ----------
+    gram : array ``[..., tokens, tokens]``
+        Inner products, or second moments of a unit.
+
+    Returns
+    -------
+    array ``[...]``
+        NaN where fewer than two tokens are non-zero.
+
+    Examples
+    --------
+    >>> float(mean_token_cosine([[4.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
+    0.5
+    """
+    xp, gram = namespace(gram)
+    square = xp.linalg.diagonal(gram)
+    zero = square <= 0  # NaN is not zero: it stays visible
+    scale = xp.where(zero, xp.zeros_like(square), 1 / xp.sqrt(xp.where(zero, xp.ones_like(square), square)))
+    count = xp.sum(xp.astype(~zero, square.dtype), axis=-1)
+    total = xp.sum(scale * xp.squeeze(xp.matmul(gram, scale[..., None]), axis=-1), axis=-1)
+    pairs = count * (count - 1)
+    return xp.where(pairs > 0, (total - count) / xp.where(pairs > 0, pairs, xp.ones_like(pairs)), float("nan"))
 
 
 def angle_exponent(before: float, after: float) -> float:
