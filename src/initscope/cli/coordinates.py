@@ -131,7 +131,7 @@ def _texts(check: CoordinateCheck | DepthCheck) -> list[dict[str, str]]:
     return [
         {
             "layer": Row(row.layer, row.kind, "measured", role=row.role).title,
-            "predicted": with_error(row.predicted, None, 2),
+            "predicted": with_error(row.predicted, row.predicted_se, 2),
             "start": with_error(row.measured[0], row.errors[0], 2),
             "end": with_error(row.measured[-1], row.errors[-1], 2),
         }

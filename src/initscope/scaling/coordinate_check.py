@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,10 +19,20 @@ from initscope.propagate import predict
 from initscope.scaling.coordinate_results import SCORES, CoordinateCheck, CoordinateRow, Floats, judged
 from initscope.theory.attention import growth_exponent
 
-__all__ = ["AtSize", "Factory", "OptimizerFactory", "checked_data", "coordinates", "fitted", "predicted_sizes"]
+__all__ = [
+    "AtSize",
+    "Factory",
+    "OptimizerFactory",
+    "checked_data",
+    "coordinates",
+    "fitted",
+    "predicted_exponent",
+    "predicted_sizes",
+]
 
 Factory = Callable[[int], nn.Module]
 OptimizerFactory = Callable[[nn.Module], torch.optim.Optimizer]
+_LEAST_PREDICTIONS = 4
 
 
 def coordinates(
@@ -57,7 +68,8 @@ def coordinates(
     steps : int
         Steps of the optimiser; 0: the start alone.
     draws : int
-        Models of each width, whose sizes are averaged.
+        Models of each width, whose sizes are averaged. Predictions are averaged over at least four, because they read
+        the variances of the weights, which models of finite width know only so well.
     tolerance : float
         Exponents up to this pass.
     seed : int
@@ -78,13 +90,13 @@ def coordinates(
     if any(each[1] != names for run in runs for each in run):
         raise InputError("the steps of the model differ between widths; build it with the same layers at every width")
     sizes = np.stack([np.sqrt(np.mean([each[0] ** 2 for each in run], axis=0)) for run in runs])
-    predicted = predicted_sizes(found, names, seed)
+    predicted = predicted_sizes(found, names, draws, seed)
     rows = tuple(
         CoordinateRow(
             name.layer,
             name.kind,
             name.role,
-            float(growth_exponent(widths, predicted[:, index])),
+            *predicted_exponent(widths, predicted[:, :, index]),
             *fitted(widths, sizes[:, :, index]),
         )
         for index, name in enumerate(names)
@@ -101,6 +113,16 @@ def checked_data(x: Any) -> Tensor:
     if len(data) < 2:
         raise InputError(f"x of shape {tuple(data.shape)} must hold at least two samples")
     return data
+
+
+def predicted_exponent(sizes: Sequence[int], values: Floats) -> tuple[float, float]:
+    """Exponent of ``values [draws, sizes]``, averaged over draws as squares, and its standard error over the draws."""
+    logs = np.log(np.asarray(sizes, dtype=np.float64))
+    shares = (logs - logs.mean()) / ((logs - logs.mean()) ** 2).sum()  # of the sizes in the slope
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variances = np.log(values).var(axis=0, ddof=1) / len(values)
+    slope = float(growth_exponent(sizes, np.sqrt((values**2).mean(axis=0))))
+    return slope, float(np.sqrt((shares**2 * variances).sum()))
 
 
 def fitted(widths: Sequence[int], sizes: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -251,18 +273,17 @@ def _rms(values: Tensor) -> float:
     return float(values.double().square().mean().sqrt())
 
 
-def predicted_sizes(found: Sequence[AtSize], names: Sequence[RowName], seed: int) -> Floats:
-    """Sizes at the start by theory, ``[widths, rows]``: NaN where a row has none."""
-    result = np.full((len(found), len(names)), np.nan)
-    for place, one in enumerate(found):
-        model = one.build(seed)
-        half = len(one.data) // 2
-        told = predict(model, one.data[:half], one.data[half : 2 * half], seed=seed)
-        start = _start(model, one.data)
-        by_name = {row.layer: float(told.rms_ratio[index].mean()) for index, row in enumerate(told.rows)}
-        for index, name in enumerate(names):
+def predicted_sizes(models: Sequence[AtSize], names: Sequence[RowName], draws: int, seed: int) -> Floats:
+    """Sizes at the start by theory, ``[draws, models, rows]``, over at least four draws: NaN where a row has none."""
+    result = np.full((max(draws, _LEAST_PREDICTIONS), len(models), len(names)), np.nan)
+    for draw, (index, at_size) in itertools.product(range(len(result)), enumerate(models)):
+        model, half = at_size.build(seed + draw), len(at_size.data) // 2
+        prediction = predict(model, at_size.data[:half], at_size.data[half : 2 * half], seed=seed + draw)
+        start = _start(model, at_size.data)
+        by_name = {row.layer: float(prediction.rms_ratio[place].mean()) for place, row in enumerate(prediction.rows)}
+        for place, name in enumerate(names):
             if name.kind != SCORES:
-                result[place, index] = by_name.get(name.layer, np.nan) * start
+                result[draw, index, place] = by_name.get(name.layer, np.nan) * start
     return result
 
 

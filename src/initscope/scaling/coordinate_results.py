@@ -36,14 +36,16 @@ _ADVICE = {
 class CoordinateRow(Result):
     """Exponents of one row's root mean square against the width.
 
-    ``predicted`` is by theory at the start, NaN where a row has no prediction; ``measured [steps + 1]`` after 0, 1, …
-    steps, with standard errors of the fit ``errors``.
+    ``predicted`` is by theory at the start, NaN where a row has no prediction; ``predicted_se`` is its standard error
+    over the models that were drawn. ``measured [steps + 1]`` are after 0, 1, … steps, with standard errors of the fit
+    ``errors``.
     """
 
     layer: str
     kind: str
     role: str
     predicted: float
+    predicted_se: float
     measured: tuple[float, ...]
     errors: tuple[float, ...]
 
@@ -73,8 +75,10 @@ class _Check(Result):
         """One dict per row: exponents at the start, predicted and measured, and after the last step."""
         return [
             {
-                "layer": row.layer, "kind": row.kind, "predicted": row.predicted, "start": row.measured[0],
-                "start_se": row.errors[0], "end": row.measured[-1], "end_se": row.errors[-1],
+                "layer": row.layer, "kind": row.kind,
+                "predicted": row.predicted, "predicted_se": row.predicted_se,
+                "start": row.measured[0], "start_se": row.errors[0],
+                "end": row.measured[-1], "end_se": row.errors[-1],
             }
             for row in self.rows
         ]  # fmt: skip

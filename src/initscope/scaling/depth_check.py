@@ -12,9 +12,15 @@ import numpy as np
 from torch import nn
 
 from initscope.errors import InputError, check_count
-from initscope.scaling.coordinate_check import AtSize, OptimizerFactory, checked_data, fitted, predicted_sizes
+from initscope.scaling.coordinate_check import (
+    AtSize,
+    OptimizerFactory,
+    checked_data,
+    fitted,
+    predicted_exponent,
+    predicted_sizes,
+)
 from initscope.scaling.coordinate_results import DEPTH, CoordinateRow, DepthCheck, Floats
-from initscope.theory.attention import growth_exponent
 
 __all__ = ["depth_coordinates"]
 
@@ -79,8 +85,8 @@ def depth_coordinates(
     sizes = np.stack([np.stack([each[name][0] for name in names], axis=-1) for each in found])
     rows = []
     for place, name in enumerate(names):
-        told = float(growth_exponent(depths, np.array([each[name][1] for each in found])))
-        rows.append(CoordinateRow(name, DEPTH, DEPTH, told, *fitted(depths, sizes[:, :, place])))
+        predicted = predicted_exponent(depths, np.stack([each[name][1] for each in found], axis=1))
+        rows.append(CoordinateRow(name, DEPTH, DEPTH, *predicted, *fitted(depths, sizes[:, :, place])))
     return DepthCheck(depths, steps, tolerance, tuple(rows), sizes, _judged(rows, tolerance))
 
 
@@ -91,19 +97,19 @@ def _names(factory: Any) -> Sequence[str]:
         return ["depth"]
 
 
-def _quantities(one: AtSize, steps: int, draws: int, seed: int) -> dict[str, tuple[Floats, float]]:
-    """By name: sizes after every step, and the predicted one at the start."""
+def _quantities(one: AtSize, steps: int, draws: int, seed: int) -> dict[str, tuple[Floats, Floats]]:
+    """By name: sizes after every step, and those predicted at the start, ``[draws]``."""
     runs = [one.run(steps, seed + draw) for draw in range(draws)]
     names = runs[0][1]
     sizes = np.sqrt(np.mean([size**2 for size, _ in runs], axis=0))
-    told = predicted_sizes([one], names, seed)[0]
-    result = {OUTPUT: (sizes[:, -1], float(told[-1]))}
+    predicted = predicted_sizes([one], names, draws, seed)[:, 0]
+    result = {OUTPUT: (sizes[:, -1], predicted[:, -1])}
     sums = [index for index, name in enumerate(names) if name.role == "merge" and len(name.reads) > 1]
     if sums:
         last = sums[-1]
         branch = max(names[last].reads)  # it runs behind what it is added to
-        result[STREAM] = sizes[:, last], float(told[last])
-        result[SHARE] = sizes[:, branch] / sizes[:, last], float(told[branch] / told[last])
+        result[STREAM] = sizes[:, last], predicted[:, last]
+        result[SHARE] = sizes[:, branch] / sizes[:, last], predicted[:, branch] / predicted[:, last]
     return {name: result[name] for name in (STREAM, SHARE, OUTPUT) if name in result}
 
 
