@@ -53,7 +53,7 @@ def check(wrong="", **options):
 def test_a_model_in_mup_passes():
     """Sizes do not depend on the width, predicted exponents are those of the start, and the assertion agrees."""
     found = check()
-    assert found.passes, found.verdicts
+    assert found.passes, found.findings
     start = np.array([row.measured[0] for row in found.rows])
     told = np.array([row.predicted for row in found.rows])
     known = np.isfinite(told)
@@ -75,7 +75,7 @@ def test_a_model_in_mup_passes():
 def test_mistakes_are_named(wrong, layer, advice):
     found = check(wrong)
     assert not found.passes
-    assert any(layer in verdict and advice in verdict for verdict in found.verdicts), found.verdicts
+    assert any(layer in finding and advice in finding for finding in found.findings), found.findings
     with pytest.raises(AssertionError, match="width"):
         assert_coordinates(found)
 
@@ -94,7 +94,7 @@ def test_exponents_of_a_stack_with_constant_deviations():
     errors = np.array([row.predicted_se for row in found.rows[1:]])
     assert (errors < 0.02).all()
     assert (np.abs([row.predicted for row in found.rows[1:]] - np.array([0, 0.5, 1])) < 5 * errors).all()
-    assert any("width^" in verdict for verdict in found.verdicts)
+    assert any("width^" in finding for finding in found.findings)
 
 
 def test_errors_of_predicted_exponents_are_those_of_the_weights():
@@ -165,8 +165,8 @@ def test_depth_of_a_factory():
     assert abs(stream.predicted - exact) < 0.05
     assert abs(stream.measured[0] - exact) < 0.08
     assert abs(grown.rows[1].predicted + exact) < 0.05
-    assert "the stream grows like depth^0." in grown.verdicts[0]
-    assert kept.passes, kept.verdicts
+    assert "the stream grows like depth^0." in grown.findings[0]
+    assert kept.passes, kept.findings
     assert abs(kept.rows[0].predicted) < 0.05
     assert kept.to_dict()["depths"] == [4, 8, 16]
     assert kept.plot().get_xlabel() == "depth"

@@ -16,7 +16,7 @@ from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_count
 from initscope.graph import Trace, bind, hides_attention, trace
 from initscope.propagate import predict
-from initscope.scaling.coordinate_results import SCORES, CoordinateCheck, CoordinateRow, Floats, judged
+from initscope.scaling.coordinate_results import SCORES, CoordinateCheck, CoordinateRow, Floats, width_findings
 from initscope.theory.attention import growth_exponent
 
 __all__ = [
@@ -47,7 +47,7 @@ def coordinates(
     tolerance: float = 0.2,
     seed: int = 0,
 ) -> CoordinateCheck:
-    """How the size of every row grows with the width, at the start by theory, and after steps of the optimiser.
+    """Check how the scale of every row grows with the width, at initialization and after steps of the optimizer.
 
     The coordinate check of [Yang2021]_: where sizes do not depend on the width after a few steps, hyperparameters that
     suit a narrow model suit a wide one.
@@ -66,7 +66,7 @@ def coordinates(
         ``optimizer(model)``; None: Adam with learning rate 0.01/width·(smallest width) for matrices inside, as for μP,
         and 0.01 for embeddings, biases and norms.
     steps : int
-        Steps of the optimiser; 0: the start alone.
+        Steps of the optimizer; 0: initialization alone.
     draws : int
         Models of each width, whose sizes are averaged. Predictions are averaged over at least four, because they read
         the variances of the weights, which models of finite width know only so well.
@@ -84,13 +84,13 @@ def coordinates(
         raise InputError(f"widths = {widths}: an exponent needs at least two different widths")
     steps, draws = check_count("steps", steps, least=0), check_count("draws", draws)
     data = checked_data(x)
-    found = [AtSize(factory, width, data, targets, optimizer, min(widths)) for width in widths]
-    runs = [[one.run(steps, seed + draw) for draw in range(draws)] for one in found]
+    models = [AtSize(factory, width, data, targets, optimizer, min(widths)) for width in widths]
+    runs = [[model.run(steps, seed + draw) for draw in range(draws)] for model in models]
     names = runs[0][0][1]
-    if any(each[1] != names for run in runs for each in run):
+    if any(other != names for run in runs for _, other in run):
         raise InputError("the steps of the model differ between widths; build it with the same layers at every width")
-    sizes = np.stack([np.sqrt(np.mean([each[0] ** 2 for each in run], axis=0)) for run in runs])
-    predicted = predicted_sizes(found, names, draws, seed)
+    sizes = np.stack([np.sqrt(np.mean([size**2 for size, _ in run], axis=0)) for run in runs])
+    predicted = predicted_sizes(models, names, draws, seed)
     rows = tuple(
         CoordinateRow(
             name.layer,
@@ -102,9 +102,9 @@ def coordinates(
         for index, name in enumerate(names)
     )
     reads = [name.reads for name in names]
-    # As many heads at every width: their size grows with it.
-    wider = frozenset(index for index in found[0].heads if len({one.heads.get(index) for one in found}) == 1)
-    return CoordinateCheck(widths, steps, tolerance, rows, sizes, judged(rows, reads, tolerance, wider))
+    # The same number of heads at every width: their size grows with it.
+    wider = frozenset(index for index in models[0].heads if len({model.heads.get(index) for model in models}) == 1)
+    return CoordinateCheck(widths, steps, tolerance, rows, sizes, width_findings(rows, reads, tolerance, wider))
 
 
 def checked_data(x: Any) -> Tensor:
@@ -274,7 +274,7 @@ def _rms(values: Tensor) -> float:
 
 
 def predicted_sizes(models: Sequence[AtSize], names: Sequence[RowName], draws: int, seed: int) -> Floats:
-    """Sizes at the start by theory, ``[draws, models, rows]``, over at least four draws: NaN where a row has none."""
+    """Sizes at initialization by theory, ``[draws, models, rows]``, of at least four draws; NaN where there is none."""
     result = np.full((max(draws, _LEAST_PREDICTIONS), len(models), len(names)), np.nan)
     for draw, (index, at_size) in itertools.product(range(len(result)), enumerate(models)):
         model, half = at_size.build(seed + draw), len(at_size.data) // 2

@@ -1,4 +1,4 @@
-"""`depth_coordinates`: models of several depths, what grows in them, at the start by theory and after a few steps."""
+"""`depth_coordinates`: models of several depths, and what grows in them, predicted and after a few steps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def depth_coordinates(
     tolerance: float = 0.2,
     seed: int = 0,
 ) -> DepthCheck:
-    """How the stream, what the last branch has of it, and the output grow with the number of blocks.
+    """Check how the stream, the last branch's share of it, and the output grow with the number of blocks.
 
     The stream is the last sum of branches; models without sums have their output alone. Where sizes do
     not depend on the depth, what suits a shallow model suits a deep one.
@@ -68,7 +68,7 @@ def depth_coordinates(
     >>> def stack(width, depth):
     ...     return torch.nn.Sequential(*(torch.nn.Linear(width, width, bias=False) for _ in range(depth)))
     >>> found = depth_coordinates(stack, torch.randn(8, 16), width=16, depths=(2, 4), steps=0)
-    >>> found.verdicts[0].split(":")[0][:32]      # torch draws variances of a third
+    >>> found.findings[0].split(":")[0][:32]      # torch draws variances of a third
     'the output shrinks like depth^-1'
     """
     depths, width = tuple(check_count("depths", depth) for depth in depths), check_count("width", width)
@@ -87,7 +87,7 @@ def depth_coordinates(
     for place, name in enumerate(names):
         predicted = predicted_exponent(depths, np.stack([each[name][1] for each in found], axis=1))
         rows.append(CoordinateRow(name, DEPTH, DEPTH, *predicted, *fitted(depths, sizes[:, :, place])))
-    return DepthCheck(depths, steps, tolerance, tuple(rows), sizes, _judged(rows, tolerance))
+    return DepthCheck(depths, steps, tolerance, tuple(rows), sizes, _depth_findings(rows, tolerance))
 
 
 def _names(factory: Any) -> Sequence[str]:
@@ -98,7 +98,7 @@ def _names(factory: Any) -> Sequence[str]:
 
 
 def _quantities(one: AtSize, steps: int, draws: int, seed: int) -> dict[str, tuple[Floats, Floats]]:
-    """By name: sizes after every step, and those predicted at the start, ``[draws]``."""
+    """By name: sizes after every step, and those predicted at initialization, ``[draws]``."""
     runs = [one.run(steps, seed + draw) for draw in range(draws)]
     names = runs[0][1]
     sizes = np.sqrt(np.mean([size**2 for size, _ in runs], axis=0))
@@ -113,7 +113,7 @@ def _quantities(one: AtSize, steps: int, draws: int, seed: int) -> dict[str, tup
     return {name: result[name] for name in (STREAM, SHARE, OUTPUT) if name in result}
 
 
-def _judged(rows: Sequence[CoordinateRow], tolerance: float) -> tuple[str, ...]:
+def _depth_findings(rows: Sequence[CoordinateRow], tolerance: float) -> tuple[str, ...]:
     """In words, what depends on the depth; what a branch has of the stream may fall."""
     advice = {
         STREAM: "draw the outputs of branches over the root of their number, or multiply branches by it",

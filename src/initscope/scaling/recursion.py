@@ -59,7 +59,7 @@ class BlockRow(Result):
 
 @dataclass(frozen=True)
 class Outlook(Result):
-    """What a transformer does at its start (see `initscope.scaling.outlook`).
+    """What a transformer does at initialization (see `initscope.scaling.outlook`).
 
     ``rows`` are the embedding, every attention and feed-forward layer, and the logits. ``logits`` is their root mean
     square, ``loss`` the expected cross-entropy of the first batch, where the target is another token than the one that
@@ -105,9 +105,9 @@ def outlook(
     heads: int | None = None,
     seed: int = 0,
 ) -> Outlook:
-    """Growth of the stream, collapse of tokens, spread of attention, logits and loss at the start, without weights.
+    """Predict the stream, tokens, attention, logits and loss of a transformer at initialization, without weights.
 
-    Exact as widths grow, but for the heads that are drawn: standard errors tell how far two halves of them differ.
+    Exact as widths grow, but for the heads that are drawn: standard errors come from the difference of two halves.
 
     Parameters
     ----------
