@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -11,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from initscope._utils.content import digest_of, sampled_digest
 from initscope._utils.files import atomic_path
 from initscope._utils.tensors import StoredArray
 from initscope.distributed.block_map import on_blocks
-from initscope.distributed.sources import Blocks
+from initscope.distributed.sources import Blocks, check_content
 from initscope.embed.codes import code_bytes
 from initscope.errors import InputError, check_count
 
@@ -30,11 +32,14 @@ def encode_blocks(
 
     ``out`` ends in .npy (codes only) or .npz (with bits and labels). The numbers of rows and bits are returned.
     """
-    hasher = _hasher(str(fitted))
+    from initscope.embed.persistence import load_hasher
+
+    hasher = load_hasher(fitted)
+    digest = _digest(hasher)
     width = int(np.prod(blocks.shape))
     if width != hasher.n_features_in_:
         raise InputError(f"{blocks.name} has rows of {width} numbers, {fitted} was fitted to {hasher.n_features_in_}")
-    jobs = {str(block.start): {"fitted": str(fitted), "block": block} for block in blocks}
+    jobs = {str(block.start): {"fitted": str(fitted), "digest": digest, "block": block} for block in blocks}
     labels = np.full(len(blocks), -1, np.int64)
     place = Path(out)
     shape = (len(blocks), code_bytes(hasher.bits))
@@ -55,15 +60,26 @@ def encode_blocks(
 
 
 @lru_cache(maxsize=2)
-def _hasher(fitted: str) -> Any:
+def _hasher(fitted: str, digest: str) -> Any:
+    """The hash in the file ``fitted``; one that differs from the driver's is refused, and not kept."""
     from initscope.embed.persistence import load_hasher
 
-    return load_hasher(fitted)
+    hasher = load_hasher(fitted)
+    if _digest(hasher) != digest:
+        raise InputError(f"{fitted} holds another hash than the driver read; copy the same file to every worker")
+    return hasher
+
+
+def _digest(hasher: Any) -> str:
+    from initscope.embed.persistence import hasher_state
+
+    about, arrays = hasher_state(hasher)
+    return digest_of([json.dumps(about, sort_keys=True), *(part for pair in sorted(arrays.items()) for part in pair)])
 
 
 def _encoded(job: Mapping[str, Any]) -> tuple[Any, Any]:
     data = job["block"].read()
-    return _hasher(job["fitted"]).transform(data.images.reshape(len(data), -1)), data.labels
+    return _hasher(job["fitted"], job["digest"]).transform(data.images.reshape(len(data), -1)), data.labels
 
 
 def nearest_in_blocks(
@@ -76,9 +92,11 @@ def nearest_in_blocks(
     count = codes.shape[0]
     k = check_count("k", k, most=count, hint=f"there are {count} codes")
     rows = check_count("rows", rows)
+    content = sampled_digest(codes.file)
     jobs = {
         str(start): {
-            "codes": codes, "bits": bits, "queries": queries, "k": k, "start": start, "stop": min(start + rows, count)
+            "codes": codes, "content": content, "bits": bits, "queries": queries, "k": k, "start": start,
+            "stop": min(start + rows, count),
         }
         for start in range(0, count, rows)
     }  # fmt: skip
@@ -92,6 +110,7 @@ def nearest_in_blocks(
 def _nearest(job: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     from initscope.embed import HammingIndex
 
+    check_content(job["codes"].file, sampled_digest(job["codes"].file), job["content"])
     places = np.arange(job["start"], job["stop"])
     index = HammingIndex(job["bits"])
     index.add(job["codes"].read(places), places)
