@@ -7,13 +7,13 @@ import uuid
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from initscope._utils.content import digest_of
 from initscope.errors import InputError
+from initscope.models.contents import model_digest
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ModelName", "built_model", "model_digest", "named_model"]
+__all__ = ["ModelName", "built_model", "named_model"]
 
 
 class ModelName(NamedTuple):
@@ -35,26 +35,6 @@ def named_model(spec: str, weights: str | None, shape: tuple[int, ...], seed: in
     """Build the model here, and return the name under which `built_model` builds the same one anywhere."""
     digest = model_digest(_load(spec, weights, shape, seed))
     return ModelName(spec, weights, shape, seed, digest, uuid.uuid4().hex)
-
-
-def model_digest(model: torch.nn.Module, *, values: bool = True) -> str:
-    """Return a digest of a model's structure, of the user's code that defines its modules, and of its state dict.
-
-    Without ``values`` of the names, shapes and types of the state dict only.
-    """
-    from initscope.models.user_modules import source_digests
-
-    state = {name: value for name, value in model.state_dict().items() if hasattr(value, "dtype")}
-    sources = source_digests({type(module).__module__ for module in model.modules()})
-    shapes = [f"{name} {tuple(value.shape)} {value.dtype}" for name, value in state.items()]
-    contents = (_bytes(value) for value in state.values()) if values else ()
-    return digest_of([repr(model), *sources, *shapes, *contents])
-
-
-def _bytes(value: torch.Tensor) -> Any:
-    import torch
-
-    return value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
 
 
 _building = threading.Lock()

@@ -91,7 +91,7 @@ def images_digest(data: str, images: ImageSet) -> str:
 
 def structure_digest(spec: str, model: torch.nn.Module) -> str:
     """Return the digest of a model's structure and code; of an architecture string nothing, for it says it all."""
-    from initscope.distributed.model_names import model_digest
+    from initscope.models.contents import model_digest
     from initscope.models.loading import is_architecture
 
     return "" if is_architecture(spec) else model_digest(model, values=False)
