@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
 
 from initscope._utils.content import digest_of, sampled_digest
-from initscope._utils.files import atomic_path
+from initscope._utils.disk import check_room, reserve, reserved_array
+from initscope._utils.files import atomic_path, scratch_path
 from initscope._utils.tensors import StoredArray
 from initscope.distributed.block_map import on_blocks
 from initscope.distributed.sources import Blocks, check_content
@@ -23,6 +25,7 @@ from initscope.errors import InputError, check_count
 __all__ = ["encode_blocks", "merge_nearest", "nearest_in_blocks"]
 
 _ROWS = 1 << 20
+_HEADERS = 1 << 12  # bytes of a .npz file beside its arrays
 
 
 def encode_blocks(
@@ -43,9 +46,14 @@ def encode_blocks(
     labels = np.full(len(blocks), -1, np.int64)
     place = Path(out)
     shape = (len(blocks), code_bytes(hasher.bits))
-    with atomic_path(place) as temporary, NamedTemporaryFile(dir=temporary.parent, prefix=".codes") as room:
-        bare = place.suffix == ".npy"
-        codes = np.lib.format.open_memmap(temporary if bare else room.name, mode="w+", dtype=np.uint8, shape=shape)
+    bare, size = place.suffix == ".npy", math.prod(shape)
+    if not bare:  # which holds a copy of the codes, made at the end
+        check_room(place, 2 * size + labels.nbytes + _HEADERS)
+    with ExitStack() as files:
+        temporary = files.enter_context(atomic_path(place))
+        if not bare:
+            reserve(temporary, size + labels.nbytes + _HEADERS, place)
+        codes = reserved_array(temporary if bare else files.enter_context(scratch_path(place)), np.uint8, shape, place)
         for name, (part, part_labels) in on_blocks(_encoded, jobs, dask):
             rows = slice(int(name), int(name) + len(part))
             codes[rows] = part
@@ -54,8 +62,9 @@ def encode_blocks(
         codes.flush()
         if not bare:
             known = {} if (labels < 0).any() else {"labels": labels}
-            with temporary.open("wb") as file:
+            with temporary.open("rb+") as file:  # which keeps the room that is reserved
                 np.savez(file, allow_pickle=False, codes=codes, bits=np.array(hasher.bits), **known)
+                file.truncate(file.tell())
     return shape[0], hasher.bits
 
 
