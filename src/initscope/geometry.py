@@ -154,8 +154,10 @@ def angle_degrees(cosine: Floats, gap: Floats | None = None) -> Floats:
 class Tokens(Result):
     r"""What attention does within a sample, ``[rows]`` each; NaN where a row has no tokens, or holds no weights.
 
-    ``cosine`` is the mean over the pairs of tokens of a sample; ``entropy`` of attention's weights is
-    :math:`-\sum_j p_j\ln p_j/\ln n`, with n the keys that the mask leaves: 1 for uniform weights, 0 for a single key.
+    ``cosine`` is the mean over the pairs of non-zero tokens of a sample: a zero token (padding, or one that no expert
+    received) has no direction. Samples with fewer than two non-zero tokens are left out.
+    ``entropy`` of attention's weights is :math:`-\sum_j p_j\ln p_j/\ln n`, with n the keys that the mask leaves: 1 for
+    uniform weights, 0 for a single key.
     ``cosine_se`` and ``entropy_se`` are standard errors over what was drawn.
     """
 

@@ -102,6 +102,7 @@ def inspect(
 ) -> None:
     """Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change."""
     import initscope
+    from initscope._utils.disk import check_room
     from initscope.inspection.verdicts import failing
 
     source, options, output = source or InspectSource(), options or InspectOptions(), output or InspectOutput()
@@ -113,6 +114,8 @@ def inspect(
         raise InputError(f"{data.name} has {len(data)} sample, which makes no pair; give at least two")
     with user_code():
         built = build_model(model, source, data.shape)
+        if output.apply is not None:
+            check_room(output.apply, sum(value.nbytes for value in built.state_dict().values()))
         report = initscope.inspect(
             built,
             data,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def render_markdown(report: Report) -> str:
             said = verdict.finding if mended else str(verdict)
             said = said.removeprefix(f"{verdict.name} from {spoken(verdict.layer)} on").lstrip(":. ")
             lines += [f"- **{verdict.name}** in {_text(verdict.where)}{': ' if said else ''}{_text(said)}"]
-            lines += [f"  `{verdict.code}`"] if verdict.code and not mended else []
+            lines += [f"  {_code(verdict.code)}"] if verdict.code and not mended else []
     if not report.healthy:
         lines.append("")
     rows = [{title: line[name] for name, title in _COLUMNS.items()} for line in report.blocks(few=True)]
@@ -51,7 +52,9 @@ def render_markdown(report: Report) -> str:
         lines += _table(what_if.summary()[:5])
         best = what_if.best
         lines += (
-            ["", f"What to type: `{best.code}`" if best.code else f"What to do: {_text(best.advice)}"] if helped else []
+            ["", f"What to type: {_code(best.code)}" if best.code else f"What to do: {_text(best.advice)}"]
+            if helped
+            else []
         )
         lines += [""] if what_if.skipped else []
         lines += [f"- not tried: {_text(name)} ({_text(why)})" for name, why in what_if.skipped.items()]
@@ -60,7 +63,18 @@ def render_markdown(report: Report) -> str:
 
 
 def _text(value: Any) -> str:
-    return printable(str(value)).replace("\n", " ").replace("|", "\\|")
+    """A text as itself: names hold no tags, links, images or emphasis, and no character that steers a terminal."""
+    text = re.sub(r"&(?=#?\w+;)", "&amp;", printable(str(value)).replace("\n", " "))
+    text = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)  # "<1e-05" is no tag
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", text)
+
+
+def _code(value: str) -> str:
+    """Code between more backticks than it holds in a row."""
+    text = printable(value).replace("\n", " ")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    padding = " " if "`" in text else ""
+    return f"{fence}{padding}{text}{padding}{fence}"
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:

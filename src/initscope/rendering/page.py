@@ -20,6 +20,7 @@ from initscope.rendering.quantities import Quantity, angles, sizes
 from initscope.rendering.summary import headline, suggestion
 from initscope.rendering.svg import inline_svg
 from initscope.rendering.thumbnails import thumbnails
+from initscope.results import printable
 
 if TYPE_CHECKING:
     import jinja2
@@ -76,7 +77,7 @@ def render_page(
 
 def render_part(template: str, **context: Any) -> str:
     """A part of a page from one of the templates."""
-    return _environment().get_template(template).render(context)
+    return printable(_environment().get_template(template).render(context))
 
 
 def versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a coordinate check found: exponents of every row, and the verdict in words."""
+"""What a coordinate check found: exponents of every row, and the finding in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DEPTH", "SCORES", "CoordinateCheck", "CoordinateRow", "DepthCheck", "judged", "two_errors"]
+__all__ = ["DEPTH", "SCORES", "CoordinateCheck", "CoordinateRow", "DepthCheck", "two_errors", "width_findings"]
 
 Floats = npt.NDArray[np.float64]
 SCORES = "scores"
@@ -36,14 +36,16 @@ _ADVICE = {
 class CoordinateRow(Result):
     """Exponents of one row's root mean square against the width.
 
-    ``predicted`` is by theory at the start, NaN where a row has no prediction; ``measured [steps + 1]`` after 0, 1, …
-    steps, with standard errors over the draws of the weights ``errors``, NaN with one draw.
+    ``predicted`` is by theory at initialization, NaN where a row has no prediction; ``predicted_se`` is its standard
+    error over the models that were drawn. ``measured [steps + 1]`` are after 0, 1, … steps, with their standard errors
+    over the draws of the weights ``errors``, NaN with one draw.
     """
 
     layer: str
     kind: str
     role: str
     predicted: float
+    predicted_se: float
     measured: tuple[float, ...]
     errors: tuple[float, ...]
 
@@ -61,33 +63,35 @@ class _Check(Result):
     tolerance: float
     rows: tuple[CoordinateRow, ...]
     sizes: Floats
-    verdicts: tuple[str, ...]
+    findings: tuple[str, ...]
     against: ClassVar[str]
 
     @property
     def passes(self) -> bool:
         """Whether nothing was found."""
-        return not self.verdicts
+        return not self.findings
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per row: exponents at the start, predicted and measured, and after the last step."""
+        """One dict per row: exponents at initialization, predicted and measured, and after the last step."""
         return [
             {
-                "layer": row.layer, "kind": row.kind, "predicted": row.predicted, "start": row.measured[0],
-                "start_se": row.errors[0], "end": row.measured[-1], "end_se": row.errors[-1],
+                "layer": row.layer, "kind": row.kind,
+                "predicted": row.predicted, "predicted_se": row.predicted_se,
+                "initial": row.measured[0], "initial_se": row.errors[0],
+                "final": row.measured[-1], "final_se": row.errors[-1],
             }
             for row in self.rows
         ]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
-        """Widths or depths, verdicts and rows."""
+        """Widths or depths, findings and rows."""
         return {
             f"{self.against}s": list(self.at), "steps": self.steps, "passes": self.passes,
-            "verdicts": list(self.verdicts), "rows": [row.to_dict() for row in self.rows],
+            "findings": list(self.findings), "rows": [row.to_dict() for row in self.rows],
         }  # fmt: skip
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Root mean squares against the width or depth, at the start (dashed) and after the last step."""
+        """Root mean squares against the width or depth, at initialization (dashed) and after the last step."""
         ax = make_axes(ax)
         chosen = [index for index, row in enumerate(self.rows) if row.role in _DRAWN]
         for place, index in enumerate(chosen):
@@ -127,7 +131,7 @@ class DepthCheck(_Check):
         return self.at
 
 
-def judged(
+def width_findings(
     rows: Sequence[CoordinateRow],
     reads: Sequence[Sequence[int]],
     tolerance: float,
@@ -137,7 +141,7 @@ def judged(
 
     After the last step no size may depend on the width; before the first a size may fall, but not grow. Scores and the
     output may fall at any time: both start small in μP, and a few steps do not make up for it. Scores of heads whose
-    size grows with the width (rows ``wider``) must fall like its root at the start [Yang2021]_: a few steps do not
+    size grows with the width (rows ``wider``) must fall like its root at initialization [Yang2021]_: a few steps do not
     align queries and keys, but training does, and then scores grow by that root.
     """
     wrong: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""Initialisations of transformers by name, applied to a configuration."""
+"""Initializations of transformers by name, applied to a configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from initscope.errors import InputError
 from initscope.scaling.transformer import Spreads, Transformer
 
-__all__ = ["STARTS", "with_start"]
+__all__ = ["INITIALIZATIONS", "with_initialization"]
 
 
 def _constant(model: Transformer) -> Transformer:
@@ -56,7 +56,7 @@ def _zero_outputs(model: Transformer) -> Transformer:
     return replace(model, spreads=replace(model.spreads, output=0.0, down=0.0))
 
 
-STARTS: dict[str, Callable[[Transformer], Transformer]] = {
+INITIALIZATIONS: dict[str, Callable[[Transformer], Transformer]] = {
     "configuration": lambda model: model,
     "0.02": _constant,
     "depth-scaled": _depth_scaled,
@@ -67,8 +67,20 @@ STARTS: dict[str, Callable[[Transformer], Transformer]] = {
 """By name: the configuration's own, 0.02, over √(2L), μP, DeepNorm [Wang2022]_, zero outputs."""
 
 
-def with_start(model: Transformer, name: str) -> Transformer:
-    """The same sizes with another initialisation."""
-    if name not in STARTS:
-        raise InputError(f"start = {name!r} is unknown; one of {', '.join(STARTS)}")
-    return STARTS[name](model)
+def with_initialization(model: Transformer, name: str) -> Transformer:
+    """Return the model with the same sizes and another initialization.
+
+    Parameters
+    ----------
+    model : Transformer
+        From `initscope.scaling.read`.
+    name : str
+        A key of `INITIALIZATIONS`.
+
+    Returns
+    -------
+    Transformer
+    """
+    if name not in INITIALIZATIONS:
+        raise InputError(f"initialization = {name!r} is unknown; one of {', '.join(INITIALIZATIONS)}")
+    return INITIALIZATIONS[name](model)
