@@ -10,13 +10,20 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from torch import nn
 
 import initscope
+from initscope.class_geometry import separation
+from initscope.embed import Searcher
 from initscope.initializers import He
+from initscope.invert import error_growth, error_rate
+from initscope.measurement import jacobian_spectrum, observe
+from initscope.scaling import coordinates
+from initscope.theory.injectivity import probability, simulate_probability
 
 Estimates = tuple[Any, Any]
 """Numbers and their stated errors, of the same length."""
@@ -65,8 +72,9 @@ def setting(
 
 
 def runs_of(setting: Setting, seeds: int) -> tuple[np.ndarray, np.ndarray]:
-    """Estimates and errors, ``[seeds, numbers]`` each."""
-    estimates, errors = zip(*(setting.run(seed) for seed in range(seeds)), strict=True)
+    """Estimates and errors, ``[seeds, numbers]`` each; predictions sample few units, which takes less time."""
+    with mock.patch("initscope.propagate.draws._MOST", 1 << 10):
+        estimates, errors = zip(*(setting.run(seed) for seed in range(seeds)), strict=True)
     return tuple(np.stack([np.ravel(values).astype(float) for values in side]) for side in (estimates, errors))
 
 
@@ -193,7 +201,7 @@ def _tokens(seed: int) -> Estimates:
     return (tokens.cosine[-1], tokens.entropy[entropy]), (tokens.cosine_se[-1], tokens.entropy_se[entropy])
 
 
-@setting("predict: gradient_ratio_se", "q, k, v, o of one block, 4 replicates")
+@setting("predict: gradient_ratio_se", "q, k, v, o of one block, 4 replicates", few=50)
 def _gradients(seed: int) -> Estimates:
     predicted = initscope.predict(built(Attending), *near_pairs(4, 16), seed=seed, gradients=True)
     rows = [index for index, row in enumerate(predicted.rows) if row.layer in ("q", "k", "v", "o")]
@@ -232,3 +240,169 @@ def stack_pairs() -> tuple[torch.Tensor, torch.Tensor, Any]:
 def _band(seed: int) -> Estimates:
     x, y, bands = stack_pairs()
     return initscope.measure(built(dense_stack), x, y, initializer=He(), draws=1, seed=seed).cosine[1:], bands
+
+
+def narrow_stack() -> nn.Module:
+    """Two dense ReLU layers."""
+    return nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU())
+
+
+@setting("measure: cosine_se, norm_ratio_se", "first layer of 32 filters, 1 draw (jackknife)", seeds=400)
+def _jackknife(seed: int) -> Estimates:
+    measured = initscope.measure(built(narrow_stack), *near_pairs(12), initializer=He(), draws=1, seed=seed)
+    return (measured.cosine[2], measured.norm_ratio[2]), (measured.cosine_se[2], measured.norm_ratio_se[2])
+
+
+@setting("measure: mean_cosine_se, mean_norm_ratio_se", "first layer of 32 filters, 1 draw (jackknife)", seeds=400)
+def _jackknife_of_means(seed: int) -> Estimates:
+    measured = initscope.measure(built(narrow_stack), *near_pairs(12, count=8), initializer=He(), draws=1, seed=seed)
+    means = (measured.cosine[2].mean(), measured.norm_ratio[2].mean())
+    return means, (measured.mean_cosine_se[2], measured.mean_norm_ratio_se[2])
+
+
+@setting("measure: cosine_se, norm_ratio_se", "second layer of 32 units, 8 draws", seeds=400)
+def _draws(seed: int) -> Estimates:
+    measured = initscope.measure(built(narrow_stack), *near_pairs(12), initializer=He(), draws=8, seed=seed)
+    return (measured.cosine[-1], measured.norm_ratio[-1]), (measured.cosine_se[-1], measured.norm_ratio_se[-1])
+
+
+@setting("measure: mean_cosine_se, mean_norm_ratio_se", "second layer of 32 units, 8 draws", seeds=400)
+def _draws_of_means(seed: int) -> Estimates:
+    measured = initscope.measure(built(narrow_stack), *near_pairs(12, count=8), initializer=He(), draws=8, seed=seed)
+    means = (measured.cosine[-1].mean(), measured.norm_ratio[-1].mean())
+    return means, (measured.mean_cosine_se[-1], measured.mean_norm_ratio_se[-1])
+
+
+@setting("measure: tokens.cosine_se, tokens.entropy_se", "attention, 8 draws", seeds=400, few=60)
+def _measured_tokens(seed: int) -> Estimates:
+    tokens = initscope.measure(built(Attending), *near_pairs(4, 16), draws=8, seed=seed).tokens
+    entropy = int(np.flatnonzero(np.isfinite(tokens.entropy))[0])
+    return (tokens.cosine[-1], tokens.entropy[entropy]), (tokens.cosine_se[-1], tokens.entropy_se[entropy])
+
+
+@cache
+def cloud(points: int = 60, size: int = 10) -> torch.Tensor:
+    """Points of unequal variances."""
+    rng = torch.Generator().manual_seed(0)
+    return torch.randn(points, size, generator=rng, dtype=torch.float64) * torch.linspace(0.2, 3, size)
+
+
+def widths_of(found: Any) -> tuple[float, float, float]:
+    """Width, dimension and gain."""
+    return found.value, found.intrinsic_dimension, found.doubling_gain
+
+
+@cache
+def width_truth() -> Any:
+    """By 10⁵ directions."""
+    return widths_of(initscope.mean_width(cloud(), draws=100_000, seed=10**6))
+
+
+@setting(
+    "mean_width: standard_error, intrinsic_dimension_error, doubling_gain_error",
+    "60 points, 128 directions",
+    truth=width_truth,
+    seeds=400,
+)
+def _mean_width(seed: int) -> Estimates:
+    found = initscope.mean_width(cloud(), seed=seed)
+    return widths_of(found), (found.standard_error, found.intrinsic_dimension_error, found.doubling_gain_error)
+
+
+@setting("observe: mean_width_error", "40 units (directions) and 400 units (choices of units)", seeds=400)
+def _observed_width(seed: int) -> Estimates:
+    rows = [
+        observe(nn.Sequential(nn.Identity()), cloud(60, size), pairs=2, gradients=False, seed=seed)
+        for size in (40, 400)
+    ]
+    return [row.mean_width[1] for row in rows], [row.mean_width_error[1] for row in rows]
+
+
+@setting("jacobian_spectrum: mean_square_error", "12 inputs, 32 probes", truth=lambda: spectrum_truth(), seeds=400)
+def _jacobian(seed: int) -> Estimates:
+    found = jacobian_spectrum(built(narrow_stack), near_pairs(12, count=1)[0], samples=1, whole=False, seed=seed)
+    return found.mean_square, found.mean_square_error
+
+
+@cache
+def spectrum_truth() -> Any:
+    """From the whole Jacobian."""
+    return jacobian_spectrum(built(narrow_stack), near_pairs(12, count=1)[0], samples=1).mean_square
+
+
+@cache
+def classes(samples: int = 400, classes: int = 4) -> tuple[torch.Tensor, np.ndarray]:
+    """Points around class means."""
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.arange(samples) % classes
+    means = torch.randn(classes, 12, generator=rng)
+    return means[labels] + torch.randn(samples, 12, generator=rng), labels.numpy()
+
+
+@setting("separation: 95 % intervals of medians / 3.92", "400 anchors, distances and angles", seeds=400)
+def _separation(seed: int) -> Estimates:
+    [*_, row] = separation(built(narrow_stack), *classes(), anchors=400, boundary=False, seed=seed).rows
+    intervals = [row.intra_random, row.inter_random, row.angle_random, row.angle_predicted]
+    return [one.median for one in intervals], [(one.high - one.low) / 3.92 for one in intervals]
+
+
+@cache
+def searcher() -> tuple[Any, Any]:
+    """Vectors to search, and the recall over 4,000 queries."""
+    rng = np.random.default_rng(0)
+    found = Searcher(bits=64, rerank=30).fit(rng.standard_normal((500, 16)))
+    return found, found.recall(rng.standard_normal((4000, 16)), k=5).share
+
+
+@setting("Searcher.recall: standard_error", "100 queries", truth=lambda: searcher()[1], seeds=800)
+def _recall(seed: int) -> Estimates:
+    found = searcher()[0].recall(np.random.default_rng(seed + 1).standard_normal((100, 16)), k=5)
+    return found.share, found.standard_error
+
+
+@cache
+def own_recall_truth() -> float:
+    """Over all vectors held."""
+    return searcher()[0].recall(k=5, sample=500).share
+
+
+@setting("Searcher.recall: standard_error", "200 of the 500 vectors held", truth=own_recall_truth, seeds=800)
+def _own_recall(seed: int) -> Estimates:
+    found = searcher()[0].recall(k=5, sample=200, seed=seed)
+    return found.share, found.standard_error
+
+
+@setting("invert.error_rate: standard_error", "dimensions 2 and 8, 64 and 256 outputs, 40 draws")
+def _rates(seed: int) -> Estimates:
+    points = error_rate((2, 8), (64, 256), inputs=8, seed=seed).points
+    return [point.error for point in points], [point.standard_error for point in points]
+
+
+@setting("invert.error_growth: plain_standard_error", "3 layers of 60, dimension 3, 20 draws")
+def _growth(seed: int) -> Estimates:
+    points = error_growth(3, width=60, dimension=3, seed=seed).points
+    return [point.plain for point in points], [point.plain_standard_error for point in points]
+
+
+def scaled_stack(width: int) -> nn.Module:
+    """Two dense layers."""
+    return nn.Sequential(nn.Linear(8, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 4))
+
+
+@setting("coordinates: errors of exponents", "widths 16, 32, 64, 128, 2 draws, 0 and 2 steps", few=50)
+def _coordinates(seed: int) -> Estimates:
+    x = near_pairs(8, count=16)[0]
+    rows = coordinates(scaled_stack, x, widths=(16, 32, 64, 128), steps=2, seed=1000 * seed).rows[1:]
+    ends = [(row.measured[place], row.errors[place]) for row in rows for place in (0, -1)]
+    return tuple(zip(*ends, strict=True))
+
+
+@setting(
+    "injectivity.probability: error",
+    "m = 8, n = 2, 200 layers",
+    truth=lambda: probability(8, 2).value,
+    seeds=800,
+)
+def _probability(seed: int) -> Estimates:
+    found = simulate_probability(8, 2, samples=200, seed=seed)
+    return found.value, found.error

@@ -15,12 +15,11 @@ def wrong(spread, limit=LIMIT):
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: f"{setting.quantity}, {setting.where}")
-def test_errors_are_what_estimates_vary_by(setting, monkeypatch):
+def test_errors_are_what_estimates_vary_by(setting):
     """The spread of deviations in units of their stated errors is 1 within a factor of 1.3; the seeds are fixed.
 
     Errors that are 1.6 times too large, or too small, are seen in every setting: the test tries both.
     """
-    monkeypatch.setattr("initscope.propagate.draws._MOST", 1 << 10)  # few samples, in less time
     estimates, errors = calibration.runs_of(setting, setting.few)
     truth = None if setting.truth is None else setting.truth()
     spread = calibration.spread_of(estimates, errors, truth)
