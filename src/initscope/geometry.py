@@ -373,9 +373,9 @@ class Comparison(Result):
         assert source is not None
         medians = median_over_pairs(source.angle)
         covered = covered_rows(source.angle)
-        below = {row: bool(medians[row] <= ratio * medians[covered[0]]) for row in covered}
-        after = [row for place, row in enumerate(covered) if all(below[later] for later in covered[place:])]
-        return self.rows[after[0]].layer if after else None
+        above = [place for place, row in enumerate(covered) if not medians[row] <= ratio * medians[covered[0]]]
+        first = above[-1] + 1 if above else 0
+        return self.rows[covered[first]].layer if first < len(covered) else None
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Mean angle after each layer: predicted as a line, measured as points with two standard errors."""

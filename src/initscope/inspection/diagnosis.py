@@ -30,7 +30,7 @@ def diagnose(report: Report) -> str:
 
 def layer_title(report: Report, layer: str) -> str:
     """A layer's name for people; of a module or parameter without a row the name itself."""
-    return next((row.title for row in report.rows if row.layer == layer), layer)
+    return next((row.title for row in report.observation.rows if row.layer == layer), layer)
 
 
 _FOLLOWS = ("rank-loss", "dead-units", "precision")

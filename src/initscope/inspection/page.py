@@ -222,9 +222,10 @@ def _alike(report: Report) -> list[dict[str, Any]]:
     groups: dict[tuple[Any, ...], list[Any]] = {}
     for item in report.expansivity:
         groups.setdefault((item.inputs, item.outputs, item.stands, item.injective), []).append(item)
+    title = {row.layer: row.title for row in reversed(report.observation.rows)}  # of equal names the first counts
     lines = []
     for items in groups.values():
-        titles = [layer_title(report, item.layer) for item in items]
+        titles = [title.get(item.layer, item.layer) for item in items]
         names = ", ".join(titles) if len(titles) < 4 else f"{len(titles)} layers: {titles[0]} to {titles[-1]}"
         lines.append(vars(items[0]) | {"names": names})
     return lines
