@@ -1,14 +1,14 @@
-"""Names of rows: where a step is in the model, and which call of it this is."""
+"""Names of rows: where an op is in the model, and which call of it this is."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-__all__ = ["Names"]
+__all__ = ["RowNames"]
 
 
-class Names:
-    """Gives every step its own name: ``layer1.0.conv1``, ``layer1.0.add``, ``fc``, and ``fc (2)`` when called again."""
+class RowNames:
+    """Gives every op its own name: ``layer1.0.conv1``, ``layer1.0.add``, ``fc``, and ``fc (2)`` when called again."""
 
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()

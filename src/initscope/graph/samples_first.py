@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.nn.modules import pooling
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.dropout import _DropoutNd
 
-from initscope.graph._inputs import Inputs
-from initscope.graph._nodes import carries_data
 from initscope.graph.activations import activation_row
-from initscope.graph.calls import STANDS_FOR, UNCHANGED, call_name, called_activation
+from initscope.graph.calls import STANDS_FOR, UNCHANGED
+from initscope.graph.graph import Graph
+from initscope.graph.inputs import Inputs
 from initscope.graph.modules import ActivationLayer
+from initscope.graph.node import Node
 
 __all__ = ["all_keep_samples_first"]
 
@@ -26,38 +27,32 @@ _POOLS = (pooling._AvgPoolNd, pooling._MaxPoolNd, pooling._AdaptiveAvgPoolNd)
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div"})
 
 
-def all_keep_samples_first(graph_module: fx.GraphModule, inputs: Inputs) -> bool:
-    """Whether the samples are known to lie on the first axis of every step and of the output, which is one tensor."""
-    if not all(inputs.batched):
+def all_keep_samples_first(graph: Graph, inputs: Inputs) -> bool:
+    """Return whether the samples are known to lie on the first axis of every node and of the output, one tensor."""
+    if graph.symbolic is None or not all(inputs.batched) or not isinstance(graph.output, Node):
         return False
     tensors = iter(inputs.tensors())
-    axes: dict[fx.Node, int] = {}  # number of axes of what has its samples first
-    for node in graph_module.graph.nodes:
-        if node.op == "output":
-            return node.args[0] in axes if isinstance(node.args[0], fx.Node) else False
-        if carries_data(node):
-            found = next(tensors).dim() if node.op == "placeholder" else _axes(node, graph_module, axes)
-            if found is None:
-                return False
-            axes[node] = found
-    return False
+    axes: dict[Node, int] = {}  # number of axes of what has its samples first
+    for node in graph.nodes:
+        known = next(tensors).dim() if node.op == "placeholder" else _axes(node, graph, axes)
+        if known is None:
+            return False
+        axes[node] = known
+    return graph.output in axes
 
 
-def _axes(node: fx.Node, graph_module: fx.GraphModule, axes: dict[fx.Node, int]) -> int | None:
-    """Number of axes of a step's output if its samples are first, None if that is not known."""
-    given = [axes[parent] for parent in node.all_input_nodes if parent in axes]
-    if node.op == "call_module":
-        module = graph_module.get_submodule(str(node.target))
-        return _after_module(module, given[0]) if len(given) == 1 and not node.kwargs else None
-    name = call_name(node.target)
+def _axes(node: Node, graph: Graph, axes: dict[Node, int]) -> int | None:
+    """Number of axes of a node's output if its samples are first, None if that is not known."""
+    given = [axes[parent] for parent in node.inputs if parent in axes]
+    if node.module is not None:
+        return _after_module(node.module, given[0]) if len(given) == 1 and not node.kwargs else None
+    name = node.function
     if name in _ARITHMETIC and len(set(given)) == 1:
         others = [other for other in node.args if other not in axes]
-        return (
-            given[0] if not node.kwargs and all(_spreads(other, given[0], graph_module) for other in others) else None
-        )
-    if len(given) != 1 or len(node.all_input_nodes) != 1:
+        return given[0] if not node.kwargs and all(_spreads(other, given[0], graph) for other in others) else None
+    if len(given) != 1 or len(node.inputs) != 1:
         return None
-    if name in UNCHANGED or called_activation(name) is not None:
+    if name in UNCHANGED or node.role == "activation":
         return given[0]
     if name == "flatten":
         return 2 if node.args[1:] == (1,) and not node.kwargs and given[0] > 1 else None
@@ -67,11 +62,10 @@ def _axes(node: fx.Node, graph_module: fx.GraphModule, axes: dict[fx.Node, int])
     return None
 
 
-def _spreads(other: Any, axes: int, graph_module: fx.GraphModule) -> bool:
+def _spreads(other: Any, axes: int, graph: Graph) -> bool:
     """Whether a number or a parameter is the same for all samples."""
-    if isinstance(other, fx.Node) and other.op == "get_attr":
-        owner, _, name = str(other.target).rpartition(".")
-        other = getattr(graph_module.get_submodule(owner), name)
+    if isinstance(other, Node) and other.op == "get_attr":
+        other = graph.constant(other)
     if isinstance(other, Tensor):
         return other.dim() < axes or (other.dim() == axes and len(other) == 1)
     return isinstance(other, (int, float))

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-__all__ = ["LARGE", "all_threads", "multiplications", "one_thread"]
+__all__ = ["LARGE", "all_threads", "multiplications_per_value", "one_thread"]
 
 LARGE = 1e11
 """Multiplications of a recording from which on it takes all threads."""
@@ -45,10 +45,16 @@ def all_threads() -> None:
         torch.set_num_threads(_outside[0])
 
 
-def multiplications(module: nn.Module | None, output: Tensor) -> float:
-    """Of a step about: each place of its output sees all of its module's weights; without any, each value is seen."""
-    weights = 0 if module is None else sum(p.numel() for p in module.parameters() if p.dim() > 1)
-    if module is None or weights == 0 or isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-        return float(output.numel())
-    units = next(len(p) for p in module.parameters() if p.dim() > 1)
-    return weights * output.numel() / max(1, units)
+def multiplications_per_value(module: nn.Module | None) -> float:
+    """Return about how many multiplications a value of a module's output takes.
+
+    Each position of its output sees all of its weights; without any, each value is seen once.
+    """
+    if module is None or isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+        return 1.0
+    total, units = 0, 0
+    for parameter in module.parameters():
+        if parameter.dim() > 1:
+            total += parameter.numel()
+            units = units or len(parameter)
+    return total / max(1, units) if total else 1.0

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from torch import nn
 
-from initscope.graph._trace import Node, Trace
-from initscope.graph.weights import is_weight_layer
+from initscope.graph.graph import Graph
+from initscope.graph.node import Node
+from initscope.graph.ops import is_weight_layer
 
 __all__ = ["hidden_sides"]
 
 
-def hidden_sides(traced: Trace) -> dict[nn.Module, tuple[bool, bool]]:
+def hidden_sides(graph: Graph) -> dict[nn.Module, tuple[bool, bool]]:
     """Of every module that is a step: are its inputs hidden units, and its outputs?
 
     A stream is what hangs together without passing a Linear or convolution: a layer's output, its norm and activation,
     the skips that are added to it, what is concatenated with it. Its units are hidden if neither an input nor an output
     of the model is part of it. A layer that is called again reads and writes one stream.
     """
-    streams = _Streams(traced.steps)
+    streams = _Streams(graph.nodes)
     first: dict[nn.Module, tuple[list[Node], Node]] = {}
     read: set[Node] = set()
-    for step in traced.steps:
-        module, sources = traced.module(step), [node for node in step.all_input_nodes if node in streams]
+    for step in graph.nodes:
+        module, sources = step.module, [node for node in step.inputs if node in streams]
         read.update(sources)
         if is_weight_layer(module):
             sources_before, step_before = first.setdefault(module, (sources, step))
@@ -31,10 +32,9 @@ def hidden_sides(traced: Trace) -> dict[nn.Module, tuple[bool, bool]]:
             streams.join(step, *sources)
             if module is not None:
                 first.setdefault(module, ([step], step))
-    ends = [step for step in traced.steps if step.op == "placeholder" or step not in read]
-    if traced.graph_module is not None:
-        returned = next(node for node in traced.graph_module.graph.nodes if node.op == "output")
-        ends += [node for node in returned.all_input_nodes if node in streams]
+    ends = [step for step in graph.nodes if step.op == "placeholder" or step not in read]
+    if graph.symbolic is not None:
+        ends += graph.returned
     outward = {streams.of(step) for step in ends}
     return {
         module: (all(streams.of(source) not in outward for source in sources), streams.of(step) not in outward)

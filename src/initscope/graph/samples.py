@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from initscope.graph._inputs import Inputs, named_tensors
-from initscope.graph._light import FewUnits
-from initscope.graph._samples_first import all_keep_samples_first
-from initscope.graph._trace import Node, Step, Trace
-from initscope.graph.untouched import leaves_no_trace, without_dropout
+from initscope.graph.borrowing import leaves_no_trace, without_dropout
+from initscope.graph.few_units import FewUnits
+from initscope.graph.graph import Graph
+from initscope.graph.inputs import Inputs, named_tensors
+from initscope.graph.node import Node
+from initscope.graph.samples_first import all_keep_samples_first
 
 __all__ = ["SampleAxes", "SampleAxis", "sample_axes"]
 
@@ -57,7 +58,7 @@ class SampleAxis:
         """``tensor`` as ``[samples, ...]``, folded entries behind; None if it does not hold so many samples there."""
         if not 0 <= self.axis < tensor.dim() or tensor.shape[self.axis] != samples * self.fold:
             return None
-        if self.first:
+        if self.axis == 0 and self.fold == 1:
             return tensor
         moved = tensor.movedim(self.axis, 0)
         if self.fold == 1:
@@ -67,6 +68,8 @@ class SampleAxis:
         return apart.transpose(0, 1).reshape(samples, self.fold, *rest)
 
 
+_FIRST = SampleAxis()
+_FIRST_ONLY: dict[str, SampleAxis | None] = {"": _FIRST}
 _Look = tuple[SampleAxis | None, Tensor | None]
 _NOTHING: _Look = (None, None)
 
@@ -86,6 +89,15 @@ class SampleAxes:
 
     def tensor(self, step: Node | None, output: Any, samples: int) -> tuple[Tensor, Tensor, SampleAxis] | None:
         """The first real-valued tensor of an output that holds samples: as it is, with them in front, and its axis."""
+        if type(output) is Tensor and output.layout is torch.strided and not output.is_nested:
+            axes = self.found.get(step)
+            axis = _FIRST if axes is None else axes.get("")
+            if axis is None or not output.is_floating_point() or output.numel() == 0:
+                return None
+            if axis.axis == 0 and axis.fold == 1:
+                return (output, output, axis) if output.shape and output.shape[0] == samples else None
+            front = axis.to_front(output, samples)
+            return None if front is None else (output, front, axis)
         for place, tensor in _shaped(output):
             axis = self.of(step, place)
             if axis is not None and tensor.is_floating_point() and tensor.numel() > 0:
@@ -95,7 +107,7 @@ class SampleAxes:
         return None
 
 
-def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
+def sample_axes(graph: Graph, inputs: Inputs) -> SampleAxes:
     """Where the samples of each step are, from a run of three samples and another, unless the steps' definitions tell.
 
     The other is the one that was recorded, or one of two samples.
@@ -105,14 +117,14 @@ def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
     no samples, or mixes them. ``inputs`` needs one sample, better two; only these are run, without dropout and with the
     statistics that batch norm has.
     """
-    if traced.graph_module is not None and all_keep_samples_first(traced.graph_module, inputs):
-        return SampleAxes({step: {"": SampleAxis()} for step in (*traced.steps, None)})
-    with leaves_no_trace(traced.model), without_dropout(traced.model):
-        for module in traced.model.modules():
+    if all_keep_samples_first(graph, inputs):
+        return SampleAxes(dict.fromkeys((*graph.nodes, None), _FIRST_ONLY))
+    with leaves_no_trace(graph.model), without_dropout(graph.model):
+        for module in graph.model.modules():
             if isinstance(module, _BatchNorm):
                 module.training = False
         try:
-            many, same = _looked_at(traced, inputs)
+            many, same = _looked_at(graph, inputs)
         except Exception:  # it wants another number of samples, or other data: then nothing is known
             return SampleAxes()
     return SampleAxes(
@@ -126,24 +138,22 @@ def sample_axes(traced: Trace, inputs: Inputs) -> SampleAxes:
     )
 
 
-def _looked_at(traced: Trace, inputs: Inputs) -> tuple[_Seen[_Look], _Seen[_Look]]:
+def _looked_at(graph: Graph, inputs: Inputs) -> tuple[_Seen[_Look], _Seen[_Look]]:
     """The axis that grows, and entries along it, of the tensors of two runs; of the second only where it tells more."""
-    few, count = _recorded_sizes(traced)
+    few, count = _recorded_shapes(graph)
     if not few:
-        few, count = _run(traced, inputs, _FEW, lambda step, place, tensor: tuple(tensor.shape)), len(_FEW)
+        few, count = _run(graph, inputs, _FEW, lambda step, place, tensor: tuple(tensor.shape)), len(_FEW)
 
     def look(step: Node | None, place: str, tensor: Tensor) -> _Look:
         axis = _grown(tuple(tensor.shape), few.get(step, {}).get(place), count)
         return axis, _along(tensor, axis)
 
-    many = _run(traced, inputs, _MANY, look)
+    many = _run(graph, inputs, _MANY, look)
     folded = any(axis is not None and axis.fold > 1 for tensors in many.values() for axis, _ in tensors.values())
-    return many, _run(traced, inputs, _SAME, look) if folded else {}
+    return many, _run(graph, inputs, _SAME, look) if folded else {}
 
 
-def _run(
-    traced: Trace, inputs: Inputs, samples: list[int], note: Callable[[Node | None, str, Tensor], _T]
-) -> _Seen[_T]:
+def _run(graph: Graph, inputs: Inputs, samples: list[int], note: Callable[[Node | None, str, Tensor], _T]) -> _Seen[_T]:
     """Run these samples; what ``note(step, place, tensor)`` says of each step's tensors, the model's output at None."""
     seen: _Seen[_T] = {}
 
@@ -152,7 +162,7 @@ def _run(
             seen[step] = {place: note(step, place, tensor) for place, tensor in _shaped(output)}
 
     with FewUnits():
-        output = traced.run(inputs.pick([min(sample, inputs.samples - 1) for sample in samples]), watch)
+        output = graph.execute(inputs.pick([min(sample, inputs.samples - 1) for sample in samples]), watch)
     watch(None, (), {}, output)
     return seen
 
@@ -166,13 +176,13 @@ def _shaped(output: Any) -> list[tuple[str, Tensor]]:
     ]
 
 
-def _recorded_sizes(traced: Trace) -> tuple[_Seen[tuple[int, ...]], int]:
+def _recorded_shapes(graph: Graph) -> tuple[_Seen[tuple[int, ...]], int]:
     """Shapes of the run that was recorded, and of how many samples it was; none where there is no other number."""
-    few: _Seen[tuple[int, ...]] = {s: s.sizes for s in traced.steps if isinstance(s, Step)}
-    if traced.batch in (None, len(_MANY)) or not few:
+    few: _Seen[tuple[int, ...]] = {node: node.output_shapes for node in graph.nodes if graph.symbolic is None}
+    if graph.batch in (None, len(_MANY)) or not few:
         return {}, 0
-    few[None] = traced.output_sizes
-    return few, traced.batch or 0
+    few[None] = graph.output_shapes
+    return few, graph.batch or 0
 
 
 def _grown(many: tuple[int, ...], few: tuple[int, ...] | None, count: int) -> SampleAxis | None:

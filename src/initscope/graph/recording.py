@@ -17,26 +17,28 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from initscope.errors import InputError
-from initscope.graph._in_place import overwritten
-from initscope.graph._inputs import Inputs, map_tensors, named_tensors
-from initscope.graph._names import Names
-from initscope.graph._nodes import MADE_ANEW
-from initscope.graph._opened import is_loop, joined_states, opened_attention, recurrent_layers
-from initscope.graph._randomness import RANDOM, random_reason
+from initscope.graph.borrowing import at_leaving
 from initscope.graph.calls import OPERATORS
-from initscope.graph.untouched import at_leaving
-from initscope.graph.whole import hides_steps
+from initscope.graph.fx_nodes import MADE_ANEW
+from initscope.graph.in_place import overwritten
+from initscope.graph.inputs import Inputs, map_tensors, named_tensors
+from initscope.graph.node import Node, leaves, make_node, mapped_nodes
+from initscope.graph.opened_modules import is_loop, joined_states, opened_attention, recurrent_layers
+from initscope.graph.ops import draws_numbers
+from initscope.graph.randomness import random_reason
+from initscope.graph.row_names import RowNames
+from initscope.graph.single_ops import hides_steps
 
-__all__ = ["Recording", "Step", "tensor_sizes"]
+__all__ = ["Recording", "tensor_shapes"]
 
 _IN_PLACE = frozenset(f"__{function.__name__}__" for function in OPERATORS)
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One call of a recorded run, with the attributes of an ``fx.Node``; tensors in its arguments are their steps.
+@dataclass(eq=False)
+class _Call:
+    """One call of a run while it is recorded; tensors in its arguments are the calls that made them.
 
-    Parameters and constants stay in the arguments as they are. A step without a ``row`` stands only in arguments: masks
+    Parameters and constants stay in the arguments as they are. A call without a ``row`` stands only in arguments: masks
     and indices made of data, and what is computed of parameters.
     """
 
@@ -47,27 +49,18 @@ class Step:
     kwargs: dict[str, Any] = field(default_factory=dict)
     module: nn.Module | None = None
     row: bool = True
-    within: str = ""
-    sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Shapes of the tensors that it returned, by their place in its output."""
+    path: str = ""
+    output_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    note: str = ""
 
-    @property
-    def all_input_nodes(self) -> list[Step]:
-        """The steps with a row whose values this one reads, each once."""
-        return list(dict.fromkeys(leaf for leaf in _leaves((self.args, self.kwargs)) if isinstance(leaf, Step)))
-
-    @property
-    def constants(self) -> list[torch.Tensor]:
-        """The tensors among its arguments, or behind them, that are not made of the inputs."""
-        return [leaf for leaf in _leaves((self.args, self.kwargs)) if isinstance(leaf, torch.Tensor)]
-
-    def __repr__(self) -> str:
-        return self.name
+    def reads_rows(self) -> bool:
+        """Whether it reads a call with a row, directly or through calls without one."""
+        return any(isinstance(leaf, _Call) for leaf in _leaves((self.args, self.kwargs)))
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Everything in nested arguments, with what steps without a row read in their place."""
-    if isinstance(value, Step) and not value.row:
+    """Everything in nested arguments, with what calls without a row read in their position."""
+    if isinstance(value, _Call) and not value.row:
         value = (value.args, value.kwargs)
     if isinstance(value, dict):
         value = tuple(value.values())
@@ -96,21 +89,20 @@ class Recording(TorchFunctionMode):
         super().__init__()
         self._opened = opened
         self.model, self.is_leaf, self.watch = model, is_leaf, watch
-        self.steps: list[Step] = []
-        self._names = Names()
+        self.calls: list[_Call] = []
+        self._names = RowNames()
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._stack: list[nn.Module] = []
         self._hooks: list[Any] = []
         self._inside: nn.Module | None = None  # the whole module that runs: what happens in it is its own affair
         self._data: Any = WeakIdKeyDictionary()  # the step that made a tensor, as long as the tensor lives
         self._drawn: Any = WeakIdKeyDictionary()  # names of the random calls that a tensor was made by
-        self.notes: dict[Any, str] = {}
         self._before: Any = WeakIdKeyDictionary()  # constants as they were before data were written into them
         self._versions: Any = WeakIdKeyDictionary()  # tells whether it was written into since
 
     def run(self, inputs: Inputs) -> Any:
         """The model's output on ``inputs``."""
-        labels = iter(Names.inputs(inputs.names(self.model)))
+        labels = iter(RowNames.inputs(inputs.names(self.model)))
         watched = inputs.map(lambda tensor: self._made(next(labels), "placeholder", "input", (), {}, None, tensor))
         self._thread = threading.get_ident()
         at_leaving(self._unhook)
@@ -122,11 +114,36 @@ class Recording(TorchFunctionMode):
         finally:
             self._unhook()
 
-    def made_by(self, output: Any) -> tuple[Step, ...]:
-        """The steps that made the tensors of an output."""
-        steps = [self._data.get(tensor) for _, tensor in named_tensors(output, "")]
-        steps = [step.args[0] if step is not None and _is_item(step) else step for step in steps]
-        return tuple(dict.fromkeys(step for step in steps if step is not None and step.row))
+    def nodes(self, output: Any) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+        """The nodes with a row, in the order in which they ran, and those that made the tensors of an output."""
+        weights = {id(value): name for name, value in self.model.named_parameters() if value.dim() > 1}
+        nodes: dict[_Call, Node] = {}
+
+        def node_of(call: _Call) -> Node:
+            if call not in nodes:
+                args, kwargs = (mapped_nodes(value, node_of, _Call) for value in (call.args, call.kwargs))
+                found = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, (Node, torch.Tensor))]
+                nodes[call] = make_node(
+                    index[call] if call.row else -1,
+                    call.name,
+                    call.op,
+                    call.target,
+                    args,
+                    kwargs,
+                    module=call.module,
+                    path=call.path,
+                    inputs=tuple(dict.fromkeys(leaf for leaf in found if isinstance(leaf, Node))),
+                    weight_names=tuple(weights[id(leaf)] for leaf in found if id(leaf) in weights),
+                    note=call.note,
+                    output_shapes=call.output_shapes,
+                )
+            return nodes[call]
+
+        index = {call: number for number, call in enumerate(self.calls)}
+        rows = tuple(map(node_of, self.calls))
+        made = [self._data.get(tensor) for _, tensor in named_tensors(output, "")]
+        made = [call.args[0] if call is not None and _is_item(call) else call for call in made]
+        return rows, tuple(dict.fromkeys(nodes[call] for call in made if call is not None and call.row))
 
     def _unhook(self) -> None:
         for hook in self._hooks:
@@ -175,7 +192,7 @@ class Recording(TorchFunctionMode):
             self._keep_constant(args[0])
         output = func(*args, **kwargs)
         drawn = {name for tensor in tensors for name in self._drawn.get(tensor, ())}
-        drawn |= {_name_of(func)} & RANDOM
+        drawn |= {_name_of(func)} if draws_numbers(_name_of(func)) else set()
         if _name_of(func) in MADE_ANEW:
             sources = []
         if drawn and not sources:
@@ -184,16 +201,16 @@ class Recording(TorchFunctionMode):
             return output
         op, target = _op_and_target(func)
         written = args[0] if func is torch.Tensor.__setitem__ else output
-        if not _holds_values(written) or not any(step.row or step.all_input_nodes for step in sources):
-            step = Step(_name_of(func), op, target, self._symbolic(args), self._symbolic(kwargs), row=False)
+        if not _holds_values(written) or not any(call.row or call.reads_rows() for call in sources):
+            step = _Call(_name_of(func), op, target, self._symbolic(args), self._symbolic(kwargs), row=False)
             for one, tensor in _items(step, written):
                 self._data[tensor] = one
             return output
         name = self._projection(func, args) or self._function_name(OPERATORS.get(target) or _name_of(func))
-        index = len(self.steps)
+        index = len(self.calls)
         made = self._made(name, op, target, args, kwargs, None, written)
         if drawn:
-            self.notes[self.steps[index]] = random_reason(drawn)
+            self.calls[index].note = random_reason(drawn)
         return output if output is None else made
 
     def _loop(self, func: Any, args: tuple[Any, ...]) -> Any:
@@ -203,9 +220,9 @@ class Recording(TorchFunctionMode):
             while True:
                 layer = layers.send(replaced)
                 name, given = self._function_name(f"l{layer.number}"), (layer.inputs, args[1])
-                index = len(self.steps)
+                index = len(self.calls)
                 replaced = self._made(name, "call_function", func, given, {}, None, layer.output)
-                made, step = replaced or layer.output, self.steps[index]
+                made, step = replaced or layer.output, self.calls[index]
                 outputs.append(made)
                 if layer.gates is not None:
                     name = self._function_name(f"l{layer.number}.gates")
@@ -222,22 +239,22 @@ class Recording(TorchFunctionMode):
         name = named.get(id(args[1]), "")
         return self._function_name(name.removesuffix("weight").rstrip("._")) if name else ""
 
-    def _within(self) -> str:
+    def _path(self) -> str:
         return self._paths.get(id(self._stack[-1]), "") if self._stack else ""
 
     def _function_name(self, function: str) -> str:
-        return self._names.function(self._within(), function)
+        return self._names.function(self._path(), function)
 
     def _made(
         self, name: str, op: str, target: Any, args: Any, kwargs: Any, module: nn.Module | None, output: Any
     ) -> Any:
         """Note a step and the tensors that it made, or wrote into through another view; returns its output."""
         _refuse_vmap(output)
-        within = str(target) if op == "call_module" else self._within()
-        sizes = tensor_sizes(output) if self.watch is None else {}
+        path = str(target) if op == "call_module" else self._path()
+        shapes = tensor_shapes(output) if self.watch is None else {}
         symbolic = self._symbolic(args), self._symbolic(kwargs)
-        step = Step(name, op, target, *symbolic, module, within=within, sizes=sizes)
-        self.steps.append(step)
+        step = _Call(name, op, target, *symbolic, module, path=path, output_shapes=shapes)
+        self.calls.append(step)
         if self.watch is not None:
             replaced = self.watch(name, args, kwargs, output)
             output = output if replaced is None else replaced
@@ -249,7 +266,7 @@ class Recording(TorchFunctionMode):
             self._made(name, "call_function", overwritten, (tensor, output), {}, None, tensor)
         return output
 
-    def _keep(self, tensor: torch.Tensor, step: Step) -> None:
+    def _keep(self, tensor: torch.Tensor, step: _Call) -> None:
         self._data[tensor], self._versions[tensor] = step, tensor._version
 
     def _keep_constant(self, tensor: torch.Tensor) -> None:
@@ -257,7 +274,7 @@ class Recording(TorchFunctionMode):
         if isinstance(tensor, nn.Parameter):
             return
         self._before[tensor] = tensor.detach().clone()
-        for step in self.steps:
+        for step in self.calls:
             _read_instead(step, tensor, self._before[tensor])
 
     def _symbolic(self, value: Any) -> Any:
@@ -273,26 +290,26 @@ def _refuse_vmap(output: Any) -> None:
         )
 
 
-def tensor_sizes(output: Any) -> dict[str, tuple[int, ...]]:
+def tensor_shapes(output: Any) -> dict[str, tuple[int, ...]]:
     """Shapes of the tensors of an output, by place; nested and sparse ones have none."""
     tensors = named_tensors(output, "")
     return {place: tuple(t.shape) for place, t in tensors if t.layout == torch.strided and not t.is_nested}
 
 
-def _items(step: Step, output: Any) -> Iterator[tuple[Step, torch.Tensor]]:
+def _items(step: _Call, output: Any) -> Iterator[tuple[_Call, torch.Tensor]]:
     """The tensors of an output; who reads one of several results reads an item of the step."""
     several = isinstance(output, (tuple, list)) and len(output) > 1  # torch names the items of its own tuples
     for index, item in enumerate(output) if several else ((0, output),):
-        one = Step("getitem", "call_function", operator.getitem, (step, index), row=False) if several else step
+        one = _Call("getitem", "call_function", operator.getitem, (step, index), row=False) if several else step
         for _, tensor in named_tensors(item, ""):
             yield one, tensor
 
 
-def _read_instead(step: Step, tensor: torch.Tensor, values: torch.Tensor) -> None:
+def _read_instead(step: _Call, tensor: torch.Tensor, values: torch.Tensor) -> None:
     """Put other values in the place of a constant that a step, or one among its arguments, reads."""
 
     def put(value: Any) -> Any:
-        if isinstance(value, Step):
+        if isinstance(value, _Call):
             if not value.row:
                 _read_instead(value, tensor, values)
             return value
@@ -300,8 +317,7 @@ def _read_instead(step: Step, tensor: torch.Tensor, values: torch.Tensor) -> Non
             return {key: put(item) for key, item in value.items()}
         return type(value)(map(put, value)) if type(value) in (tuple, list) else values if value is tensor else value
 
-    object.__setattr__(step, "args", put(step.args))
-    object.__setattr__(step, "kwargs", put(step.kwargs))
+    step.args, step.kwargs = put(step.args), put(step.kwargs)
 
 
 def _writes(func: Any) -> bool:
@@ -310,9 +326,9 @@ def _writes(func: Any) -> bool:
     return name in ("__setitem__", *_IN_PLACE) or (name.endswith("_") and not name.endswith("__"))
 
 
-def _is_item(step: Step) -> bool:
+def _is_item(step: _Call) -> bool:
     """Whether a step only stands for one of several results of another."""
-    return not step.row and step.target is operator.getitem and isinstance(step.args[0], Step) and step.args[0].row
+    return not step.row and step.target is operator.getitem and isinstance(step.args[0], _Call) and step.args[0].row
 
 
 def _holds_values(output: Any) -> bool:
