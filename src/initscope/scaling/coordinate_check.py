@@ -68,8 +68,9 @@ def coordinates(
     steps : int
         Steps of the optimizer; 0: initialization alone.
     draws : int
-        Models of each width, whose sizes are averaged. Predictions are averaged over at least four, because they read
-        the variances of the weights, which models of finite width know only so well.
+        Models of each width, whose sizes are averaged; errors of exponents are over them, and need at least two.
+        Predictions are averaged over at least four, because they read the variances of the weights, which models of
+        finite width know only so well.
     tolerance : float
         Exponents up to this pass.
     seed : int
@@ -89,7 +90,7 @@ def coordinates(
     names = runs[0][0][1]
     if any(other != names for run in runs for _, other in run):
         raise InputError("the steps of the model differ between widths; build it with the same layers at every width")
-    sizes = np.stack([np.sqrt(np.mean([size**2 for size, _ in run], axis=0)) for run in runs])
+    squares = np.stack([[size**2 for size, _ in run] for run in runs])  # [widths, draws, steps + 1, rows]
     predicted = predicted_sizes(models, names, draws, seed)
     rows = tuple(
         CoordinateRow(
@@ -97,13 +98,14 @@ def coordinates(
             name.kind,
             name.role,
             *predicted_exponent(widths, predicted[:, :, index]),
-            *fitted(widths, sizes[:, :, index]),
+            *fitted(widths, squares[..., index]),
         )
         for index, name in enumerate(names)
     )
     reads = [name.reads for name in names]
     # The same number of heads at every width: their size grows with it.
     wider = frozenset(index for index in models[0].heads if len({model.heads.get(index) for model in models}) == 1)
+    sizes = np.sqrt(squares.mean(axis=1))
     return CoordinateCheck(widths, steps, tolerance, rows, sizes, width_findings(rows, reads, tolerance, wider))
 
 
@@ -117,27 +119,26 @@ def checked_data(x: Any) -> Tensor:
 
 def predicted_exponent(sizes: Sequence[int], values: Floats) -> tuple[float, float]:
     """Exponent of ``values [draws, sizes]``, averaged over draws as squares, and its standard error over the draws."""
-    logs = np.log(np.asarray(sizes, dtype=np.float64))
-    shares = (logs - logs.mean()) / ((logs - logs.mean()) ** 2).sum()  # of the sizes in the slope
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variances = np.log(values).var(axis=0, ddof=1) / len(values)
-    slope = float(growth_exponent(sizes, np.sqrt((values**2).mean(axis=0))))
-    return slope, float(np.sqrt((shares**2 * variances).sum()))
+    (slope,), (error,) = fitted(sizes, values.T[:, :, None] ** 2)
+    return slope, error
 
 
-def fitted(widths: Sequence[int], sizes: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Exponents after every step, and the standard errors of the fits."""
+def fitted(widths: Sequence[int], squares: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    r"""Exponents of root mean squares after every step, and their standard errors, from ``[widths, draws, steps + 1]``.
+
+    The slope is :math:`\sum_i w_i\log s_i` with :math:`w_i = (x_i-\bar x)/\sum_j(x_j-\bar x)^2` of the logarithms
+    x of the widths. Its variance is :math:`\sum_i w_i^2\,\mathrm{Var}\log s_i`, from the draws at each width: narrow
+    models vary more than wide ones. NaN with one draw.
+    """
     logs = np.log(np.asarray(widths, dtype=np.float64))
-    slopes, errors = [], []
-    for values in sizes.T:
-        slope = growth_exponent(widths, values)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rest = np.log(values) - slope * logs
-        free = max(1, len(widths) - 2)
-        spread = np.sqrt(((rest - rest.mean()) ** 2).sum() / free / ((logs - logs.mean()) ** 2).sum())
-        slopes.append(float(slope))
-        errors.append(float(spread) if len(widths) > 2 else 0.0)
-    return tuple(slopes), tuple(errors)
+    weights = (logs - logs.mean()) / ((logs - logs.mean()) ** 2).sum()
+    draws, means = squares.shape[1], squares.mean(axis=1)
+    variances = squares.var(axis=1, ddof=1) / draws if draws > 1 else np.full_like(means, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_logs = variances / (2 * means) ** 2  # s = √⟨r²⟩: delta method
+    errors = np.sqrt((weights[:, None] ** 2 * of_logs).sum(axis=0))
+    slopes = [float(growth_exponent(widths, values)) for values in np.sqrt(means).T]
+    return tuple(slopes), tuple(errors.tolist())
 
 
 class RowName(NamedTuple):
@@ -150,14 +151,27 @@ class RowName(NamedTuple):
 
 
 class AtSize:
-    """The model at one size: built, predicted, and trained for a few steps."""
+    """The model at one size: built, predicted, and trained for a few steps.
+
+    ``size`` is what it is compared by, the width unless given. It is part of the weights' seed: otherwise small models
+    would hold the first numbers of large ones, and their deviations would not be independent. Targets are the same at
+    all sizes.
+    """
 
     def __init__(
-        self, factory: Factory, width: int, data: Tensor, targets: Any, optimizer: OptimizerFactory | None, least: int
+        self,
+        factory: Factory,
+        width: int,
+        data: Tensor,
+        targets: Any,
+        optimizer: OptimizerFactory | None,
+        least: int,
+        size: int | None = None,
     ) -> None:
         if not _takes_width(factory):
             raise InputError(f"{getattr(factory, '__name__', factory)} takes no width; coordinates need factory(width)")
         self.factory, self.width, self.data, self.targets = factory, width, data, targets
+        self.size = width if size is None else size
         self.optimizer = optimizer or (lambda model: _adam(model, least))
         self.heads: dict[int, int] = {}
         """Of the rows that hold scores."""
@@ -165,7 +179,7 @@ class AtSize:
     def build(self, seed: int) -> nn.Module:
         """The model with its weights, the same for a seed."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(torch_generator(seed, f"weights at size {self.size}").initial_seed())
             model = self.factory(self.width)
         if not isinstance(model, nn.Module):
             raise InputError(f"the factory gave {type(model).__name__} for width {self.width}, not a torch module")
