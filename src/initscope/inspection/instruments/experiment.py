@@ -25,7 +25,6 @@ from initscope.inspection.instruments.curves import (
     still_falls,
 )
 from initscope.inspection.instruments.head import examine_head
-from initscope.inspection.instruments.minimum import UNBOUNDED
 from initscope.inspection.instruments.optimizers import OptimizerSpec
 from initscope.inspection.instruments.outputs import Loss, loss_value
 from initscope.inspection.instruments.rates import RateScan, scan_rates
@@ -184,13 +183,10 @@ class _Experiment:
         if head.outcome == "unbounded":
             return "the loss has no lower bound"
         self.reachable = head.outcome in ("reaches", "not examined")
-        if head.lowest is not None and head.lowest > UNBOUNDED:
-            self.lowest = head.lowest
-        if head.constant is None:
+        self.constant, self.lowest = head.levels
+        if self.constant is None:
             self.not_done["constant"] = head.reason or "the loss has no best constant prediction"
-            return ""
-        self.constant = head.constant
-        if fall_share(head.constant, head.constant, self.lowest) is None:
+        elif fall_share(self.constant, self.constant, self.lowest) is None:
             return "the best constant prediction is as good as any: the targets do not vary"
         return ""
 

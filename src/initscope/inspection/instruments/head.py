@@ -99,6 +99,13 @@ class Head(Result):
             return self.reached
         return max(self.free, 0.0) if self.reached >= 0 else min(self.free, self.reached)
 
+    @property
+    def levels(self) -> tuple[float | None, float | None]:
+        """The losses between which a model learns: that of the best constant prediction, and the lowest, if bounded."""
+        levels = (self.constant, self.lowest)
+        constant, lowest = (None if level is None or level < UNBOUNDED else level for level in levels)
+        return constant, lowest
+
 
 def examine_head(
     model: nn.Module, inputs: Any, targets: Any, loss: Loss | None, *, samples: int = SAMPLES, seed: int = 0

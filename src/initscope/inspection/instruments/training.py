@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from initscope.graph import Batch
 from initscope.inspection.instruments.optimizers import OptimizerSpec, adapts, rate_of
 from initscope.inspection.instruments.outputs import Loss, loss_value, real_tensors
+from initscope.inspection.instruments.scores import class_axis
 
 __all__ = ["Run", "Setup", "accuracy_of", "train"]
 
@@ -161,13 +162,10 @@ class _Closure:
 
 def accuracy_of(scores: Tensor | None, targets: Any) -> float | None:
     """Share of the targets that have the largest score; None where they are no classes."""
-    if scores is None or not isinstance(targets, Tensor) or scores.numel() == 0:
+    axis = None if scores is None else class_axis(scores, targets)
+    if scores is None or axis is None or scores.shape[axis] < 2:
         return None
-    if not targets.is_floating_point() and targets.dtype != torch.bool and targets.dim() == scores.dim() - 1:
-        for axis in range(1, scores.dim()):
-            if targets.shape == scores.shape[:axis] + scores.shape[axis + 1 :] and scores.shape[axis] > 1:
-                return float((scores.argmax(dim=axis) == targets).double().mean())
-    return None
+    return float((scores.argmax(dim=axis) == targets).double().mean())
 
 
 def _values(model: nn.Module) -> dict[str, Tensor]:
