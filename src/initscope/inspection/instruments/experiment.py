@@ -119,7 +119,7 @@ class _Experiment:
         self.not_done: dict[str, str] = {}
         self.constant: float | None = None
         self.lowest: float | None = None
-        self.reachable = True
+        self.outcome = "not examined"
         self.setup, self.cost, self.first = self._planned()
         self.batch = self.setup.batch
         self.samples = len(self.batch) if any(self.batch.inputs.batched) else 0
@@ -182,7 +182,7 @@ class _Experiment:
         head = examine_head(self.model, self.batch.inputs, self.batch.targets, self.loss, samples=max(1, self.samples))
         if head.outcome == "unbounded":
             return "the loss has no lower bound"
-        self.reachable = head.outcome in ("reaches", "not examined")
+        self.outcome = head.outcome
         self.constant, self.lowest = head.levels
         if self.constant is None:
             self.not_done["constant"] = head.reason or "the loss has no best constant prediction"
@@ -291,11 +291,10 @@ class _Experiment:
         """The loss at other rates, the edge of stability, and whether the given rate needs only more steps."""
         rate = trial.rate
         steps = min(_SCAN_STEPS, max(self.budget.fewest_passes, self._left() // 8))
-        still = max(run.losses) - min(run.losses) <= 1e-6 * abs(run.losses[0])
         for reason, holds in (
             ("the optimizer has no learning rate", rate is None),
             ("the learning rate is 0", rate is not None and rate <= 0),
-            ("the loss does not change at all", still),
+            ("the loss does not change whatever the last weights give", self.outcome == "constant"),
             (f"no time left for {2 * steps} passes", self._left() < 2 * steps),
         ):
             if holds:
@@ -333,7 +332,8 @@ class _Experiment:
         learn = -1.0 if trial.learn is None else trial.learn
         below_readout = trial.readout is not None and trial.readout >= learn + _BETTER and learn < LEARNS
         steps = self.cost.long_passes
-        hopeless = trial.outcome == "diverges" or below_readout or not self.reachable
+        limited = self.outcome not in ("reaches", "not examined")
+        hopeless = trial.outcome == "diverges" or below_readout or limited
         if hopeless or steps <= len(run.losses) or self._left() < steps:
             return trial, run
         longer = self._trained(self.setup, steps, stop=self._until_clear)
