@@ -7,6 +7,14 @@ import torch.nn.functional as F
 from sklearn.datasets import load_digits
 from torch import nn
 
+import initscope.inspection.instruments
+from initscope.inspection.instruments import Budget
+
+UNTIMED = Budget(seconds=1e9, more_passes=200, long_passes=3000)
+"""A budget with which a trial does not depend on how busy the machine is."""
+run_trial = partial(initscope.inspection.instruments.run_trial, budget=UNTIMED)
+compare_trials = partial(initscope.inspection.instruments.compare_trials, seconds=1e9)
+
 ADAM = partial(torch.optim.Adam, lr=1e-3)
 SGD = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
 

@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from inspection.instruments.programs import ADAM, digits, mlp
+from inspection.instruments.programs import ADAM, compare_trials, digits, mlp, run_trial
 from torch import nn
 
 from initscope.errors import InputError
 from initscope.inspection.instruments import (
     Candidate,
-    compare_trials,
     infer_loss,
     loss_named,
     optimizer_named,
-    run_trial,
 )
 from initscope.inspection.instruments.batches import draw_batch
 from initscope.inspection.instruments.curves import diverges, fall_share, still_falls

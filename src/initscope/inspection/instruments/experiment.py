@@ -12,7 +12,7 @@ from torch import nn
 from initscope.graph import Batch, all_threads
 from initscope.graph.untouched import leaves_no_trace, runnable
 from initscope.inspection.instruments.batches import draw_batch
-from initscope.inspection.instruments.budget import Budget, Cost, cost_of, plan_budget
+from initscope.inspection.instruments.budget import Budget, Cost, affordable_samples, cost_of, plan_budget
 from initscope.inspection.instruments.controls import constant_inputs, permuted_targets, readout_loss, shuffled_inputs
 from initscope.inspection.instruments.curvature import stability_edge
 from initscope.inspection.instruments.curves import (
@@ -35,8 +35,8 @@ __all__ = ["run_trial"]
 
 _SLOW = 0.05
 """Seconds of a pass from which on all threads of the user are used."""
-_MEASURED = 3
-"""Steps of the run that measures how long a pass takes: the first is slower."""
+_MEASURED = 2
+"""Steps of a run that measures how long a pass takes: the first is slower, and some mistakes show in the second."""
 _SCAN_STEPS = 60
 """Steps at each learning rate, at most."""
 _CURVATURE_PASSES = 30
@@ -125,21 +125,23 @@ class _Experiment:
         self.samples = len(self.batch) if any(self.batch.inputs.batched) else 0
 
     def _planned(self) -> tuple[Setup, Cost | None, Run]:
-        """A batch of which the budget allows enough passes, and a first run of a few steps on it."""
-        samples = self.budget.samples
-        while True:
-            batch = draw_batch(self.model, *self.data, samples, self.seed)
-            setup = Setup(self.model, batch, self.loss, self.spec, self.seed)
-            run = self._trained(setup, _MEASURED)
-            if run.failed:
-                return setup, None, run
-            if run.seconds > _SLOW:
-                all_threads()
-            count = len(batch) if any(batch.inputs.batched) else 0
-            slow = run.seconds * self.budget.fewest_passes * 2 > self.budget.seconds
-            if not slow or count // 2 < self.budget.fewest_samples:
-                return setup, cost_of(self.budget, run.seconds, count), run
-            samples = count // 2
+        """The largest batch of which the budget allows enough passes, and a short run on it."""
+        setup, run = self._measured(self.budget.fewest_samples)
+        if not run.failed and run.seconds > _SLOW:
+            all_threads()
+            setup, run = self._measured(self.budget.fewest_samples)
+        if run.failed or not any(setup.batch.inputs.batched):
+            return setup, None if run.failed else cost_of(self.budget, run.seconds, 0), run
+        samples = affordable_samples(self.budget, run.seconds, len(setup.batch))
+        if samples > len(setup.batch):
+            setup, run = self._measured(samples)
+        return setup, None if run.failed else cost_of(self.budget, run.seconds, len(setup.batch)), run
+
+    def _measured(self, samples: int) -> tuple[Setup, Run]:
+        """A batch, and a run that measures how long a pass takes."""
+        batch = draw_batch(self.model, *self.data, samples, self.seed)
+        setup = Setup(self.model, batch, self.loss, self.spec, self.seed, self.start + self.budget.seconds)
+        return setup, self._trained(setup, _MEASURED)
 
     def trial(self, controls: bool) -> Trial:
         """All questions."""
@@ -149,6 +151,10 @@ class _Experiment:
         trial = replace(trial, left_out=self.spec.left_out(self.model))
         if self.cost is None:
             return self._closed(replace(trial, losses=tuple(self.first.losses), reason=self.first.failed))
+        if self.cost.passes < min(self.budget.fewest_passes, self.budget.passes):
+            took = f"one pass of {self.samples} samples takes {self.cost.pass_seconds:.2g} s"
+            reason = f"{took}: the budget of {self.budget.seconds:g} s allows {self.cost.passes}; allow more"
+            return self._closed(replace(trial, outcome="not judged", losses=tuple(self.first.losses), reason=reason))
         without_level = self._find_levels()
         trial = replace(trial, constant_loss=self.constant, lowest_loss=self.lowest)
         run = self._trained(self.setup, self.cost.more_passes, stop=self._until_flat, follow=True)
@@ -160,6 +166,8 @@ class _Experiment:
         trial = replace(trial, readout=self._readout())
         if trial.outcome != "learns":
             trial, run = self._with_rates(trial, run)
+            if trial.outcome == "flat" and (run.cut or "no time" in self.not_done.get("rates", "")):
+                trial = replace(trial, outcome="undecided", flattened=False)
         if trial.outcome == "learns" and controls:
             trial = self._controlled(trial, run)
         return self._closed(trial)
@@ -203,10 +211,9 @@ class _Experiment:
         return still_falls(losses, self._level - LEARNS * (self._level - lowest))
 
     def _until_clear(self, losses: list[float]) -> bool:
-        """Stop where the answer is clear, or where no time is left."""
-        if clearly_learns(losses, self._level, self.lowest, self.budget.fewest_passes):
-            return True
-        return diverges(losses, self.constant) or (len(losses) > self.budget.fewest_passes and self._left() < 1)
+        """Stop where the answer is clear."""
+        learns = clearly_learns(losses, self._level, self.lowest, self.budget.fewest_passes)
+        return learns or diverges(losses, self.constant)
 
     def _until_flat(self, losses: list[float]) -> bool:
         """Stop there, or after the planned number of passes where the curve does not fall any more."""
@@ -270,9 +277,9 @@ class _Experiment:
                 self.not_done[name] = f"no time left for {steps} passes"
             else:
                 run = self._trained(self.setup, steps, batch=batch)
-                share = None if run.failed else self._share(run.losses)
+                share = None if run.failed or run.cut else self._share(run.losses)
                 if share is None:
-                    self.not_done[name] = run.failed or "the loss is not finite"
+                    self.not_done[name] = run.failed or ("no time left" if run.cut else "the loss is not finite")
                 else:
                     shares.append(share)
         return sum(shares) / len(shares) if shares else None

@@ -31,6 +31,8 @@ class Setup:
     loss: Loss | None
     optimizer: OptimizerSpec
     seed: int = 0
+    deadline: float = float("inf")
+    """Time of `time.perf_counter` at which runs end."""
 
 
 @dataclass
@@ -43,6 +45,8 @@ class Run:
         Of each step, before its update.
     failed : str
         What was raised, if anything.
+    cut : bool
+        Whether it ended because the time was over.
     passes : int
         Forward and backward passes, more than steps for optimizers that ask for several.
     seconds : float
@@ -57,6 +61,7 @@ class Run:
 
     losses: list[float] = field(default_factory=list)
     failed: str = ""
+    cut: bool = False
     passes: int = 0
     seconds: float = float("inf")
     optimizer: str = ""
@@ -112,7 +117,8 @@ def train(
                 optimizer.step(closure)  # type: ignore[arg-type]  # torch's optimizers take tensors
             if before is not None:
                 _add_updates(run, model, before, step)
-            if not abs(run.losses[-1]) < float("inf") or stop(run.losses):
+            run.cut = time.perf_counter() > setup.deadline and step + 1 < steps
+            if run.cut or not abs(run.losses[-1]) < float("inf") or stop(run.losses):
                 break
         run.accuracies = closure.accuracies()
         if follow:
