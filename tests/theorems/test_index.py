@@ -92,7 +92,7 @@ def test_every_name_is_a_documented_callable_with_a_source(name):
     if not callable(found):
         assert isinstance(found, float)
         return
-    text = f"{inspect.getdoc(found)} {inspect.getmodule(found).__doc__ if '.exhibits.' in name else ''}"
+    text = f"{inspect.getdoc(found)} {inspect.getmodule(found).__doc__ if '.reproductions.' in name else ''}"
     cited = re.findall(r"\[([A-Z]\w+\d{4})\]_", text)
     assert cited or re.search(r"[Bb]eyond the (sources|paper)", text)
     references = (ROOT / "docs" / "references.rst").read_text(encoding="utf-8")

@@ -120,6 +120,7 @@ def measure(
     from initscope import measure, predict
     from initscope.geometry import Comparison
 
+    check_count("draws", draws, least=0, hint="0 runs the weights the model has")
     source, options, built = _load(model, source, options)
     law = named(options.initializer)
     # Mirrored units are not independent: they have no prediction, and are measured alone.
