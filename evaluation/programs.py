@@ -74,8 +74,8 @@ class Case:
         ``score(prediction, truth)``: higher is better, for example the accuracy.
     accepted : tuple of str
         Further codes or names that count as named.
-    layer : str
-        A part of the name of the layer that an accepted finding has to name; empty: any layer.
+    layers : tuple of str
+        Beginnings of the names of layers of which an accepted finding has to name one; empty: any layer.
     refused : str
         A part of the `InputError` that also counts as detected and named, for programs that cannot run.
     hurts : bool
@@ -90,7 +90,7 @@ class Case:
     fixed: Program | None
     score: Callable[[Any, Any], float] | None = None
     accepted: tuple[str, ...] = ()
-    layer: str = ""
+    layers: tuple[str, ...] = ()
     refused: str = ""
     hurts: bool = True
     note: str = ""

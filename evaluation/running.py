@@ -69,7 +69,10 @@ def named(part: EvaluationSet, outcome: Outcome) -> bool:
     names = accepted(case.causes, case.accepted)
     if outcome.refused and case.refused and case.refused in outcome.failure:
         return True
-    return any(names & {code, name} and case.layer in layer for code, name, layer in outcome.errors)
+    return any(
+        names & {code, name} and (not case.layers or layer.startswith(case.layers))
+        for code, name, layer in outcome.errors
+    )
 
 
 def program_of(part: EvaluationSet, name: str, version: str) -> Program:
