@@ -103,7 +103,9 @@ def _in_process(set_name: str, name: str, version: str, limit: float, samples: i
     context = multiprocessing.get_context(method)
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(sender, set_name, name, version, samples, seed))
-    process.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork where torch has idle threads
+        process.start()
     sender.close()
     result: dict[str, Any] = {}
     try:

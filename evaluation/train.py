@@ -1,4 +1,4 @@
-"""Train both versions of every case of a set: ``python -m evaluation.train SET [--only NAMES] [--seeds 2]``.
+"""Train both versions of every case of a set: ``python -m evaluation.train SET [--only NAMES] [--seeds 4]``.
 
 Prints the score on new samples of the faulty and the fixed version, mean over the seeds, and whether the fault hurts:
 the gap is larger than a tenth of what the fixed version gains over an untrained one, and larger than twice the
@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m evaluation.train", description=__doc__.splitlines()[0])
     parser.add_argument("set")
     parser.add_argument("--only", default="", help="names that contain one of these words, separated by commas")
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)

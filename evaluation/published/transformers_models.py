@@ -45,8 +45,8 @@ class OutputsOfTwo(Outputs):
         return self._output(source, target)
 
 
-def _build(kind: str, config: str, names: tuple[str, ...], options: dict[str, Any]) -> Callable[[], nn.Module]:
-    """What makes the model ``kind`` of ``config``; both are classes of `transformers`."""
+def build_of(kind: str, config: str, names: tuple[str, ...], options: dict[str, Any]) -> Callable[[], nn.Module]:
+    """Return a factory of the model ``kind`` with ``config``; both are names of classes of `transformers`."""
 
     def build() -> nn.Module:
         made = getattr(transformers, config)(**options)
@@ -57,27 +57,27 @@ def _build(kind: str, config: str, names: tuple[str, ...], options: dict[str, An
     return build
 
 
-def _classifier(name: str, config: str, kind: str, **options: Any) -> Member:
-    """One that reads text and gives one of two classes."""
-    build = _build(kind, config, ("input_ids",), SIZES | WORDS | {"num_labels": 2} | options)
+def classifier(name: str, config: str, kind: str, **options: Any) -> Member:
+    """Return a model that assigns text to one of two classes."""
+    build = build_of(kind, config, ("input_ids",), SIZES | WORDS | {"num_labels": 2} | options)
     return Member(f"hf {name}", "transformers", build, labelled_text, cross_entropy)
 
 
-def _writer(name: str, config: str, kind: str, **options: Any) -> Member:
-    """One that predicts the next word of a text."""
-    build = _build(kind, config, ("input_ids",), SIZES | WORDS | options)
+def decoder(name: str, config: str, kind: str, **options: Any) -> Member:
+    """Return a model that predicts the next token of a text."""
+    build = build_of(kind, config, ("input_ids",), SIZES | WORDS | options)
     return Member(f"hf {name}", "transformers", build, text, next_word)
 
 
-def _seer(name: str, config: str, kind: str, side: int = 32, **options: Any) -> Member:
-    """One that gives a photograph one of ten classes."""
-    build = _build(kind, config, ("pixel_values",), {"image_size": side, "num_labels": 10} | options)
+def vision(name: str, config: str, kind: str, side: int = 32, **options: Any) -> Member:
+    """Return a model that assigns an image to one of ten classes."""
+    build = build_of(kind, config, ("pixel_values",), {"image_size": side, "num_labels": 10} | options)
     return Member(f"hf {name}", "transformers", build, lambda count: photographs(count, side), cross_entropy)
 
 
-def _translator(name: str, config: str, kind: str, **options: Any) -> Member:
-    """One that reads one text and writes another."""
-    build = _build(kind, config, ("input_ids", "decoder_input_ids"), {"vocab_size": BYTES} | options)
+def translator(name: str, config: str, kind: str, **options: Any) -> Member:
+    """Return a model that reads a text and writes another."""
+    build = build_of(kind, config, ("input_ids", "decoder_input_ids"), {"vocab_size": BYTES} | options)
     return Member(f"hf {name}", "transformers", build, translation, next_word)
 
 
@@ -109,76 +109,76 @@ T5 = {
 }
 
 MEMBERS: tuple[Member, ...] = (
-    _classifier("BERT", "BertConfig", "BertForSequenceClassification"),
-    _classifier("RoBERTa", "RobertaConfig", "RobertaForSequenceClassification"),
-    _classifier("DistilBERT", "DistilBertConfig", "DistilBertForSequenceClassification", dim=64, n_layers=4, n_heads=4,
+    classifier("BERT", "BertConfig", "BertForSequenceClassification"),
+    classifier("RoBERTa", "RobertaConfig", "RobertaForSequenceClassification"),
+    classifier("DistilBERT", "DistilBertConfig", "DistilBertForSequenceClassification", dim=64, n_layers=4, n_heads=4,
                 hidden_dim=128),
-    _classifier("ALBERT", "AlbertConfig", "AlbertForSequenceClassification", embedding_size=32),
-    _classifier("ELECTRA", "ElectraConfig", "ElectraForSequenceClassification", embedding_size=32),
-    _classifier("DeBERTa", "DebertaConfig", "DebertaForSequenceClassification"),
-    _classifier("DeBERTa v2", "DebertaV2Config", "DebertaV2ForSequenceClassification"),
-    _classifier("MPNet", "MPNetConfig", "MPNetForSequenceClassification"),
-    _classifier("FNet", "FNetConfig", "FNetForSequenceClassification", tpu_short_seq_length=32),
-    _classifier("ConvBERT", "ConvBertConfig", "ConvBertForSequenceClassification", embedding_size=32),
-    _classifier("Nystromformer", "NystromformerConfig", "NystromformerForSequenceClassification",
+    classifier("ALBERT", "AlbertConfig", "AlbertForSequenceClassification", embedding_size=32),
+    classifier("ELECTRA", "ElectraConfig", "ElectraForSequenceClassification", embedding_size=32),
+    classifier("DeBERTa", "DebertaConfig", "DebertaForSequenceClassification"),
+    classifier("DeBERTa v2", "DebertaV2Config", "DebertaV2ForSequenceClassification"),
+    classifier("MPNet", "MPNetConfig", "MPNetForSequenceClassification"),
+    classifier("FNet", "FNetConfig", "FNetForSequenceClassification", tpu_short_seq_length=32),
+    classifier("ConvBERT", "ConvBertConfig", "ConvBertForSequenceClassification", embedding_size=32),
+    classifier("Nystromformer", "NystromformerConfig", "NystromformerForSequenceClassification",
                 segment_means_seq_len=32, num_landmarks=8),
-    _classifier("SqueezeBERT", "SqueezeBertConfig", "SqueezeBertForSequenceClassification", embedding_size=64),
-    _classifier("MobileBERT", "MobileBertConfig", "MobileBertForSequenceClassification", embedding_size=32,
+    classifier("SqueezeBERT", "SqueezeBertConfig", "SqueezeBertForSequenceClassification", embedding_size=64),
+    classifier("MobileBERT", "MobileBertConfig", "MobileBertForSequenceClassification", embedding_size=32,
                 intra_bottleneck_size=32),
-    _classifier("ModernBERT", "ModernBertConfig", "ModernBertForSequenceClassification", cls_token_id=1,
+    classifier("ModernBERT", "ModernBertConfig", "ModernBertForSequenceClassification", cls_token_id=1,
                 sep_token_id=2),
-    _writer("GPT-2", "GPT2Config", "GPT2LMHeadModel", n_embd=64, n_layer=4, n_head=4, n_positions=64),
-    _writer("GPT-Neo", "GPTNeoConfig", "GPTNeoForCausalLM", num_layers=4, num_heads=4,
+    decoder("GPT-2", "GPT2Config", "GPT2LMHeadModel", n_embd=64, n_layer=4, n_head=4, n_positions=64),
+    decoder("GPT-Neo", "GPTNeoConfig", "GPTNeoForCausalLM", num_layers=4, num_heads=4,
             attention_types=[[["global", "local"], 2]], window_size=16),
-    _writer("GPT-J", "GPTJConfig", "GPTJForCausalLM", n_embd=64, n_layer=4, n_head=4, n_positions=64, rotary_dim=8),
-    _writer("GPT-NeoX", "GPTNeoXConfig", "GPTNeoXForCausalLM"),
-    _writer("OPT", "OPTConfig", "OPTForCausalLM", ffn_dim=128, word_embed_proj_dim=64),
-    _writer("BLOOM", "BloomConfig", "BloomForCausalLM", n_layer=4, n_head=4),
-    _writer("Falcon", "FalconConfig", "FalconForCausalLM"),
-    _writer("MPT", "MptConfig", "MptForCausalLM", d_model=64, n_heads=4, n_layers=4, max_seq_len=64),
-    _writer("Llama", "LlamaConfig", "LlamaForCausalLM", **HEADS),
-    _writer("Mistral", "MistralConfig", "MistralForCausalLM", **HEADS),
-    _writer("Mixtral", "MixtralConfig", "MixtralForCausalLM", num_local_experts=4, **HEADS),
-    _writer("Qwen2", "Qwen2Config", "Qwen2ForCausalLM", **HEADS),
-    _writer("Qwen3", "Qwen3Config", "Qwen3ForCausalLM", head_dim=16, **HEADS),
-    _writer("Gemma", "GemmaConfig", "GemmaForCausalLM", head_dim=16, **HEADS),
-    _writer("Gemma 2", "Gemma2Config", "Gemma2ForCausalLM", head_dim=16, **HEADS),
-    _writer("Phi", "PhiConfig", "PhiForCausalLM"),
-    _writer("StableLM", "StableLmConfig", "StableLmForCausalLM", num_key_value_heads=4),
-    _writer("OLMo", "OlmoConfig", "OlmoForCausalLM"),
-    _writer("Mamba", "MambaConfig", "MambaForCausalLM", state_size=8),
-    _writer("RWKV", "RwkvConfig", "RwkvForCausalLM", attention_hidden_size=64, context_length=64),
-    _translator("T5", "T5Config", "T5ForConditionalGeneration", **T5),
-    _translator("BART", "BartConfig", "BartForConditionalGeneration", **BART),
-    _translator("Marian", "MarianConfig", "MarianMTModel", **BART),
-    _translator("Pegasus", "PegasusConfig", "PegasusForConditionalGeneration", **BART),
-    _translator("mBART", "MBartConfig", "MBartForConditionalGeneration", **BART),
-    _seer("ViT", "ViTConfig", "ViTForImageClassification", **VISION),
-    _seer("DeiT", "DeiTConfig", "DeiTForImageClassification", **VISION),
-    _seer("BEiT", "BeitConfig", "BeitForImageClassification", **VISION),
-    _seer("DINOv2", "Dinov2Config", "Dinov2ForImageClassification", **VISION),
-    _seer("Swin", "SwinConfig", "SwinForImageClassification", patch_size=4, embed_dim=32, depths=[2, 2],
+    decoder("GPT-J", "GPTJConfig", "GPTJForCausalLM", n_embd=64, n_layer=4, n_head=4, n_positions=64, rotary_dim=8),
+    decoder("GPT-NeoX", "GPTNeoXConfig", "GPTNeoXForCausalLM"),
+    decoder("OPT", "OPTConfig", "OPTForCausalLM", ffn_dim=128, word_embed_proj_dim=64),
+    decoder("BLOOM", "BloomConfig", "BloomForCausalLM", n_layer=4, n_head=4),
+    decoder("Falcon", "FalconConfig", "FalconForCausalLM"),
+    decoder("MPT", "MptConfig", "MptForCausalLM", d_model=64, n_heads=4, n_layers=4, max_seq_len=64),
+    decoder("Llama", "LlamaConfig", "LlamaForCausalLM", **HEADS),
+    decoder("Mistral", "MistralConfig", "MistralForCausalLM", **HEADS),
+    decoder("Mixtral", "MixtralConfig", "MixtralForCausalLM", num_local_experts=4, **HEADS),
+    decoder("Qwen2", "Qwen2Config", "Qwen2ForCausalLM", **HEADS),
+    decoder("Qwen3", "Qwen3Config", "Qwen3ForCausalLM", head_dim=16, **HEADS),
+    decoder("Gemma", "GemmaConfig", "GemmaForCausalLM", head_dim=16, **HEADS),
+    decoder("Gemma 2", "Gemma2Config", "Gemma2ForCausalLM", head_dim=16, **HEADS),
+    decoder("Phi", "PhiConfig", "PhiForCausalLM"),
+    decoder("StableLM", "StableLmConfig", "StableLmForCausalLM", num_key_value_heads=4),
+    decoder("OLMo", "OlmoConfig", "OlmoForCausalLM"),
+    decoder("Mamba", "MambaConfig", "MambaForCausalLM", state_size=8),
+    decoder("RWKV", "RwkvConfig", "RwkvForCausalLM", attention_hidden_size=64, context_length=64),
+    translator("T5", "T5Config", "T5ForConditionalGeneration", **T5),
+    translator("BART", "BartConfig", "BartForConditionalGeneration", **BART),
+    translator("Marian", "MarianConfig", "MarianMTModel", **BART),
+    translator("Pegasus", "PegasusConfig", "PegasusForConditionalGeneration", **BART),
+    translator("mBART", "MBartConfig", "MBartForConditionalGeneration", **BART),
+    vision("ViT", "ViTConfig", "ViTForImageClassification", **VISION),
+    vision("DeiT", "DeiTConfig", "DeiTForImageClassification", **VISION),
+    vision("BEiT", "BeitConfig", "BeitForImageClassification", **VISION),
+    vision("DINOv2", "Dinov2Config", "Dinov2ForImageClassification", **VISION),
+    vision("Swin", "SwinConfig", "SwinForImageClassification", patch_size=4, embed_dim=32, depths=[2, 2],
           num_heads=[2, 4], window_size=4),
-    _seer("Swin v2", "Swinv2Config", "Swinv2ForImageClassification", patch_size=4, embed_dim=32, depths=[2, 2],
+    vision("Swin v2", "Swinv2Config", "Swinv2ForImageClassification", patch_size=4, embed_dim=32, depths=[2, 2],
           num_heads=[2, 4], window_size=4),
-    _seer("ConvNeXt", "ConvNextConfig", "ConvNextForImageClassification", patch_size=2, hidden_sizes=[16, 32, 64, 128],
+    vision("ConvNeXt", "ConvNextConfig", "ConvNextForImageClassification", patch_size=2, hidden_sizes=[16, 32, 64, 128],
           depths=[1, 1, 2, 1]),
-    _seer("ConvNeXt v2", "ConvNextV2Config", "ConvNextV2ForImageClassification", patch_size=2,
+    vision("ConvNeXt v2", "ConvNextV2Config", "ConvNextV2ForImageClassification", patch_size=2,
           hidden_sizes=[16, 32, 64, 128], depths=[1, 1, 2, 1]),
-    _seer("ResNet", "ResNetConfig", "ResNetForImageClassification", side=64, embedding_size=16,
+    vision("ResNet", "ResNetConfig", "ResNetForImageClassification", side=64, embedding_size=16,
           hidden_sizes=[32, 64, 128, 256], depths=[1, 2, 2, 1]),
-    _seer("RegNet", "RegNetConfig", "RegNetForImageClassification", side=64, embedding_size=16,
+    vision("RegNet", "RegNetConfig", "RegNetForImageClassification", side=64, embedding_size=16,
           hidden_sizes=[16, 32, 64, 128], depths=[1, 1, 2, 1], groups_width=8),
-    _seer("MobileNetV1", "MobileNetV1Config", "MobileNetV1ForImageClassification", side=64, depth_multiplier=0.25),
-    _seer("MobileNetV2", "MobileNetV2Config", "MobileNetV2ForImageClassification", side=64, depth_multiplier=0.35),
-    _seer("PoolFormer", "PoolFormerConfig", "PoolFormerForImageClassification", hidden_sizes=[16, 32, 64, 64],
+    vision("MobileNetV1", "MobileNetV1Config", "MobileNetV1ForImageClassification", side=64, depth_multiplier=0.25),
+    vision("MobileNetV2", "MobileNetV2Config", "MobileNetV2ForImageClassification", side=64, depth_multiplier=0.35),
+    vision("PoolFormer", "PoolFormerConfig", "PoolFormerForImageClassification", hidden_sizes=[16, 32, 64, 64],
           depths=[1, 1, 2, 1]),
-    _seer("Segformer", "SegformerConfig", "SegformerForImageClassification", side=64, hidden_sizes=[16, 32, 64, 64],
+    vision("Segformer", "SegformerConfig", "SegformerForImageClassification", side=64, hidden_sizes=[16, 32, 64, 64],
           depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 4, 4]),
-    _seer("PVT v2", "PvtV2Config", "PvtV2ForImageClassification", side=64, hidden_sizes=[16, 32, 64, 64],
+    vision("PVT v2", "PvtV2Config", "PvtV2ForImageClassification", side=64, hidden_sizes=[16, 32, 64, 64],
           depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 4, 4]),
-    _seer("LeViT", "LevitConfig", "LevitForImageClassification", side=64, hidden_sizes=[32, 48, 64], depths=[1, 1, 1],
+    vision("LeViT", "LevitConfig", "LevitForImageClassification", side=64, hidden_sizes=[32, 48, 64], depths=[1, 1, 1],
           num_attention_heads=[2, 3, 4], key_dim=[16, 16, 16]),
-    _seer("BiT", "BitConfig", "BitForImageClassification", side=64, embedding_size=16, hidden_sizes=[32, 64, 128, 256],
+    vision("BiT", "BitConfig", "BitForImageClassification", side=64, embedding_size=16, hidden_sizes=[32, 64, 128, 256],
           depths=[1, 1, 2, 1], num_groups=8),
 )  # fmt: skip
