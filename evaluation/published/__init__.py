@@ -26,7 +26,7 @@ def _program(member: Member) -> Program:
 
 
 def _case(fault: Fault) -> Case:
-    fixed = fault.patient
+    fixed = fault.original
 
     def build() -> Any:
         import torch

@@ -48,20 +48,20 @@ class Fault:
     """Of the member: another ``build``, ``data`` or ``loss``."""
 
     @property
-    def patient(self) -> Member:
-        """The member before the fault."""
+    def original(self) -> Member:
+        """The member without the bug."""
         return replace(HEALTHY[self.member], **self.changes)
 
     def make(self, seed: int = 0) -> nn.Module:
         """The model with its fault."""
-        model = self.patient.make(seed)
+        model = self.original.make(seed)
         with seeded(seed), torch.no_grad():
             other = self.spoil(model)
         return other if isinstance(other, nn.Module) else model
 
     def inspect(self, seed: int = 0, **options: Any) -> initscope.inspection.Report:
         """The report on the faulty model."""
-        return inspect_with(self.make(seed), self.patient, **options)
+        return inspect_with(self.make(seed), self.original, **options)
 
     def found_in(self, report: initscope.inspection.Report) -> bool:
         """Whether the report has a fault of a right name at a right place."""
