@@ -331,7 +331,7 @@ def vit_query_norm() -> nn.Module:
 
 
 def xcit() -> nn.Module:
-    return ViT(attn=CrossCovariance)
+    return truncated(TokenNet(*(Block(48, CrossCovariance(48)) for _ in range(3))))
 
 
 def mlp_mixer() -> nn.Module:
