@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from evaluation.published.seeded_bugs import FAULTS
 from torch import nn
-from zoo.hospital import FAULTS
 
 import initscope
 from initscope.inspection.layer_quantities import layer_quantities
