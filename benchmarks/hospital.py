@@ -27,7 +27,7 @@ def said_of(fault, seed: int) -> tuple[bool, str]:
             before = fault.patient.inspect(seed) if "build" in fault.changes else None
     except Exception as error:  # whatever it is, this model could not be inspected
         return False, f"{type(error).__name__}: {error}"[:200]
-    named = [f"{verdict.name} at {verdict.layer}" for verdict in report.verdicts if verdict.fault]
+    named = [f"{verdict.name} at {verdict.layer}" for verdict in report.errors]
     if before is not None and fault.found_in(before):
         return False, "the same before the fault was made"
     return fault.found_in(report), ", ".join(named) or "healthy"
@@ -45,7 +45,7 @@ def cured(fault) -> str:
     for _ in range(3):
         changed = replace(patient, data=lambda count, data=data: (data, targets))
         report = inspect_with(model, changed)
-        codes = [verdict.code for verdict in report.verdicts if verdict.fault and verdict.code]
+        codes = [verdict.code for verdict in report.errors and verdict.code]
         if report.healthy or not [code for code in codes if code not in typed]:
             break
         typed.append(next(code for code in codes if code not in typed))
@@ -88,7 +88,7 @@ def main() -> int:
             outcomes[said_then.partition(" after")[0]] += 1
             print(f"    cure: {said_then}", flush=True)
         if not right:
-            print(f"    right: {', '.join(fault.verdicts)} at {', '.join(fault.where) or 'any place'}", flush=True)
+            print(f"    right: {', '.join(fault.findings)} at {', '.join(fault.where) or 'any place'}", flush=True)
     print(f"{found} of {len(faults)} faults found by name and place, {options.seeds} seeds each")
     if options.cure:
         print(", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()))

@@ -26,7 +26,7 @@ def faults_of(member, seed: int) -> list[str]:
         return [f"{type(error).__name__}: {error}"[:300]]
     return [
         f"{verdict.name} from {verdict.layer}: {verdict.value:.3g} (threshold {verdict.threshold:g})"
-        for verdict in report.verdicts
+        for verdict in report.findings
         if verdict.fault
     ]
 

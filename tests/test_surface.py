@@ -109,7 +109,7 @@ def test_code_is_code_or_none():
         if variant.code is not None:
             compile(variant.code, variant.name, "exec")
     report = initscope.inspect(nn.Sequential(*[nn.Linear(16, 16), nn.ReLU()] * 30), DATA, pairs=4)
-    for told in (*report.verdicts, *report.what_if.alternatives):
+    for told in (*report.findings, *report.what_if.alternatives):
         assert told.code is None or compile(told.code, told.name, "exec")
 
 

@@ -20,7 +20,7 @@ def test_bad(initscope):
     initscope.assert_healthy(stack(60), DATA, pairs=16)
 
 def test_ignored(initscope):
-    names = [verdict.name for verdict in initscope.inspect(stack(60), DATA, pairs=16).verdicts]
+    names = [verdict.name for verdict in initscope.inspect(stack(60), DATA, pairs=16).findings]
     initscope.assert_healthy(stack(60), DATA, pairs=16, ignore=tuple(names))
 """
 

@@ -22,8 +22,16 @@ from .report import (
     Report as Report,
     Unhealthy as Unhealthy,
 )
-from .verdicts import (
-    Thresholds as Thresholds,
-    Verdict as Verdict,
+from .finding import (
+    Finding as Finding,
+    Fix as Fix,
+    NotChecked as NotChecked,
+)
+from .judging import (
     judge as judge,
+)
+from ._checks import (
+    Check as Check,
+    Thresholds as Thresholds,
+    checks as checks,
 )

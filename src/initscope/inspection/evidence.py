@@ -1,4 +1,4 @@
-"""The evidence for verdicts: what an observation says of angles, sizes, gradients and ranks, row by row.
+"""The evidence for checks: what an observation says about angles, scales, gradients and ranks, row by row.
 
 Rows that do not carry the signal (see `Signal`) hold NaN: the inside of norms, masks, scores, gates, branches.
 """
@@ -8,13 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from initscope.geometry import Floats, median_angle, median_over_pairs
+from initscope.inspection.dependence import Dependence
 from initscope.inspection.facts import Facts
+from initscope.inspection.inputs import InputFacts
+from initscope.inspection.one_step import Probe
 from initscope.inspection.signal import Signal
+from initscope.inspection.weights import WeightFacts
 from initscope.measurement.observation import Observation
 from initscope.rendering.folding import block_names
 
@@ -30,10 +35,66 @@ _PARALLEL = 1e-3
 
 @dataclass(frozen=True)
 class Evidence:
-    """What `observe` saw, as the numbers that verdicts look at: arrays with a value for every row."""
+    """What `observe` saw, as the numbers that checks read: arrays with a value for every row."""
 
     seen: Observation
     facts: Facts = field(default_factory=Facts)
+
+    @property
+    def step(self) -> Probe:
+        """One step of training; checks that read it declare ``parameters``."""
+        return self.facts.step or Probe()
+
+    @property
+    def depends(self) -> Dependence:
+        """What outputs depend on; checks that read it declare ``dependence``."""
+        return self.facts.dependence or Dependence()
+
+    @property
+    def weights(self) -> WeightFacts:
+        """What the weights say; checks that read it declare ``weights``."""
+        return self.facts.weights or WeightFacts({}, {}, {}, {})
+
+    @property
+    def data(self) -> InputFacts:
+        """What the inputs say; checks that read it declare ``data``."""
+        return self.facts.data or InputFacts(float("nan"), 0, 0, ())
+
+    @cached_property
+    def missing(self) -> dict[str, tuple[str, str, str]]:
+        """Instruments that did not run: what they look at, the reason, and what to give to run them."""
+        facts, found = self.facts, dict[str, tuple[str, str, str]]()
+        if not np.isfinite(self.seen.gradient_ratio).any():
+            found["gradients"] = ("gradients", "gradients=False was passed", "gradients=True")
+        for name, what in (("weights", "weights"), ("data", "data"), ("dependence", "dependence")):
+            if getattr(facts, name) is None:
+                found[name] = (what, "only an observation was judged", "initscope.inspect")
+        if facts.step is None or facts.step.failed:
+            reason = "no training step was run" if facts.step is None else "a training step raised an exception"
+            found["parameters"] = ("which parameters learn", reason, "gradients=True")
+        if self.seen.targets is None:
+            found["targets"] = found["loss"] = ("the loss", "no targets were given", "targets=")
+        elif facts.step is None or not facts.step.given:
+            found["loss"] = ("the loss", "no loss was given and none could be inferred", "loss=")
+        return found
+
+    @property
+    def harm(self) -> Literal["", "none", "proven"]:
+        """What a trial shows: no harm, as the model learns as well as it can; harm; or nothing, without a trial."""
+        return ""
+
+    @cached_property
+    def head_is_zero(self) -> bool:
+        """Whether the last weights start at zero, so that outputs are equal on purpose."""
+        head = self.signal.head
+        return head < len(self.seen.rows) and self.seen.rows[head].within in self.weights.zero_layers
+
+    @property
+    def first_gradient(self) -> float:
+        """Gradient of the first layer over that of the last which has one."""
+        known = self.gradients[np.isfinite(self.gradients)]
+        positive = known[known > 0]
+        return float(known[0] / positive[-1]) if len(positive) else 0.0
 
     @cached_property
     def signal(self) -> Signal:
@@ -120,6 +181,11 @@ class Evidence:
         sizes = np.where(self.trunk, median_over_pairs(self.seen.rms_ratio[:, self.varied]), np.nan)
         masked = np.isinf(sizes) & self.signal.mask(self.signal.bounded_behind)  # -∞ before a softmax is meant
         return np.where(masked, np.nan, sizes)
+
+    @property
+    def frozen_random(self) -> bool:
+        """Whether frozen layers hold random weights, which nobody freezes on purpose."""
+        return self.step.frozen_random
 
     @property
     def head_gain(self) -> float:

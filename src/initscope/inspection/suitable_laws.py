@@ -33,10 +33,10 @@ def by_hand(verdict: str, rows: Sequence[Row]) -> str:
     size of the weights changes nothing, and without skips gradients grow from norm to norm (Yang et al. 2019).
     """
     if verdict in ("collapse", "gradient-imbalance", "rank-loss") and set() < _activations(rows) <= _OFF_CENTRE:
-        return "no weight law helps a stack of sigmoids: replace them by nn.Tanh() or nn.ReLU(), or add norms or skips"
+        return "no initializer helps a stack of sigmoids: replace them by nn.Tanh() or nn.ReLU(), or add norms or skip connections"
     weights, norms = (sum(row.role == role for row in rows) for role in ("weights", "norm"))
     if verdict == "gradient-imbalance" and 2 * norms >= weights and not any(row.role == "merge" for row in rows):
-        return "put skips around every block, or use fewer: behind norms the weights' law changes nothing"
+        return "put skip connections around every block, or use fewer: after norms the scale of the weights changes nothing"
     return ""
 
 

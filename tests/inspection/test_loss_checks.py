@@ -23,7 +23,7 @@ def faults(model, data=None, **options):
     options = {"targets": LABELS, "loss": F.cross_entropy} | options
     data = normal(48, 16) if data is None else data
     report = initscope.inspect(model, data, pairs=24, alternatives=False, prediction=False, **options)
-    return {verdict.name: verdict for verdict in report.verdicts if verdict.fault}
+    return {finding.name: finding for finding in report.errors}
 
 
 def dense(*end):
@@ -268,7 +268,7 @@ def test_dropout_in_evaluation_is_told_and_other_noise_is_not(always, noise, tol
     report = initscope.inspect(
         Dropping(always, noise), normal(48, 16), pairs=24, alternatives=False, prediction=False, targets=LABELS
     )
-    found = {verdict.name: verdict.fault for verdict in report.verdicts}
+    found = {verdict.name: verdict.fault for verdict in report.findings}
     assert found.get("dropout-in-eval") == (False if told else None)
 
 
