@@ -18,12 +18,14 @@ from initscope.graph.activations import ACTIVATIONS, ActivationRow, activation_o
 from initscope.graph.batch import Batch, as_pairs, distinct, pair_batches
 from initscope.graph.calls import as_module, call_name
 from initscope.graph.modules import ActivationLayer
+from initscope.graph.op_traits import role_of, traits_of_call, traits_of_module
+from initscope.graph.ops import declare_role
 from initscope.graph.pair_norms import Sides, as_slices, cosine_of, gap_of, pair_norms
 from initscope.graph.recorder import Recorder, Tally
-from initscope.graph.roles import Role, declare_role, role_of
 from initscope.graph.steps import NO_VALUES, Mode, couples_samples, output_tensor, set_mode, unit_axes
 from initscope.graph.weights import WeightLayer, is_convolution, is_weight_layer, unit_axis
 from initscope.graph.whole import declare_whole, hides_attention, hides_steps, stays_whole
+from initscope.traits import Normalization, Pooling, Role, Traits
 
 __all__ = [
     "ACTIVATIONS",
@@ -37,6 +39,8 @@ __all__ = [
     "Inputs",
     "Mode",
     "Node",
+    "Normalization",
+    "Pooling",
     "Recorder",
     "Role",
     "SampleAxes",
@@ -45,6 +49,7 @@ __all__ = [
     "Step",
     "Tally",
     "Trace",
+    "Traits",
     "Watch",
     "WeightLayer",
     "activation_of",
@@ -81,6 +86,8 @@ __all__ = [
     "set_mode",
     "stays_whole",
     "trace",
+    "traits_of_call",
+    "traits_of_module",
     "unit_axes",
     "unit_axis",
 ]

@@ -10,17 +10,9 @@ from torch import fx, nn
 
 from initscope.graph._nodes import carries_data
 from initscope.graph.calls import OPERATORS
-from initscope.graph.roles import VIEWS
+from initscope.graph.ops import OPS, op_of_module
 
 __all__ = ["follow_writes", "overwritten"]
-
-# What may share the memory of its input; whether it does may depend on the values' layout.
-_SHARING = VIEWS | {
-    "contiguous", "detach", "data", "real", "imag", "to", "type", "type_as", "float", "double", "half", "bfloat16",
-    "cpu", "cuda", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
-    "Identity", "Flatten", "Unflatten", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",
-    "FeatureAlphaDropout",
-}  # fmt: skip
 
 
 def overwritten(values: Any, writer: Any) -> Any:
@@ -75,14 +67,14 @@ def _argument(node: fx.Node, name: str) -> Any:
 
 
 def _viewed(node: fx.Node, module: fx.GraphModule) -> fx.Node | None:
-    """The value that a step's result may share its memory with."""
+    """The value that an op's result may share its memory with; whether it does may depend on the values' layout."""
     if node.op == "call_module":
-        name = type(_module(node, module)).__name__
+        op = op_of_module(_module(node, module))
     elif node.target is getattr:
-        name = str(node.args[1])
+        op = OPS.get(str(node.args[1]))
     else:
-        name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
-    source = node.args[0] if node.args and name in _SHARING else None
+        op = OPS.get(str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", ""))
+    source = node.args[0] if node.args and op is not None and op.may_alias else None
     return source if isinstance(source, fx.Node) else None
 
 

@@ -9,14 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from initscope.graph.ops import READS_VALUES
+
 __all__ = ["FewUnits"]
 
 _UNITS = 16  # of a large layer that are computed
-_READ = frozenset({
-    "__bool__", "__int__", "__float__", "__index__", "__contains__", "__array__", "item", "tolist", "numpy", "nonzero",
-    "argwhere", "unique", "unique_consecutive", "masked_select", "equal", "allclose", "is_nonzero", "bincount",
-    "repeat_interleave", "split", "tensor_split",
-})  # fmt: skip
 
 
 class FewUnits(TorchFunctionMode):
@@ -55,4 +52,4 @@ def _reads_values(func: Any, args: Any) -> bool:
         return any(isinstance(one, Tensor) and one.dtype in (torch.bool, torch.uint8) for one in index)
     if name in ("repeat_interleave", "split", "tensor_split"):
         return any(isinstance(one, Tensor) for one in args[1:])
-    return name in _READ
+    return name in READS_VALUES

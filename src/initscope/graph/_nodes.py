@@ -7,17 +7,12 @@ import operator
 import torch
 from torch import fx
 
+from initscope.graph.ops import DATA_ATTRIBUTES, OPS, SIZES
+
 __all__ = ["MADE_ANEW", "carries_data", "is_named_tuple", "is_step"]
 
-MADE_ANEW = frozenset({
-    "new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "empty_like", "zeros_like", "ones_like",
-    "full_like", "rand_like", "randn_like", "randint_like",
-})  # fmt: skip
+MADE_ANEW = frozenset(name for name, op in OPS.items() if op.traits.constant)
 """Calls that read no values of their argument, only its size and type."""
-
-_SIZES = frozenset({"size", "dim", "ndimension", "numel", "nelement", "stride", "get_device", "type", "element_size"})
-_SIZES |= frozenset({"is_contiguous", "is_floating_point", "is_complex", "item", "tolist"})
-_TENSOR_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
 
 
 def carries_data(node: fx.Node) -> bool:
@@ -33,11 +28,11 @@ def _carries_data(node: fx.Node) -> bool:
     if node.op in ("output", "get_attr") or not any(carries_data(parent) for parent in node.all_input_nodes):
         return False
     if node.op == "call_method":
-        return node.target not in _SIZES and node.target not in MADE_ANEW
+        return node.target not in SIZES and node.target not in MADE_ANEW
     if node.op == "call_function" and getattr(node.target, "__name__", "") in MADE_ANEW:
         return False
     if node.target is getattr:
-        return node.args[1] in _TENSOR_ATTRIBUTES
+        return node.args[1] in DATA_ATTRIBUTES
     return node.target not in (len, torch.numel, torch.is_tensor, isinstance, operator.is_, operator.is_not)
 
 

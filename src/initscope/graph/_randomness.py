@@ -11,14 +11,9 @@ from torch import fx, nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["RANDOM", "RandomCalls", "random_layers", "random_notes", "random_reason"]
+from initscope.graph.ops import draws_numbers
 
-RANDOM = frozenset({
-    "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
-    "multinomial", "poisson", "binomial", "gumbel_softmax", "rrelu", "fractional_max_pool2d", "fractional_max_pool3d",
-    "normal_", "uniform_", "exponential_", "cauchy_", "geometric_", "log_normal_", "random_",
-})  # fmt: skip
-"""Names of calls that draw. ``bernoulli_`` with one probability is a mask of dropout, and is off like it."""
+__all__ = ["RandomCalls", "random_layers", "random_notes", "random_reason"]
 
 _KNOWN = re.compile(r"dropout|drop_?path|stochastic_?depth|drop_?block|drop_?connect", re.IGNORECASE)
 
@@ -41,7 +36,7 @@ def random_notes(nodes: Iterable[fx.Node], rows: Iterable[fx.Node]) -> dict[Any,
     wanted, drawn, notes = set(rows), dict[fx.Node, set[str]](), dict[Any, str]()
     for node in nodes:
         name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
-        names = {name} if name in RANDOM and node.op != "call_module" else set()
+        names = {name} if draws_numbers(name) and node.op != "call_module" else set()
         names = names.union(*(drawn.get(parent, set()) for parent in node.all_input_nodes))
         if node in wanted and names:
             notes[node] = random_reason(names)
@@ -59,6 +54,6 @@ class RandomCalls(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") in RANDOM and isinstance(output, torch.Tensor):
+        if draws_numbers(getattr(func, "__name__", "")) and isinstance(output, torch.Tensor):
             self.names.add(func.__name__)
         return output

@@ -22,8 +22,9 @@ from initscope.graph._inputs import Inputs, map_tensors, named_tensors
 from initscope.graph._names import Names
 from initscope.graph._nodes import MADE_ANEW
 from initscope.graph._opened import is_loop, joined_states, opened_attention, recurrent_layers
-from initscope.graph._randomness import RANDOM, random_reason
+from initscope.graph._randomness import random_reason
 from initscope.graph.calls import OPERATORS
+from initscope.graph.ops import draws_numbers
 from initscope.graph.untouched import at_leaving
 from initscope.graph.whole import hides_steps
 
@@ -175,7 +176,7 @@ class Recording(TorchFunctionMode):
             self._keep_constant(args[0])
         output = func(*args, **kwargs)
         drawn = {name for tensor in tensors for name in self._drawn.get(tensor, ())}
-        drawn |= {_name_of(func)} & RANDOM
+        drawn |= {_name_of(func)} if draws_numbers(_name_of(func)) else set()
         if _name_of(func) in MADE_ANEW:
             sources = []
         if drawn and not sources:

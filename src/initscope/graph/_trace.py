@@ -19,9 +19,10 @@ from initscope.graph._randomness import random_layers, random_notes
 from initscope.graph._recorded import Recording, Step, tensor_sizes
 from initscope.graph._symbolic import Watch, run_graph, symbolic_graph
 from initscope.graph.calls import OPERATORS, call_name
-from initscope.graph.roles import Role, role_of
+from initscope.graph.op_traits import INPUT, traits_of_call, traits_of_module
 from initscope.graph.untouched import leaves_no_trace, runnable
 from initscope.graph.whole import hides_steps, stays_whole
+from initscope.traits import Role, Traits
 
 __all__ = ["Node", "Step", "Trace", "attends", "trace"]
 
@@ -95,14 +96,38 @@ class Trace:
         return _kind(node, self.module(node))
 
     def role(self, node: Node) -> Role:
-        """What a step does to the values that pass it."""
+        """What an op does to the values that pass it."""
+        return self.traits(node).role
+
+    def traits(self, node: Node) -> Traits:
+        """What an op is."""
+        return self._traits[node]
+
+    @cached_property
+    def _traits(self) -> dict[Node, Traits]:
+        return {node: self._traits_of(node) for node in self.steps}
+
+    def _traits_of(self, node: Node) -> Traits:
         if node.op == "placeholder":
-            return "input"
+            return INPUT
         module = self.module(node)
         if module is not None:
-            return role_of(module)
+            return traits_of_module(module, str(node.target))
         reads = sum(parent in self.names for parent in node.all_input_nodes)
-        return role_of(call_name(node.target) or self.kind(node), reads)
+        return traits_of_call(
+            call_name(node.target) or self.kind(node), node.args, node.kwargs, reads, self._weight_names(node)
+        )
+
+    def _weight_names(self, node: Node) -> tuple[str, ...]:
+        """Paths of the parameters with two or more axes that a call reads."""
+        if isinstance(node, Step):
+            return tuple(self._parameter_names[id(t)] for t in node.constants if id(t) in self._parameter_names)
+        known = self._parameter_names.values()
+        return tuple(str(p.target) for p in node.all_input_nodes if p.op == "get_attr" and p.target in known)
+
+    @cached_property
+    def _parameter_names(self) -> dict[int, str]:
+        return {id(parameter): name for name, parameter in self.root.named_parameters() if parameter.dim() > 1}
 
     def within(self, node: Node) -> str:
         """Path of the module that a step is, or that calls it; empty for the model itself."""

@@ -141,4 +141,5 @@ class Recorder:
             traced.role(step),
             traced.within(step),
             traced.reads(step),
+            traced.traits(step),
         )

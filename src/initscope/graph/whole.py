@@ -8,7 +8,7 @@ from torch import nn
 
 from initscope.graph.activations import activation_row
 from initscope.graph.modules import ActivationLayer
-from initscope.graph.roles import role_of
+from initscope.graph.op_traits import role_of
 
 __all__ = ["computes_as", "declare_whole", "hides_attention", "hides_steps", "stays_whole"]
 

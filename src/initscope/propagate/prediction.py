@@ -275,7 +275,7 @@ def _walk(simulation: Simulation, first: int, all_pairs: int) -> _Part:
         if attending:
             tokens.append(walk.tokens(value[0] if type(value) is tuple and value else value))
         name, kind = traced.name(node), traced.kind(node)
-        place = traced.role(node), traced.within(node), traced.reads(node)
+        place = traced.role(node), traced.within(node), traced.reads(node), traced.traits(node)
         if type(value) is tuple and value:
             value = value[0]  # of several results the first, as it is measured
         states = list(value.states) if isinstance(value, Several) else [value]
