@@ -27,7 +27,7 @@ def said_of(fault, seed: int) -> tuple[bool, str]:
             before = fault.patient.inspect(seed) if "build" in fault.changes else None
     except Exception as error:  # whatever it is, this model could not be inspected
         return False, f"{type(error).__name__}: {error}"[:200]
-    named = [f"{verdict.name} at {verdict.layer}" for verdict in report.errors]
+    named = [f"{finding.name} at {finding.layer}" for finding in (*report.errors, *report.warnings)]
     if before is not None and fault.found_in(before):
         return False, "the same before the fault was made"
     return fault.found_in(report), ", ".join(named) or "healthy"
@@ -45,7 +45,7 @@ def cured(fault) -> str:
     for _ in range(3):
         changed = replace(patient, data=lambda count, data=data: (data, targets))
         report = inspect_with(model, changed)
-        codes = [verdict.code for verdict in report.errors and verdict.code]
+        codes = [finding.fix.code for finding in report.errors if finding.fix and finding.fix.code]
         if report.healthy or not [code for code in codes if code not in typed]:
             break
         typed.append(next(code for code in codes if code not in typed))

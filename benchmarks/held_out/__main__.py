@@ -47,19 +47,16 @@ def _report(network, seed: int, options: argparse.Namespace) -> dict:
     model = network.make(seed)
     inputs, targets = network.draw(options.samples, seed)
     given = {} if options.bare else {"targets": targets, "loss": network.loss}
-    given |= {"prediction": False, "alternatives": False} if options.findings else {}
+    given |= {"prediction": False, "alternatives": False, "trial": False} if options.verdicts else {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         report = initscope.inspect(model, inputs, pairs=options.samples // 2, **given, **dict(network.options))
     return {
-        "faults": [f"{v.name} at {v.layer}: {v.finding}" for v in report.errors],
-        "named": [[v.name, v.layer, v.block] for v in report.errors],
-        "known": [[v.name, v.layer, v.block] for v in report.findings if not v.fault],
-        "other": [f"{v.name} at {v.layer}: {v.finding}" for v in report.findings if not v.fault],
-        "codes": [v.code for v in report.errors and v.code],
+        "faults": [str(finding) for finding in report.errors],
+        "named": [[finding.name, finding.layer] for finding in report.errors],
+        "known": [[finding.name, finding.layer] for finding in report.warnings],
         "cautions": list(report.cautions),
-        "diagnosis": report.diagnosis,
-        "conclusion": report.conclusion,
+        "headline": report.headline,
         "warnings": [f"{w.category.__name__}: {w.message} ({w.filename}:{w.lineno})" for w in caught],
     }
 

@@ -70,7 +70,7 @@ def test_rounding_is_no_angle():
     now = next(item for item in report.what_if.alternatives if item.name == "as it is")
     assert (now.angle_ratio, now.near_ratio, now.score) == (0, None, 0)
     assert 0 < report.prediction.angle[-1].mean() < 1e-8
-    assert "nothing of their angle is left" in report.diagnosis
+    assert "falls to 0 of the input's" in report.headline
 
 
 def test_the_table_tells_how_many_draws_crossed_what(deep):
@@ -279,8 +279,8 @@ def test_a_healthy_network_is_told_to_change_nothing(capsys, tmp_path):
     assert not report.errors
     assert report.what_if.alternatives == ()
     assert report.what_if.best.code is None
-    assert "nothing to change" in report.what_if.untried
-    assert "What if" not in report.to_html()
+    assert report.what_if.untried == "no alternative was tried: there are no errors or warnings"
+    assert "Before and after" not in report.to_html()
     two = TwoInputs()
     x = samples(24)
     sick = initscope.inspect(two, (x, x.flip(0)), pairs=8, thresholds=Thresholds(vanishing=1e9))

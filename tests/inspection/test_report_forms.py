@@ -139,7 +139,7 @@ def lines_of(report):
 
 
 def test_four_hundred_rows_are_a_screen_of_lines():
-    """Every finding begins in a line of its own; the other lines hold the numbers of their last row, and their worst."""
+    """Every finding begins in a line of its own; other lines hold the numbers of their last row, and their worst."""
     torch.manual_seed(0)
     layers = [module for _ in range(199) for module in (nn.Linear(24, 24), nn.ReLU())]
     data = torch.rand(48, 24, generator=torch.Generator().manual_seed(3))

@@ -176,7 +176,7 @@ def copies(page, report):
     page.click(".type .copy")
     page.run("new Promise((done) => setTimeout(done, 50))")
     assert page.run("document.querySelector('.type .copy').innerText") == "copied"
-    code = next(verdict.code for verdict in report.errors and verdict.code)
+    code = report.fix.code
     assert page.run("navigator.clipboard.readText()") == f"import initscope\n{code}"
 
 
@@ -272,7 +272,7 @@ def test_on_a_phone_verdicts_stack_and_say_what_to_do(tab, reports):
         "[...document.querySelectorAll('.verdict:not(.known)')]"
         ".map((v) => { const b = v.getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom, v.innerText]; })"
     )
-    faults = [finding for finding in reports[400].errors]
+    faults = (*reports[400].errors, *reports[400].warnings)
     assert len(boxes) == len(faults) >= 2
     for (left, right, _, bottom, text), following in zip(boxes, [*boxes[1:], None], strict=True):
         assert 0 <= left < right <= 390

@@ -186,8 +186,6 @@ def _print(report: Report, depth: int | None) -> None:
         _print_alternatives(report)
     if report.fix is not None:
         _print_fix("suggested fix", report.fix)
-    for item in report.not_checked:
-        print_sentence(f"not checked: {item}{f'; pass {item.give}' if item.give else ''}")
     print_sentence(f"{report.title}: {report.headline}")
 
 

@@ -19,7 +19,7 @@ from initscope.geometry import Floats, Prediction, Row, median_angle, median_ove
 from initscope.graph import Trace, trace
 from initscope.graph.untouched import copy_of
 from initscope.initializers import Initializer, Present
-from initscope.inspection._checks import CHECKS, Thresholds
+from initscope.inspection._checks import Thresholds, reinitialized
 from initscope.inspection.facts import facts_of
 from initscope.inspection.finding import Fix
 from initscope.inspection.judging import judge
@@ -57,8 +57,9 @@ class Alternative(Result):
     """One way to start the same network, and what would become of the data.
 
     ``angle_ratio``, ``rms_ratio`` (of the last step), ``gradient_spread`` (of layers, the largest over the smallest)
-    and ``near_ratio`` (how much more the angles of near samples grow than those of others; None for tokens) are medians over ``draws`` draws of the weights; ``crossed`` says how many of them got which verdict,
-    ``sick`` how many got any.
+    and ``near_ratio`` (how much more the angles of near samples grow than those of others; None for tokens) are medians
+    over ``draws`` samples of the weights; ``crossed`` says how many of them have which finding, ``failing`` how many
+    have any. ``score_error`` is the standard error of the score over them.
     ``angle_predicted`` is the limit of wide layers, by the method that ``status`` names; None where there is none
     (other sizes, batch norm, mirrored weights), and where predicting the model as it is takes more than closed forms of
     vectors: images, quadrature and sampling cost more than all measurements, and the ranking does without.
@@ -95,7 +96,6 @@ class Alternative(Result):
         )
 
 
-_REINITIALIZED = frozenset(item.code for item in CHECKS if item.reinitialize)
 _UNKNOWN = float("nan")
 _AS_IT_IS = Alternative("as it is", _UNKNOWN, _UNKNOWN, None, _UNKNOWN, _UNKNOWN, {}, 0, 0, "not tried", None)
 
@@ -367,7 +367,7 @@ class _Trials:
     def _numbers(self, seen: Observation, changed: Trace) -> _Draw:
         facts = facts_of(changed.model, seen, step=False)
         found = judge(seen, self.thresholds, facts)
-        faults = tuple(f.name for f in found if f.level != "info" and f.code in _REINITIALIZED)
+        faults = tuple(f.name for f in found if f.level != "info" and reinitialized(f))
         if self.is_cloned and facts.weights is not None and facts.weights.clones and "equal-layers" not in faults:
             faults += ("equal-layers",)  # fewer copies are still copies, however few a check lets pass
         angle, size, spread = what_is_kept(seen)

@@ -17,6 +17,7 @@ from initscope.geometry import Floats, median_angle, median_over_pairs
 from initscope.inspection.dependence import Dependence
 from initscope.inspection.facts import Facts
 from initscope.inspection.inputs import InputFacts
+from initscope.inspection.instruments import Head
 from initscope.inspection.one_step import Probe
 from initscope.inspection.signal import Signal
 from initscope.inspection.weights import WeightFacts
@@ -29,6 +30,8 @@ FEW_UNITS = 4
 """Layers of so few units have neither angles nor a rank worth judging."""
 _BEFORE_WEIGHTS = ("input", "embedding", "norm", "merge", "scaling", "movement", "bookkeeping", "constant")
 """Roles of what may come before the first weights without being a layer of its own."""
+_FLAT = 0.1
+"""Share of the last layer's outputs without a gradient from which on this explains a floor of the loss."""
 _PARALLEL = 1e-3
 """Degrees between samples below which an input is the same for all of them."""
 
@@ -60,22 +63,52 @@ class Evidence:
         """What the inputs say; checks that read it declare ``data``."""
         return self.facts.data or InputFacts(float("nan"), 0, 0, ())
 
+    @property
+    def head(self) -> Head:
+        """What the head and the loss allow; checks that read it declare ``head``."""
+        return self.facts.head or Head("not examined")
+
+    @property
+    def limiting_op(self) -> int:
+        """The last op after the last weights that bounds or drops outputs; the output where there is none."""
+        rows, output = self.seen.rows, self.signal.output
+        after = [index for index in sorted(self.signal.carrying) if self.signal.head < index <= output]
+        limits = [index for index in after if rows[index].traits.drops or any(np.isfinite(rows[index].traits.bounds))]
+        return limits[-1] if limits else output
+
+    @property
+    def flat_outputs(self) -> bool:
+        """Whether only missing gradients, as of a ReLU at zero, keep the head from targets within its range."""
+        head = self.head
+        return head.outcome == "floor" and head.flat > _FLAT and head.targets_outside == 0 and not head.random
+
+    def removal(self, index: int) -> str:
+        """The line that replaces the module of a row by the identity; empty where the row is no module of its own."""
+        row = self.seen.rows[index]
+        module = row.within == row.layer and row.role != "weights"
+        return f'model.set_submodule("{row.layer}", torch.nn.Identity())' if module else ""
+
     @cached_property
     def missing(self) -> dict[str, tuple[str, str, str]]:
         """Instruments that did not run: what they look at, the reason, and what to give to run them."""
         facts, found = self.facts, dict[str, tuple[str, str, str]]()
+        if facts.step is None:
+            no_step = ("gradients and dependence", "no training step was run", "gradients=True")
+            found |= dict.fromkeys(("parameters", "dependence"), no_step)
         if not np.isfinite(self.seen.gradient_ratio).any():
-            found["gradients"] = ("gradients", "gradients=False was passed", "gradients=True")
-        for name, what in (("weights", "weights"), ("data", "data"), ("dependence", "dependence")):
-            if getattr(facts, name) is None:
-                found[name] = (what, "only an observation was judged", "initscope.inspect")
-        if facts.step is None or facts.step.failed:
-            reason = "no training step was run" if facts.step is None else "a training step raised an exception"
-            found["parameters"] = ("which parameters learn", reason, "gradients=True")
+            found["gradients"] = found.get("parameters", ("gradients", "no backward pass worked", ""))
+        if facts.weights is None:
+            found |= dict.fromkeys(("weights", "data"), ("weights and data", "only an observation was judged", ""))
+        if facts.step is not None and facts.step.failed:
+            found["parameters"] = ("which parameters learn", "a training step raised an exception", "")
         if self.seen.targets is None:
             found["targets"] = found["loss"] = ("the loss", "no targets were given", "targets=")
         elif facts.step is None or not facts.step.given:
             found["loss"] = ("the loss", "no loss was given and none could be inferred", "loss=")
+        if "loss" in found:
+            found["head"] = found["loss"]
+        elif self.head.outcome == "not examined":
+            found["head"] = ("the loss", self.head.reason or "it was not examined", "")
         return found
 
     @property
@@ -85,9 +118,10 @@ class Evidence:
 
     @cached_property
     def head_is_zero(self) -> bool:
-        """Whether the last weights start at zero, so that outputs are equal on purpose."""
+        """Whether the last weights, or a table, start at zero, so that outputs are equal on purpose."""
         head = self.signal.head
-        return head < len(self.seen.rows) and self.seen.rows[head].within in self.weights.zero_layers
+        layer = head < len(self.seen.rows) and self.seen.rows[head].within in self.weights.zero_layers
+        return layer or bool(self.behind_zeros[self.signal.output])
 
     @property
     def first_gradient(self) -> float:
@@ -332,7 +366,7 @@ class Evidence:
     @cached_property
     def _in_place(self) -> npt.NDArray[np.bool_]:
         """Rows whose units mean the same for all samples: not what is sorted, compared or counted."""
-        return np.array([row.role != "constant" and row.kind != "sort" for row in self.seen.rows])
+        return np.array([row.role != "constant" and not row.traits.sorts for row in self.seen.rows])
 
     @cached_property
     def most_directions(self) -> Floats:

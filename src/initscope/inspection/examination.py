@@ -18,7 +18,7 @@ from initscope.geometry import Measurement, Prediction, Row
 from initscope.graph import BatchArgs, Inputs, is_weight_layer, set_mode
 from initscope.graph.untouched import leaves_no_trace, runnable
 from initscope.initializers import AnyLaw, Initializer, as_law, believability
-from initscope.inspection._checks import CHECKS, Check, Thresholds, selected
+from initscope.inspection._checks import Check, Thresholds, reinitialized, selected
 from initscope.inspection.alternatives import WhatIf, what_if
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.expansivity import layer_expansivities
@@ -50,6 +50,9 @@ def inspect(
     *,
     targets: Any = None,
     loss: Callable[[Any, Any], torch.Tensor] | None = None,
+    optimizer: Any = None,
+    lr: float | None = None,
+    trial: bool | Literal["long"] | None = None,
     pairs: int = 256,
     draws: int = 0,
     seed: int = 0,
@@ -173,7 +176,7 @@ def _report(
     findings = tuple(_fixed_by(table, finding, fixes) for finding in checked.findings)
     return Report(
         seen, expected, redrawn, findings, table, limits, layers, notes, title, reason, audit(model), facts,
-        checked.not_checked, checked.count, fixes,
+        checked.not_checked, checked.ran, fixes,
     )  # fmt: skip
 
 
@@ -191,7 +194,7 @@ def _alternatives(
     untried, roots = "", [f for f in findings if f.level != "info" and f.caused_by is None]
     if not roots:
         untried = "no alternative was tried: there are no errors or warnings"
-    elif not any(finding.code in _REINITIALIZED for finding in roots):
+    elif not any(map(reinitialized, roots)):
         names = ", ".join(sorted(finding.name for finding in roots))
         untried = f"no alternative was tried: {names} {'is' if len(roots) == 1 else 'are'} fixed without one"
     elif not _is_tensor(seen.x):
@@ -205,15 +208,12 @@ def _alternatives(
         return WhatIf((), "as it is", untried=str(error))
 
 
-_REINITIALIZED = frozenset(item.code for item in CHECKS if item.reinitialize)
-
-
 def _fixes(findings: tuple[Finding, ...], table: WhatIf | None) -> tuple[Fix, ...]:
     """Suggested fixes, best first: what was tried and helps, then what root causes declare."""
     tried = () if table is None else table.fixes
     declared = [finding.fix for finding in findings if finding.fix is not None and finding.caused_by is None]
     roots = [finding for finding in findings if finding.level != "info" and finding.caused_by is None]
-    if roots and roots[0].code not in _REINITIALIZED:  # what is fed or connected wrongly is fixed first
+    if roots and not reinitialized(roots[0]):  # what is fed or connected wrongly is fixed first
         return (*dict.fromkeys(declared), *tried)
     return tried or tuple(dict.fromkeys(declared))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.inspection.dependence import Dependence, dependence
 from initscope.inspection.inputs import InputFacts, input_facts
+from initscope.inspection.instruments import Head, examine_head
 from initscope.inspection.losses import Reading
 from initscope.inspection.one_step import Probe, probe
 from initscope.inspection.weights import WeightFacts, weight_facts
@@ -26,6 +28,7 @@ class Facts:
     step: Probe | None = None
     data: InputFacts | None = None
     dependence: Dependence | None = None
+    head: Head | None = None
     idle_norms: bool = False
     """Whether batch norms run with statistics that no data has made: they do nothing yet."""
 
@@ -54,8 +57,12 @@ def facts_of(model: nn.Module, seen: Observation, loss: Any = None, *, step: boo
     """
     found = probe(model, seen, loss, classes) if step else None
     idle = seen.mode != "train" and _has_idle_norms(model)
+    known = loss is not None and seen.targets is not None
+    with warnings.catch_warnings():  # outputs of other shapes are tried, which torch warns about
+        warnings.simplefilter("ignore")
+        head = examine_head(model, seen.x, seen.targets, loss) if step and known else None
     depends = dependence(model, seen) if step else None  # last: it leaves the model in evaluation mode
-    return Facts(weight_facts(model), found, input_facts(seen), depends, idle)
+    return Facts(weight_facts(model), found, input_facts(seen), depends, head, idle)
 
 
 def _has_idle_norms(model: nn.Module) -> bool:

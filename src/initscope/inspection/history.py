@@ -10,7 +10,7 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.geometry import median_over_pairs
-from initscope.inspection._checks import CHECKS, Thresholds
+from initscope.inspection._checks import Thresholds, checks
 from initscope.inspection.alternatives import what_is_kept
 from initscope.inspection.examination import WeightsNotFinite, inspect
 from initscope.inspection.finding import Finding, Fix
@@ -158,6 +158,6 @@ def _broken(error: WeightsNotFinite) -> Report:
     layer = error.parameter.rpartition(".")[0] or error.parameter
     advice = "go back to weights that are finite, and train with a smaller learning rate or clipped gradients"
     message = f"{error.parameter} holds NaN or infinite values."
-    check = next(item for item in CHECKS if item.name == "not-finite")
+    check = checks("not-finite")[0]
     finding = Finding(check.code, check.name, "error", layer, None, None, message, Fix("finite weights", None, advice))
     return Report(error.seen, None, None, (finding,), None, Thresholds(), reason=NOT_ASKED, checks=1)

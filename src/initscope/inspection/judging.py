@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from initscope.inspection._checks import CHECKS, Check, Thresholds
+from initscope.inspection._checks import Check, Thresholds, checks as all_checks
 from initscope.inspection._checks.declaration import Hit
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.facts import Facts
@@ -21,6 +21,8 @@ _ROOTS = ("IS101", "IS102", "IS205", "IS6", "IS2", "IS3", "IS8", "IS5", "IS1", "
 """Families from the root of a problem to its symptoms."""
 _ANYWHERE = ("IS112", "IS2", "IS3", "IS4", "IS6")
 """Causes that explain a symptom wherever in the network it shows."""
+_BACKWARD = ("IS107", "IS108", "IS2", "IS4")
+"""Symptoms that show upstream of their cause, or in the loss."""
 
 
 class Checked(NamedTuple):
@@ -28,7 +30,7 @@ class Checked(NamedTuple):
 
     findings: tuple[Finding, ...]
     not_checked: tuple[NotChecked, ...]
-    count: int
+    ran: int
 
 
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Finding, ...]:
@@ -36,8 +38,9 @@ def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts 
     return run_checks(Evidence(seen, facts or Facts()), thresholds or Thresholds()).findings
 
 
-def run_checks(evidence: Evidence, limits: Thresholds, checks: Sequence[Check] = CHECKS) -> Checked:
-    """Run ``checks`` on the evidence."""
+def run_checks(evidence: Evidence, limits: Thresholds, checks: Sequence[Check] | None = None) -> Checked:
+    """Run ``checks``, or all, on the evidence."""
+    checks = all_checks() if checks is None else checks
     missing = evidence.missing
     ready = [item for item in checks if missing.keys().isdisjoint(item.reads)]
     told = [item for item in ready if item.on_constant_data or not evidence.constant]
@@ -72,7 +75,8 @@ def _cause(finding: Finding, item: Check, findings: Sequence[Finding], rows: dic
     """Code of the first finding among those that explain this one, at or upstream of it."""
     for prefix in item.follows:
         for other in findings:
-            upstream = other.code.startswith(_ANYWHERE) or rows[other.code] <= rows[finding.code]
+            free = other.code.startswith(_ANYWHERE) or finding.code.startswith(_BACKWARD)
+            upstream = free or rows[other.code] <= rows[finding.code]
             if other.code.startswith(prefix) and other.code != finding.code and other.level != "info" and upstream:
                 return other.code
     return None

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from initscope.geometry import Comparison, Floats, Row, mean_over_pairs
-from initscope.inspection.evidence import Evidence
 from initscope.inspection._checks.signal import collapsed_rows, dead_rows
+from initscope.inspection.evidence import Evidence
 from initscope.rendering.depth import Panel
 from initscope.rendering.figures import behind_activations
 from initscope.rendering.folding import JOINS, fold, group, line_title

@@ -124,7 +124,7 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
     owners = {path: module for path, module, *_ in drawn_weights(model)}
     frozen = {path for path in owners if not any(p.requires_grad for p in owners[path].parameters(recurse=False))}
     step, mistaken = _Step(model, seen, loss), _by_mistake(model, owners, frozen)
-    layers = [owners[path] for path in mistaken if is_weight_layer(owners[path])]
+    layers = [layer for path in mistaken if is_weight_layer(layer := owners[path])]
     found = Probe(
         given=loss is not None,
         dropout=Dropouts.of(model),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope.geometry import ROUNDING, Comparison, Measurement
-from initscope.inspection._checks import CHECKS
+from initscope.inspection._checks import checks
 from initscope.inspection.alternatives import Alternative
 from initscope.inspection.finding import Finding
 from initscope.inspection.layer_quantities import layer_quantities
@@ -104,7 +104,7 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
 
 def _shown(report: Report, finding: Finding, code: str) -> dict[str, Any]:
     """A finding with what its check declares; its own line to type, unless that is ``code``, at the top."""
-    declared = next(item for item in CHECKS if item.code == finding.code)
+    declared = checks(finding.code)[0]
     own = "" if finding.fix is None or finding.fix.code is None else finding.fix.code
     fix = "" if finding.fix is None or finding.caused_by else finding.fix.advice
     extra = {"line": "" if finding.caused_by or _typed(own) == code else own, "advice": fix}

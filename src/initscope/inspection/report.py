@@ -29,6 +29,7 @@ from initscope.inspection.alternatives import WhatIf
 from initscope.inspection.expansivity import LayerExpansivity
 from initscope.inspection.facts import Facts
 from initscope.inspection.finding import Finding, Fix, NotChecked
+from initscope.inspection.instruments import Head
 from initscope.inspection.one_step import FormatShares, format_shares
 from initscope.inspection.parameter_audit import Audit
 from initscope.measurement.number_formats import FormatCount
@@ -110,6 +111,11 @@ class Report(Result):
         return tuple(finding for finding in self.findings if finding.level == "warning")
 
     @property
+    def head(self) -> Head | None:
+        """What the head and the loss allow; None where no loss is known."""
+        return self.facts.head
+
+    @property
     def fix(self) -> Fix | None:
         """The best suggested fix."""
         return self.fixes[0] if self.fixes else None
@@ -118,7 +124,7 @@ class Report(Result):
     def layers(self) -> int:
         """How many layers have weights; a layer that is called several times counts once."""
         weighty = [row for row in self.observation.rows if row.role in ("weights", "recurrent", "embedding")]
-        return len({row.layer if row.kind.islower() else row.within for row in weighty})
+        return len({row.traits.weight_names or row.layer for row in weighty})
 
     @property
     def headline(self) -> str:
@@ -303,6 +309,7 @@ class Report(Result):
             "not_checked": plain(self.not_checked),
             "fix": plain(self.fix),
             "fixes": plain(self.fixes),
+            "head": plain(self.head),
             "cautions": list(self.cautions),
             "blocks": plain(self.blocks()),
             "rows": plain(self.table()),

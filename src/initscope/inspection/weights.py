@@ -110,7 +110,7 @@ def weight_facts(model: nn.Module) -> WeightFacts:
     norms = {path: module for path, module in model.named_modules() if role_of(module) == "norm"}
     eps = {path: float(m.eps) for path, m in norms.items() if isinstance(getattr(m, "eps", None), float)}
     tracking = {path: m for path, m in norms.items() if getattr(m, "track_running_stats", False)}
-    momentum = {path: float(m.momentum) for path, m in tracking.items() if isinstance(m.momentum, float)}  # type: ignore[arg-type]
+    momentum = {path: float(m.momentum) for path, m in tracking.items() if isinstance(m.momentum, float)}
     zeros = frozenset(
         path for path, module in named.items() if is_weight_layer(module) and not bool(module.weight.any())
     )

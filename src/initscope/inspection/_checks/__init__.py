@@ -1,4 +1,4 @@
-"""The checks, one file per family, one declaration per code; `checks` lists them, `matching` selects by code or name."""
+"""The checks, one file per family, one declaration per code; `checks` lists and selects them by code or name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from initscope.inspection._checks.declaration import ALL, Check
 from initscope.inspection.finding import LEVELS, Finding, Level
 from initscope.results import Result
 
-__all__ = ["CHECKS", "Check", "Thresholds", "checks", "failing", "matching", "selected"]
+__all__ = ["Check", "Thresholds", "checks", "failing", "refuse_unknown", "reinitialized", "selected"]
 
 _FAMILIES = (signal, head, dependence, weights, data, formats, structure)  # importing one declares its checks
-CHECKS: tuple[Check, ...] = tuple(sorted(ALL, key=lambda item: item.code))
 _SYNONYMS = dict.fromkeys(("nan", "nans", "inf", "infinite", "infinity"), "not-finite")
 
 
@@ -24,7 +23,11 @@ def checks(select: str | Iterable[str] | None = None) -> tuple[Check, ...]:
     >>> [item.name for item in checks("IS7")]
     ['float16-overflow', 'float16-underflow']
     """
-    return CHECKS if select is None else tuple(item for item in CHECKS if matching(select, "select", item))
+    known = tuple(sorted(ALL, key=lambda item: item.code))
+    if select is None:
+        return known
+    refuse_unknown(select, "select")
+    return tuple(item for item in known if _names(select, item))
 
 
 def _words(wanted: str | Iterable[str]) -> list[str]:
@@ -38,17 +41,16 @@ def refuse_unknown(wanted: str | Iterable[str], option: str, *, levels: bool = F
     if wanted and not words:
         raise InputError(f"{option} {wanted!r} names no check; give a code such as IS103, a prefix or a name")
     for word in words:
-        if not (levels and word in LEVELS) and not any(item.matches(word) for item in CHECKS):
-            known = [*(LEVELS if levels else ()), *(text for item in CHECKS for text in (item.code, item.name))]
+        if not (levels and word in LEVELS) and not any(item.matches(word) for item in ALL):
+            known = [*(LEVELS if levels else ()), *(text for item in ALL for text in (item.code, item.name))]
             guess = did_you_mean(_SYNONYMS.get(word.lower(), word), known)
             raise InputError(
                 f"{option} {word}: there is no such check{guess}; initscope.inspection.checks() lists them"
             )
 
 
-def matching(wanted: str | Iterable[str], option: str, item: Check) -> bool:
+def _names(wanted: str | Iterable[str], item: Check) -> bool:
     """Whether a list names a check."""
-    refuse_unknown(wanted, option)
     return any(item.matches(word) for word in _words(wanted))
 
 
@@ -56,7 +58,7 @@ def selected(select: str | Iterable[str] | None, ignore: str | Iterable[str] | N
     """The checks to run: those of ``select``, or all, without those of ``ignore``."""
     if ignore is not None:
         refuse_unknown(ignore, "ignore")
-    return tuple(item for item in checks(select) if ignore is None or not matching(ignore, "ignore", item))
+    return tuple(item for item in checks(select) if ignore is None or not _names(ignore, item))
 
 
 def failing(findings: Iterable[Finding], wanted: str, option: str = "fail-on") -> list[Finding]:
@@ -67,9 +69,14 @@ def failing(findings: Iterable[Finding], wanted: str, option: str = "fail-on") -
     """
     refuse_unknown(wanted, option, levels=True)
     words = _words(wanted)
-    worst: set[Level] = {level for word in words if word in LEVELS for level in LEVELS[: LEVELS.index(word) + 1]}  # type: ignore[arg-type]
-    named = {item.code for item in CHECKS if any(word not in LEVELS and item.matches(word) for word in words)}
+    worst: set[Level] = {level for word in words if word in LEVELS for level in LEVELS[: LEVELS.index(word) + 1]}
+    named = {item.code for item in ALL if any(word not in LEVELS and item.matches(word) for word in words)}
     return [finding for finding in findings if finding.level in worst or finding.code in named]
+
+
+def reinitialized(finding: Finding) -> bool:
+    """Whether other initial weights, or another width or depth, can fix a finding."""
+    return any(item.code == finding.code and item.reinitialize for item in ALL)
 
 
 class Thresholds(Result):
@@ -80,7 +87,7 @@ class Thresholds(Result):
     """
 
     def __init__(self, **limits: float) -> None:
-        defaults = {item.option: item.threshold for item in CHECKS if item.unit}
+        defaults = {item.option: item.threshold for item in checks() if item.unit}
         if unknown := sorted(set(limits) - set(defaults)):
             guess = did_you_mean(unknown[0], defaults)
             raise InputError(f"no threshold is named {', '.join(unknown)}{guess}; known: {', '.join(defaults)}")

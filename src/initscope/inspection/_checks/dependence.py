@@ -45,7 +45,7 @@ def _mixed(evidence: Evidence, by_statistics: bool) -> Hit | None:
     if found.mixed is None:
         return None
     row = evidence.seen.rows[found.mixed]
-    alone = len(row.reads) == 1 or row.kind == "scaled_dot_product_attention"
+    alone = len(row.reads) == 1 or row.traits.attention == "fused"
     moved = found.apart and row.role in _NEVER_MIXING and alone
     return None if moved is by_statistics else Hit(found.mixed)
 
@@ -96,7 +96,7 @@ def _random_evaluation(evidence: Evidence, _: float) -> Hit | None:
     """Dropout makes outputs random in evaluation mode."""
     if not evidence.depends.dropping:
         return None
-    calls = [index for index, row in enumerate(evidence.seen.rows) if "dropout" in row.kind]
+    calls = [index for index, row in enumerate(evidence.seen.rows) if row.traits.drops]
     return Hit(calls[0] if calls else evidence.start)
 
 
@@ -168,7 +168,7 @@ def _layers_made_in_forward(evidence: Evidence, _: float) -> Hit | None:
     if not evidence.step.made_anew:
         return None
     rows = evidence.seen.rows
-    calls = (index for index, row in enumerate(rows) if row.role == "weights" and row.kind.islower())
+    calls = (index for index, row in enumerate(rows) if row.role == "weights" and not row.traits.weight_names)
     return Hit(next(calls, evidence.signal.output), float(evidence.step.made_anew))
 
 

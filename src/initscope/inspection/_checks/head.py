@@ -10,9 +10,107 @@ _HEAD_GAIN = 4.0
 _HOPELESS = 100.0
 """Times the threshold of the initial loss beyond which it is an error whatever makes the logits large."""
 
+_WITHOUT_BOUND, _NEGATIVE = -100.0, 0.05
+"""Loss of free outputs below which they have no bound, and how far below 0 a loss is taken for a negative one."""
+_SOFTMAX = "a softmax over one value is 1 whatever the value: for two classes use a sigmoid, or two outputs"
+
 
 @check(
-    "IS205", "step-fails", "error", reads=("gradients",),
+    "IS201", "loss-floor", "error", reads=("head",), follows=("IS204", "IS209"),
+    message="The lowest loss that the outputs of {at} can reach is {value:.3g}; free outputs reach {free:.3g}{why}.",
+    why="no training of the layers before can bring the loss below this floor",
+    advice="{advice}", fix="{remove}",
+)  # fmt: skip
+def _loss_floor(evidence: Evidence, _: float) -> Hit | None:
+    """No value of the last layer's outputs reaches a low loss: an op after them limits what the loss gets."""
+    head, row = evidence.head, evidence.limiting_op
+    if head.outcome != "floor" or head.broadcast or evidence.flat_outputs:
+        return None
+    traits, why = evidence.seen.rows[row].traits, ""
+    advice = "remove what limits the outputs after the last layer, or use a loss that suits them"
+    if head.targets_outside and head.output_range is not None:
+        low, high = head.output_range
+        why = (
+            f", as {100 * head.targets_outside:.0f} % of the targets lie outside of its range, {low:.3g} to {high:.3g}"
+        )
+        advice = "remove the activation, or scale the targets into its range"
+    elif traits.drops:
+        why, advice = ", as it sets outputs to zero at random", "apply dropout before the last layer, not after it"
+    elif traits.probabilities:
+        why = ", as its outputs are probabilities and the loss takes logits"
+        advice = "remove it, or use a loss that takes probabilities"
+    facts = {"free": head.free, "why": why, "advice": advice, "remove": evidence.removal(row)}
+    return Hit(row, head.reached, facts=facts | {"start": head.start, "constant": head.constant})
+
+
+@check(
+    "IS202", "loss-unbounded", "error", reads=("head",),
+    message="The loss of these outputs has no lower bound{limit}.",
+    why="training makes outputs ever larger and learns nothing else",
+    advice="use a loss that fits the outputs: cross_entropy for logits; nll_loss and kl_div take the log-probabilities "
+    "of a log_softmax; binary cross-entropy takes targets from 0 to 1",
+)  # fmt: skip
+def _loss_unbounded(evidence: Evidence, _: float) -> Hit | None:
+    """The loss has no lower bound over the outputs of the last layer, or only their range bounds it below 0."""
+    head, row = evidence.head, evidence.limiting_op
+    if head.outcome == "unbounded":
+        return Hit(
+            evidence.signal.output, head.reached, facts={"limit": f": it fell to {head.reached:.3g} and further"}
+        )
+    reached, free = head.reached or 0.0, head.free or 0.0
+    if head.outcome != "reaches" or not free < _WITHOUT_BOUND < reached < -_NEGATIVE:
+        return None
+    limit = f" except the range of {evidence.seen.rows[row].title}: it reaches {reached:.3g}"
+    return Hit(row, reached, level="warning", facts={"limit": limit})
+
+
+@check(
+    "IS203", "loss-constant", "error", reads=("head",), follows=("IS605", "IS811"),
+    message="The loss is {value:.3g} whatever the last layer gives: {at} does not depend on it.",
+    why="a loss that does not change with the outputs has no gradient", advice="{advice}",
+)  # fmt: skip
+def _loss_constant(evidence: Evidence, _: float) -> Hit | None:
+    """The loss is the same for all outputs of the last layer."""
+    head, row = evidence.head, evidence.limiting_op
+    if head.outcome != "constant":
+        return None
+    single = evidence.signal.units(evidence.signal.output) == 1
+    advice = _SOFTMAX if single else "look at what stands between the last layer and the loss"
+    return Hit(row, head.start, facts={"advice": advice})
+
+
+@check(
+    "IS210", "loss-stuck", "error", reads=("head",), learning="info", stuck="error",
+    message="{at} passes no gradient to {percent:.0f} % of the outputs of the last layer, although others would have a "
+    "lower loss.",
+    why="training starts where the loss is flat and stays there",
+    advice="remove what stands after the last layer, or initialize the last layer so that its outputs lie where the "
+    "loss has a slope", fix="{remove}",
+)  # fmt: skip
+def _loss_stuck(evidence: Evidence, _: float) -> Hit | None:
+    """Other outputs of the last layer have a lower loss, but no gradient leads there: of all (error) or of some."""
+    row, head = evidence.limiting_op, evidence.head
+    facts = {"remove": evidence.removal(row), "percent": 100 * head.flat}
+    if head.outcome == "stuck":
+        return Hit(row, head.flat, facts=facts)
+    return Hit(row, head.flat, level="warning", facts=facts) if evidence.flat_outputs else None
+
+
+@check(
+    "IS204", "loss-broadcast", "error", reads=("head",),
+    message="Outputs and targets differ in shape, so that the loss compares every sample with every other: the lowest "
+    "loss is {value:.3g}, with equal shapes {paired:.3g}.",
+    why="[N] and [N, 1] are broadcast to [N, N], and the best prediction is the mean of the targets",
+    advice="give both the same shape: squeeze(1) or unsqueeze(1)",
+)  # fmt: skip
+def _loss_broadcast(evidence: Evidence, _: float) -> Hit | None:
+    """Outputs and targets have the same number of values in different shapes, and the loss broadcasts them."""
+    head = evidence.head
+    return Hit(evidence.signal.output, head.reached, facts={"paired": head.paired}) if head.broadcast else None
+
+
+@check(
+    "IS205", "step-fails", "error",
     message="One step of training raises: {error}",
     why="what raises in the first step never trains",
     advice="run loss(model(inputs), targets).backward() on a few samples: check shapes, that classes count from 0 to "
@@ -58,8 +156,23 @@ def _initial_loss(evidence: Evidence, threshold: float) -> Hit | None:
 def _class_axis(evidence: Evidence, _: float) -> Hit | None:
     """The loss takes the classes from another axis than the last layer's, and both are equally long."""
     output = evidence.signal.output
-    last = evidence.seen.rows[output].kind in ("Linear", "linear")
+    last = evidence.seen.rows[output].traits.unit_axis == -1
     return Hit(output) if evidence.facts.reading.second_axis and last else None
+
+
+@check(
+    "IS208", "probability-output", "warning",
+    message="The outputs of {at} are probabilities. Losses that take logits, such as cross_entropy, have a floor then.",
+    why="cross_entropy and binary_cross_entropy_with_logits apply a softmax or sigmoid of their own",
+    advice="return logits and use cross_entropy, or use nll_loss of the logarithm, or binary_cross_entropy; pass loss= "
+    "to be sure", fix="{remove}",
+)  # fmt: skip
+def _probability_output(evidence: Evidence, _: float) -> Hit | None:
+    """The model ends in a softmax or sigmoid, and the loss is not known."""
+    output = evidence.signal.origin(evidence.signal.output)
+    ends = evidence.seen.rows[output].traits.probabilities == "probability"
+    known = evidence.facts.head is not None or "head" not in evidence.missing
+    return Hit(output, facts={"remove": evidence.removal(output)}) if ends and not known else None
 
 
 @check(
@@ -73,5 +186,5 @@ def _double_softmax(evidence: Evidence, _: float) -> Hit | None:
     rows, signal = evidence.seen.rows, evidence.signal
     output = signal.origin(signal.output)
     reads = rows[output].reads
-    softmaxes = [rows[index].kind.lower() == "softmax" for index in (output, *map(signal.origin, reads[:1]))]
+    softmaxes = [rows[index].traits.softmax_axis is not None for index in (output, *map(signal.origin, reads[:1]))]
     return Hit(output) if len(softmaxes) == 2 and all(softmaxes) else None

@@ -183,7 +183,8 @@ def _gradient_imbalance(evidence: Evidence, threshold: float) -> Hit | None:
 
 
 @check(
-    "IS109", "dead-units", "error", threshold=0.5, unit="share of the units that are zero for all samples", fix=_RESAMPLE,
+    "IS109", "dead-units", "error", threshold=0.5, unit="share of the units that are zero for all samples",
+    fix=_RESAMPLE,
     message="{percent:.0f} % of the units are zero for all samples at worst, above the bound from {at} on.",
     why="a unit that is zero for all samples has no gradient and stays dead",
     advice="raise the bias, re-initialize with initscope.initializers.{law}, or use a leaky slope; in a trained "

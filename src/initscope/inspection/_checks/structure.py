@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from initscope.geometry import Row
 from initscope.inspection._checks.declaration import Hit, check
 from initscope.inspection.evidence import Evidence
 
 _BENDING = ("activation", "attention", "gate", "recurrent", "other")
 """Roles that are not linear, or not known to be."""
-_TURNING = ("mT", "transpose", "permute", "movedim", "T", "getattr")
-_NORMED = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d")
-_ROUNDING = ("round", "floor", "ceil", "trunc", "fix", "sign", "sgn", "heaviside")
-"""Calls whose gradient is zero wherever it exists."""
 _STRUCTURAL = {"learning": "info", "stuck": "error"}
 _LINEAR = "layers without an activation between them are one linear layer"
 
@@ -25,7 +22,7 @@ def _no_activation(evidence: Evidence, _: float) -> Hit | None:
     """A network of several layers is linear."""
     weights = _trunk_weights(evidence)
     rows = [evidence.seen.rows[index] for index in evidence.signal.carrying]
-    bent = any(row.role in _BENDING or (row.role == "pooling" and "max" in row.kind.lower()) for row in rows)
+    bent = any(row.role in _BENDING or (row.traits.pools and row.traits.pools.kind in ("max", "min")) for row in rows)
     return None if bent or len(weights) < 2 else Hit(weights[1], float(len(weights)), facts={"count": len(weights)})
 
 
@@ -88,9 +85,13 @@ def _bottleneck(evidence: Evidence, threshold: float) -> Hit | None:
 def _norm_twice(evidence: Evidence, _: float) -> Hit | None:
     """A batch norm reads a batch norm."""
     rows, origin = evidence.seen.rows, evidence.signal.origin
-    normed = [index for index, row in enumerate(rows) if row.kind in _NORMED and len(row.reads) == 1]
-    twice = [index for index in normed if rows[origin(rows[index].reads[0])].kind in _NORMED]
+    normed = [index for index, row in enumerate(rows) if _normalizes(row) == "batch" and len(row.reads) == 1]
+    twice = [index for index in normed if _normalizes(rows[origin(rows[index].reads[0])]) == "batch"]
     return Hit(twice[0], 2.0) if twice else None
+
+
+def _normalizes(row: Row) -> str:
+    return "" if row.traits.normalizes is None else row.traits.normalizes.kind
 
 
 @check(
@@ -106,16 +107,20 @@ def _norm_axis(evidence: Evidence, _: float) -> Hit | None:
     Channels of a convolution lie first and are moved last before a norm: that is as it should be.
     """
     rows = evidence.seen.rows
-    norms = [index for index, row in enumerate(rows) if row.kind in ("LayerNorm", "layer_norm") and row.shape]
+    norms = [index for index, row in enumerate(rows) if _normalizes(row) in ("layer", "rms") and row.shape]
     common = Counter(rows[index].shape[-1] for index in norms).most_common(1)
     for index in norms:
         shape, reads = rows[index].shape, rows[index].reads
-        if len(reads) != 1 or rows[reads[0]].kind not in _TURNING or _units_first(evidence, rows[reads[0]].reads[0]):
+        if (
+            len(reads) != 1
+            or not rows[reads[0]].traits.permutes_axes
+            or _units_first(evidence, rows[reads[0]].reads[0])
+        ):
             continue
         if len(shape) == 2 and shape[-2] == common[0][0] != shape[-1] and common[0][1] > 1:
             return Hit(index, float(shape[-1]), facts={"count": shape[-1]})
     for index, row in enumerate(rows):
-        if row.kind == "BatchNorm1d" and len(row.shape) == 2 and row.reads and _units_last(evidence, row.reads[0]):
+        if _normalizes(row) == "batch" and len(row.shape) == 2 and row.reads and _units_last(evidence, row.reads[0]):
             return Hit(index, float(row.shape[0]), facts={"count": row.shape[0]})
     return None
 
@@ -125,17 +130,19 @@ def _units_last(evidence: Evidence, index: int) -> bool:
     rows = evidence.seen.rows
     while rows[index].role in ("activation", "bookkeeping", "scaling") and len(rows[index].reads) == 1:
         index = rows[index].reads[0]
-    return rows[index].kind in ("Linear", "linear", "LayerNorm") and len(rows[index].shape) == 2
+    made = rows[index].traits.unit_axis == -1 or _normalizes(rows[index]) in ("layer", "rms")
+    return made and len(rows[index].shape) == 2
 
 
 def _units_first(evidence: Evidence, index: int) -> bool:
     """Whether the units of a row lie on its first axis, as after a convolution."""
     rows = evidence.seen.rows
     while rows[index].reads and rows[index].role in ("movement", "bookkeeping", "activation", "scaling", "merge"):
-        if rows[index].kind in _TURNING:
+        if rows[index].traits.permutes_axes:
             return not _units_first(evidence, rows[index].reads[0])
         index = rows[index].reads[0]
-    return len(rows[index].shape) > 2 or rows[index].kind.lower().startswith(("conv", "batchnorm", "groupnorm"))
+    first = rows[index].traits.unit_axis == 0 or _normalizes(rows[index]) in ("batch", "group", "instance")
+    return len(rows[index].shape) > 2 or first
 
 
 @check(
@@ -200,15 +207,15 @@ def _dropout_high(evidence: Evidence, threshold: float) -> Hit | None:
 )  # fmt: skip
 def _softmax_single(evidence: Evidence, _: float) -> Hit | None:
     """A softmax reads a layer of one unit along that unit."""
-    zero = [index for index, row in enumerate(evidence.seen.rows)
-            if row.shape[-1:] == (1,) and evidence.gradients[index] == 0 and _softmax_reads(evidence, index)]  # fmt: skip
+    single = [index for index, row in enumerate(evidence.seen.rows) if row.shape[-1:] == (1,)]
+    zero = [index for index in single if evidence.gradients[index] == 0 and _softmax_reads(evidence, index)]
     return Hit(zero[0], float(len(zero))) if zero else None
 
 
 def _softmax_reads(evidence: Evidence, index: int) -> bool:
     """Whether a softmax reads a row as it is."""
     rows, origin = evidence.seen.rows, evidence.signal.origin
-    return any(row.kind.lower() == "softmax" and origin(row.reads[0]) == index for row in rows if row.reads)
+    return any(row.traits.softmax_axis is not None and origin(row.reads[0]) == index for row in rows if row.reads)
 
 
 @check(
@@ -222,7 +229,7 @@ def _rounding(evidence: Evidence, _: float) -> Hit | None:
     rows = evidence.seen.rows
     zero = [index for index in range(len(rows)) if evidence.gradients[index] == 0]
     for index in sorted(evidence.signal.carrying) if zero else ():
-        if rows[index].kind in _ROUNDING and zero[0] in evidence.signal.before(index):
+        if rows[index].traits.rounds and zero[0] in evidence.signal.before(index):
             return Hit(zero[0], float(len(zero)), facts={"rounded": rows[index].layer})
     return None
 
@@ -237,7 +244,7 @@ def _axis_order(evidence: Evidence, _: float) -> Hit | None:
     """A view or reshape gives the same axes in another order, also where heads are cut out of the units."""
     rows = evidence.seen.rows
     for index, row in enumerate(rows):
-        if row.kind not in ("view", "reshape") or len(row.reads) != 1 or not row.shape:
+        if not row.traits.reshapes or len(row.reads) != 1 or not row.shape:
             continue
         before, after = ([size for size in shape if size > 1] for shape in (rows[row.reads[0]].shape, row.shape))
         permuted = before != after and sorted(before) == sorted(after)
