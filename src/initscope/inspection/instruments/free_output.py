@@ -84,6 +84,24 @@ class FreeOutput:
         leaves = [tensor.detach().reshape(targets.shape).clone()]
         return self._minimum(leaves, lambda values: values[0], [_ANY], enough)
 
+    def linear(self, basis: Tensor, enough: float = 0.0) -> float | None:
+        """Least loss over outputs that are linear in the rows of ``basis``, one for each sample, plus a constant."""
+        if len(self.tensors) != 1 or self._is_own_loss() or self.tensors[0].shape[0] != len(basis):
+            return None
+        (tensor,) = self.tensors
+        if tensor.dim() > 2:
+            return None
+        domain = _normalised(tensor) or self._domains([tensor.detach()], self.rebuilt)[0]
+        rows = basis.to(tensor)
+        weights = rows.new_zeros(rows.shape[1], tensor[0].numel()).requires_grad_(True)
+        bias = rows.new_zeros(tensor[0].numel()).requires_grad_(True)
+
+        def evaluate() -> Tensor:
+            return self._loss_of(self.rebuilt([domain.map((rows @ weights + bias).reshape(tensor.shape))]))
+
+        with torch.enable_grad():
+            return minimise([weights, bias], evaluate, _STEPS, enough)[1]
+
     def _is_own_loss(self) -> bool:
         return all(tensor.dim() == 0 or tensor.numel() == 1 < self._samples for tensor in self.tensors)
 
