@@ -17,8 +17,8 @@ from torch import nn
 import initscope
 from initscope.errors import InputError
 from initscope.graph import bind, trace
-from initscope.graph._interrupts import uninterrupted
-from initscope.graph.untouched import leaves_no_trace
+from initscope.graph.borrowing import leaves_no_trace
+from initscope.graph.interrupts import uninterrupted
 from initscope.measurement import observe
 
 # All calls on all models: benchmarks/attacks/no_trace.py. Here each call, and each model, at least once.
@@ -92,7 +92,7 @@ def test_a_trace_keeps_regions_without_gradients():
     traced, modes = trace(model, x), {}
     assert traced.fallback == ""
     with leaves_no_trace(model), torch.enable_grad():
-        traced.run(bind(model, x), lambda step, *call: modes.update({traced.name(step): torch.is_grad_enabled()}))
+        traced.execute(bind(model, x), lambda step, *call: modes.update({step.name: torch.is_grad_enabled()}))
     assert [name for name, enabled in modes.items() if not enabled] == ["mean", "lerp"]
     assert len(modes) == 7
 
@@ -129,7 +129,7 @@ def test_a_model_built_in_inference_mode_runs_and_says_why_it_has_no_gradients()
 
 
 def test_weights_that_are_too_large_to_be_copied_are_told_of(monkeypatch):
-    monkeypatch.setattr("initscope.graph.untouched._COPIED", 0)
+    monkeypatch.setattr("initscope.graph.borrowing._COPIED", 0)
     with pytest.raises(InputError, match=r"writes its own weights \(first.weight\)"):
         observe(MODELS["clamped weights"](), torch.randn(8, 6), pairs=4)
     observe(MODELS["running mean"](), torch.randn(8, 6), pairs=4)
@@ -153,7 +153,7 @@ def test_an_unrelated_model_runs_in_another_thread_while_one_is_traced():
 
     x_other = x
     traced = trace(Waits(), torch.randn(3, 6))
-    assert [traced.name(step) for step in traced.steps] == ["input", "fc"]
+    assert [step.name for step in traced.nodes] == ["input", "fc"]
     assert torch.equal(found[0][0], expected)
     assert found[0][1] is other[0].weight
 
@@ -254,7 +254,7 @@ def test_an_interrupt_waits_until_what_is_begun_is_finished():
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_torch_leaves_a_context_comes_a_moment_later():
     """Struck at once, ``torch.overrides`` would put a mode back whenever its generator is collected."""
-    from initscope.graph._interrupts import _handle
+    from initscope.graph.interrupts import _handle
 
     model, came = nn.Linear(2, 2), []
 

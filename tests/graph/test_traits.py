@@ -216,7 +216,7 @@ class _Everything(nn.Module):
 
 def test_traits_of_a_traced_model():
     traced = trace(_Everything(), torch.randint(9, (4, 3)))
-    traits = {traced.kind(node): traced.traits(node) for node in traced.steps}
+    traits = {node.kind: node.traits for node in traced.nodes}
     assert traits["Embedding"].embedding
     assert traits["LSTM"].recurrent
     assert traits["einsum"].product
