@@ -16,7 +16,7 @@ from initscope._utils.progress import interrupted, kept_if_interrupted, steps
 from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, median_angle, median_over_pairs
-from initscope.graph import Trace, trace
+from initscope.graph import Graph, trace
 from initscope.graph.borrowing import copy_of
 from initscope.initializers import Initializer, Present
 from initscope.inspection._checks import Thresholds, reinitialized
@@ -273,7 +273,7 @@ class _Trials:
         self.rows: tuple[Row, ...] = ()  # of the model as it is
         self.quick = True  # as long as predictions are closed forms of vectors; the ranking does without them
         self._refilled: nn.Module | None = None  # one copy for all laws, which each overwrite what the others drew
-        self._known: Trace | None = None  # of that copy, where no weight has a say in what its steps are
+        self._known: Graph | None = None  # of that copy, where no weight has a say in what its steps are
 
     def begin(self, variant: Variant) -> None:
         """The first draw of a variant, or the reason why there is none."""
@@ -350,22 +350,22 @@ class _Trials:
         copied = copy_of(self.model)
         return copied if self.mode is None else copied.train(self.mode == "train")
 
-    def _traced(self, changed: nn.Module) -> Trace:
+    def _traced(self, changed: nn.Module) -> Graph:
         """The steps of a copy, once for all pairs that it is run on, and if they are symbolic for all laws."""
         if self._known is None or self._known.model is not changed:
             few = moved(changed)(torch.cat([self.x[:2], self.y])[:2])
             traced = trace(changed, few, opened=True)
-            if changed is not self._refilled or traced.graph_module is None:
+            if changed is not self._refilled or traced.symbolic is None:
                 return traced
             self._known = traced
         return self._known
 
-    def _observed(self, changed: Trace) -> Observation:
+    def _observed(self, changed: Graph) -> Observation:
         pairs = torch.cat([self.x, self.y])
         return observe(changed, pairs, pairs=len(self.x), seed=self.seed, shuffle=False)
 
-    def _numbers(self, seen: Observation, changed: Trace) -> _Draw:
-        facts = facts_of(changed.model, seen, step=False)
+    def _numbers(self, seen: Observation, changed: Graph) -> _Draw:
+        facts = facts_of(changed.model, seen)
         found = judge(seen, self.thresholds, facts)
         faults = tuple(f.name for f in found if f.level != "info" and reinitialized(f))
         if self.is_cloned and facts.weights is not None and facts.weights.clones and "equal-layers" not in faults:
@@ -378,7 +378,7 @@ class _Trials:
         """Whether the model as it is, the first that was run, has equal layers."""
         return any("equal-layers" in draw.faults for draw in next(iter(self.seen.values()), ()))
 
-    def _near(self, changed: Trace) -> float:
+    def _near(self, changed: Graph) -> float:
         """What is kept of the angle between samples and others near them; NaN where a sample cannot change a bit."""
         if not self.x.is_floating_point():
             return float("nan")

@@ -17,14 +17,15 @@ from initscope.geometry import Floats, median_angle, median_over_pairs
 from initscope.inspection.dependence import Dependence
 from initscope.inspection.facts import Facts
 from initscope.inspection.inputs import InputFacts
-from initscope.inspection.instruments import Head
+from initscope.inspection.instruments import Head, Trial
+from initscope.inspection.instruments.curves import LEARNS
 from initscope.inspection.one_step import Probe
 from initscope.inspection.signal import Signal
 from initscope.inspection.weights import WeightFacts
 from initscope.measurement.observation import Observation
 from initscope.rendering.folding import block_names
 
-__all__ = ["FEW_UNITS", "Evidence"]
+__all__ = ["FEW_UNITS", "LEARNS", "Evidence"]
 
 FEW_UNITS = 4
 """Layers of so few units have neither angles nor a rank worth judging."""
@@ -69,6 +70,11 @@ class Evidence:
         return self.facts.head or Head("not examined")
 
     @property
+    def trial(self) -> Trial:
+        """A few steps of training; checks that read it declare ``trial``."""
+        return self.facts.trial or Trial("not judged")
+
+    @property
     def limiting_op(self) -> int:
         """The last op after the last weights that bounds or drops outputs; the output where there is none."""
         rows, output = self.seen.rows, self.signal.output
@@ -103,18 +109,35 @@ class Evidence:
             found["parameters"] = ("which parameters learn", "a training step raised an exception", "")
         if self.seen.targets is None:
             found["targets"] = found["loss"] = ("the loss", "no targets were given", "targets=")
-        elif facts.step is None or not facts.step.given:
+        elif not facts.loss_name:
             found["loss"] = ("the loss", "no loss was given and none could be inferred", "loss=")
         if "loss" in found:
             found["head"] = found["loss"]
         elif self.head.outcome == "not examined":
             found["head"] = ("the loss", self.head.reason or "it was not examined", "")
+        if facts.trial is None or facts.trial.outcome == "failed":
+            reason = "no trial was run" if facts.trial is None else facts.trial.reason
+            found["trial"] = found.get("loss", ("learning", reason, "trial=True"))
+        elif facts.trial.assumed:
+            found["rate"] = ("the learning rate", "no optimizer was given", "optimizer=, lr=")
+        found.setdefault("rate", found["trial"]) if "trial" in found else None
         return found
 
     @property
     def harm(self) -> Literal["", "none", "proven"]:
-        """What a trial shows: no harm, as the model learns as well as it can; harm; or nothing, without a trial."""
-        return ""
+        """What the trial shows: no harm, as the model learns nearly all that is possible; harm at every rate; or
+        nothing."""
+        trial = self.trial
+        if trial.outcome == "learns" and not trial.slow:
+            return "none"
+        return "proven" if self.stuck_share is not None else ""
+
+    @property
+    def stuck_share(self) -> float | None:
+        """Share of the possible fall of the loss at the best rate, where the trial shows that it ends there."""
+        trial = self.trial
+        ended = trial.outcome in ("flat", "diverges") and trial.learn is not None
+        return trial.learn if ended and (trial.learn or 0.0) < LEARNS else None
 
     @cached_property
     def head_is_zero(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, Literal, TypeVar
@@ -22,8 +23,9 @@ from initscope.inspection._checks import Check, Thresholds, reinitialized, selec
 from initscope.inspection.alternatives import WhatIf, what_if
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.expansivity import layer_expansivities
-from initscope.inspection.facts import Facts, facts_of
+from initscope.inspection.facts import Facts, Training, facts_of
 from initscope.inspection.finding import Finding, Fix
+from initscope.inspection.fixes import Tries, after_fixes, tried_fixes
 from initscope.inspection.judging import run_checks
 from initscope.inspection.parameter_audit import audit
 from initscope.inspection.report import NOT_ASKED, Report
@@ -94,8 +96,16 @@ def inspect(
     batch_args : str, int or sequence of them, optional
         Which arguments carry samples, by name or position; tensors of the others are given whole to every call.
     loss : callable, optional
-        ``loss(output, targets)``, whose gradient is asked which parameters it reaches. Default: cross-entropy where the
-        targets are classes, else a random projection of all that the model returns.
+        ``loss(output, targets)``. Default: the model's own, where it returns one; cross-entropy where the targets are
+        whole numbers and there is an output for each; the squared error where they are real numbers of the outputs'
+        shape. `Report.loss_name` says which.
+    optimizer : Optimizer, class, factory or name, optional
+        What the model is trained with, as in `initscope.inspection.instruments.run_trial`. Default: Adam.
+    lr : float, optional
+        Learning rate; default: that of the optimizer.
+    trial : bool or "long", optional
+        Whether to train copies for a few steps on one batch, at most 30 s; ``"long"``: at most 10 minutes. Default: if
+        targets and a loss are known.
     targets : array, or tuple or dict of arrays, optional
         Classes or values of the samples; with them all members of a tuple are inputs, optional ones included.
         Default: what the data holds beside the inputs. Labels of an `initscope.data` set count as those of the outputs
@@ -131,16 +141,18 @@ def inspect(
         _check_weights(model, seen)
         with leaves_no_trace(model):
             set_mode(model, mode)
-            with stage("one step of training"):
-                facts = facts_of(model, seen, loss, step=gradients, classes=classes)
+            training = Training(loss, optimizer, lr, trial, classes)
+            with stage("one step of training, then a trial of at most 30 s" if trial is not False else "one step"):
+                facts = facts_of(model, seen, training if gradients else None)
         tried = (progress,) if alternatives else ()
-        return _report(model, seen, facts, limits, wanted_checks, draws, seed, law, mode, tried, prediction)
+        return _report(model, seen, facts, training, limits, wanted_checks, draws, seed, law, mode, tried, prediction)
 
 
 def _report(
     model: nn.Module,
     seen: Observation,
     facts: Facts,
+    training: Training,
     limits: Thresholds,
     checks: Sequence[Check],
     draws: int,
@@ -169,11 +181,17 @@ def _report(
     if alternatives and not interrupted():
         present = expected if initializer is None else None
         table = _alternatives(model, seen, checked.findings, seed, mode, limits, present, alternatives[0])
-    fixes = _fixes(checked.findings, table)
+    findings, tried = tuple(_fixed_by(table, finding) for finding in checked.findings), dict[str, tuple[Fix, ...]]()
+    if facts.trial is not None and facts.trial.outcome != "failed" and not interrupted():
+        tries = Tries(model, seen.x, seen.targets, facts.loss, training.optimizer, training.lr, facts.trial)
+        with stage("trying fixes"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tried = tried_fixes(findings, table, tries)
+        findings = after_fixes(findings, tried, facts.trial)
+    fixes = _fixes(findings, table, tried)
     title = f"{type(model).__name__} on {seen.samples} samples"
     layers = layer_expansivities(model, seen)
     notes = _unbelievable(model) if initializer is None else {}
-    findings = tuple(_fixed_by(table, finding, fixes) for finding in checked.findings)
     return Report(
         seen, expected, redrawn, findings, table, limits, layers, notes, title, reason, audit(model), facts,
         checked.not_checked, checked.ran, fixes,
@@ -208,23 +226,22 @@ def _alternatives(
         return WhatIf((), "as it is", untried=str(error))
 
 
-def _fixes(findings: tuple[Finding, ...], table: WhatIf | None) -> tuple[Fix, ...]:
-    """Suggested fixes, best first: what was tried and helps, then what root causes declare."""
-    tried = () if table is None else table.fixes
-    declared = [finding.fix for finding in findings if finding.fix is not None and finding.caused_by is None]
+def _fixes(findings: tuple[Finding, ...], table: WhatIf | None, tried: dict[str, tuple[Fix, ...]]) -> tuple[Fix, ...]:
+    """Suggested fixes, best first: those of root causes, what was seen to help first, then alternatives by score."""
     roots = [finding for finding in findings if finding.level != "info" and finding.caused_by is None]
-    if roots and not reinitialized(roots[0]):  # what is fed or connected wrongly is fixed first
-        return (*dict.fromkeys(declared), *tried)
-    return tried or tuple(dict.fromkeys(declared))
+    found = [fix for finding in roots for fix in tried.get(finding.code, (finding.fix,)) if fix is not None]
+    found.sort(key=lambda fix: not fix.helped)
+    if table is not None and not tried and any(map(reinitialized, roots)):
+        found += table.fixes
+    return tuple(dict.fromkeys(found))
 
 
-def _fixed_by(table: WhatIf | None, finding: Finding, fixes: tuple[Fix, ...]) -> Finding:
+def _fixed_by(table: WhatIf | None, finding: Finding) -> Finding:
     """A finding whose fix is an initializer names the best alternative, if that is free of it: one fix for all."""
     if table is None or not table.helps or finding.fix is None or finding.name in table.best.crossed:
         return finding
-    declared = finding.fix.code or ""
-    best = next((fix for fix in fixes if fix.name == table.best.name), None)
-    return replace(finding, fix=best) if best and declared.startswith("initscope.initializers.") else finding
+    declared = (finding.fix.code or "").startswith("initscope.initializers.")
+    return replace(finding, fix=table.fixes[0]) if declared else finding
 
 
 def _unbelievable(model: nn.Module) -> dict[str, str]:

@@ -11,6 +11,8 @@ from initscope.results import Result
 __all__ = ["LEVELS", "Finding", "Fix", "Level", "NotChecked"]
 
 Level = Literal["error", "warning", "info"]
+_HELPS = 0.1
+"""By how much a share, an accuracy or a score has to grow to call a fix a help."""
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 """From worst to mildest."""
 
@@ -53,6 +55,11 @@ class Fix(Result):
     def tried(self) -> bool:
         """Whether a trial compared the model with and without it."""
         return self.after is not None
+
+    @property
+    def helped(self) -> bool:
+        """Whether a trial showed that it helps."""
+        return self.before is not None and self.after is not None and self.after >= self.before + _HELPS
 
     @property
     def outcome(self) -> str:

@@ -29,7 +29,7 @@ from initscope.inspection.alternatives import WhatIf
 from initscope.inspection.expansivity import LayerExpansivity
 from initscope.inspection.facts import Facts
 from initscope.inspection.finding import Finding, Fix, NotChecked
-from initscope.inspection.instruments import Head
+from initscope.inspection.instruments import Head, Trial
 from initscope.inspection.one_step import FormatShares, format_shares
 from initscope.inspection.parameter_audit import Audit
 from initscope.measurement.number_formats import FormatCount
@@ -114,6 +114,11 @@ class Report(Result):
     def head(self) -> Head | None:
         """What the head and the loss allow; None where no loss is known."""
         return self.facts.head
+
+    @property
+    def trial(self) -> Trial | None:
+        """What a few steps of training showed; None where none were run."""
+        return self.facts.trial
 
     @property
     def fix(self) -> Fix | None:
@@ -309,7 +314,9 @@ class Report(Result):
             "not_checked": plain(self.not_checked),
             "fix": plain(self.fix),
             "fixes": plain(self.fixes),
+            "loss": self.facts.loss_name,
             "head": plain(self.head),
+            "trial": plain(self.trial),
             "cautions": list(self.cautions),
             "blocks": plain(self.blocks()),
             "rows": plain(self.table()),

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from initscope.errors import InputError, did_you_mean
-from initscope.inspection._checks import data, dependence, formats, head, signal, structure, weights
+from initscope.inspection._checks import data, dependence, formats, head, signal, structure, trial, weights
 from initscope.inspection._checks.declaration import ALL, Check
 from initscope.inspection.finding import LEVELS, Finding, Level
 from initscope.results import Result
 
 __all__ = ["Check", "Thresholds", "checks", "failing", "refuse_unknown", "reinitialized", "selected"]
 
-_FAMILIES = (signal, head, dependence, weights, data, formats, structure)  # importing one declares its checks
+_FAMILIES = (signal, head, dependence, trial, weights, data, formats, structure)  # importing one declares its checks
 _SYNONYMS = dict.fromkeys(("nan", "nans", "inf", "infinite", "infinity"), "not-finite")
 
 

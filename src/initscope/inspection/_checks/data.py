@@ -9,6 +9,8 @@ from initscope.inspection.evidence import Evidence
 
 _TINY_INPUT = 1e-3
 """Root mean square below which inputs are lost next to biases."""
+_AS_EASY, _ENOUGH_SAMPLES = 0.85, 32
+"""Share of the real targets' fall from which on permuted ones are as easy, and the least samples to say so."""
 _STANDARDIZE = "data = (data - data.mean()) / data.std()"
 _BY_COLUMN = "data = (data - data.mean(0)) / (data.std(0) + 1e-6)"
 
@@ -84,11 +86,41 @@ def _constant_data(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
+    "IS605", "constant-targets", "error", reads=("targets",),
+    message="All targets are equal.", why="a constant solves the task, and nothing is learned about the inputs",
+    advice="check how the targets are loaded: a wrong column, a cast to whole numbers, or one folder",
+)  # fmt: skip
+def _constant_targets(evidence: Evidence, _: float) -> Hit | None:
+    """All targets are equal."""
+    targets = evidence.seen.targets
+    known = hasattr(targets, "flatten") and targets.numel() > 1
+    return Hit(evidence.signal.output) if known and bool((targets == targets.flatten()[0]).all()) else None
+
+
+@check(
+    "IS607", "shuffled-targets", "error", reads=("trial",),
+    message="The targets are no easier to learn than permuted ones: {real:.0f} % of the possible fall of the loss "
+    "against {permuted:.0f} %.",
+    why="inputs and targets that do not belong together can be memorized, but nothing is learned",
+    advice="check that inputs and targets are in the same order: shuffle both together",
+    references=("Zhang et al. 2017, section 2",),
+)  # fmt: skip
+def _shuffled_targets(evidence: Evidence, _: float) -> Hit | None:
+    """The model learns permuted targets as fast as the real ones."""
+    trial, use = evidence.trial, evidence.trial.use or 0.0
+    if trial.outcome != "learns" or trial.permuted is None or trial.samples < _ENOUGH_SAMPLES:
+        return None
+    shares = {"real": 100 * use, "permuted": 100 * trial.permuted}
+    return Hit(evidence.start, trial.permuted / use, facts=shares) if trial.permuted >= _AS_EASY * use else None
+
+
+@check(
     "IS606", "target-scale", "warning", threshold=1e3, unit="RMS of the targets over that of the outputs",
     reads=("loss", "parameters"), learning="info", stuck="error",
     message="The targets are {value:.3g} times as large as the outputs.",
     why="one step moves the outputs by about the learning rate: targets far away are not reached",
-    advice="divide the targets by their standard deviation, and multiply predictions by it",
+    advice="standardize the targets, and undo it in the predictions",
+    fix="targets = (targets - targets.mean()) / targets.std()",
 )  # fmt: skip
 def _target_scale(evidence: Evidence, threshold: float) -> Hit | None:
     """Real-valued targets have a root mean square above 1000 times that of the outputs, or of 1."""

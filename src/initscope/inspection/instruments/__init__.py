@@ -8,6 +8,18 @@ the other, ``trial.py`` holds the answers.
 from initscope.inspection.instruments.budget import Budget, Cost
 from initscope.inspection.instruments.experiment import run_trial
 from initscope.inspection.instruments.head import Head, HeadOutcome, examine_head
+from initscope.inspection.instruments.inference import InferredLoss, infer_loss
 from initscope.inspection.instruments.trial import Trial, TrialOutcome
 
-__all__ = ["Budget", "Cost", "Head", "HeadOutcome", "Trial", "TrialOutcome", "examine_head", "run_trial"]
+__all__ = [
+           "Budget",
+           "Cost",
+           "Head",
+           "HeadOutcome",
+           "InferredLoss",
+           "Trial",
+           "TrialOutcome",
+           "examine_head",
+           "infer_loss",
+           "run_trial",
+]  # fmt: skip
