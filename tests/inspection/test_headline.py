@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 import torch
+from evaluation.published.seeded_bugs import FAULTS
 from torch import nn
-from zoo.hospital import FAULTS
 
 import initscope
 from initscope.geometry import Row

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from evaluation.published.seeded_bugs import FAULTS
 from torch import nn
 
 import initscope
