@@ -15,7 +15,7 @@ def normal(*shape, seed=0):
 
 
 def faults(model, data, **options):
-    options = {"pairs": 16, "alternatives": False, "prediction": False} | options
+    options = {"pairs": 16, "alternatives": False, "prediction": False, "trial": False} | options
     report = initscope.inspect(model, data, **options)
     return {finding.name for finding in (*report.errors, *report.warnings)}
 

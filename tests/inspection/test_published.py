@@ -15,7 +15,7 @@ WIDTH, TOKENS, WORDS = 32, 16, 64
 def faults(build, data, **options):
     with seeded(0):
         model = build()
-    options = {"alternatives": False, "prediction": False} | options
+    options = {"alternatives": False, "prediction": False, "trial": False} | options
     report = initscope.inspect(model, data, pairs=12, **options)
     return {finding.name for finding in (*report.errors, *report.warnings)}
 

@@ -19,7 +19,7 @@ LABELS = torch.arange(48) % 5
 def faults(model, data=None, **options):
     torch.manual_seed(0)
     data = normal(48, 16) if data is None else data
-    options = {"targets": LABELS} | options
+    options = {"targets": LABELS, "trial": False} | options
     report = initscope.inspect(model, data, pairs=16, alternatives=False, prediction=False, **options)
     return {finding.name: finding for finding in (*report.errors, *report.warnings)}
 
@@ -130,6 +130,6 @@ class Places(nn.Module):
 def test_a_batch_norm_of_positions_is_a_warning_and_one_of_units_is_not():
     for turned in (False, True):
         torch.manual_seed(0)
-        options = {"targets": LABELS, "pairs": 16, "alternatives": False, "prediction": False}
+        options = {"targets": LABELS, "pairs": 16, "alternatives": False, "prediction": False, "trial": False}
         report = initscope.inspect(Places(turned), normal(48, 6, 4), **options)
         assert ("norm-axis" in {finding.name for finding in report.warnings}) is not turned

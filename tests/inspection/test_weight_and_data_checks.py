@@ -34,7 +34,7 @@ def stack(depth=3, width=32, outputs=10, seed=0):
 
 def inspect(model, data=None, **options):
     inputs, labels = digits()
-    options = {"pairs": 16, "alternatives": False, "prediction": False, "targets": labels} | options
+    options = {"pairs": 16, "alternatives": False, "prediction": False, "targets": labels, "trial": False} | options
     return initscope.inspect(model, inputs if data is None else data, **options)
 
 

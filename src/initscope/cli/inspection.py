@@ -16,6 +16,7 @@ from initscope.cli._help import OUTPUT, WORK
 from initscope.cli._options import Whole
 from initscope.cli._output import emit, print_sentence, print_table, say, user_code
 from initscope.cli._sources import InspectSource, build_model, load_data
+from initscope.cli._training import TrainingOptions
 from initscope.cli.predict_measure import Depth, Law, Model, Page, check_depth
 from initscope.errors import InputError
 from initscope.results import counted, printable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from initscope.inspection import Fix, Report
+    from initscope.inspection.instruments import Trial
 
 __all__ = ["inspect"]
 
@@ -101,6 +103,7 @@ def inspect(
     /,
     *,
     source: InspectSource | None = None,
+    training: TrainingOptions | None = None,
     options: InspectOptions | None = None,
     output: InspectOutput | None = None,
 ) -> None:
@@ -116,11 +119,13 @@ def inspect(
     data = load_data(source)
     if len(data) < 2:
         raise InputError(f"{data.name} has {len(data)} sample, which makes no pair; give at least two")
+    inputs, trained = (training or TrainingOptions()).apply(data)
     with user_code():
-        built = build_model(model, source, data.shape)
+        built = build_model(model, source, tuple(inputs.shape[1:]) if inputs is not data else data.shape)
         report = initscope.inspect(
             built,
-            data,
+            inputs,
+            **trained,
             pairs=min(source.pairs, len(data) // 2),
             draws=options.draws,
             seed=source.seed,
@@ -177,6 +182,10 @@ def _print(report: Report, depth: int | None) -> None:
         below=[*[folded] * bool(folded), *below],
         words=WORDS,
     )
+    if report.facts.loss_name:
+        print_sentence(f"loss: {report.facts.loss_name}")
+    if report.trial is not None and report.trial.losses:
+        print_sentence(_trial_line(report.trial))
     for finding in (*report.errors, *report.warnings):
         after = f" Follows from {finding.caused_by}." if finding.caused_by else ""
         print_sentence(f"{finding.level}: {finding.code} {finding.name}: {finding.message}{after}")
@@ -187,6 +196,13 @@ def _print(report: Report, depth: int | None) -> None:
     if report.fix is not None:
         _print_fix("suggested fix", report.fix)
     print_sentence(f"{report.title}: {report.headline}")
+
+
+def _trial_line(trial: Trial) -> str:
+    """The trial in one line."""
+    rate = "" if trial.rate is None else f", rate {trial.rate:.2g}"
+    ends = f"loss {trial.losses[0]:.3g} → {trial.losses[-1]:.3g} in {counted(len(trial.losses), 'step')}"
+    return f"trial: {trial.outcome}: {ends} ({trial.optimizer}{rate}, {counted(trial.samples, 'sample')})"
 
 
 def _print_fix(what: str, fix: Fix) -> None:

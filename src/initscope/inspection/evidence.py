@@ -88,6 +88,14 @@ class Evidence:
         head = self.head
         return head.outcome == "floor" and head.flat > _FLAT and head.targets_outside == 0 and not head.random
 
+    @property
+    def above_constant(self) -> bool:
+        """Whether the head, from where it starts, does not even get down to the best constant prediction."""
+        head = self.head
+        known = head.reached is not None and head.constant is not None and head.outcome != "not examined"
+        scale = abs(head.constant or 0.0) + 1e-6
+        return known and (head.reached or 0.0) > (head.constant or 0.0) + _FLAT * scale and head.flat > _FLAT
+
     def removal(self, index: int) -> str:
         """The line that replaces the module of a row by the identity; empty where the row is no module of its own."""
         row = self.seen.rows[index]

@@ -39,6 +39,8 @@ class Reading:
         more.
     own_words : bool
         Whether the loss asks each position of a sequence for the token that stands there.
+    reads_targets : bool
+        Whether the loss changes when the targets of samples are exchanged.
     """
 
     loss: float | None = None
@@ -46,6 +48,7 @@ class Reading:
     second_axis: bool = False
     target_size: float = 0.0
     own_words: bool = False
+    reads_targets: bool = False
 
 
 def loss_value(output: Any, targets: Any, loss: Loss | None, classified: tuple[Tensor, float] | None) -> Tensor:
@@ -95,7 +98,15 @@ def read(
     with warnings.catch_warnings():  # shapes are tried that the loss may warn of
         warnings.simplefilter("ignore")
         axis = _takes_second_axis(output, targets, value)
-    return Reading(initial, chance, axis, _target_size(output, targets), own)
+    return Reading(
+        initial, chance, axis, _target_size(output, targets), own, _reads_targets(output, targets, loss, value)
+    )
+
+
+def _reads_targets(output: Tensor, targets: Tensor, loss: Loss, value: Tensor) -> bool:
+    with suppress(Exception), torch.no_grad():  # a loss that takes nothing else
+        return bool(value.detach() != loss(output.detach(), targets.roll(1, 0)))
+    return False
 
 
 def _takes_second_axis(output: Tensor, targets: Tensor, value: Tensor) -> bool:

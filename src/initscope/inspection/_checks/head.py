@@ -12,6 +12,12 @@ _HOPELESS = 100.0
 
 _WITHOUT_BOUND, _NEGATIVE = -100.0, 0.05
 """Loss of free outputs below which they have no bound, and how far below 0 a loss is taken for a negative one."""
+_NONE = 0.01
+"""Share of a constant prediction's loss that outputs have to gain."""
+_ALL = 0.99
+"""Share of outputs without a gradient that counts as all of them."""
+_OUTSIDE = 0.02
+"""Share of targets outside of the range of the outputs that explains a negative loss."""
 _SOFTMAX = "a softmax over one value is 1 whatever the value: for two classes use a sigmoid, or two outputs"
 
 
@@ -57,7 +63,10 @@ def _loss_unbounded(evidence: Evidence, _: float) -> Hit | None:
         return Hit(
             evidence.signal.output, head.reached, facts={"limit": f": it fell to {head.reached:.3g} and further"}
         )
-    reached, free = head.reached or 0.0, head.free or 0.0
+    reached, free, outside = head.reached or 0.0, head.free or 0.0, head.targets_outside or 0.0
+    if reached < -_NEGATIVE and outside > _OUTSIDE:
+        share = f"{100 * outside:.0f} % of the targets lie outside of the output's range"
+        return Hit(row, reached, facts={"limit": f" at 0: it falls to {reached:.3g}, as {share}"})
     if head.outcome != "reaches" or not free < _WITHOUT_BOUND < reached < -_NEGATIVE:
         return None
     limit = f" except the range of {evidence.seen.rows[row].title}: it reaches {reached:.3g}"
@@ -72,7 +81,7 @@ def _loss_unbounded(evidence: Evidence, _: float) -> Hit | None:
 def _loss_constant(evidence: Evidence, _: float) -> Hit | None:
     """The loss is the same for all outputs of the last layer."""
     head, row = evidence.head, evidence.limiting_op
-    if head.outcome != "constant":
+    if head.outcome != "constant" and not (head.outcome == "reaches" and head.flat > _ALL):
         return None
     single = evidence.signal.units(evidence.signal.output) == 1
     advice = _SOFTMAX if single else "look at what stands between the last layer and the loss"
@@ -91,7 +100,7 @@ def _loss_stuck(evidence: Evidence, _: float) -> Hit | None:
     """Other outputs of the last layer have a lower loss, but no gradient leads there: of all (error) or of some."""
     row, head = evidence.limiting_op, evidence.head
     facts = {"remove": evidence.removal(row), "percent": 100 * head.flat}
-    if head.outcome == "stuck":
+    if head.outcome == "stuck" or evidence.above_constant:
         return Hit(row, head.flat, facts=facts)
     return Hit(row, head.flat, level="warning", facts=facts) if evidence.flat_outputs else None
 
@@ -107,6 +116,22 @@ def _loss_broadcast(evidence: Evidence, _: float) -> Hit | None:
     """Outputs and targets have the same number of values in different shapes, and the loss broadcasts them."""
     head = evidence.head
     return Hit(evidence.signal.output, head.reached, facts={"paired": head.paired}) if head.broadcast else None
+
+
+@check(
+    "IS211", "constant-best", "error", reads=("head", "parameters"), follows=("IS605", "IS203"),
+    message="No outputs have a lower loss than the best constant prediction ({value:.3g}), although the targets vary.",
+    why="the loss does not compare each output with its own target, so that there is nothing to learn from the inputs",
+    advice="check what the loss takes for targets: class indices or one-hot rows, and their shape",
+)  # fmt: skip
+def _constant_best(evidence: Evidence, _: float) -> Hit | None:
+    """The best constant prediction is as good as any outputs, though targets vary and the loss reads them."""
+    head, output = evidence.head, evidence.signal.output
+    if head.outcome != "reaches" or head.constant is None or head.reached is None or head.start is None:
+        return None
+    scale = max(abs(head.constant), abs(head.start - head.constant))
+    useless = head.reached > head.constant - _NONE * scale and not evidence.above_constant
+    return Hit(output, head.constant) if useless and evidence.facts.reading.reads_targets else None
 
 
 @check(

@@ -8,8 +8,8 @@ from initscope.inspection.evidence import LEARNS, Evidence
 _CAUSES = ("IS1", "IS2", "IS3", "IS6", "IS8", "IS5")
 _NOTHING = 0.1
 """Share of the possible fall of the loss below which a model learns no more than a constant prediction."""
-_STALLS = 0.15
-"""Share below which a learning rate is an error; above it the rate is only slow."""
+_FAR = 10.0
+"""Factor between two rates from which on the slower one is an error, if it does not learn in many steps."""
 _READOUT = 0.3
 """Share by which a linear readout has to be better."""
 _LEAK = 0.2
@@ -77,12 +77,13 @@ def _rate_low(evidence: Evidence, _: float) -> Hit | None:
 
 def _rate(evidence: Evidence, higher: bool) -> Hit | None:
     trial = evidence.trial
-    rate, suggested, use = trial.rate, trial.suggested_rate, trial.use
+    rate, suggested = trial.rate, trial.suggested_rate
     if not rate or not suggested or (suggested > rate) is not higher or trial.outcome == "learns":
         return None
     factor = suggested / rate if higher else rate / suggested
     facts = {"rate": rate, "suggested": suggested, "factor": factor}
-    slow = use is not None and use >= _STALLS and trial.outcome != "diverges"
+    long = trial.cost is not None and len(trial.losses) > trial.cost.more_passes
+    slow = trial.outcome == "still falling" and not (long and factor >= _FAR and (trial.learn or 0.0) >= LEARNS)
     return Hit(evidence.signal.output, rate, level="warning" if slow else None, facts=facts)
 
 
@@ -168,6 +169,6 @@ def _left_out(evidence: Evidence, _: float) -> Hit | None:
 )  # fmt: skip
 def _batch_leak(evidence: Evidence, _: float) -> Hit | None:
     """The model fits targets although all inputs of the batch are equal."""
-    share = evidence.trial.constant_inputs
-    known = share is not None and share > _LEAK
+    share, single = evidence.trial.constant_inputs, len(evidence.seen.rows[evidence.signal.output].shape) < 2
+    known = share is not None and share > _LEAK and single  # positions of a sequence have constants of their own
     return Hit(evidence.signal.output, share, facts={"percent": 100 * (share or 0.0)}) if known else None
