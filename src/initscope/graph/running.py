@@ -172,15 +172,20 @@ class _Running:
         graph = self.seen.graph
         self._batch = len(batch)
         self._followers = tuple(observer for observer in self.observers if observer.needs_graph(batch))
-        if self._followers:
-            for parameter in graph.model.parameters():
-                parameter.requires_grad_(False)  # only gradients of outputs are needed; `borrowed` puts it back
-        for observer in self.observers:
-            observer.begin(batch)
-        with torch.set_grad_enabled(bool(self._followers)):
-            output = graph.execute(batch.inputs, self._watch)
+        # Only gradients of outputs are needed.
+        learning = [p for p in graph.model.parameters() if p.requires_grad] if self._followers else []
+        try:
+            for parameter in learning:
+                parameter.requires_grad_(False)
             for observer in self.observers:
-                observer.end(output)
+                observer.begin(batch)
+            with torch.set_grad_enabled(bool(self._followers)):
+                output = graph.execute(batch.inputs, self._watch)
+                for observer in self.observers:
+                    observer.end(output)
+        finally:
+            for parameter in learning:
+                parameter.requires_grad_(True)
         self.seen.samples += len(batch)
 
     def _watch(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
