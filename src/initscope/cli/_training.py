@@ -9,23 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from initscope.cli._help import WORK
-from initscope.errors import InputError, did_you_mean
+from initscope.errors import InputError
 
 if TYPE_CHECKING:
     from initscope.data import ImageSet
 
 __all__ = ["TrainingOptions"]
-
-LOSSES = {
-    "cross-entropy": "cross_entropy",
-    "mse": "mse_loss",
-    "mae": "l1_loss",
-    "huber": "huber_loss",
-    "nll": "nll_loss",
-    "bce": "binary_cross_entropy",
-    "bce-logits": "binary_cross_entropy_with_logits",
-}
-"""Names of losses and the functions of `torch.nn.functional` that they are."""
 
 
 @Parameter(name="*", group=WORK)
@@ -38,7 +27,8 @@ class TrainingOptions:
         Parameter(help="A .npy, .pt or .csv file, or the number of a column of --data. Default: labels of the data."),
     ] = None
     loss: Annotated[
-        str | None, Parameter(help=f"{', '.join(LOSSES)}, or module:function of (output, targets). Default: inferred.")
+        str | None,
+        Parameter(help="cross-entropy, mse, bce, …, or module:function of (output, targets)."),
     ] = None
     optimizer: Annotated[str | None, Parameter(help="A name such as adam, adamw, sgd or rmsprop. Default: adam.")] = (
         None
@@ -52,23 +42,11 @@ class TrainingOptions:
     def apply(self, data: ImageSet) -> tuple[Any, dict[str, Any]]:
         """The inputs without a column of targets, and the arguments of `initscope.inspect`."""
         inputs, targets = self._targets(data)
-        given = {"loss": self._loss(), "optimizer": self.optimizer, "lr": self.lr, "trial": self.trial}
+        from initscope.inspection.instruments import loss_named
+
+        loss = None if self.loss is None else loss_named(self.loss)
+        given = {"loss": loss, "optimizer": self.optimizer, "lr": self.lr, "trial": self.trial}
         return inputs, given | {"targets": targets}
-
-    def _loss(self) -> Any:
-        if self.loss is None:
-            return None
-        if ":" in self.loss:
-            from initscope.models.loading import load_factory
-
-            return load_factory(self.loss)
-        if self.loss not in LOSSES:
-            guess = did_you_mean(self.loss, LOSSES)
-            known = f"{', '.join(LOSSES)}, or module:function"
-            raise InputError(f"--loss {self.loss}: there is no such loss{guess}; known: {known}")
-        from torch.nn import functional
-
-        return getattr(functional, LOSSES[self.loss])
 
     def _targets(self, data: ImageSet) -> tuple[Any, Any]:
         if self.targets is None:

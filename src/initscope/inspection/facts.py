@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from initscope.graph import Batch, Inputs
 from initscope.inspection.dependence import Dependence, dependence
 from initscope.inspection.inputs import InputFacts, input_facts
-from initscope.inspection.instruments import Head, InferredLoss, Trial, examine_head, infer_loss, run_trial
+from initscope.inspection.instruments import Head, Trial, examine_head, infer_loss, run_trial
 from initscope.inspection.losses import Reading
 from initscope.inspection.one_step import Probe, probe
 from initscope.inspection.weights import WeightFacts, weight_facts
@@ -34,7 +34,7 @@ class Facts:
     head: Head | None = None
     trial: Trial | None = None
     loss: Any = None
-    """The loss that is given or inferred; None also for a model that computes its own."""
+    """The loss that is given or inferred."""
     loss_name: str = ""
     """What it is and how it was found; empty where none is known."""
     idle_norms: bool = False
@@ -58,6 +58,10 @@ _IDLE = (
 )
 
 
+_FEW = 16
+"""Samples whose outputs say which loss fits."""
+
+
 class Training(NamedTuple):
     """How the user trains: loss, optimizer, learning rate, and whether to try it (None: if a loss is known)."""
 
@@ -74,34 +78,35 @@ def facts_of(model: nn.Module, seen: Observation, training: Training | None = No
     idle = seen.mode != "train" and _has_idle_norms(model)
     if training is None:
         return Facts(weight_facts(model), None, input_facts(seen), idle_norms=idle)
-    known = _known_loss(model, seen, training)
+    loss, name = _known_loss(model, seen, training)
     found = probe(model, seen, training.loss, training.classes)
     head = trial = None
-    if known.known and not found.failed:
+    if name and not found.failed:
         with warnings.catch_warnings():  # outputs of other shapes are tried, which torch warns about
             warnings.simplefilter("ignore")
-            head = examine_head(model, seen.x, seen.targets, known.loss)
+            head = examine_head(model, seen.x, seen.targets, loss)
             if training.trial is not False:
                 budget = "long" if training.trial == "long" else None
                 options = {"optimizer": training.optimizer, "lr": training.lr, "budget": budget}
-                trial = run_trial(model, seen.x, seen.targets, known.loss, **options)
+                trial = run_trial(model, seen.x, seen.targets, loss, **options)
     depends = dependence(model, seen)  # last: it leaves the model in evaluation mode
-    return Facts(
-        weight_facts(model), found, input_facts(seen), depends, head, trial, known.loss, known.name * known.known, idle
-    )
+    return Facts(weight_facts(model), found, input_facts(seen), depends, head, trial, loss, name, idle)
 
 
-def _known_loss(model: nn.Module, seen: Observation, training: Training) -> InferredLoss:
-    """The loss that is given, or the one that outputs and targets suggest."""
+def _known_loss(model: nn.Module, seen: Observation, training: Training) -> tuple[Any, str]:
+    """The loss that is given, or the one that outputs and targets suggest, and what it is; nothing where none is."""
     if training.loss is not None:
-        return InferredLoss(training.loss, getattr(training.loss, "__name__", "given"), seen.targets is not None)
-    few = Batch(seen.x if isinstance(seen.x, Inputs) else Inputs((seen.x,)), seen.targets).pick(slice(0, 2))
+        name = getattr(training.loss, "__name__", type(training.loss).__name__)
+        return (training.loss, name) if seen.targets is not None else (None, "")
+    few = Batch(seen.x if isinstance(seen.x, Inputs) else Inputs((seen.x,)), seen.targets).pick(slice(0, _FEW))
     inputs = few.inputs.map(torch.clone)
-    ends = seen.rows[seen.output].traits.probabilities == "probability"
     with suppress(Exception), torch.no_grad():  # whatever the model raises: the step says so
         output = model(*inputs.args, **inputs.kwargs)
-        return infer_loss(output, few.targets, training.classes, ends)
-    return InferredLoss(None, "", known=False)
+        other = training.classes and isinstance(output, torch.Tensor) and output.shape[-1] != training.classes
+        found = None if other else infer_loss(output, few.targets)
+        if found is not None:
+            return found.function, f"{found.name} is assumed: {found.reason}"
+    return None, ""
 
 
 def _has_idle_norms(model: nn.Module) -> bool:

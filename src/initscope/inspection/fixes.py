@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,15 +16,14 @@ from initscope.graph.borrowing import copy_of
 from initscope.inspection._checks import checks
 from initscope.inspection.alternatives import WhatIf
 from initscope.inspection.finding import Finding, Fix
-from initscope.inspection.instruments import Budget, Trial, run_trial
+from initscope.inspection.instruments import Candidate, Trial, compare_trials
 from initscope.inspection.judging import rank
 
 __all__ = ["Tries", "after_fixes", "tried_fixes"]
 
-_MOST_TRIES, _PER_FINDING, _SECONDS = 6, 3, 5.0
-"""Fixes that are tried in all, and for one finding, and the time of each trial at most."""
-_TIE = 0.1
-"""Difference of shares that one batch cannot tell from none."""
+_MOST_TRIES, _PER_FINDING, _SECONDS = 6, 3, 20.0
+"""Fixes that are tried in all, and for one finding, and the time of all trials at most."""
+_BEFORE = "as it is"
 
 
 @dataclass(frozen=True)
@@ -39,27 +39,40 @@ class Tries:
     trial: Trial
     seed: int = 0
 
-    def after(self, fix: Fix) -> Trial | None:
-        """The trial with a fix applied to copies; None where its line cannot be run here."""
-        model, inputs, targets = copy_of(self.model), self.inputs, self.targets
-        try:
-            with torch.no_grad():
-                if fix.law is not None:
-                    fix.law.fill_(model, generator=torch_generator(self.seed, "weights"))
-                else:
-                    data = inputs.args[0] if isinstance(inputs, Inputs) else inputs
-                    names = {"model": model, "torch": torch, "initscope": initscope, "data": data, "targets": targets}
-                    exec(fix.code or "", names)  # the line that is suggested, as a user would run it
-                    model, targets = names["model"], names["targets"]
-                    inputs = inputs if isinstance(inputs, Inputs) else names["data"]
-        except Exception:  # a line for code that we do not have, such as the user's own forward
-            return None
-        steps = max(20, len(self.trial.losses))
-        budget = Budget(seconds=_SECONDS, passes=steps)
-        optimizer = self.optimizer if not isinstance(self.optimizer, torch.optim.Optimizer) else type(self.optimizer)
-        lr = self.lr if self.lr is not None or optimizer is self.optimizer else self.trial.rate
-        options: dict[str, Any] = {"budget": budget, "seed": self.seed, "controls": False}
-        return run_trial(model, inputs, targets, self.loss, optimizer, lr, **options)
+    def candidate(self, fix: Fix) -> Candidate | None:
+        """What is trained with a fix; None where its line cannot be run here."""
+        if fix.law is not None:
+            law, model = fix.law, self.model
+            return Candidate(lambda seed: law.fill_(copy_of(model), generator=torch_generator(seed, "weights")))
+        data = self.inputs.args[0] if isinstance(self.inputs, Inputs) else self.inputs
+        names = {"torch": torch, "initscope": initscope, "data": data, "targets": self.targets, "lr": None}
+        names |= {"model": copy_of(self.model)}
+        with suppress(Exception), torch.no_grad():  # a line for code that we do not have, such as the user's forward
+            exec(fix.code or "", names)  # the line that is suggested, as a user would run it
+            changed = None if names["data"] is data or isinstance(self.inputs, Inputs) else names["data"]
+            return Candidate(names["model"], changed, names["targets"], lr=names["lr"])
+        return None
+
+    def compared(self, fixes: list[Fix]) -> dict[Fix, Fix]:
+        """The fixes with what trials reached before and after; those that cannot be tried as they are."""
+        made = {fix: self.candidate(fix) for fix in fixes}
+        names = {f"{index}": fix for index, fix in enumerate(fixes) if made[fix] is not None}
+        if not names:
+            return {fix: fix for fix in fixes}
+        first = Candidate(self.model, self.inputs, self.targets, self.loss, self.optimizer, self.lr)
+        candidates = {_BEFORE: first} | {name: made[fix] for name, fix in names.items()}
+        found = compare_trials(candidates, self.inputs, self.targets, seconds=_SECONDS, seed=self.seed)  # type: ignore[arg-type]
+        before = found[_BEFORE].share
+        results = {fix: fix for fix in fixes}
+        for name, fix in names.items():
+            after = found[name].share
+            if after is not None:
+                tie = len(found.ties) > 1 and name in found.ties
+                results[fix] = replace(fix, before=max(0.0, before or 0.0), after=after, tie=tie, measure=_SHARE)
+        return results
+
+
+_SHARE = "share of the possible fall of the loss"
 
 
 def tried_fixes(findings: tuple[Finding, ...], table: WhatIf | None, tries: Tries) -> dict[str, tuple[Fix, ...]]:
@@ -67,43 +80,28 @@ def tried_fixes(findings: tuple[Finding, ...], table: WhatIf | None, tries: Trie
 
     The first alternatives of ``table`` are tried for findings that are fixed by other weights.
     """
-    done: dict[str, tuple[Fix, ...]] = {}
-    results: dict[Fix, Fix] = {}
+    wanted: dict[str, list[Fix]] = {}
     for finding in findings:
         fix = finding.fix
         if fix is None or not fix.code or finding.level == "info" or finding.caused_by:
             continue
-        candidates = [fix]
+        wanted[finding.code] = [fix]
         if table is not None and fix.code.startswith("initscope.initializers."):
-            candidates = [item for item in dict.fromkeys((*table.fixes, fix)) if item.code][:_PER_FINDING]
-        for candidate in candidates:
-            if candidate not in results and len(results) < _MOST_TRIES:
-                results[candidate] = _tried(candidate, tries, by_rate=finding.code in ("IS403", "IS404"))
-        tried = [results[item] for item in candidates if item in results]
-        done[finding.code] = _ranked(tried) or tuple(replace(item, code=None) if item.tried else item for item in tried)
-    return done
+            several = [item for item in dict.fromkeys((*table.fixes, fix)) if item.code]
+            wanted[finding.code] = several[:_PER_FINDING]
+    results = tries.compared(list(dict.fromkeys(fix for several in wanted.values() for fix in several))[:_MOST_TRIES])
+    done = {code: [results.get(fix, fix) for fix in several] for code, several in wanted.items()}
+    return {code: _ranked(several) or tuple(map(_as_advice, several)) for code, several in done.items()}
+
+
+def _as_advice(fix: Fix) -> Fix:
+    return replace(fix, code=None) if fix.tried else fix
 
 
 def _ranked(tried: list[Fix]) -> tuple[Fix, ...]:
-    """Those that helped: first the ties, in the order in which they were suggested, then the others."""
+    """Those that helped: ties in the order in which they were suggested, then the others, best first."""
     helped = [fix for fix in tried if fix.helped]
-    best = max((fix.after or 0.0 for fix in helped), default=0.0)
-    ties = [fix for fix in helped if best - (fix.after or 0.0) < _TIE]
-    marked = [replace(fix, tie=True) for fix in ties] if len(ties) > 1 else ties
-    return (*marked, *(replace(fix, tie=False) for fix in helped if fix not in ties))
-
-
-def _tried(fix: Fix, tries: Tries, *, by_rate: bool) -> Fix:
-    """The fix with what the trials reached; as it is where there is nothing to compare."""
-    if by_rate:  # the trial of the model as it is has tried other rates
-        reached = tries.trial.learn
-    else:
-        after = tries.after(fix)
-        reached = None if after is None else after.use
-    if reached is None:
-        return fix
-    before = max(0.0, tries.trial.use or 0.0)
-    return replace(fix, before=before, after=reached, measure="share of the possible fall of the loss")
+    return tuple(sorted(helped, key=lambda fix: 0.0 if fix.tie else -(fix.after or 0.0) + 1.0))
 
 
 def after_fixes(findings: tuple[Finding, ...], fixes: dict[str, tuple[Fix, ...]], trial: Trial) -> tuple[Finding, ...]:

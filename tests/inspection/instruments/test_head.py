@@ -346,3 +346,23 @@ def test_sorted_data_is_sampled_with_all_classes():
     head = examine_head(mlp(CLASSES), x, labels, F.cross_entropy)
     assert head.samples == 64
     assert head.constant == pytest.approx(math.log(CLASSES), abs=0.02)  # 64 samples of ten classes
+
+
+def test_maps_that_are_cut_off_in_part_reach_a_low_loss():
+    """SqueezeNet averages the logits of all positions after a ReLU: most classes have a position that is on."""
+
+    class Averaged(nn.Module):
+        def __init__(self, positions):
+            super().__init__()
+            self.last = nn.Conv1d(FEATURES, CLASSES, 1)
+            self.positions = positions
+
+        def forward(self, x):
+            noise = torch.randn(1, FEATURES, self.positions, generator=torch.Generator().manual_seed(0))
+            return self.last(x[:, :, None] + 2 * noise).relu().mean(dim=2)
+
+    several, one = (examine_head(Averaged(positions), X, LABELS, F.cross_entropy) for positions in (8, 1))
+    assert several.outcome == "reaches"
+    assert several.elsewhere is None or several.elsewhere < 0.01 * several.constant
+    assert one.outcome == "floor"
+    assert one.elsewhere < 0.01 * one.constant

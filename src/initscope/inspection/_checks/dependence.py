@@ -131,14 +131,16 @@ def _all_frozen(evidence: Evidence, _: float) -> Hit | None:
     message="{at} requires no gradient while other layers do{more}.",
     why="random weights that stay as they are limit what the rest can learn",
     advice="unfreeze it unless its weights are pretrained",
-    fix='model.get_submodule("{layer}").requires_grad_(True)',
+    fix="{unfreeze}",
 )  # fmt: skip
 def _frozen_layers(evidence: Evidence, _: float) -> Hit | None:
     """Some layers require no gradient while others do; copies of layers that learn are meant."""
     step = evidence.step
     if not step.frozen or step.frozen_share == 1 or (step.frozen_share >= _MOST and not evidence.frozen_random):
         return None
-    return Hit(evidence.row_of(step.frozen[0]), float(len(step.frozen)), step.frozen[0], facts=_listed(step.frozen))
+    one = f'model.get_submodule("{step.frozen[0]}").requires_grad_(True)'
+    facts = _listed(step.frozen) | {"unfreeze": one if len(step.frozen) == 1 else "model.requires_grad_(True)"}
+    return Hit(evidence.row_of(step.frozen[0]), float(len(step.frozen)), step.frozen[0], facts=facts)
 
 
 @check(

@@ -193,11 +193,10 @@ def _class_axis(evidence: Evidence, _: float) -> Hit | None:
     "to be sure", fix="{remove}",
 )  # fmt: skip
 def _probability_output(evidence: Evidence, _: float) -> Hit | None:
-    """The model ends in a softmax or sigmoid, and the loss is not known."""
+    """The model ends in a softmax or sigmoid, and no loss is given."""
     output = evidence.signal.origin(evidence.signal.output)
     ends = evidence.seen.rows[output].traits.probabilities == "probability"
-    known = evidence.facts.head is not None or "head" not in evidence.missing
-    return Hit(output, facts={"remove": evidence.removal(output)}) if ends and not known else None
+    return Hit(output, facts={"remove": evidence.removal(output)}) if ends and not evidence.step.given else None
 
 
 @check(

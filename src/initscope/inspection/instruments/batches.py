@@ -38,13 +38,11 @@ def draw_batch(model: nn.Module, inputs: Any, targets: Any, samples: int = SAMPL
     """
     check_count("samples", samples)
     bound = bind(model, _tensors(inputs, model), unlabelled=targets is not None)
-    bound = bound.map(lambda tensor: tensor.detach())
-    targets = _tensors(targets, None)
-    batch = Batch(bound, targets)
+    batch = Batch(bound.map(lambda tensor: tensor.detach()), _tensors(targets, None))
     if not any(bound.batched) or len(batch) <= samples:
         return batch
-    index = _choose(len(batch), class_labels(targets, len(batch)), samples, generator(seed, "samples of the trial"))
-    return batch.pick(torch.as_tensor(index))
+    labels = class_labels(batch.targets, len(batch))
+    return batch.pick(torch.as_tensor(_choose(len(batch), labels, samples, generator(seed, "samples of the trial"))))
 
 
 def class_labels(targets: Any, samples: int) -> np.ndarray[Any, Any] | None:

@@ -7,10 +7,13 @@ from typing import Literal
 
 from initscope.errors import InputError
 
-__all__ = ["Budget", "Cost", "plan_budget"]
+__all__ = ["Budget", "Cost", "affordable_samples", "cost_of", "plan_budget"]
 
 _FAST = ((2e-3, 200, 3000), (5e-3, 150, 1000), (2e-2, 100, 300))
 """For passes that take at most so many seconds: those while a curve still falls, and those of a long plateau."""
+
+_LONG_SHARE = 0.05
+"""Share of the time that a long plateau may take."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,10 @@ class Budget:
     samples : int
         Samples of the batch at most.
     fewest_samples, fewest_passes : int
-        What it is reduced to, at least, where a pass takes long.
+        Samples that the batch is reduced to, at least, where a pass takes long; passes that tell anything.
+    more_passes, long_passes : int or None
+        Passes while a loss still falls, and those of a long plateau; None: by the time that a pass takes. With both and
+        enough seconds, a trial does not depend on the clock.
     """
 
     seconds: float = 30.0
@@ -34,6 +40,8 @@ class Budget:
     samples: int = 64
     fewest_samples: int = 8
     fewest_passes: int = 15
+    more_passes: int | None = None
+    long_passes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -77,10 +85,19 @@ def plan_budget(budget: Budget | Literal["long"] | float | None) -> Budget:
     raise InputError(f"budget = {budget!r} must be a positive number of seconds, 'long', a Budget or None")
 
 
+def affordable_samples(budget: Budget, pass_seconds: float, samples: int) -> int:
+    """Samples of which twice the fewest passes fit into the time, where passes of ``samples`` take so long."""
+    wanted, passes = budget.samples, 2 * budget.fewest_passes
+    while wanted > budget.fewest_samples and passes * pass_seconds * wanted / samples > budget.seconds:
+        wanted //= 2
+    return wanted
+
+
 def cost_of(budget: Budget, pass_seconds: float, samples: int) -> Cost:
     """The plan for passes that take so long: fewer where the time would not last, more where they are fast."""
-    fitting = int(0.5 * budget.seconds / max(1e-9, pass_seconds))  # the other half is for rates and controls
-    passes = max(min(budget.passes, fitting), min(budget.passes, budget.fewest_passes))
+    fitting = int(budget.seconds / max(1e-9, pass_seconds))
+    passes = min(budget.passes, fitting)
     more, long = next(((more, long) for limit, more, long in _FAST if pass_seconds <= limit), (passes, 0))
-    share = int(0.05 * budget.seconds / max(1e-9, pass_seconds))
-    return Cost(pass_seconds, samples, passes, max(passes, more), min(long, share), passes * pass_seconds)
+    more = more if budget.more_passes is None else budget.more_passes
+    long = min(long, int(_LONG_SHARE * fitting)) if budget.long_passes is None else budget.long_passes
+    return Cost(pass_seconds, samples, passes, max(passes, min(more, fitting)), long, passes * pass_seconds)

@@ -18,8 +18,8 @@ from initscope.inspection.instruments.training import Setup
 
 __all__ = ["stability_edge"]
 
-_ITERATIONS = 12
-_CONVERGED = 0.02
+_ITERATIONS, _FEWEST = 12, 6
+_CONVERGED = 0.01
 """Relative change of the largest eigenvalue at which the iteration ends."""
 _FLOOR = 0.1
 """Gradients below this share of the root mean square of their tensor count as large as that in Adam's denominator."""
@@ -86,7 +86,8 @@ def _largest_eigenvalue(
         weight = beside[-1] if beside else 0.0
         results = [r - diagonal[-1] * v - weight * old for r, v, old in zip(results, vectors, previous)]
         size, previous, vectors = _norm(results), vectors, results
-        if not size > _CONVERGED**2 * abs(value) or abs(value - before) <= _CONVERGED * abs(value):
+        converged = len(diagonal) >= _FEWEST and abs(value - before) <= _CONVERGED * abs(value)
+        if converged or not size > _CONVERGED**2 * abs(value):  # NaN, or vectors that span all there is
             break
         beside.append(size)
         before = value

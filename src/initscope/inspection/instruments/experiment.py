@@ -13,7 +13,7 @@ from initscope.graph import Batch
 from initscope.graph.borrowing import leaves_no_trace, runnable
 from initscope.graph.threads import all_threads
 from initscope.inspection.instruments.batches import draw_batch
-from initscope.inspection.instruments.budget import Budget, Cost, cost_of, plan_budget
+from initscope.inspection.instruments.budget import Budget, Cost, affordable_samples, cost_of, plan_budget
 from initscope.inspection.instruments.controls import constant_inputs, permuted_targets, readout_loss, shuffled_inputs
 from initscope.inspection.instruments.curvature import stability_edge
 from initscope.inspection.instruments.curves import (
@@ -26,7 +26,6 @@ from initscope.inspection.instruments.curves import (
     still_falls,
 )
 from initscope.inspection.instruments.head import examine_head
-from initscope.inspection.instruments.minimum import UNBOUNDED
 from initscope.inspection.instruments.optimizers import OptimizerSpec
 from initscope.inspection.instruments.outputs import Loss, loss_value
 from initscope.inspection.instruments.rates import RateScan, scan_rates
@@ -37,8 +36,8 @@ __all__ = ["run_trial"]
 
 _SLOW = 0.05
 """Seconds of a pass from which on all threads of the user are used."""
-_MEASURED = 3
-"""Steps of the run that measures how long a pass takes: the first is slower."""
+_MEASURED = 2
+"""Steps of a run that measures how long a pass takes: the first is slower, and some mistakes show in the second."""
 _SCAN_STEPS = 60
 """Steps at each learning rate, at most."""
 _CURVATURE_PASSES = 30
@@ -121,27 +120,29 @@ class _Experiment:
         self.not_done: dict[str, str] = {}
         self.constant: float | None = None
         self.lowest: float | None = None
-        self.reachable = True
+        self.outcome = "not examined"
         self.setup, self.cost, self.first = self._planned()
         self.batch = self.setup.batch
         self.samples = len(self.batch) if any(self.batch.inputs.batched) else 0
 
     def _planned(self) -> tuple[Setup, Cost | None, Run]:
-        """A batch of which the budget allows enough passes, and a first run of a few steps on it."""
-        samples = self.budget.samples
-        while True:
-            batch = draw_batch(self.model, *self.data, samples, self.seed)
-            setup = Setup(self.model, batch, self.loss, self.spec, self.seed)
-            run = self._trained(setup, _MEASURED)
-            if run.failed:
-                return setup, None, run
-            if run.seconds > _SLOW:
-                all_threads()
-            count = len(batch) if any(batch.inputs.batched) else 0
-            slow = run.seconds * self.budget.fewest_passes * 2 > self.budget.seconds
-            if not slow or count // 2 < self.budget.fewest_samples:
-                return setup, cost_of(self.budget, run.seconds, count), run
-            samples = count // 2
+        """The largest batch of which the budget allows enough passes, and a short run on it."""
+        setup, run = self._measured(self.budget.fewest_samples)
+        if not run.failed and run.seconds > _SLOW:
+            all_threads()
+            setup, run = self._measured(self.budget.fewest_samples)
+        if run.failed or not any(setup.batch.inputs.batched):
+            return setup, None if run.failed else cost_of(self.budget, run.seconds, 0), run
+        samples = affordable_samples(self.budget, run.seconds, len(setup.batch))
+        if samples > len(setup.batch):
+            setup, run = self._measured(samples)
+        return setup, None if run.failed else cost_of(self.budget, run.seconds, len(setup.batch)), run
+
+    def _measured(self, samples: int) -> tuple[Setup, Run]:
+        """A batch, and a run that measures how long a pass takes."""
+        batch = draw_batch(self.model, *self.data, samples, self.seed)
+        setup = Setup(self.model, batch, self.loss, self.spec, self.seed, self.start + self.budget.seconds)
+        return setup, self._trained(setup, _MEASURED)
 
     def trial(self, controls: bool) -> Trial:
         """All questions."""
@@ -151,6 +152,10 @@ class _Experiment:
         trial = replace(trial, left_out=self.spec.left_out(self.model))
         if self.cost is None:
             return self._closed(replace(trial, losses=tuple(self.first.losses), reason=self.first.failed))
+        if self.cost.passes < min(self.budget.fewest_passes, self.budget.passes):
+            took = f"one pass of {self.samples} samples takes {self.cost.pass_seconds:.2g} s"
+            reason = f"{took}: the budget of {self.budget.seconds:g} s allows {self.cost.passes}; allow more"
+            return self._closed(replace(trial, outcome="not judged", losses=tuple(self.first.losses), reason=reason))
         without_level = self._find_levels()
         trial = replace(trial, constant_loss=self.constant, lowest_loss=self.lowest)
         run = self._trained(self.setup, self.cost.more_passes, stop=self._until_flat, follow=True)
@@ -162,6 +167,8 @@ class _Experiment:
         trial = replace(trial, readout=self._readout())
         if trial.outcome != "learns":
             trial, run = self._with_rates(trial, run)
+            if trial.outcome == "flat" and (run.cut or "no time" in self.not_done.get("rates", "")):
+                trial = replace(trial, outcome="undecided", flattened=False)
         if trial.outcome == "learns" and controls:
             trial = self._controlled(trial, run)
         return self._closed(trial)
@@ -184,14 +191,11 @@ class _Experiment:
         head = examine_head(self.model, self.batch.inputs, self.batch.targets, self.loss, samples=max(1, self.samples))
         if head.outcome == "unbounded":
             return "the loss has no lower bound"
-        self.reachable = head.outcome in ("reaches", "not examined")
-        if head.lowest is not None and head.lowest > UNBOUNDED:
-            self.lowest = head.lowest
-        if head.constant is None:
+        self.outcome = head.outcome
+        self.constant, self.lowest = head.levels
+        if self.constant is None:
             self.not_done["constant"] = head.reason or "the loss has no best constant prediction"
-            return ""
-        self.constant = head.constant
-        if fall_share(head.constant, head.constant, self.lowest) is None:
+        elif fall_share(self.constant, self.constant, self.lowest) is None:
             return "the best constant prediction is as good as any: the targets do not vary"
         return ""
 
@@ -208,10 +212,9 @@ class _Experiment:
         return still_falls(losses, self._level - LEARNS * (self._level - lowest))
 
     def _until_clear(self, losses: list[float]) -> bool:
-        """Stop where the answer is clear, or where no time is left."""
-        if clearly_learns(losses, self._level, self.lowest, self.budget.fewest_passes):
-            return True
-        return diverges(losses, self.constant) or (len(losses) > self.budget.fewest_passes and self._left() < 1)
+        """Stop where the answer is clear."""
+        learns = clearly_learns(losses, self._level, self.lowest, self.budget.fewest_passes)
+        return learns or diverges(losses, self.constant)
 
     def _until_flat(self, losses: list[float]) -> bool:
         """Stop there, or after the planned number of passes where the curve does not fall any more."""
@@ -275,9 +278,9 @@ class _Experiment:
                 self.not_done[name] = f"no time left for {steps} passes"
             else:
                 run = self._trained(self.setup, steps, batch=batch)
-                share = None if run.failed else self._share(run.losses)
+                share = None if run.failed or run.cut else self._share(run.losses)
                 if share is None:
-                    self.not_done[name] = run.failed or "the loss is not finite"
+                    self.not_done[name] = run.failed or ("no time left" if run.cut else "the loss is not finite")
                 else:
                     shares.append(share)
         return sum(shares) / len(shares) if shares else None
@@ -296,11 +299,10 @@ class _Experiment:
         """The loss at other rates, the edge of stability, and whether the given rate needs only more steps."""
         rate = trial.rate
         steps = min(_SCAN_STEPS, max(self.budget.fewest_passes, self._left() // 8))
-        still = max(run.losses) - min(run.losses) <= 1e-6 * abs(run.losses[0])
         for reason, holds in (
             ("the optimizer has no learning rate", rate is None),
             ("the learning rate is 0", rate is not None and rate <= 0),
-            ("the loss does not change at all", still),
+            ("the loss does not change whatever the last weights give", self.outcome == "constant"),
             (f"no time left for {2 * steps} passes", self._left() < 2 * steps),
         ):
             if holds:
@@ -338,7 +340,8 @@ class _Experiment:
         learn = -1.0 if trial.learn is None else trial.learn
         below_readout = trial.readout is not None and trial.readout >= learn + _BETTER and learn < LEARNS
         steps = self.cost.long_passes
-        hopeless = trial.outcome == "diverges" or below_readout or not self.reachable
+        limited = self.outcome not in ("reaches", "not examined")
+        hopeless = trial.outcome == "diverges" or below_readout or limited
         if hopeless or steps <= len(run.losses) or self._left() < steps:
             return trial, run
         longer = self._trained(self.setup, steps, stop=self._until_clear)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,14 +12,13 @@ from torch import Tensor
 
 from initscope.inspection.instruments.minimum import minimise
 from initscope.inspection.instruments.outputs import Loss, loss_value, real_tensors, with_tensors
+from initscope.inspection.instruments.scores import class_axis, output_kind
 
 __all__ = ["FreeOutput"]
 
 _STEPS = 200
 _INSIDE = 1e-4
 """How far from 0 and 1 free probabilities start."""
-_ROUNDING = 1e-2
-"""How far from 1 sums of probabilities may be, in half precision too."""
 
 
 class FreeOutput:
@@ -107,11 +107,9 @@ class FreeOutput:
 
     def _shared_axes(self, tensor: Tensor) -> tuple[int, ...]:
         """Axes along which a constant prediction does not change: samples, and positions with a class each."""
-        targets = self._targets
-        if isinstance(targets, Tensor) and not targets.is_floating_point() and targets.dim() == tensor.dim() - 1:
-            for axis in range(1, tensor.dim()):  # the axis of the classes is the one that targets lack
-                if targets.shape == tensor.shape[:axis] + tensor.shape[axis + 1 :]:
-                    return tuple(other for other in range(tensor.dim()) if other != axis)
+        classes = class_axis(tensor, self._targets)
+        if classes is not None:
+            return tuple(axis for axis in range(tensor.dim()) if axis != classes)
         matching = [axis for axis, length in enumerate(tensor.shape) if length == self._samples]
         return (matching[0],) if matching else ()
 
@@ -170,12 +168,10 @@ _PROBABILITIES = _Domain(torch.sigmoid, lambda values: torch.logit(values.clamp(
 
 def _normalised(tensor: Tensor) -> _Domain | None:
     """The domain of outputs that are probabilities of classes, or logarithms of such, along an axis."""
-    values = tensor.detach().float()
-    for axis in (-1, 1) if values.dim() > 2 else (-1,):
-        if values.dim() < 2 or values.shape[axis] < 2:
-            continue
-        if bool((values >= 0).all()) and bool(((values.sum(dim=axis) - 1).abs() < _ROUNDING).all()):
-            return _Domain(lambda z: z.softmax(dim=axis), lambda p: p.clamp_min(_INSIDE).log())  # noqa: B023
-        if bool((values <= 0).all()) and bool((values.logsumexp(dim=axis).abs() < _ROUNDING).all()):
-            return _Domain(lambda z: z.log_softmax(dim=axis), lambda p: p)  # noqa: B023
+    for axis in (-1, 1) if tensor.dim() > 2 else (-1,):
+        kind = output_kind(tensor, axis)
+        if kind == "softmax":
+            return _Domain(partial(torch.softmax, dim=axis), lambda p: p.clamp_min(_INSIDE).log())
+        if kind == "log-softmax":
+            return _Domain(partial(torch.log_softmax, dim=axis), lambda p: p)
     return None

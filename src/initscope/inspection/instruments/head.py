@@ -25,6 +25,10 @@ HeadOutcome = Literal["reaches", "floor", "unbounded", "constant", "stuck", "not
 
 _FLOOR = 0.05
 """Share of the way from the best constant prediction to the lowest loss that a head may leave."""
+_PARTLY = 0.3
+"""Share that may be left where only values without a gradient, as those cut off by a ReLU, are in the way."""
+_FLAT = 0.01
+"""Share of values without a gradient from which on other values are tried."""
 _ENOUGH = 1e-3
 """Loss, in units of that of the best constant prediction, that counts as the lowest."""
 _STEPS = 300
@@ -64,6 +68,8 @@ class Head(Result):
         Share of real-valued targets outside of this range.
     flat : float
         Share of the outputs of the last weights that get no gradient at initialization.
+    elsewhere : float or None
+        Least loss from other values, all positive or all negative, where a floor is due to ``flat`` ones.
     random : bool
         Whether the head is random, as dropout is.
     layers : int
@@ -84,6 +90,7 @@ class Head(Result):
     output_range: tuple[float, float] | None = None
     targets_outside: float | None = None
     flat: float = 0.0
+    elsewhere: float | None = None
     random: bool = False
     layers: int = 0
     samples: int = 0
@@ -98,6 +105,13 @@ class Head(Result):
         if self.reached is None or self.free is None:
             return self.reached
         return max(self.free, 0.0) if self.reached >= 0 else min(self.free, self.reached)
+
+    @property
+    def levels(self) -> tuple[float | None, float | None]:
+        """The losses between which a model learns: that of the best constant prediction, and the lowest, if bounded."""
+        levels = (self.constant, self.lowest)
+        constant, lowest = (None if level is None or level < UNBOUNDED else level for level in levels)
+        return constant, lowest
 
 
 def examine_head(
@@ -124,6 +138,7 @@ def examine_head(
         Of the choice and of random heads.
     """
     model = runnable(model)
+    trainable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
         with leaves_no_trace(model):
             torch.manual_seed(seed)
@@ -131,6 +146,9 @@ def examine_head(
             return _Examination(model, batch, loss, seed).head()
     except Exception as error:  # whatever the model or the loss raises
         return Head("not examined", reason=f"{type(error).__name__}: {error}".strip().splitlines()[0])
+    finally:  # a model that is borrowed already is not put back by the context above
+        for parameter, required in trainable:
+            parameter.requires_grad_(required)
 
 
 class _Examination:
@@ -169,8 +187,10 @@ class _Examination:
             ends = [float(end) for output in outputs for end in (output.min(), output.max())]
             spread = min(*ends, spread[0]), max(*ends, spread[1])
         head = replace(head, output_range=spread, targets_outside=_outside(self.batch.targets, free.tensors, spread))
-        head = replace(head, start=start, reached=reached)
-        return _judged(head, depends)
+        head = _judged(replace(head, start=start, reached=reached), depends)
+        if head.outcome != "floor" or head.flat < _FLAT or head.broadcast:
+            return head
+        return _judged(replace(head, elsewhere=values.from_elsewhere(enough)), depends)
 
 
 def _judged(head: Head, depends: bool) -> Head:
@@ -194,6 +214,8 @@ def _judged(head: Head, depends: bool) -> Head:
         return replace(head, outcome="floor", broadcast=True, reason="outputs and targets have different shapes")
     if reached - lowest <= _FLOOR * scale:
         return replace(head, outcome="reaches")
+    if head.elsewhere is not None and head.elsewhere - lowest <= _FLOOR * scale and reached - lowest <= _PARTLY * scale:
+        return replace(head, outcome="reaches", reason="but for outputs of the last weights that get no gradient yet")
     if lowest < UNBOUNDED * max(1.0, abs(start)) and reached < level - _FLOOR * max(abs(level), abs(level - start)):
         return replace(head, outcome="reaches", reason="free outputs have no lowest loss to compare with")
     if start - reached <= 0.01 * abs(start - lowest) and head.flat > 0.99:
@@ -230,6 +252,11 @@ class _Values:
         """Loss at the present values, the least, and the outputs there."""
         leaves = [value.clone() for values in self._given for value in values]
         return self._minimised(leaves, lambda leaf: leaf, enough)
+
+    def from_elsewhere(self, enough: float) -> float:
+        """Least loss from values of about 1 and of about -1."""
+        starts = [[sign * (value.abs() + 1) for values in self._given for value in values] for sign in (1, -1)]
+        return min(self._minimised(leaves, lambda leaf: leaf, enough)[1] for leaves in starts)
 
     def constant(self, samples: int) -> float | None:
         """Least loss of values that are the same for all samples."""

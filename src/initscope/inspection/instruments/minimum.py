@@ -51,7 +51,7 @@ def minimise(
             break
         if value != value or not loss.requires_grad:  # NaN, or nothing to change
             break
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward(inputs=list(values))  # type: ignore[no-untyped-call]
         optimizer.step()
     return first, least
 
@@ -83,7 +83,7 @@ def _minimise_mean(values: Sequence[Tensor], evaluate: Callable[[], Tensor], ste
         loss = evaluate()
         if not bool(torch.isfinite(loss)) or not loss.requires_grad:
             break
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward(inputs=list(values))  # type: ignore[no-untyped-call]
         optimizer.step()
     return first, min(first, _mean(evaluate))
 

@@ -61,6 +61,9 @@ def scan_rates(
                 continue
             run = train(setup, steps, stop=stop, factor=here / rate)
             spent += run.passes
+            if run.cut:
+                directions.clear()
+                break
             loss = _outcome(run, steps, constant)
             found[2 * sign * distance] = loss, run
             before = found[2 * sign * (distance - 1)][0]
@@ -74,7 +77,8 @@ def scan_rates(
         if key not in found and spent + steps <= passes and _LEAST <= here <= largest * 1.01:
             run = train(setup, steps, stop=stop, factor=here / rate)
             spent += run.passes
-            found[key] = _outcome(run, steps, constant), run
+            if not run.cut:
+                found[key] = _outcome(run, steps, constant), run
     keys = sorted(found)
     return RateScan(
         tuple(rate * _STEP**key for key in keys),

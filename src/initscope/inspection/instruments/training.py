@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from initscope.graph import Batch
 from initscope.inspection.instruments.optimizers import OptimizerSpec, adapts, rate_of
 from initscope.inspection.instruments.outputs import Loss, loss_value, real_tensors
+from initscope.inspection.instruments.scores import class_axis
 
 __all__ = ["Run", "Setup", "accuracy_of", "train"]
 
@@ -30,6 +31,8 @@ class Setup:
     loss: Loss | None
     optimizer: OptimizerSpec
     seed: int = 0
+    deadline: float = float("inf")
+    """Time of `time.perf_counter` at which runs end."""
 
 
 @dataclass
@@ -42,6 +45,8 @@ class Run:
         Of each step, before its update.
     failed : str
         What was raised, if anything.
+    cut : bool
+        Whether it ended because the time was over.
     passes : int
         Forward and backward passes, more than steps for optimizers that ask for several.
     seconds : float
@@ -56,6 +61,7 @@ class Run:
 
     losses: list[float] = field(default_factory=list)
     failed: str = ""
+    cut: bool = False
     passes: int = 0
     seconds: float = float("inf")
     optimizer: str = ""
@@ -111,7 +117,8 @@ def train(
                 optimizer.step(closure)  # type: ignore[arg-type]  # torch's optimizers take tensors
             if before is not None:
                 _add_updates(run, model, before, step)
-            if not abs(run.losses[-1]) < float("inf") or stop(run.losses):
+            run.cut = time.perf_counter() > setup.deadline and step + 1 < steps
+            if run.cut or not abs(run.losses[-1]) < float("inf") or stop(run.losses):
                 break
         run.accuracies = closure.accuracies()
         if follow:
@@ -161,13 +168,10 @@ class _Closure:
 
 def accuracy_of(scores: Tensor | None, targets: Any) -> float | None:
     """Share of the targets that have the largest score; None where they are no classes."""
-    if scores is None or not isinstance(targets, Tensor) or scores.numel() == 0:
+    axis = None if scores is None else class_axis(scores, targets)
+    if scores is None or axis is None or scores.shape[axis] < 2:
         return None
-    if not targets.is_floating_point() and targets.dtype != torch.bool and targets.dim() == scores.dim() - 1:
-        for axis in range(1, scores.dim()):
-            if targets.shape == scores.shape[:axis] + scores.shape[axis + 1 :] and scores.shape[axis] > 1:
-                return float((scores.argmax(dim=axis) == targets).double().mean())
-    return None
+    return float((scores.argmax(dim=axis) == targets).double().mean())
 
 
 def _values(model: nn.Module) -> dict[str, Tensor]:

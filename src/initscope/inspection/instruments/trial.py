@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Trial", "TrialOutcome"]
 
-TrialOutcome = Literal["learns", "still falling", "flat", "diverges", "failed", "not judged"]
+TrialOutcome = Literal["learns", "still falling", "flat", "undecided", "diverges", "failed", "not judged"]
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,9 @@ class Trial(Result):
     ----------
     outcome : str
         ``learns`` (a share of at least .5 at the rate that was given); ``still falling`` when the budget ended;
-        ``flat``: the curve has flattened above that; ``diverges``; ``failed``: something was raised, see ``reason``;
-        ``not judged``: there is no loss to compare with, see ``reason``.
+        ``flat``: the curve has flattened above that; ``undecided``: it looks so, but there was no time for more steps
+        or other rates; ``diverges``; ``failed``: something was raised, see ``reason``; ``not judged``: there is no loss
+        to compare with, or no time for it, see ``reason``.
     losses : tuple of float
         Of each step at the rate that was given.
     constant_loss, lowest_loss : float or None
