@@ -100,9 +100,11 @@ def _loss_stuck(evidence: Evidence, _: float) -> Hit | None:
     """Other outputs of the last layer have a lower loss, but no gradient leads there: of all (error) or of some."""
     row, head = evidence.limiting_op, evidence.head
     facts = {"remove": evidence.removal(row), "percent": 100 * head.flat}
-    if head.outcome == "stuck" or evidence.above_constant:
+    dead = evidence.above_constant and evidence.seen.rows[row].traits.zero_is_off
+    if head.outcome == "stuck" or dead:
         return Hit(row, head.flat, facts=facts)
-    return Hit(row, head.flat, level="warning", facts=facts) if evidence.flat_outputs else None
+    some = evidence.flat_outputs or evidence.above_constant
+    return Hit(row, head.flat, level="warning", facts=facts) if some else None
 
 
 @check(

@@ -8,8 +8,8 @@ from initscope.inspection.evidence import LEARNS, Evidence
 _CAUSES = ("IS1", "IS2", "IS3", "IS6", "IS8", "IS5")
 _NOTHING = 0.1
 """Share of the possible fall of the loss below which a model learns no more than a constant prediction."""
-_FAR = 10.0
-"""Factor between two rates from which on the slower one is an error, if it does not learn in many steps."""
+_FAR, _VERY_FAR = 10.0, 100.0
+"""Factors between two rates that make the slower one an error: if it does not learn in many steps; if it does."""
 _READOUT = 0.3
 """Share by which a linear readout has to be better."""
 _LEAK = 0.2
@@ -78,12 +78,13 @@ def _rate_low(evidence: Evidence, _: float) -> Hit | None:
 def _rate(evidence: Evidence, higher: bool) -> Hit | None:
     trial = evidence.trial
     rate, suggested = trial.rate, trial.suggested_rate
-    if not rate or not suggested or (suggested > rate) is not higher or trial.outcome == "learns":
+    if not rate or not suggested or (suggested > rate) is not higher or (trial.outcome == "learns" and not trial.slow):
         return None
     factor = suggested / rate if higher else rate / suggested
-    facts = {"rate": rate, "suggested": suggested, "factor": factor}
     long = trial.cost is not None and len(trial.losses) > trial.cost.more_passes
-    slow = trial.outcome == "still falling" and not (long and factor >= _FAR and (trial.learn or 0.0) >= LEARNS)
+    enough = factor >= (_VERY_FAR if trial.slow else _FAR) and (trial.learn or 0.0) >= LEARNS
+    slow = trial.outcome in ("still falling", "learns") and not (long and enough)
+    facts = {"rate": rate, "suggested": suggested, "factor": factor}
     return Hit(evidence.signal.output, rate, level="warning" if slow else None, facts=facts)
 
 
