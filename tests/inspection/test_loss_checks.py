@@ -1,6 +1,7 @@
-"""Verdicts on what a loss makes of a model: what it takes outputs for, steps that raise, what does not learn."""
+"""Checks of head and loss: what the loss can reach, steps that raise, what does not learn."""
 
 import copy
+import re
 import warnings
 
 import pytest
@@ -19,11 +20,11 @@ def normal(*shape, seed=0):
 LABELS = torch.arange(48) % 5
 
 
-def faults(model, data=None, **options):
-    options = {"targets": LABELS, "loss": F.cross_entropy} | options
+def problems(model, data=None, **options):
+    options = {"targets": LABELS, "loss": F.cross_entropy, "trial": False} | options
     data = normal(48, 16) if data is None else data
     report = initscope.inspect(model, data, pairs=24, alternatives=False, prediction=False, **options)
-    return {verdict.name: verdict for verdict in report.verdicts if verdict.fault}
+    return {finding.name: finding for finding in (*report.errors, *report.warnings)}
 
 
 def dense(*end):
@@ -32,18 +33,82 @@ def dense(*end):
 
 
 def test_a_likelihood_of_what_is_no_logarithm_of_probabilities():
-    assert "outputs are probabilities" in faults(dense(nn.Softmax(1)), loss=F.nll_loss)["loss-kind"].words
-    assert "not normalised" in faults(dense(), loss=F.nll_loss)["loss-kind"].words
+    found = problems(dense(nn.Softmax(1)), loss=F.nll_loss)["loss-unbounded"]
+    assert (found.level, found.layer) == ("warning", "3")
+    assert "no lower bound" in problems(dense(), loss=F.nll_loss)["loss-unbounded"].message
     for healthy, loss in ((nn.LogSoftmax(1), F.nll_loss), (nn.LogSoftmax(1), F.cross_entropy)):
-        assert not faults(dense(healthy), loss=loss)
+        assert not problems(dense(healthy), loss=loss)
     coarse = dense(nn.LogSoftmax(1)).bfloat16()
-    assert "loss-kind" not in faults(coarse, normal(48, 16).bfloat16(), loss=F.nll_loss)
+    assert not problems(coarse, normal(48, 16).bfloat16(), loss=F.nll_loss)
 
 
 @pytest.mark.parametrize("loss", ["ce", 5, ""])
 def test_a_loss_that_cannot_be_called_is_refused(loss):
     with pytest.raises(InputError, match=f"loss = {loss!r} must be a callable .* torch.nn.functional.cross_entropy"):
-        faults(dense(), loss=loss)
+        problems(dense(), loss=loss)
+
+
+@pytest.mark.parametrize(
+    ("end", "loss", "targets", "name"),
+    [
+        (nn.Softmax(1), F.cross_entropy, LABELS, "loss-floor"),
+        (nn.ReLU(), F.cross_entropy, LABELS, "loss-floor"),
+        (nn.Tanh(), F.cross_entropy, LABELS, "loss-floor"),
+        (nn.Dropout(0.5), F.cross_entropy, LABELS, "loss-floor"),
+        (nn.Dropout(0.0), F.cross_entropy, LABELS, None),
+        (nn.LogSoftmax(1), F.cross_entropy, LABELS, None),
+        (nn.Sigmoid(), F.binary_cross_entropy_with_logits, F.one_hot(LABELS, 5).float(), "loss-floor"),
+        (nn.Sigmoid(), F.binary_cross_entropy, F.one_hot(LABELS, 5).float(), None),
+        (nn.Softmax(1), F.mse_loss, F.one_hot(LABELS, 5).float(), None),
+        (nn.Sigmoid(), F.mse_loss, 3 * normal(48, 5), "loss-floor"),
+        (nn.ReLU(), F.mse_loss, normal(48, 5).abs(), "loss-stuck"),
+    ],
+)
+def test_what_ends_a_model_and_its_loss(end, loss, targets, name):
+    """The floor is found, and the suggested line of code removes it."""
+    model = dense(end)
+    found = problems(model, loss=loss, targets=targets)
+    assert set(found) == ({name} if name else set())
+    if name:
+        assert (found[name].level, found[name].layer) == ("error" if name == "loss-floor" else "warning", "3")
+        assert name != "loss-floor" or found[name].value > found[name].evidence["free"] + 0.05
+        exec(found[name].fix.code, {"model": model, "torch": torch})
+        assert not problems(model, loss=loss, targets=targets)
+
+
+def test_targets_outside_of_the_range_of_the_output_are_counted():
+    targets = 3 * normal(48, 5)
+    message = problems(dense(nn.Sigmoid()), loss=F.mse_loss, targets=targets)["loss-floor"].message
+    share = re.search(r"as (\d+) % of the targets lie outside of its range, 0 to 1", message)[1]
+    by_hand = float(((targets < 0) | (targets > 1)).double().mean())
+    assert abs(float(share) / 100 - by_hand) < 0.1
+
+
+def test_one_unit_and_a_softmax_get_the_right_advice():
+    """Drawing the weights again cannot help: a softmax over one value is 1."""
+    model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1), nn.Softmax(1))
+    targets = (LABELS % 2).float()[:, None]
+    report = initscope.inspect(
+        model, normal(48, 16), targets=targets, loss=F.binary_cross_entropy, pairs=24, prediction=False, trial=False
+    )
+    assert report.errors[0].name == "softmax-single"
+    assert "sigmoid" in report.fix.advice
+    assert report.fix.code is None
+
+
+def test_targets_of_another_shape_are_broadcast():
+    torch.manual_seed(0)
+    flat = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1), nn.Flatten(0))
+    values = normal(48, 1)
+    assert "loss-broadcast" in problems(flat, targets=values, loss=F.mse_loss)
+    assert "loss-broadcast" not in problems(flat, targets=values[:, 0], loss=F.mse_loss)
+
+
+@pytest.mark.parametrize(("end", "warned"), [(nn.Softmax(1), True), (nn.Sigmoid(), True), (nn.LogSoftmax(1), False)])
+def test_probabilities_without_a_known_loss_are_a_warning(end, warned):
+    report = initscope.inspect(dense(end), normal(48, 16), pairs=24, alternatives=False, prediction=False)
+    assert [finding.name for finding in report.warnings] == ["probability-output"] * warned
+    assert report.healthy
 
 
 def test_a_softmax_over_the_width_of_pictures():
@@ -53,8 +118,8 @@ def test_a_softmax_over_the_width_of_pictures():
         torch.manual_seed(0)
         return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1), nn.LogSoftmax(axis))
 
-    assert "loss-kind" in faults(net(-1), pictures, targets=masks, loss=F.nll_loss)
-    assert not faults(net(1), pictures, targets=masks, loss=F.nll_loss)
+    assert "loss-floor" in problems(net(-1), pictures, targets=masks, loss=F.nll_loss)
+    assert not problems(net(1), pictures, targets=masks, loss=F.nll_loss)
 
 
 def test_classes_on_the_last_axis_where_the_loss_takes_the_second():
@@ -62,9 +127,9 @@ def test_classes_on_the_last_axis_where_the_loss_takes_the_second():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(6, 16), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 6))
     tags = (words + 1) % 6
-    assert "second axis" in faults(model, words, targets=tags)["loss-kind"].words
+    assert "second axis" in problems(model, words, targets=tags)["class-axis"].message
     turned = {"loss": lambda out, told: F.cross_entropy(out.transpose(1, 2), told), "targets": tags}
-    assert "loss-kind" not in faults(model, words, **turned)
+    assert "class-axis" not in problems(model, words, **turned)
 
 
 class InPlace(nn.Module):
@@ -84,16 +149,16 @@ class InPlace(nn.Module):
     ],
 )
 def test_a_step_that_raises_is_a_fault_of_who_means_to_train(model, options, told):
-    found = faults(model, **options)
-    assert told in found["step-fails"].words
-    assert "step-fails" not in faults(model, loss=None, targets=None)
-    assert "step-fails" not in faults(dense())
+    found = problems(model, **options)
+    assert told in found["step-fails"].message
+    assert "step-fails" not in problems(model, loss=None, targets=None)
+    assert "step-fails" not in problems(dense())
 
 
 def test_everything_frozen_is_a_fault_with_a_loss_and_none_without():
     frozen = dense().requires_grad_(False)
-    assert faults(frozen)["no-gradient"].layer == "0"
-    assert not faults(frozen, loss=None)
+    assert problems(frozen)["all-frozen"].layer == "0"
+    assert not problems(frozen, loss=None)
 
 
 class Teacher(nn.Module):
@@ -115,7 +180,7 @@ class Teacher(nn.Module):
 @pytest.mark.parametrize(("share", "fault"), [(1.0, False), (0.9, False), (0.0, True)])
 def test_frozen_copies_of_what_learns_are_meant(share, fault):
     torch.manual_seed(0)
-    assert ("no-gradient" in faults(Teacher(share))) == fault
+    assert ("frozen-layers" in problems(Teacher(share))) == fault
 
 
 def test_targets_of_another_shape_are_tried_without_a_warning():
@@ -124,7 +189,7 @@ def test_targets_of_another_shape_are_tried_without_a_warning():
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 16))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        assert not faults(model, pictures, targets=pictures, loss=lambda out, told: F.mse_loss(out, told.flatten(1)))
+        assert not problems(model, pictures, targets=pictures, loss=lambda out, told: F.mse_loss(out, told.flatten(1)))
     assert not said
 
 
@@ -142,7 +207,7 @@ class Sparse(nn.Module):
 def test_the_largest_values_in_order_have_no_rank_to_lose():
     torch.manual_seed(0)
     data = torch.relu(torch.randn(48, 64) - 1.5) @ torch.randn(64, 16)
-    assert not faults(Sparse(), data, targets=data, loss=F.mse_loss)
+    assert not problems(Sparse(), data, targets=data, loss=F.mse_loss)
 
 
 class LowRank(nn.Module):
@@ -161,10 +226,11 @@ class LowRank(nn.Module):
 
 def test_two_zero_factors_never_move_and_one_does():
     torch.manual_seed(0)
-    found = faults(LowRank(both=True))["zero-gradient"]
+    found = problems(LowRank(both=True))["stuck-zeros"]
     assert found.layer == "down"
-    assert "down, up and what multiplies it are zero" in found.words
-    assert "zero-gradient" not in faults(LowRank(both=False))
+    assert "Down and what multiplies it are zero" in found.message
+    assert found.evidence["all"] == ["down", "up"]
+    assert "stuck-zeros" not in problems(LowRank(both=False))
 
 
 class Gated(nn.Module):
@@ -184,8 +250,8 @@ class Gated(nn.Module):
 
 def test_zeros_before_a_head_of_zeros_move_when_the_head_has_moved():
     torch.manual_seed(0)
-    assert "zero-gradient" not in faults(Gated(drawn=True))
-    assert "gate.weight" in faults(Gated(drawn=False))["zero-gradient"].words
+    assert "stuck-zeros" not in problems(Gated(drawn=True))
+    assert problems(Gated(drawn=False))["stuck-zeros"].layer == "gate.weight"
 
 
 class Clamped(nn.Module):
@@ -198,8 +264,8 @@ class Clamped(nn.Module):
 
 
 def test_a_clamp_that_cuts_logits_off_and_one_that_is_wide():
-    assert "cuts off" in faults(Clamped(0.0, 1.0))["clipped-output"].words
-    assert not faults(Clamped(-50.0, 50.0))
+    assert problems(Clamped(0.0, 1.0))["loss-floor"].layer == "clamp"
+    assert not problems(Clamped(-50.0, 50.0))
 
 
 class Rounded(nn.Module):
@@ -215,9 +281,9 @@ class Rounded(nn.Module):
 
 def test_what_stands_before_a_rounding_does_not_learn_unless_the_gradient_goes_through():
     torch.manual_seed(0)
-    found = faults(Rounded(through=False))["zero-gradient"]
-    assert (found.layer, "round behind it" in found.words) == ("first", True)
-    assert not faults(Rounded(through=True))
+    found = problems(Rounded(through=False))["rounding"]
+    assert (found.layer, "round has no gradient" in found.message.lower()) == ("first", True)
+    assert not problems(Rounded(through=True))
 
 
 class TwoNorms(nn.Module):
@@ -234,9 +300,9 @@ class TwoNorms(nn.Module):
 
 def test_a_norm_that_another_one_runs_for():
     torch.manual_seed(0)
-    found = faults(TwoNorms(copied=True))["no-gradient"]
-    assert (found.layer, "runs norm1 more than once" in found.words) == ("norm2", True)
-    assert not faults(TwoNorms(copied=False))
+    found = problems(TwoNorms(copied=True))["repeated-norm"]
+    assert found.message == "Norm2 is never called while norm1 is called twice: probably a copy-paste slip."
+    assert not problems(TwoNorms(copied=False))
 
 
 class MadeInCall(nn.Module):
@@ -250,7 +316,7 @@ class MadeInCall(nn.Module):
 
 def test_layers_that_are_made_in_the_call():
     torch.manual_seed(0)
-    assert "anew in every call" in faults(MadeInCall())["no-gradient"].words
+    assert "in every call" in problems(MadeInCall())["layers-made-in-forward"].message
 
 
 class Dropping(nn.Module):
@@ -268,8 +334,7 @@ def test_dropout_in_evaluation_is_told_and_other_noise_is_not(always, noise, tol
     report = initscope.inspect(
         Dropping(always, noise), normal(48, 16), pairs=24, alternatives=False, prediction=False, targets=LABELS
     )
-    found = {verdict.name: verdict.fault for verdict in report.verdicts}
-    assert found.get("dropout-in-eval") == (False if told else None)
+    assert ("random-evaluation" in {finding.name for finding in report.warnings}) is told
 
 
 class Timed(nn.Module):
@@ -284,7 +349,7 @@ class Timed(nn.Module):
 @pytest.mark.parametrize(("scale", "fault"), [(1000.0, True), (1.0, False)])
 def test_a_small_input_may_be_out_of_scale_too(scale, fault):
     torch.manual_seed(0)
-    found = faults(Timed(), (normal(48, 16), scale * torch.linspace(0, 1, 48)[:, None]))
+    found = problems(Timed(), (normal(48, 16), scale * torch.linspace(0, 1, 48)[:, None]))
     assert ("input-scale" in found) == fault
     assert not fault or found["input-scale"].layer == "input (t)"
 
@@ -305,7 +370,7 @@ class Scaled(nn.Module):
 def test_what_is_scaled_before_its_weights_may_be_large(scaled):
     torch.manual_seed(0)
     data = 100 + 20 * normal(48, 12)
-    found = faults(Scaled(scaled), data, targets=data[:, -1:], loss=F.mse_loss)
+    found = problems(Scaled(scaled), data, targets=data[:, -1:], loss=F.mse_loss)
     assert ("input-scale" in found) != scaled
 
 
@@ -324,7 +389,7 @@ def test_a_second_table_of_zeros_is_no_vanishing_signal():
     words = (30 * torch.rand(2, 48) ** 2).long()
     pairs, told = (words[0], words[1]), (words.sum(0) % 2).float()
     options = {"targets": told, "loss": F.binary_cross_entropy_with_logits}
-    assert not faults(SkipGrams(1.0), pairs, **options)
+    assert not problems(SkipGrams(1.0), pairs, **options)
     model = SkipGrams(1e-9)
     nn.init.normal_(model.around.weight)
-    assert "vanishing" in faults(model, pairs, **options)
+    assert "vanishing" in problems(model, pairs, **options)

@@ -1,4 +1,4 @@
-"""Verdicts on networks that are sick in one way, and none on networks that people train every day."""
+"""Signal checks on networks that fail in one way, and none on networks that people train every day."""
 
 import math
 from itertools import pairwise
@@ -26,9 +26,9 @@ def normal(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def verdicts(model, data, **options):
+def findings(model, data, **options):
     found = judge(observe(model, data, pairs=min(32, len(data) // 2), **options))
-    return {verdict.name: verdict for verdict in found}
+    return {finding.name: finding for finding in found}
 
 
 class Functional(nn.Module):
@@ -44,13 +44,13 @@ class Functional(nn.Module):
 
 def test_nan_is_named_where_it_begins():
     report = initscope.inspect(Functional(torch.log), normal(64, 32), pairs=16, alternatives=False, prediction=False)
-    assert {verdict.name: verdict.layer for verdict in report.verdicts}["not-finite"] == "log"
-    with pytest.raises(AssertionError, match="not-finite from log on"):
+    assert {finding.name: finding.layer for finding in report.findings}["not-finite"] == "log"
+    with pytest.raises(AssertionError, match=r"IS101 not-finite \(error\): Values become NaN or infinite at log"):
         report.assert_healthy()
     assert "not-finite" in report.to_html()
     # Infinities that a softmax takes back do no harm.
     masked = Functional(lambda h: F.softmax(h.masked_fill(h < 0, -math.inf), dim=-1))
-    assert "not-finite" not in verdicts(masked, normal(64, 32))
+    assert "not-finite" not in findings(masked, normal(64, 32))
 
 
 class Block(nn.Module):
@@ -87,8 +87,8 @@ def test_no_fault_is_found_in_torchs_own_start(kind):
     make, shape = TRAINED_DAILY[kind]
     for seed in range(6):
         torch.manual_seed(seed)
-        found = verdicts(make(), normal(96, *shape, seed=seed), gradients=False)
-        assert not [name for name, verdict in found.items() if verdict.fault]
+        found = findings(make(), normal(96, *shape, seed=seed), gradients=False)
+        assert not [name for name, finding in found.items() if finding.level == "error"]
 
 
 @pytest.mark.parametrize("law", ["he_", "glorot_"])
@@ -97,17 +97,17 @@ def test_a_hundred_layers_collapse_in_draw_after_draw(law):
     for seed in range(2):
         data = normal(96, 32, seed=seed)
         model = getattr(initscope.initializers, law)(stack(100), generator=torch.Generator().manual_seed(seed))
-        assert {"collapse", "rank-loss"} & verdicts(model, data, gradients=False).keys()
-        assert {"collapse", "rank-loss"} & verdicts(model, data.abs(), gradients=False).keys()
+        assert {"collapse", "rank-loss"} & findings(model, data, gradients=False).keys()
+        assert {"collapse", "rank-loss"} & findings(model, data.abs(), gradients=False).keys()
 
 
 def test_biases_collapse_angles_when_they_drown_the_differences():
-    """Layers under torch's default, where differences keep their rank: eight are told of, as Adam trains them and
-    plain gradient descent does not; sixteen have a fault."""
+    """Layers under torch's default, where differences keep their rank: eight are a warning, as Adam trains them and
+    plain gradient descent does not; sixteen are an error."""
     for seed in range(4):
         torch.manual_seed(seed)
-        assert not verdicts(stack(8), normal(96, 32, seed=seed), gradients=False)["collapse"].fault
-        assert verdicts(stack(16), normal(96, 32, seed=seed), gradients=False)["collapse"].fault
+        assert findings(stack(8), normal(96, 32, seed=seed), gradients=False)["collapse"].level == "warning"
+        assert findings(stack(16), normal(96, 32, seed=seed), gradients=False)["collapse"].level == "error"
 
 
 def test_a_gate_that_closes_angles_in_a_branch_is_no_collapse():
@@ -116,7 +116,7 @@ def test_a_gate_that_closes_angles_in_a_branch_is_no_collapse():
     seen = observe(gated, normal(96, 32), pairs=32)
     gate = [row.kind for row in seen.rows].index("sigmoid")
     assert np.median(seen.angle[gate]) < 0.05 * np.median(seen.angle[0])
-    assert "collapse" not in {verdict.name for verdict in judge(seen)}
+    assert "collapse" not in {finding.name for finding in judge(seen)}
 
 
 class Embedded(nn.Module):
@@ -132,7 +132,7 @@ def test_angles_count_from_the_first_values_that_indices_lead_to():
     torch.manual_seed(0)
     indices = torch.randint(0, 50, (64, 6), generator=torch.Generator().manual_seed(0))
     report = initscope.inspect(Embedded(), indices, pairs=16, alternatives=False, prediction=False)
-    assert "collapse" in {verdict.name for verdict in report.verdicts}
+    assert "collapse" in {finding.name for finding in report.findings}
     assert "close from" in report.to_html()
     panels = layer_quantities(report, as_comparison(report)).panels
     angles = next(panel.measured for panel in panels if panel.name == "angle")
@@ -143,8 +143,8 @@ def test_angles_count_from_the_first_values_that_indices_lead_to():
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
 def test_data_that_does_not_vary_is_told_so_and_no_unit_is_blamed(activation):
     torch.manual_seed(0)
-    assert [*verdicts(stack(3, activation=activation), torch.ones(64, 32))] == ["constant-data"]
-    assert [*verdicts(stack(3, activation=activation), torch.zeros(64, 32))] == ["constant-data"]
+    assert [*findings(stack(3, activation=activation), torch.ones(64, 32))] == ["constant-data"]
+    assert [*findings(stack(3, activation=activation), torch.zeros(64, 32))] == ["constant-data"]
 
 
 @pytest.mark.parametrize("deviation", [3.0, 10.0])
@@ -158,8 +158,8 @@ def test_saturated_units_are_counted(deviation):
     by_hand = float((model[:2](data).abs() > 0.99).double().mean())
     assert seen.saturated_fraction[2] == pytest.approx(by_hand)
     assert np.isnan(seen.saturated_fraction[[0, 1, -1]]).all()
-    assert {verdict.name: verdict.layer for verdict in judge(seen)}["saturated"] == "1"
-    assert "saturated" not in verdicts(stack(4, activation=nn.Tanh), data)
+    assert {finding.name: finding.layer for finding in judge(seen)}["saturated"] == "1"
+    assert "saturated" not in findings(stack(4, activation=nn.Tanh), data)
 
 
 def test_ranges_of_bounded_activations():
@@ -174,9 +174,10 @@ def test_zero_gradients_are_named_and_not_divided_by():
     torch.manual_seed(0)
     model = stack(2)
     nn.init.zeros_(model[-1].weight)
-    found = verdicts(model, normal(64, 32))
-    assert (found["zero-gradient"].value, found["zero-gradient"].layer, found["zero-gradient"].fault) == (2, "0", False)
+    found = findings(model, normal(64, 32))
+    zero = found["zero-gradient"]
+    assert (zero.value, zero.layer, zero.level) == (2, "0", "info")
     assert "gradient-imbalance" not in found
     for parameter in model.parameters():
         nn.init.zeros_(parameter)
-    assert verdicts(model, normal(64, 32))["zero-gradient"].fault
+    assert findings(model, normal(64, 32))["zero-gradient"].level == "error"

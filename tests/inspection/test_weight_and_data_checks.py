@@ -1,4 +1,4 @@
-"""Verdicts on the start itself: each on a network that has the fault and not on the same one without it."""
+"""Checks of weights, data and parameters: each on a network that has the problem and on the same one without it."""
 
 import math
 
@@ -34,41 +34,41 @@ def stack(depth=3, width=32, outputs=10, seed=0):
 
 def inspect(model, data=None, **options):
     inputs, labels = digits()
-    options = {"pairs": 16, "alternatives": False, "prediction": False, "targets": labels} | options
+    options = {"pairs": 16, "alternatives": False, "prediction": False, "targets": labels, "trial": False} | options
     return initscope.inspect(model, inputs if data is None else data, **options)
 
 
-def faults(report):
-    return {verdict.name: verdict for verdict in report.verdicts if verdict.fault}
+def problems(report):
+    return {finding.name: finding for finding in (*report.errors, *report.warnings)}
 
 
 def test_nothing_is_said_of_a_healthy_network():
     report = inspect(stack())
     assert report.healthy
-    assert not faults(report)
+    assert not problems(report)
     assert report.cautions == ()
-    assert report.conclusion.startswith("healthy: nothing to change")
+    assert report.headline.startswith("No problems found (4 layers,")
 
 
-def test_the_clones_of_torchs_encoder_are_named_and_cured_by_the_code():
+def test_the_equal_layers_of_torchs_encoder_are_named_and_fixed_by_the_code():
     torch.manual_seed(0)
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 3)
     model = nn.Sequential(nn.Unflatten(1, (4, 16)), encoder, nn.Flatten(), nn.Linear(64, 10))
-    found = faults(inspect(model))["clones"]
-    assert (found.layer, found.block, found.value) == ("1.layers.1.self_attn", "1.layers.1", 8)
-    assert "equal to 1.layers.0.self_attn" in str(found)
-    exec(found.code, {"model": model, "initscope": initscope})
-    assert "clones" not in faults(inspect(model))
+    found = problems(inspect(model))["equal-layers"]
+    assert (found.layer, found.level, found.value) == ("1.layers.1.self_attn", "warning", 8)
+    assert "the same initial weights as 1.layers.0.self_attn" in found.message
+    exec(found.fix.code, {"model": model, "initscope": initscope})
+    assert "equal-layers" not in problems(inspect(model))
 
 
-def test_fewer_clones_are_no_cure_of_clones():
-    """Half of four equal blocks are two equal blocks: what is recommended draws them anew."""
+def test_fewer_equal_layers_are_no_fix_of_equal_layers():
+    """Half of four equal blocks are two equal blocks: what is suggested initializes them again."""
     torch.manual_seed(0)
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 4)
     model = nn.Sequential(nn.Unflatten(1, (4, 16)), encoder, nn.Flatten(), nn.Linear(64, 10))
     table = inspect(model, alternatives=True).what_if
     crossed = {item.name: item.crossed for item in table.alternatives}
-    assert crossed["depth × ½"] == {"clones": 1}
+    assert crossed["depth × ½"] == {"equal-layers": 1}
     assert table.best.law is not None
     assert table.best.crossed == {}
 
@@ -86,11 +86,11 @@ def test_tied_frozen_and_constant_weights_are_no_clones():
 def test_equal_units_are_symmetric_and_zero_ones_are_not():
     model = stack()
     nn.init.constant_(model[2].weight, 0.1)
-    found = faults(inspect(model))["symmetric"]
+    found = problems(inspect(model))["equal-units"]
     assert found.layer == "2"
     assert found.value == pytest.approx(31 / 32)
-    exec(found.code, {"model": model, "torch": torch})
-    assert "symmetric" not in faults(inspect(model))
+    exec(found.fix.code, {"model": model, "torch": torch})
+    assert "equal-units" not in problems(inspect(model))
     nn.init.zeros_(model[6].weight)
     assert weight_facts(model).symmetric == {}
 
@@ -99,9 +99,9 @@ def test_one_layer_unlike_its_peers():
     model = stack(6)
     with torch.no_grad():
         model[6].weight.mul_(4)
-    found = faults(inspect(model))["odd-layer"]
+    found = problems(inspect(model))["odd-layer"]
     assert (found.layer, found.value) == ("6", pytest.approx(4, rel=0.1))
-    assert "odd-layer" not in faults(inspect(stack(6)))
+    assert "odd-layer" not in problems(inspect(stack(6)))
 
 
 class Cut(nn.Module):
@@ -143,29 +143,38 @@ class Quantized(nn.Module):
 def test_straight_through_is_meant(spelling, fault):
     torch.manual_seed(0)
     report = initscope.inspect(Quantized(spelling), torch.randn(40, 6), pairs=8, alternatives=False, prediction=False)
-    (found,) = (verdict for verdict in report.verdicts if verdict.name == "no-gradient")
-    assert found.layer == "codes"
-    assert found.fault == fault
+    (found,) = (finding for finding in report.findings if finding.layer == "codes")
+    assert found.name == ("detached" if fault else "outside-loss")
 
 
 @pytest.mark.parametrize(
-    ("kind", "layer"), [("detached", "first"), ("skipped", "second"), ("frozen", "second"), ("dropped", "1")]
+    ("kind", "layer", "name"),
+    [
+        ("detached", "first", "detached"),
+        ("skipped", "second", "unused-layer"),
+        ("frozen", "second", "frozen-layers"),
+        ("dropped", "1", "dropout-all"),
+    ],
 )
-def test_what_the_loss_does_not_reach(kind, layer):
+def test_what_the_loss_does_not_reach(kind, layer, name):
     torch.manual_seed(0)
     model = Cut(detached=kind == "detached", skipped=kind == "skipped")
     if kind == "frozen":
         model.second.requires_grad_(False)
     if kind == "dropped":
         model = nn.Sequential(nn.Linear(64, 32), nn.Dropout(1.0), nn.ReLU(), nn.Linear(32, 10))
-    assert faults(inspect(model))["no-gradient"].layer == layer
+    found = problems(inspect(model))[name]
+    assert found.layer == layer
     torch.manual_seed(0)
-    assert "no-gradient" not in faults(inspect(Cut()))
+    assert name not in problems(inspect(Cut()))
+    if found.fix.code:
+        exec(found.fix.code, {"model": model})
+        assert name not in problems(inspect(model))
     if kind == "skipped":  # heads that only training has are not run in evaluation
-        assert "no-gradient" not in faults(inspect(model.eval()))
+        assert name not in problems(inspect(model.eval()))
 
 
-def test_an_output_that_the_loss_is_not_of_is_no_fault():
+def test_an_output_that_the_loss_does_not_read_is_information():
     class TwoHeads(nn.Module):
         def __init__(self):
             super().__init__()
@@ -178,7 +187,7 @@ def test_an_output_that_the_loss_is_not_of_is_no_fault():
     torch.manual_seed(0)
     report = inspect(TwoHeads(), loss=lambda outputs, labels: F.cross_entropy(outputs[0], labels))
     assert report.healthy
-    assert [verdict.layer for verdict in report.verdicts if verdict.name == "no-gradient"] == ["other"]
+    assert [finding.layer for finding in report.findings if finding.name == "outside-loss"] == ["other"]
 
 
 def test_the_loss_at_the_start_is_that_of_torch():
@@ -188,35 +197,36 @@ def test_the_loss_at_the_start_is_that_of_torch():
     with torch.no_grad():
         model[6].weight.mul_(100)
     report = inspect(model)
-    found = faults(report)["loss-at-start"]
+    found = problems(report)["initial-loss"]
     x, _ = report.observation.x, report.observation.y
     places = [int(((inputs - sample).abs().sum(dim=1)).argmin()) for sample in x]
     by_hand = float(F.cross_entropy(model(inputs[places]).detach(), labels[places])) - math.log(10)
     assert found.value == pytest.approx(by_hand, rel=1e-4)
     assert found.layer == "6"
-    exec(found.code, {"model": model, "torch": torch})
+    exec(found.fix.code, {"model": model, "torch": torch})
     assert inspect(model).facts.reading.loss == pytest.approx(math.log(10), abs=0.2)
 
 
-def test_a_last_layer_that_is_too_large_has_its_own_cure():
-    """Trials have no targets: they called such a network healthy as it is and half of its depth the best start."""
+def test_a_last_layer_that_is_too_large_has_its_own_fix():
+    """Alternatives are scored without targets: for such a network half of its depth was the best once."""
     model = stack()
     with torch.no_grad():
         model[6].weight.mul_(100)
     inputs, labels = digits()
     report = initscope.inspect(model, inputs, targets=labels, pairs=16, prediction=False)
-    assert set(faults(report)) == {"loss-at-start"}
-    assert report.what_if.untried == "no other start was tried: loss-at-start is mended without one"
-    assert faults(report)["loss-at-start"].code in report.to_markdown()
+    assert set(problems(report)) == {"initial-loss"}
+    assert report.what_if.untried == "no alternative was tried: initial-loss is fixed without one"
+    assert report.fix.code == problems(report)["initial-loss"].fix.code
+    assert report.fix.code in report.to_markdown()
 
 
-def test_a_start_that_helps_does_not_hide_what_has_to_be_done_beside_it():
-    report = inspect(nn.Sequential(stack(depth=20), nn.ReLU()), alternatives=True)
-    found, written = faults(report), report.to_markdown().lower()
+def test_an_initializer_that_helps_does_not_hide_what_else_has_to_be_fixed():
+    report = inspect(nn.Sequential(stack(depth=20), nn.ReLU()), alternatives=True, loss=F.cross_entropy)
+    found, written = problems(report), report.to_markdown()
     assert report.what_if.helps
-    assert {"clipped-output", "gradient-imbalance"} <= set(found)
-    assert found["clipped-output"].advice in written
-    assert found["gradient-imbalance"].advice not in written
+    assert {"loss-floor", "gradient-imbalance"} <= set(found)
+    assert found["loss-floor"].fix.code in written
+    assert report.fix.code in written
 
 
 def test_labels_of_a_data_set_belong_to_as_many_outputs():
@@ -226,7 +236,7 @@ def test_labels_of_a_data_set_belong_to_as_many_outputs():
             model = nn.Sequential(nn.Flatten(), stack(outputs=outputs))
             model[1][-1].weight.mul_(1000)
         found = inspect(model, data, targets=None)
-        assert ("loss-at-start" in {verdict.name for verdict in found.verdicts}) is known
+        assert ("initial-loss" in {finding.name for finding in found.findings}) is known
         assert (found.facts.reading.loss is not None) is known
     alone = inspect(model, data[data.labels == 3], targets=None)
     assert any("one class" in caution for caution in alone.cautions)
@@ -243,27 +253,29 @@ def test_the_words_of_a_language_model_are_its_labels():
 
     torch.manual_seed(0)
     words = torch.randint(0, 200, (40, 12), generator=torch.Generator().manual_seed(0))
-    assert "loss-at-start" in faults(inspect(Tied(), words, targets=None))
+    assert "initial-loss" in problems(inspect(Tied(), words, targets=None))
     small = Tied()
     nn.init.normal_(small.words.weight, std=0.02)
-    assert "loss-at-start" not in faults(inspect(small, words, targets=None))
+    assert "initial-loss" not in problems(inspect(small, words, targets=None))
 
 
 def test_inputs_of_bytes_and_constant_channels():
     images = 127 + 60 * normal(48, 3, 8, 8)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4))
-    assert faults(inspect(model, images, targets=None))["input-scale"].value == pytest.approx(140, rel=0.05)
+    assert problems(inspect(model, images, targets=None))["input-scale"].value == pytest.approx(140, rel=0.05)
     normed = nn.Sequential(nn.BatchNorm2d(3), *model)
-    assert "input-scale" not in faults(inspect(normed, images, targets=None))
+    assert "input-scale" not in problems(inspect(normed, images, targets=None))
     images[:, 1] = 5.0
-    assert "1 of 3 channels never change" in str(faults(inspect(model, images / 100, targets=None))["input-scale"])
+    assert "1 of 3 channels of the input never change" in str(
+        problems(inspect(model, images / 100, targets=None))["constant-channels"]
+    )
 
 
 def test_of_equal_samples_it_is_told_that_they_are_equal():
     """Images of zeros: dividing by their deviation, which the size of inputs asks for, mends nothing."""
     blank = torch.zeros(32, 3, 8, 8)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
-    found = faults(inspect(model, blank, targets=None))
+    found = problems(inspect(model, blank, targets=None))
     assert "constant-data" in found
     assert "input-scale" not in found
 
@@ -272,7 +284,7 @@ def test_values_beyond_half_precision_are_named_where_they_begin():
     model = stack()
     with torch.no_grad():
         model[2].weight.mul_(1e6)
-    assert faults(inspect(model))["precision"].layer == "2"
+    assert problems(inspect(model))["float16-overflow"].layer == "2"
     assert {row.format for row in inspect(model).precision} == {form.name for form in FORMATS}
 
 
@@ -324,8 +336,8 @@ def test_batch_norm_that_has_seen_nothing_is_told_and_blames_nobody():
     model = nn.Sequential(*blocks, nn.Linear(64, 10)).eval()
     report = inspect(model)
     assert "has seen no data" in report.cautions[0]
-    assert {"vanishing", "collapse"} & {verdict.name for verdict in report.verdicts}
-    assert not {"vanishing", "collapse"} & set(faults(report))
+    assert {"vanishing", "collapse"} & {finding.name for finding in report.findings}
+    assert not {"vanishing", "collapse"} & set(problems(report))
     assert inspect(model, mode="train").cautions == ()
 
 
@@ -344,41 +356,40 @@ class Listed(nn.Module):
 
 
 def test_layers_in_a_plain_list_are_seen_by_no_optimiser():
-    found = faults(inspect(Listed(list)))["no-gradient"]
+    found = problems(inspect(Listed(list)))["unregistered-weights"]
     assert found.layer == "hidden"
-    assert "not among model.parameters()" in found.words
+    assert "not in model.parameters()" in found.message
     model = Listed(list)
-    exec(found.code, {"model": model, "torch": torch})
+    exec(found.fix.code, {"model": model, "torch": torch})
     assert inspect(model).healthy
-    assert "no-gradient" not in faults(inspect(Listed(nn.ModuleList)))
+    assert "unregistered-weights" not in problems(inspect(Listed(nn.ModuleList)))
 
 
 def test_one_layer_n_times_is_told_and_a_loop_over_one_layer_is_not():
     torch.manual_seed(0)
     layer = nn.Linear(64, 64)
     same = nn.Sequential(*[layer, nn.ReLU()] * 3, nn.Linear(64, 10))
-    found = next(verdict for verdict in inspect(same).verdicts if verdict.name == "clones")
-    assert not found.fault
-    assert (found.layer, "the same module as 0" in found.words) == ("2", True)
+    found = problems(inspect(same))["repeated-module"]
+    assert (found.level, found.layer, "the same module as 0" in found.message) == ("warning", "2", True)
     apart = nn.Sequential(*[part for _ in range(3) for part in (nn.Linear(64, 64), nn.ReLU())], nn.Linear(64, 10))
-    assert not [verdict for verdict in inspect(apart).verdicts if verdict.name == "clones"]
+    assert "repeated-module" not in problems(inspect(apart))
 
 
-def test_two_equal_blocks_are_told_and_three_are_a_fault():
+def test_two_equal_blocks_are_information_and_three_are_a_warning():
     def model(copies):
         torch.manual_seed(0)
         encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), copies)
         return nn.Sequential(nn.Unflatten(1, (4, 16)), encoder, nn.Flatten(), nn.Linear(64, 10))
 
-    told = [[v.fault for v in inspect(model(copies)).verdicts if v.name == "clones"] for copies in (2, 3)]
-    assert told == [[False], [True]]
+    found = [[f.level for f in inspect(model(copies)).findings if f.name == "equal-layers"] for copies in (2, 3)]
+    assert found == [["info"], ["warning"]]
 
 
 def test_dropout_of_nearly_everything_and_of_half():
-    for share, told in ((1.0, [True]), (0.99, [False]), (0.5, [])):
+    for share, expected in ((1.0, ["dropout-all"]), (0.99, ["dropout-high"]), (0.5, [])):
         model = stack()
         model.insert(2, nn.Dropout(share))
-        assert [v.fault for v in inspect(model).verdicts if v.name == "no-gradient"] == told
+        assert [name for name in problems(inspect(model)) if name.startswith("dropout")] == expected
 
 
 def test_a_gradient_that_is_not_finite_where_values_are():
@@ -393,11 +404,10 @@ def test_a_gradient_that_is_not_finite_where_values_are():
     one, _ = digits()
     two = one.roll(1, 0)
     two[::2] = one[::2]
-    found = faults(inspect(Distance(torch.sqrt), (one, two), targets=None))["not-finite"]
+    found = problems(inspect(Distance(torch.sqrt), (one, two), targets=None))["gradient-not-finite"]
     assert found.layer == "embed.0"
-    assert "gradient is not finite" in found.words
     safe = inspect(Distance(lambda square: torch.sqrt(square + 1e-6)), (one, two), targets=None)
-    assert "not-finite" not in faults(safe)
+    assert "gradient-not-finite" not in problems(safe)
 
 
 def test_what_passes_through_numpy_is_detached_and_what_is_not_used_is_aside():
@@ -410,19 +420,20 @@ def test_what_passes_through_numpy_is_detached_and_what_is_not_used_is_aside():
             made = torch.from_numpy(self.norm(self.first(x)).detach().numpy().copy())
             return self.head(made if self.use else x)
 
-    assert faults(inspect(Net(use=True)))["no-gradient"].layer == "first"
-    assert "no-gradient" not in faults(inspect(Net(use=False)))
+    assert problems(inspect(Net(use=True)))["detached"].layer == "first"
+    assert "detached" not in problems(inspect(Net(use=False)))
 
 
-def test_one_large_column_is_told_and_mended_by_column():
+def test_one_large_column_is_a_warning_and_fixed_by_column():
     inputs, _ = digits()
-    for offset, fault in ((100.0, False), (1e5, True)):
+    for offset, name in ((100.0, "uneven-columns"), (1e5, "input-scale")):
         rows = torch.cat([normal(64, 60), offset + normal(64, 4)[:, :1].expand(64, 4) + inputs[:, :4] * 0], 1)
         rows[:, 61:] = normal(64, 3, seed=1)
-        found = next(v for v in inspect(stack(), rows).verdicts if v.name == "input-scale")
-        assert found.fault is fault
-        assert found.code == ("data = (data - data.mean(0)) / (data.std(0) + 1e-6)" if fault else None)
-    assert "column 60" in found.words or fault
+        found = problems(inspect(stack(), rows))
+        assert next(iter(found)) == name
+        assert found[name].fix.code == "data = (data - data.mean(0)) / (data.std(0) + 1e-6)"
+        assert found["uneven-columns"].message.startswith("Column 60 is")
+        assert found["uneven-columns"].caused_by == (None if name == "uneven-columns" else "IS601")
 
 
 def test_targets_may_be_a_dict_or_a_tuple():
