@@ -40,7 +40,7 @@ COMMANDS = {
     "demo": ("demo:demo", "Show what a deep CNN does to real photographs: no data, no model needed."),
     "inspect": (
         "inspection:inspect",
-        "Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change.",
+        "Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried.",
     ),
     "predict": (
         "predict_measure:predict",

@@ -18,7 +18,7 @@ from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
 from initscope.graph import BatchArgs, Inputs, attends, bind, hides_attention, refuse_different_lengths, trace
 from initscope.graph.batch import check_norms, check_shapes, real_tensor
-from initscope.graph.untouched import leaves_no_trace, runnable
+from initscope.graph.borrowing import leaves_no_trace, runnable
 from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
 from initscope.initializers._base import equal_parameters
 from initscope.propagate.budget import Budget
@@ -275,7 +275,7 @@ def _walk(simulation: Simulation, first: int, all_pairs: int) -> _Part:
         if attending:
             tokens.append(walk.tokens(value[0] if type(value) is tuple and value else value))
         name, kind = traced.name(node), traced.kind(node)
-        place = traced.role(node), traced.within(node), traced.reads(node)
+        place = traced.role(node), traced.within(node), traced.reads(node), traced.traits(node)
         if type(value) is tuple and value:
             value = value[0]  # of several results the first, as it is measured
         states = list(value.states) if isinstance(value, Several) else [value]
