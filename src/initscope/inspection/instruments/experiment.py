@@ -9,8 +9,9 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from initscope.graph import Batch, all_threads
-from initscope.graph.untouched import leaves_no_trace, runnable
+from initscope.graph import Batch
+from initscope.graph.borrowing import leaves_no_trace, runnable
+from initscope.graph.threads import all_threads
 from initscope.inspection.instruments.batches import draw_batch
 from initscope.inspection.instruments.budget import Budget, Cost, affordable_samples, cost_of, plan_budget
 from initscope.inspection.instruments.controls import constant_inputs, permuted_targets, readout_loss, shuffled_inputs
