@@ -111,4 +111,12 @@ def _prelu(weight: torch.Tensor) -> nn.Module:
     return module
 
 
-_BUILT_OTHERWISE: dict[str, Callable[..., nn.Module]] = {"layer_norm": _layer_norm, "prelu": _prelu}
+def _flatten(start_dim: int = 0, end_dim: int = -1) -> nn.Module:
+    return nn.Flatten(start_dim, end_dim)
+
+
+_BUILT_OTHERWISE: dict[str, Callable[..., nn.Module]] = {
+    "flatten": _flatten,
+    "layer_norm": _layer_norm,
+    "prelu": _prelu,
+}
