@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from initscope.propagate.duals import coefficients, dual_matrix, means, slopes, transformed
-from initscope.propagate.moments import Maps
+from initscope.propagate.moments import MomentMaps
 from initscope.propagate.origins import Activations
 from initscope.theory.activations import activation, elu, gelu_tanh, relu, silu, tanh
 
@@ -84,7 +84,7 @@ def test_whole_matrices(sigma):
 def test_tables_equal_integrals(sigma):
     """From tables over the angle, between two variances by a straight line: 2e-4 of the largest at 5 % of variance."""
     variances, matrix = gram_of(4.0, math.log(1.05))
-    maps = Maps(*(variances[:, :, :30] for _ in range(3)), sizes=(8,), status="closed form", axis=1)
+    maps = MomentMaps(*(variances[:, :, :30] for _ in range(3)), sizes=(8,), status="closed form", axis=1)
     first, second = variances[None, ..., :, None], variances[None, ..., None, :]
     limit = (first * second).sqrt()
     matrix = matrix[None].clamp(-limit, limit)

@@ -14,7 +14,7 @@ from initscope.propagate.registry import Context
 from initscope.propagate.rules.weights import paddings
 from initscope.propagate.windows import FilterTaps
 
-__all__ = ["Chain", "Mean", "Rectified", "Step", "Sums", "chain_of"]
+__all__ = ["PositionMean", "Rectified", "ReluStack", "Step", "Sums", "chain_of"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Rectified:
 
 
 @dataclass(frozen=True)
-class Mean:
+class PositionMean:
     """All positions together, as a Linear layer reads them; ``pooled``: so many averaged first, so that it reads one.
 
     ``wraps``: all filters before it wrap around the edges, so that positions at an offset do.
@@ -46,15 +46,15 @@ Step = Sums | Rectified
 
 
 @dataclass(frozen=True)
-class Chain:
-    """Weights and ReLUs on images ``[channels, height, width]`` up to a `Mean`, and on vectors behind it."""
+class ReluStack:
+    """Weights and ReLUs on images ``[channels, height, width]`` up to a `PositionMean`, and on vectors behind it."""
 
     image_steps: tuple[Step, ...]
-    mean: Mean
+    mean: PositionMean
     dense_steps: tuple[Step, ...]
 
 
-def chain_of(traced: Trace, context: Context, shape: tuple[int, ...]) -> Chain | None:
+def chain_of(traced: Trace, context: Context, shape: tuple[int, ...]) -> ReluStack | None:
     """The stack that the model is, or None: other layers, other activations, branches, other weight laws."""
     first, *nodes = traced.steps
     if len(shape) not in (1, 3) or traced.graph_module is None or _outputs(traced) != nodes[-1:]:
@@ -81,12 +81,16 @@ class _Reading:
         """Channels that a mean stands for; None: the sum over the channels of the images themselves."""
         self._wraps: list[bool] = []
         self._ends: list[bool] = []
-        self._mean = Mean() if len(shape) == 1 else None
+        self._mean = PositionMean() if len(shape) == 1 else None
         self._flat = len(shape) == 1
 
-    def chain(self) -> Chain | None:
+    def chain(self) -> ReluStack | None:
         """None if no weights were read."""
-        return Chain(tuple(self._maps), self._mean or Mean(), tuple(self._dense)) if self._width is not None else None
+        return (
+            ReluStack(tuple(self._maps), self._mean or PositionMean(), tuple(self._dense))
+            if self._width is not None
+            else None
+        )
 
     def takes(self, module: nn.Module) -> bool:
         """Read one more; whether what is read is still a stack."""
@@ -94,11 +98,11 @@ class _Reading:
         if isinstance(module, (nn.Identity, nn.Dropout)):
             return True
         if isinstance(module, nn.Flatten):
-            self._mean, self._flat = self._mean or Mean(), True
+            self._mean, self._flat = self._mean or PositionMean(), True
             return module.start_dim == 1 and module.end_dim == -1
         if isinstance(module, (nn.AdaptiveAvgPool2d, nn.AvgPool2d)):
             averages = self._mean is None and self._width is not None and self._averages_all(module)
-            self._mean = Mean(pooled=math.prod(self._size), wraps=all(self._wraps))
+            self._mean = PositionMean(pooled=math.prod(self._size), wraps=all(self._wraps))
             return averages and (all(self._wraps) or all(self._ends))
         if self._width is not None and (sigma := activation_of(module)) is not None:
             # Rectified units are not Gaussian, and those of flattened or pooled maps have laws of their own.

@@ -14,7 +14,7 @@ from initscope.errors import InputError
 from initscope.graph import Inputs
 from initscope.graph.untouched import leaves_no_trace
 from initscope.initializers import AnyLaw, as_law
-from initscope.kernels.chain import Chain, chain_of
+from initscope.kernels.chain import ReluStack, chain_of
 from initscope.kernels.inputs import bound_inputs, checked_model, on_device
 from initscope.kernels.pairs import pair_kernel
 from initscope.propagate.networks import Networks
@@ -146,7 +146,7 @@ def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangen
     return k.astype(np.float64)[None], xx[None], yy[None]
 
 
-def _stack(networks: Networks, inputs: Inputs, *, pairs: int) -> Chain | None:
+def _stack(networks: Networks, inputs: Inputs, *, pairs: int) -> ReluStack | None:
     """What the compiled loops take of the model: a stack, on the CPU, where loading them pays or is done.
 
     Loading the loops for pooled maps has to pay at every call: the rules are more precise.

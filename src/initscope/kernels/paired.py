@@ -15,7 +15,7 @@ from initscope.errors import InputError
 from initscope.graph.batch import check_norms, real_tensor
 from initscope.graph.untouched import leaves_no_trace
 from initscope.initializers import AnyLaw, as_law
-from initscope.kernels.chain import Chain, Rectified, Sums, chain_of
+from initscope.kernels.chain import Rectified, ReluStack, Sums, chain_of
 from initscope.kernels.inputs import bound_inputs, checked_model, on_device
 from initscope.kernels.pairs import pair_kernel
 from initscope.propagate.prediction import networks_of
@@ -109,7 +109,7 @@ class PairKernel:
 class _Compiled:
     """A chain on pairs: loops on maps, then formulas on one number for each pair."""
 
-    def __init__(self, chain: Chain, shape: tuple[int, ...], fused: Any) -> None:
+    def __init__(self, chain: ReluStack, shape: tuple[int, ...], fused: Any) -> None:
         self._dense = chain.dense_steps
         steps = chain.image_steps
         layers = [

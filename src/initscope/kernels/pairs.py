@@ -14,12 +14,12 @@ from torch import Tensor
 from initscope.errors import InputError
 from initscope.graph import Inputs
 from initscope.propagate.budget import Budget
-from initscope.propagate.moments import Given, Maps, NotCovered
+from initscope.propagate.moments import InputValues, MomentMaps, NotCovered
 from initscope.propagate.networks import Networks, Simulation
 from initscope.propagate.prediction import checked
 from initscope.propagate.tangents import tangent
 from initscope.propagate.totals import total
-from initscope.propagate.walk import Missing, Several, Walk
+from initscope.propagate.walk import Replicates, Uncovered, Walk
 
 __all__ = ["pair_kernel"]
 
@@ -90,7 +90,7 @@ def _products(networks: Networks, x: Inputs, y: Inputs, sizes: _Sizes, *, tangen
     budget = Budget(pairs, pairs)
     context = replace(networks.context, budget=budget, sampled=[])
     value = _output(networks, Walk(traced, inputs, context, Simulation(networks, x, y), keep=tangents), sizes)
-    states = list(value.states) if isinstance(value, Several) else [value]
+    states = list(value.states) if isinstance(value, Replicates) else [value]
     return torch.stack([_per_unit(state, budget, tangents=tangents) for state in states])[:, :pairs]
 
 
@@ -108,7 +108,7 @@ def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> Any:
     value: Any = None
     positions: dict[Any, int] = {}
     for step, state in walk.states():
-        if isinstance(state, (Given, Maps)):
+        if isinstance(state, (InputValues, MomentMaps)):
             positions[step] = math.prod(state.shape[1:])
         if step is wanted:
             value = state
@@ -118,14 +118,14 @@ def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> Any:
 
 def _per_unit(state: Any, budget: Budget, *, tangents: bool) -> Tensor:
     """⟨x, y⟩ over the number of units, or the tangent kernel."""
-    if isinstance(state, Missing):
+    if isinstance(state, Uncovered):
         raise InputError(f"this model has no kernel: {state.reason}")
-    if not isinstance(state, (Given, Maps)):
+    if not isinstance(state, (InputValues, MomentMaps)):
         raise InputError("this model has no kernel: what it returns is not one value per unit")
     totals = state.totals()
     if not tangents:
         return (totals.xx * totals.yy).sqrt() * totals.cosine / totals.units
-    if isinstance(state, Given):
+    if isinstance(state, InputValues):
         raise InputError("this model has no tangent kernel: it has no weights")
     try:
         maps = tangent(state, budget)

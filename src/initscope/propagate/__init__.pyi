@@ -1,7 +1,7 @@
 # Names of the package for type checkers and editors; lazy_loader reads them from here too.
 from .moments import (
-    Given as Given,
-    Maps as Maps,
+    InputValues as InputValues,
+    MomentMaps as MomentMaps,
     NotCovered as NotCovered,
 )
 from .prediction import (

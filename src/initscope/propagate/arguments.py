@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from initscope.propagate.called_weights import Missing
-from initscope.propagate.moments import Given, Maps, NotCovered
-from initscope.propagate.routed import Rows
-from initscope.propagate.units import Drawn, Units
+from initscope.propagate.called_weights import Uncovered
+from initscope.propagate.moments import InputValues, MomentMaps, NotCovered
+from initscope.propagate.routed import RoutedTokens
+from initscope.propagate.units import SampledUnits, UnitView
 
 __all__ = [
-    "Several",
+    "Replicates",
     "attribute_of",
     "holds_several",
     "kept",
@@ -29,7 +29,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Several:
+class Replicates:
     """Instead of a state: one for each replicate, behind a step that was sampled."""
 
     states: tuple[Any, ...]
@@ -37,27 +37,29 @@ class Several:
 
 def kept(value: Any, *, origin: bool, law: bool) -> Any:
     """A value without its note, and without what nobody will read."""
-    if isinstance(value, Several):
-        return Several(tuple(kept(state, origin=origin, law=law) for state in value.states))
+    if isinstance(value, Replicates):
+        return Replicates(tuple(kept(state, origin=origin, law=law) for state in value.states))
     if type(value) is tuple:
         return tuple(kept(item, origin=origin, law=law) for item in value)
-    if isinstance(value, (Units, Rows)):
+    if isinstance(value, (UnitView, RoutedTokens)):
         return replace(value, note="", base=kept(value.base, origin=origin, law=law))
-    if not isinstance(value, Maps):
+    if not isinstance(value, MomentMaps):
         return value
-    return replace(value, note="", origin=value.origin if origin else None, unit=value.unit if law else None)
+    return replace(
+        value, note="", origin=value.origin if origin else None, distribution=value.distribution if law else None
+    )
 
 
 def holds_several(value: Any) -> bool:
     """Whether there is one for each replicate among them."""
     if isinstance(value, dict):
         value = list(value.values())
-    return isinstance(value, Several) or (isinstance(value, (tuple, list)) and any(map(holds_several, value)))
+    return isinstance(value, Replicates) or (isinstance(value, (tuple, list)) and any(map(holds_several, value)))
 
 
 def of_replicate(value: Any, index: int) -> Any:
     """Nested arguments with the states of one replicate."""
-    if isinstance(value, Several):
+    if isinstance(value, Replicates):
         return value.states[index]
     if isinstance(value, dict):
         return {key: of_replicate(item, index) for key, item in value.items()}
@@ -66,26 +68,34 @@ def of_replicate(value: Any, index: int) -> Any:
 
 def tells_places(value: Any) -> bool:
     """Whether a value knows where its samples are."""
-    if isinstance(value, Several):
+    if isinstance(value, Replicates):
         return all(map(tells_places, value.states))
-    return all(map(tells_places, value)) if type(value) is tuple else isinstance(value, (Units, Drawn, Rows))
+    return (
+        all(map(tells_places, value))
+        if type(value) is tuple
+        else isinstance(value, (UnitView, SampledUnits, RoutedTokens))
+    )
 
 
 def several(values: list[Any]) -> Any:
     """The values of all replicates as one; what is no state is the same in all."""
-    missing = next((value for value in values if isinstance(value, Missing)), None)
+    missing = next((value for value in values if isinstance(value, Uncovered)), None)
     if missing is not None:
         return missing
     if type(values[0]) is tuple:
         if any(len(value) != len(values[0]) for value in values):
-            return Missing("it has more results in one draw than in another")
+            return Uncovered("it has more results in one draw than in another")
         return tuple(several(list(items)) for items in zip(*values, strict=True))
-    return Several(tuple(values)) if isinstance(values[0], (Given, Maps, Units, Rows)) else values[0]
+    return (
+        Replicates(tuple(values))
+        if isinstance(values[0], (InputValues, MomentMaps, UnitView, RoutedTokens))
+        else values[0]
+    )
 
 
 def states_in(value: Any) -> list[Any]:
     """All states, and reasons why there is none, in nested arguments; each once."""
-    if isinstance(value, (Given, Maps, Units, Rows, Missing)):
+    if isinstance(value, (InputValues, MomentMaps, UnitView, RoutedTokens, Uncovered)):
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
@@ -98,33 +108,33 @@ def states_in(value: Any) -> list[Any]:
 
 def side_of(value: Any, side: str) -> Any:
     """Arguments with x or y of every given value, in copies, which the call may write into."""
-    if isinstance(value, Given):
+    if isinstance(value, InputValues):
         return getattr(value, side).clone()
     if isinstance(value, dict):
         return {key: side_of(item, side) for key, item in value.items()}
     return type(value)(side_of(item, side) for item in value) if type(value) in (tuple, list) else value
 
 
-def shaped_like(state: Maps | Units) -> Tensor:
+def shaped_like(state: MomentMaps | UnitView) -> Tensor:
     """A tensor of the state's shape without memory."""
-    if isinstance(state, Units):
+    if isinstance(state, UnitView):
         return torch.empty(state.source.shape, dtype=state.base.kxx.dtype, device="meta")
     return torch.empty((len(state.kxx), *state.shape), dtype=state.kxx.dtype, device="meta")
 
 
-def zeros_like(state: Maps | Units) -> Tensor:
+def zeros_like(state: MomentMaps | UnitView) -> Tensor:
     """Zeros of the state's shape, in the memory of one."""
     like = shaped_like(state)
-    device = (state.base if isinstance(state, Units) else state).kxx.device
+    device = (state.base if isinstance(state, UnitView) else state).kxx.device
     return torch.zeros((1,), dtype=like.dtype, device=device).expand(like.shape)
 
 
 def attribute_of(state: Any, name: str) -> Any:
     """An attribute of the tensor that a state stands for."""
-    if not isinstance(state, (Maps, Units)):
+    if not isinstance(state, (MomentMaps, UnitView)):
         return getattr(state, name)
     if name in ("dtype", "device"):
-        return getattr(state.base.kxx if isinstance(state, Units) else state.kxx, name)
+        return getattr(state.base.kxx if isinstance(state, UnitView) else state.kxx, name)
     if name in ("shape", "ndim", "is_cuda", "requires_grad"):
         return getattr(shaped_like(state), name)
     raise NotCovered(f"its attribute {name} has no rule")

@@ -7,37 +7,37 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from initscope.propagate.moments import Maps
-from initscope.propagate.origins import Gram
+from initscope.propagate.moments import MomentMaps
+from initscope.propagate.origins import KnownGram
 
-__all__ = ["Attended", "Root", "roots_of"]
+__all__ = ["Attended", "SampledRoot", "roots_of"]
 
 
 @dataclass(frozen=True, eq=False)
-class Root:
+class SampledRoot:
     """Values that were drawn of a state, ``[pairs, tokens, channels]`` for x and y, which gradients are taken by."""
 
-    base: Maps
+    base: MomentMaps
     x: Tensor
     y: Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Attended(Gram):
+class Attended(KnownGram):
     """What attention makes of values: its Gram matrix, and the drawn weights that it comes from.
 
     ``weights`` are ``[2·pairs, heads, queries, keys]``, the x first, of each draw of all heads; they know how they came
     from the ``roots``. ``block`` is that of the values, ``width`` the channels of a head.
     """
 
-    value: Maps
+    value: MomentMaps
     block: int
     width: int
     weights: tuple[Tensor, ...]
-    roots: tuple[Root, ...]
+    roots: tuple[SampledRoot, ...]
 
 
-def roots_of(weights: Sequence[Tensor], roots: Sequence[Root]) -> tuple[Root, ...]:
+def roots_of(weights: Sequence[Tensor], roots: Sequence[SampledRoot]) -> tuple[SampledRoot, ...]:
     """Those of ``roots`` that ``weights`` were computed from."""
     found: set[int] = set()
     seen: set[object] = set()

@@ -20,55 +20,55 @@ from torch import Tensor
 
 from initscope.propagate.attended import Attended
 from initscope.propagate.channels import Channels, law_of, places_of, positions_of
+from initscope.propagate.distributions import ActivatedUnits
 from initscope.propagate.heads import gradients_through_heads
-from initscope.propagate.laws import Activated
-from initscope.propagate.moments import Maps, NotCovered, Products, Scaled
+from initscope.propagate.moments import InputProducts, MomentMaps, NotCovered, Scaled
 from initscope.propagate.origins import (
     Activations,
-    Chosen,
-    Gathered,
-    Joined,
+    GatheredPositions,
+    JoinedPositions,
     Multiplied,
-    Placed,
+    PermutedPositions,
+    SelectedBlocks,
     Shifted,
-    Stacked,
-    Summed,
+    StackedChannels,
+    SummedBranches,
 )
-from initscope.propagate.rules.pooling import Largest, Mean, Pooled
-from initscope.propagate.rules.shapes import Flattened
-from initscope.propagate.rules.weights import Weighted
-from initscope.propagate.units import Drawn
+from initscope.propagate.rules.pooling import Pooled, WindowMaximum, WindowMean
+from initscope.propagate.rules.shapes import FlattenedPositions
+from initscope.propagate.rules.weights import WeightedSums
+from initscope.propagate.units import SampledUnits
 from initscope.theory.activations import Activation
 
 __all__ = ["back", "sources_of", "spread_over_taps"]
 
-Shares = list[tuple[Maps, Tensor]]
+Shares = list[tuple[MomentMaps, Tensor]]
 _TABLE, _NODES = 1 << 14, 257  # entries from which on a dual is interpolated, and between how many angles
 _NEARLY = 1.05
 
 
-def sources_of(state: Maps) -> tuple[Maps, ...]:
+def sources_of(state: MomentMaps) -> tuple[MomentMaps, ...]:
     """The states before, which gradients reach from this one; raises `NotCovered` where there is no rule."""
     origin, law = state.origin, law_of(state)
-    if isinstance(origin, Products) and not isinstance(origin.given, Drawn):
+    if isinstance(origin, InputProducts) and not isinstance(origin.given, SampledUnits):
         return ()
     if isinstance(origin, Attended):
         return (origin.value, *(root.base for root in origin.roots))
     if isinstance(origin, Multiplied):
         return origin.first, origin.second
-    if isinstance(origin, (Summed, Stacked)):
+    if isinstance(origin, (SummedBranches, StackedChannels)):
         return origin.terms
-    if isinstance(origin, Joined):
+    if isinstance(origin, JoinedPositions):
         return origin.parts
-    if origin is None and isinstance(law, (Activated, Largest, Mean)):
+    if origin is None and isinstance(law, (ActivatedUnits, WindowMaximum, WindowMean)):
         return (law.before,)
     if type(origin) in _BACK:
-        before: Maps = origin.before  # type: ignore[union-attr]
+        before: MomentMaps = origin.before  # type: ignore[union-attr]
         return (before,)
     raise NotCovered("gradients have no rule there")
 
 
-def back(state: Maps, gradients: Tensor, channels: Channels) -> Shares:
+def back(state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
     """What ``gradients`` at a state are at the states before it."""
     origin, law = state.origin, law_of(state)
     if isinstance(origin, Attended):
@@ -76,12 +76,12 @@ def back(state: Maps, gradients: Tensor, channels: Channels) -> Shares:
     if isinstance(origin, Multiplied):
         both = origin.first, origin.second
         return [(one, gradients * channels.gram(other)) for one, other in zip(both, both[::-1], strict=True)]
-    if isinstance(origin, Summed):
+    if isinstance(origin, SummedBranches):
         return [(term, gradients) for term in origin.terms]
-    if isinstance(origin, Stacked):
+    if isinstance(origin, StackedChannels):
         sizes = [len(part.sizes) for part in origin.terms]
         return list(zip(origin.terms, torch.split(gradients, sizes, dim=-3), strict=True))
-    if isinstance(origin, Joined):
+    if isinstance(origin, JoinedPositions):
         sizes = [positions_of(part) for part in origin.parts]
         blocks = zip(*(torch.split(one, sizes, -1) for one in torch.split(gradients, sizes, -2)), strict=True)
         return [(part, column[index]) for index, (part, column) in enumerate(zip(origin.parts, blocks, strict=True))]
@@ -91,7 +91,7 @@ def back(state: Maps, gradients: Tensor, channels: Channels) -> Shares:
     return [(before[0], _BACK[type(origin)](origin, gradients, channels))] if before else []
 
 
-def spread_over_taps(origin: Weighted, gradients: Tensor) -> Tensor:
+def spread_over_taps(origin: WeightedSums, gradients: Tensor) -> Tensor:
     r"""Gradients before weights of variance 1: sums over the taps, and over the outputs that read each channel.
 
     E of the squared norm of the weights' own gradient is the sum of its products with the Gram matrix before them.
@@ -112,7 +112,7 @@ def spread_over_taps(origin: Weighted, gradients: Tensor) -> Tensor:
     return shared / (origin.groups // outputs)
 
 
-def _weights(origin: Weighted, gradients: Tensor, channels: Channels) -> Tensor:
+def _weights(origin: WeightedSums, gradients: Tensor, channels: Channels) -> Tensor:
     if origin.law.strength > 0 or origin.law.centre:
         raise NotCovered("gradients of weights that are bound to each other have no rule")
     return origin.law.variance * spread_over_taps(origin, channels.mean(gradients))
@@ -136,7 +136,7 @@ def _activation(origin: Activations, gradients: Tensor, channels: Channels) -> T
     return _activated(origin.sigma, origin.before, gradients, channels)
 
 
-def _activated(sigma: Activation, before: Maps, gradients: Tensor, channels: Channels) -> Tensor:
+def _activated(sigma: Activation, before: MomentMaps, gradients: Tensor, channels: Channels) -> Tensor:
     """By E σ'(X_p)σ'(X_p'); where channels are drawn, by their slopes."""
     if before.gaussian and gradients.dim() == 4:
         return gradients * _slopes(sigma, channels.gram(before))
@@ -174,17 +174,17 @@ def _passed(origin: Shifted, gradients: Tensor, channels: Channels) -> Tensor:
     return gradients
 
 
-def _chosen(origin: Chosen, gradients: Tensor, channels: Channels) -> Tensor:
+def _chosen(origin: SelectedBlocks, gradients: Tensor, channels: Channels) -> Tensor:
     shape = list(gradients.shape)
     shape[-3] = len(origin.before.sizes)
     return gradients.new_zeros(shape).index_add_(gradients.dim() - 3, torch.tensor(origin.blocks), gradients)
 
 
-def _placed(origin: Placed, gradients: Tensor, channels: Channels) -> Tensor:
+def _placed(origin: PermutedPositions, gradients: Tensor, channels: Channels) -> Tensor:
     return _scattered(gradients, [origin.where.flatten()], positions_of(origin.before))
 
 
-def _gathered(origin: Gathered, gradients: Tensor, channels: Channels) -> Tensor:
+def _gathered(origin: GatheredPositions, gradients: Tensor, channels: Channels) -> Tensor:
     return _scattered(gradients, [origin.places()], positions_of(origin.before))
 
 
@@ -193,7 +193,7 @@ def _pooled(origin: Pooled, gradients: Tensor, channels: Channels) -> Tensor:
     return mean.mT @ gradients @ mean
 
 
-def _flattened(origin: Flattened, gradients: Tensor, channels: Channels) -> Tensor:
+def _flattened(origin: FlattenedPositions, gradients: Tensor, channels: Channels) -> Tensor:
     """Positions that have become channels have weights of their own: nothing is between them."""
     before, count = origin.before, positions_of(origin.before)
     inside = origin.keys >= 0
@@ -205,25 +205,25 @@ def _flattened(origin: Flattened, gradients: Tensor, channels: Channels) -> Tens
 
 
 _BACK: dict[Any, Callable[[Any, Tensor, Channels], Tensor]] = {
-    Weighted: _weights,
+    WeightedSums: _weights,
     Activations: _activation,
     Scaled: _scaled,
     Shifted: _passed,
-    Chosen: _chosen,
-    Placed: _placed,
-    Gathered: _gathered,
+    SelectedBlocks: _chosen,
+    PermutedPositions: _placed,
+    GatheredPositions: _gathered,
     Pooled: _pooled,
-    Flattened: _flattened,
+    FlattenedPositions: _flattened,
 }
 
 
-def _through_law(law: Any, state: Maps, gradients: Tensor, channels: Channels) -> Shares:
+def _through_law(law: Any, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
     """Steps whose units were drawn: by the slopes of drawn channels, or to the position that was the largest."""
     before = law.before
-    if isinstance(law, Activated):
+    if isinstance(law, ActivatedUnits):
         return [(before, _activated(law.sigma, before, gradients, channels))]
     places, count = places_of(law, state.positions), positions_of(before)
-    if isinstance(law, Mean):
+    if isinstance(law, WindowMean):
         mean = torch.zeros(places.shape[1], count, dtype=torch.float64).scatter_(1, places.T, 1 / len(places))
         return [(before, mean.mT @ gradients @ mean)]
     values = channels.values(before)[..., places.clamp_min(0)].masked_fill(places < 0, -math.inf)

@@ -1,6 +1,6 @@
 """What is known of a state beyond its second moments, as its bases: the law of a unit, where covariances come from.
 
-See `initscope.propagate.laws` and `initscope.propagate.origins` for those that know something.
+See `initscope.propagate.distributions` and `initscope.propagate.origins` for those that know something.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from initscope.propagate.totals import NotCovered
 from initscope.propagate.windows import Offset, Sites
 
 if TYPE_CHECKING:
-    from initscope.propagate.moments import Maps
+    from initscope.propagate.moments import MomentMaps
 
-__all__ = ["Cross", "Draws", "Factor", "Field", "Law", "Lookup", "Origin", "Pair", "Wanted"]
+__all__ = ["Cross", "Distribution", "Draws", "Factor", "Field", "Lookup", "Origin", "Pair", "Wanted"]
 
 Pair = tuple[Tensor, Tensor]
 Factor = float | Tensor
@@ -29,9 +29,9 @@ Cross = Tensor
 Stacked in this order, in float64: ``[4, pairs, blocks, *positions]``.
 """
 
-Lookup = Callable[["Maps", Offset], Cross]
-Wanted = tuple["Maps", Offset]
-Field = tuple["Maps", Sites]
+Lookup = Callable[["MomentMaps", Offset], Cross]
+Wanted = tuple["MomentMaps", Offset]
+Field = tuple["MomentMaps", Sites]
 """Gaussian units, and where they are drawn."""
 
 
@@ -49,8 +49,8 @@ class Draws:
         return numbers.to(like.device)
 
 
-class Law:
-    """The law of the units of a state: nothing is known here, see `initscope.propagate.laws` for those that know.
+class Distribution:
+    """The law of the units of a state: nothing is known here, see `initscope.propagate.distributions` for those that know.
 
     A sample is one unit at the `Sites` that one output reads, jointly: ``[count, pairs, blocks, shifts, *size]`` for x
     and for y. Outputs are drawn independently, because only moments within the sites of one are taken from them.
@@ -60,19 +60,19 @@ class Law:
     lasting = False
     """Whether scaling, moving and averaging units gives units of which as much is known."""
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """E x and E y, like the maps of ``state``."""
         raise NotCovered("the mean of its input is not known")
 
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+    def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """Samples of (x, y) at ``sites``."""
         raise NotCovered("the law of its input is not known beyond second moments")
 
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+    def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """The Gaussian units that `draw` draws."""
         raise NotCovered("the law of its input is not known beyond second moments")
 
-    def without_samples(self) -> Law:
+    def without_samples(self) -> Distribution:
         """The same law, known by how it is drawn, with no samples kept."""
         return self
 
@@ -99,6 +99,6 @@ class Origin(ABC):
         """What an entry of the result costs, against a formula."""
         return 1
 
-    def scaling(self) -> tuple[Maps, Factor, Factor] | None:
+    def scaling(self) -> tuple[MomentMaps, Factor, Factor] | None:
         """The state whose units these are, times a number for each position of x and of y; None: they are more."""
         return None

@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from initscope.graph import Step
 from initscope.initializers._matrices import Matrix
-from initscope.propagate.moments import Given, Maps
-from initscope.propagate.routed import Rows
+from initscope.propagate.moments import InputValues, MomentMaps
+from initscope.propagate.routed import RoutedTokens
 from initscope.propagate.totals import own_call
-from initscope.propagate.units import Units
+from initscope.propagate.units import UnitView
 
 __all__ = [
-    "WEIGHTS",
-    "Missing",
-    "Weights",
+    "RANDOM_WEIGHTS",
+    "RandomMatrix",
+    "Uncovered",
     "evaluated",
     "experts_product",
     "function_of",
@@ -31,17 +31,17 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Missing:
+class Uncovered:
     """Instead of a state: why there is none."""
 
     reason: str
 
 
-WEIGHTS = Missing("it computes with weights that are drawn at random, as a function of its own")
+RANDOM_WEIGHTS = Uncovered("it computes with weights that are drawn at random, as a function of its own")
 
 
 @dataclass(frozen=True)
-class Weights(Missing):
+class RandomMatrix(Uncovered):
     """Matrices of weights that are drawn, one above the other, which one of the model's own calls multiplies by."""
 
     parameters: tuple[nn.Parameter, ...]
@@ -51,11 +51,11 @@ class Weights(Missing):
     """Whether they are one matrix for each expert, along an axis of their own, and not one above the other."""
 
     @classmethod
-    def of(cls, parts: list[Matrix], *, turned: bool = False) -> Weights:
+    def of(cls, parts: list[Matrix], *, turned: bool = False) -> RandomMatrix:
         """With the Linear that each of the matrices amounts to."""
         layers, first = tuple(part.layer() for part in parts), parts[0]
         experts = first.parameters[0].dim() == 3 and len(parts) == len(first.parameters[0])
-        return cls(WEIGHTS.reason, tuple(first.parameters), layers, first.transposed != turned, experts)
+        return cls(RANDOM_WEIGHTS.reason, tuple(first.parameters), layers, first.transposed != turned, experts)
 
     @property
     def bias(self) -> bool:
@@ -63,7 +63,7 @@ class Weights(Missing):
         return self.layers[0].bias is not None
 
 
-def weights_product(name: str, args: Any, kwargs: Any) -> tuple[Any, Weights] | None:
+def weights_product(name: str, args: Any, kwargs: Any) -> tuple[Any, RandomMatrix] | None:
     """(state, weights) of a call that amounts to a Linear: x @ w, linear(x, w, b), addmm(b, x, w)."""
     args = (*args, *(kwargs[key] for key in ("weight", "bias") if key in kwargs))
     if name in ("matmul", "mm") and len(args) == 2:
@@ -74,19 +74,25 @@ def weights_product(name: str, args: Any, kwargs: Any) -> tuple[Any, Weights] | 
         (bias, state, weights), inputs_first = args, True
     else:
         return None
-    if not isinstance(state, (Given, Maps, Units, Rows)) or not isinstance(weights, Weights) or weights.experts:
+    if (
+        not isinstance(state, (InputValues, MomentMaps, UnitView, RoutedTokens))
+        or not isinstance(weights, RandomMatrix)
+        or weights.experts
+    ):
         return None
     # What is drawn as the bias comes as a reason too; a constant, or the bias of another, has no place here.
-    known = weights.bias == (bias is not None) and (bias is None or isinstance(bias, Missing))
+    known = weights.bias == (bias is not None) and (bias is None or isinstance(bias, Uncovered))
     return (state, weights) if known and weights.transposed == inputs_first else None
 
 
-def experts_product(name: str, args: Any, kwargs: Any) -> tuple[Rows, Weights, Any] | None:
+def experts_product(name: str, args: Any, kwargs: Any) -> tuple[RoutedTokens, RandomMatrix, Any] | None:
     """(rows, weights, ends of the experts' rows) of a call that multiplies rows by the matrix of their expert."""
     if name not in ("grouped_mm", "_grouped_mm") or len(args) < 2:
         return None
     rows, weights, offsets = args[0], args[1], args[2] if len(args) > 2 else kwargs.get("offs")
-    known = isinstance(rows, Rows) and isinstance(weights, Weights) and weights.experts and weights.transposed
+    known = (
+        isinstance(rows, RoutedTokens) and isinstance(weights, RandomMatrix) and weights.experts and weights.transposed
+    )
     return (rows, weights, offsets) if known else None
 
 

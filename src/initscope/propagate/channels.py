@@ -12,11 +12,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from initscope.propagate.draws import Sampled, factor_of
-from initscope.propagate.laws import Activated, Parts, Rearranged, Sum, Windowed, take
-from initscope.propagate.moments import Constants, Cross, Law, Maps, NotCovered, Origin, Rescaled
+from initscope.propagate.distributions import ActivatedUnits, MovedUnits, StackedUnits, SummedUnits, WindowUnits, take
+from initscope.propagate.draws import Empirical, factor_of
+from initscope.propagate.moments import AffineUnits, Cross, Distribution, InputChannels, MomentMaps, NotCovered, Origin
 from initscope.propagate.origins import Activations
-from initscope.propagate.rules.pooling import Largest, Mean
+from initscope.propagate.rules.pooling import WindowMaximum, WindowMean
 from initscope.propagate.windows import EVERY, Offset
 
 __all__ = ["MOST_POSITIONS", "Channels", "law_of", "places_of", "positions_of"]
@@ -29,17 +29,17 @@ _ENTRIES = 1 << 22  # of gradients that are known channel by channel
 _FEWEST, _MOST = 16, 4096
 
 
-def positions_of(state: Maps) -> int:
+def positions_of(state: MomentMaps) -> int:
     """Number of positions, 1 where there is no axis of them."""
     return math.prod(state.positions)
 
 
-def law_of(state: Maps) -> Law | None:
+def law_of(state: MomentMaps) -> Distribution | None:
     """The law of a unit, by how it is drawn."""
-    return state.unit.law if isinstance(state.unit, Sampled) else state.unit
+    return state.distribution.law if isinstance(state.distribution, Empirical) else state.distribution
 
 
-def places_of(law: Windowed, positions: tuple[int, ...]) -> Tensor:
+def places_of(law: WindowUnits, positions: tuple[int, ...]) -> Tensor:
     """The flattened position that each tap reads for every one of ``positions``, ``[taps, P]``, -1 where none is."""
     rows = []
     for tap in law.taps:
@@ -65,21 +65,21 @@ class Channels:
         self._count = 0
         self._spent = 0
 
-    def known(self, state: Maps) -> Maps:
+    def known(self, state: MomentMaps) -> MomentMaps:
         """A state with its origin, if that is known better than the walk knows it."""
         return replace(state, origin=self._origins[state.order]) if state.order in self._origins else state
 
-    def gram(self, state: Maps) -> Tensor:
+    def gram(self, state: MomentMaps) -> Tensor:
         """E h_p h_p' of a unit: ``[2·pairs, blocks, P, P]``."""
         for one in self._unknown(state):
             self._grams[one.order] = self._found(one)
         return self._grams[state.order]
 
-    def variance(self, state: Maps) -> Tensor:
+    def variance(self, state: MomentMaps) -> Tensor:
         """E h_p²: ``[2·pairs, blocks, P]``."""
         return torch.cat([state.kxx, state.kyy]).double().reshape(2 * len(state.kxx), len(state.sizes), -1)
 
-    def values(self, state: Maps) -> Tensor:
+    def values(self, state: MomentMaps) -> Tensor:
         """Some channels of a state at all positions, jointly with those of other states: ``[count, 2·pairs, …, P]``."""
         if state.order not in self._values:
             self._values[state.order] = self._drawn(state)
@@ -99,9 +99,9 @@ class Channels:
         self._grams.pop(order, None)
         self._values.pop(order, None)
 
-    def _unknown(self, state: Maps) -> list[Maps]:
+    def _unknown(self, state: MomentMaps) -> list[MomentMaps]:
         """States whose Gram matrices are needed for this one, in their order."""
-        found: dict[int, Maps] = {}
+        found: dict[int, MomentMaps] = {}
         stack = [state]
         while stack:
             one = self.known(stack.pop())
@@ -120,7 +120,7 @@ class Channels:
             )
         return [found[order] for order in sorted(found)]
 
-    def _found(self, state: Maps) -> Tensor:
+    def _found(self, state: MomentMaps) -> Tensor:
         if positions_of(state) == 1:
             return self.variance(state)[..., None]
         if state.origin is None:
@@ -132,36 +132,36 @@ class Channels:
         half = both.shape[-1] // 2
         return torch.cat([both[..., :half, :half], both[..., half:, half:]])
 
-    def _lookup(self, state: Maps, offset: Offset) -> Cross:
+    def _lookup(self, state: MomentMaps, offset: Offset) -> Cross:
         """What `Origin.cross` reads: x and y are samples by themselves here, and nothing is between them."""
         x, y = self._grams[state.order].chunk(2)
         zero = torch.zeros_like(x)
         return torch.cat([torch.cat([x, zero], dim=-1), torch.cat([zero, y], dim=-1)], dim=-2)[None]
 
-    def _drawn(self, state: Maps) -> Tensor:
+    def _drawn(self, state: MomentMaps) -> Tensor:
         law = law_of(state)
         if state.gaussian:
             root = factor_of(self.gram(state))
             count = self._how_many(root)
             return self.gaussian(root, count).movedim(-1, 0)
-        if isinstance(law, Activated):
+        if isinstance(law, ActivatedUnits):
             result: Tensor = law.sigma(self.values(law.before))
             return result
-        if isinstance(law, Sum):
+        if isinstance(law, SummedUnits):
             return torch.stack([self.values(term) for term in law.terms]).sum(dim=0)
-        if isinstance(law, Rescaled):
+        if isinstance(law, AffineUnits):
             shift, scale = (
                 torch.cat([_like(one, state) for one in both])
                 for both in ((law.x_shift, law.y_shift), (law.x_scale, law.y_scale))
             )
             return (self.values(law.before) - shift) * scale
-        if isinstance(law, Parts):
+        if isinstance(law, StackedUnits):
             return torch.cat([self.values(part) for part in law.parts], dim=2)
-        if isinstance(law, Constants):
+        if isinstance(law, InputChannels):
             return self._channels_of(law)
-        if isinstance(law, (Largest, Mean)):
+        if isinstance(law, (WindowMaximum, WindowMean)):
             return self._windows(law, state.positions)
-        if isinstance(law, Rearranged) and law.whole and not law.flat and law.blocks is None:
+        if isinstance(law, MovedUnits) and law.whole and not law.flat and law.blocks is None:
             return take(self.values(law.before), law.index.flatten(), leading=3)
         raise NotCovered("the law of its units is not known beyond second moments")
 
@@ -172,7 +172,7 @@ class Channels:
             self._count = min(_MOST, max(_FEWEST, _ENTRIES // size))
         return self._count
 
-    def _channels_of(self, law: Constants) -> Tensor:
+    def _channels_of(self, law: InputChannels) -> Tensor:
         """Channels of given values, chosen at random."""
         sides = torch.cat(law.given.grouped(law.axis, law.groups)).double().flatten(3)
         sides = sides[..., None] if sides.dim() == 3 else sides
@@ -180,15 +180,15 @@ class Channels:
         chosen = torch.randint(sides.shape[2], (count,), generator=self._generator)
         return sides[:, :, chosen].movedim(2, 0)
 
-    def _windows(self, law: Windowed, positions: tuple[int, ...]) -> Tensor:
+    def _windows(self, law: WindowUnits, positions: tuple[int, ...]) -> Tensor:
         values, places = self.values(law.before), places_of(law, positions)
         read = values[..., places.clamp_min(0)]
-        if isinstance(law, Mean):
+        if isinstance(law, WindowMean):
             return read.mean(dim=-2)
         return read.masked_fill(places < 0, -math.inf).amax(dim=-2)
 
 
-def _taps(state: Maps) -> int:
+def _taps(state: MomentMaps) -> int:
     """What an entry of a Gram matrix costs: one for each tap of a filter, many if it is integrated, one for itself."""
     if isinstance(state.origin, Activations) and state.origin.sigma.integrated:
         return _INTEGRATED
@@ -196,7 +196,7 @@ def _taps(state: Maps) -> int:
     return 1 + (0 if windows is None else int(windows.taps))
 
 
-def _like(numbers: float | Tensor, state: Maps) -> Tensor:
+def _like(numbers: float | Tensor, state: MomentMaps) -> Tensor:
     """Numbers of an affine map for every position: ``[pairs, blocks, P]``."""
     shape: Sequence[int] = (len(state.kxx), len(state.sizes), positions_of(state))
     return torch.as_tensor(numbers, dtype=torch.float64).expand(state.kxx.shape).reshape(shape)

@@ -21,19 +21,19 @@ from torch import Tensor, nn
 
 from initscope.geometry import Floats, start_norms
 from initscope.graph import Inputs, Node, Trace
-from initscope.propagate.attended import Attended, Root
+from initscope.propagate.attended import Attended, SampledRoot
 from initscope.propagate.backward import back, sources_of, spread_over_taps
 from initscope.propagate.budget import Budget
 from initscope.propagate.channels import Channels, positions_of
-from initscope.propagate.moments import Given, Maps, NotCovered, Origin, Scaled
+from initscope.propagate.moments import InputValues, MomentMaps, NotCovered, Origin, Scaled
 from initscope.propagate.networks import Sides, Simulation
-from initscope.propagate.origins import Activations, Shifted, Stacked
+from initscope.propagate.origins import Activations, Shifted, StackedChannels
 from initscope.propagate.rules import Context
 from initscope.propagate.rules.pooling import Pooled, windows_of
-from initscope.propagate.rules.weights import Weighted
+from initscope.propagate.rules.weights import WeightedSums
 from initscope.propagate.spread import standard_error
-from initscope.propagate.units import Drawn, Units
-from initscope.propagate.walk import Missing, Several, Walk
+from initscope.propagate.units import SampledUnits, UnitView
+from initscope.propagate.walk import Replicates, Uncovered, Walk
 
 __all__ = ["Gradients", "gradients_of", "sides_of"]
 
@@ -71,14 +71,16 @@ def gradients_of(simulation: Simulation) -> Gradients:
     """Predicted gradient ratios of every row, on the samples of both sides of its pairs."""
     networks, x, y = simulation.networks, simulation.x, simulation.y
     traced = networks.traced
-    context = replace(networks.context, budget=Budget(), sampled=[], roots=list[Root]())
-    inputs = [Given(a, b) if carries else a for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)]
+    context = replace(networks.context, budget=Budget(), sampled=[], roots=list[SampledRoot]())
+    inputs = [
+        InputValues(a, b) if carries else a for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)
+    ]
     with torch.enable_grad(), _constant_parameters(traced.model):
         walk = _Recalling(traced, inputs, context, simulation, keep=True)
         walk.seen = {}
         for _ in walk.states():
             pass
-    replicates = max((len(value.states) for value in walk.seen.values() if isinstance(value, Several)), default=1)
+    replicates = max((len(value.states) for value in walk.seen.values() if isinstance(value, Replicates)), default=1)
     found = [_Backward(traced, walk.seen, index, context).ratios() for index in range(replicates)]
     squares = np.stack([np.square(one).mean(axis=1) for one, _ in found])
     error = standard_error(np.sqrt(squares)) if replicates > 1 else np.zeros(len(traced.steps))
@@ -149,11 +151,11 @@ class _Backward:
         """Where values were sampled, as behind a table that embeds tokens too, gradients may still know the step."""
         module, value = self._traced.module(node), self._values.get(node)
         before = next((s for parent in node.all_input_nodes for s in _states(self._values.get(parent))), None)
-        if not isinstance(value, Maps) or before is None or before.axis != value.axis or _has_rule(value):
+        if not isinstance(value, MomentMaps) or before is None or before.axis != value.axis or _has_rule(value):
             return
         if isinstance(module, nn.Linear) and before.shape == (*value.shape[:-1], module.in_features):
             law = context.law(module)
-            origin: Origin = Weighted(before, law, 1, None, law.variance * before.channels, None)
+            origin: Origin = WeightedSums(before, law, 1, None, law.variance * before.channels, None)
         elif isinstance(module, _AVERAGES) and not any(np.atleast_1d(getattr(module, "padding", 0))):
             origin = Pooled(before, *windows_of(module, before))
         else:
@@ -168,7 +170,7 @@ class _Backward:
         for node in steps:
             value = self._values.get(node)
             value = value[0] if type(value) is tuple and value else value
-            known = isinstance(value, (Maps, Units)) or (type(value) is Given and value.real)
+            known = isinstance(value, (MomentMaps, UnitView)) or (type(value) is InputValues and value.real)
             totals.append(value.totals() if value is not None and known else None)
         pairs = next(len(one.xx) for one in totals if one is not None)
         totals = [one if one is not None and len(one.xx) == pairs else None for one in totals]  # not of folded samples
@@ -181,8 +183,8 @@ class _Backward:
         """Gradients at all states that they reach, from the last to the first; squares of those of weights are kept."""
         state = _whole(output)
         sizes = torch.tensor(state.sizes, dtype=torch.float64)
-        unit = torch.eye(positions_of(state), dtype=torch.float64) / (positions_of(state) * state.channels)
-        waiting = {state.order: (state, (sizes[:, None, None] * unit).expand(2 * len(state.kxx), -1, -1, -1))}
+        distribution = torch.eye(positions_of(state), dtype=torch.float64) / (positions_of(state) * state.channels)
+        waiting = {state.order: (state, (sizes[:, None, None] * distribution).expand(2 * len(state.kxx), -1, -1, -1))}
         while waiting:
             order = max(waiting)
             state, gradients = waiting.pop(order)
@@ -194,37 +196,37 @@ class _Backward:
                 self._failed[order] = str(error)
             self._channels.release(order)
 
-    def _step(self, state: Maps, gradients: Tensor) -> Iterable[tuple[Maps, Tensor]]:
+    def _step(self, state: MomentMaps, gradients: Tensor) -> Iterable[tuple[MomentMaps, Tensor]]:
         origin = state.origin
-        if isinstance(origin, Weighted):
+        if isinstance(origin, WeightedSums):
             spread = spread_over_taps(origin, self._channels.mean(gradients))
             self._squares[state.order] = (spread * self._channels.gram(origin.before)).sum(dim=(1, 2, 3))
         sources_of(state)  # raises where there is no rule
         return back(state, gradients, self._channels)
 
-    def _of_weights(self, state: Maps) -> Tensor | None:
+    def _of_weights(self, state: MomentMaps) -> Tensor | None:
         """E of the squared gradient of a layer's weights, for each sample."""
-        if isinstance(state.origin, Stacked):
+        if isinstance(state.origin, StackedChannels):
             parts = [self._of_weights(part) for part in state.origin.terms]
             known = [part for part in parts if part is not None]
             return torch.stack(known).sum(dim=0) if len(known) == len(parts) else None
         return self._squares.get(state.order)
 
-    def _why_not(self, state: Maps) -> str:
+    def _why_not(self, state: MomentMaps) -> str:
         """Why gradients that reach a state are not all known: some failed on the way."""
         for order, reason in self._failed.items():
             if state.order == order or any(one.order == order for one in self._after(state)):
                 return reason
         return ""
 
-    def _after(self, state: Maps) -> list[Maps]:
+    def _after(self, state: MomentMaps) -> list[MomentMaps]:
         """States behind a state that failed."""
         return [one for one in self._known() if one.order in self._failed and state.order in self._reach(one)]
 
-    def _known(self) -> list[Maps]:
+    def _known(self) -> list[MomentMaps]:
         return [state for value in self._values.values() for state in _states(value)]
 
-    def _reach(self, state: Maps) -> frozenset[int]:
+    def _reach(self, state: MomentMaps) -> frozenset[int]:
         """Orders of all states that gradients reach from this one, itself included."""
         waiting = [state]
         while waiting:
@@ -239,7 +241,7 @@ class _Backward:
                 waiting.pop()
         return self._reached[state.order]
 
-    def _sources(self, state: Maps) -> Sequence[Maps]:
+    def _sources(self, state: MomentMaps) -> Sequence[MomentMaps]:
         """What gradients pass to; nothing where there is no rule."""
         try:
             return sources_of(self._channels.known(state))
@@ -253,7 +255,7 @@ class _Backward:
         while stack:
             node = stack.pop()
             value = self._values.get(node)
-            if isinstance(value, Given) and not isinstance(value, Drawn):
+            if isinstance(value, InputValues) and not isinstance(value, SampledUnits):
                 continue  # a mean over many channels, as a norm takes it: nothing that a single unit moves
             for parent in node.all_input_nodes:
                 if parent not in leads:
@@ -272,14 +274,14 @@ class _Backward:
         """Why gradients do not pass a step to one that it reads; empty where they do, or where there is nothing."""
         value, before = self._values.get(node), _states(self._values.get(parent))
         name = self._traced.names.get(node, str(node.target))
-        if isinstance(self._values.get(parent), Drawn) and not isinstance(value, Drawn):
+        if isinstance(self._values.get(parent), SampledUnits) and not isinstance(value, SampledUnits):
             heads = all(isinstance(one.origin, Attended) for one in _states(value))
             return "" if heads and _states(value) else f"{name}: its values were drawn"
         if not before:
             return ""
-        if isinstance(value, Missing):
+        if isinstance(value, Uncovered):
             return f"{name}: {value.reason}"
-        if isinstance(value, Drawn):
+        if isinstance(value, SampledUnits):
             return "" if value.x.requires_grad else f"{name}: its values were drawn"
         behind = _states(value)
         reached = frozenset[int]().union(*(self._reach(one) for one in behind))
@@ -289,40 +291,40 @@ class _Backward:
 
 
 def _of(value: Any, replicate: int) -> Any:
-    if isinstance(value, Several):
+    if isinstance(value, Replicates):
         return value.states[replicate]
     return tuple(_of(item, replicate) for item in value) if type(value) is tuple else value
 
 
-def _states(value: Any) -> list[Maps]:
+def _states(value: Any) -> list[MomentMaps]:
     """The maps that a value consists of."""
-    if isinstance(value, Maps):
+    if isinstance(value, MomentMaps):
         return [value]
-    if isinstance(value, Units):
+    if isinstance(value, UnitView):
         return [value.base]
     return [state for item in value for state in _states(item)] if type(value) is tuple else []
 
 
-def _whole(value: Any) -> Maps:
+def _whole(value: Any) -> MomentMaps:
     """The maps of the output, every unit once."""
     value = value[0] if type(value) is tuple and value else value
-    if isinstance(value, Missing):
+    if isinstance(value, Uncovered):
         raise NotCovered(value.reason)
-    if isinstance(value, Units) and value.source.numel() == len(value.base.kxx) * math.prod(value.base.shape):
+    if isinstance(value, UnitView) and value.source.numel() == len(value.base.kxx) * math.prod(value.base.shape):
         return value.base
-    if not isinstance(value, Maps):
+    if not isinstance(value, MomentMaps):
         raise NotCovered("it is not known as one value per unit")
     return value
 
 
-def _has_weights(state: Maps) -> bool:
+def _has_weights(state: MomentMaps) -> bool:
     origin = state.origin
-    return isinstance(origin, Weighted) or (
-        isinstance(origin, Stacked) and all(isinstance(part.origin, Weighted) for part in origin.terms)
+    return isinstance(origin, WeightedSums) or (
+        isinstance(origin, StackedChannels) and all(isinstance(part.origin, WeightedSums) for part in origin.terms)
     )
 
 
-def _has_rule(state: Maps) -> bool:
+def _has_rule(state: MomentMaps) -> bool:
     try:
         sources_of(state)
     except NotCovered:
@@ -330,7 +332,7 @@ def _has_rule(state: Maps) -> bool:
     return True
 
 
-def _meets(state: Maps, reached: frozenset[int]) -> bool:
+def _meets(state: MomentMaps, reached: frozenset[int]) -> bool:
     """Whether gradients come by a state, or by what it is a function of, unit by unit."""
     if state.order in reached:
         return True

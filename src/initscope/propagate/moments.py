@@ -2,8 +2,8 @@ r"""The state of a batch of pairs between two layers: what a wide random network
 
 For each pair and position: the second moments of a unit, ``kxx`` and ``kyy``, and the mean squared difference
 ``d = kxx + kyy - 2 kxy``, which keeps the digits that kxy loses near cosine 1. Before the first weights nothing is
-random and the state is the pair of tensors itself (`Given`); behind weights it is `Maps`. These also carry what is
-known of a unit beyond its second moments (`Law`), and where covariances between positions come from (`Origin`).
+random and the state is the pair of tensors itself (`InputValues`); behind weights it is `MomentMaps`. These also carry what is
+known of a unit beyond its second moments (`Distribution`), and where covariances between positions come from (`Origin`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,32 @@ from torch import Tensor
 
 from initscope.geometry import Status
 from initscope.propagate import loops
-from initscope.propagate.bases import Cross, Draws, Factor, Field, Law, Lookup, Origin, Pair, Wanted
+from initscope.propagate.bases import Cross, Distribution, Draws, Factor, Field, Lookup, Origin, Pair, Wanted
 from initscope.propagate.totals import NotCovered, Totals, own_call, total
 from initscope.propagate.windows import EVERY, Offset, Sites, at_both
 from initscope.theory._fast import as_numpy
 
 # fmt: off
 __all__ = [
-    "Constants", "Cross", "Draws", "Factor", "Field", "Given", "Law", "Lookup", "Maps", "NotCovered", "Origin", "Pair",
-    "Products", "Rescaled", "Scaled", "State", "Summed", "Totals", "Wanted",
+    "AffineUnits",
+    "Cross",
+    "Distribution",
+    "Draws",
+    "Factor",
+    "Field",
+    "InputChannels",
+    "InputProducts",
+    "InputValues",
+    "Lookup",
+    "MapSums",
+    "MomentMaps",
+    "NotCovered",
+    "Origin",
+    "Pair",
+    "Scaled",
+    "State",
+    "Totals",
+    "Wanted",
 ]
 # fmt: on
 
@@ -36,7 +53,7 @@ _UNLIKE = 64.0  # ratio of two norms from which on squared differences are taken
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class InputValues:
     """Values that no weights have touched yet: the inputs, or a fixed function of them. ``[pairs, ...]``."""
 
     x: Tensor
@@ -54,7 +71,7 @@ class Given:
         """Whether these are real values, several for each input: no masks, no indices, no single numbers."""
         return self.x.is_floating_point() and self.x.dim() > 1
 
-    def run(self, function: Callable[[Tensor], Tensor]) -> Given:
+    def run(self, function: Callable[[Tensor], Tensor]) -> InputValues:
         """A fixed function of the values, which an in-place function must not overwrite."""
         return replace(self, x=own_call(function, self.x.clone()), y=own_call(function, self.y.clone()))
 
@@ -86,7 +103,7 @@ class Given:
         x, y = (torch.linalg.vector_norm(v.flatten(1), dim=1, dtype=torch.float64) for v in (self.x, self.y))
         return x, y
 
-    def as_maps(self, axis: int, groups: int = 1) -> Maps:
+    def as_maps(self, axis: int, groups: int = 1) -> MomentMaps:
         """Mean squares over the channels (``axis`` of a sample) of each group, as if channels were random draws."""
         channels = self.shape[axis]
         if axis == 0 and groups == 1:
@@ -95,8 +112,8 @@ class Given:
             x, y = self.grouped(axis, groups)
             kxx, kyy, d = (v.square().mean(dim=2) for v in (x, y, x - y))
         sizes = (channels // groups,) * groups
-        unit, origin = Constants(self, axis, groups), Products(self, axis, groups)
-        return Maps(kxx, kyy, d, sizes, self.status, axis, unit=unit, origin=origin, alike=False)
+        distribution, origin = InputChannels(self, axis, groups), InputProducts(self, axis, groups)
+        return MomentMaps(kxx, kyy, d, sizes, self.status, axis, distribution=distribution, origin=origin, alike=False)
 
     def grouped(self, axis: int, groups: int) -> tuple[Tensor, Tensor]:
         """Both sides as ``[pairs, groups, channels of a group, *positions]``."""
@@ -145,7 +162,7 @@ def _mean_squares(x: Tensor, y: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Summed:
+class MapSums:
     """Maps of kxx, kyy and d as compiled loops return them, with their sums over positions, ``[3, pairs, blocks]``."""
 
     kxx: Tensor
@@ -154,7 +171,7 @@ class Summed:
     sums: Tensor
 
     @classmethod
-    def found(cls, maps: Any, sums: Any) -> Summed:
+    def found(cls, maps: Any, sums: Any) -> MapSums:
         """From arrays ``[3, …]``."""
         kxx, kyy, d = torch.from_numpy(maps).unbind()
         return cls(kxx, kyy, d, torch.from_numpy(sums))
@@ -169,7 +186,7 @@ _ORDER = itertools.count()
 
 
 @dataclass(frozen=True, eq=False)
-class Maps:
+class MomentMaps:
     """Second moments ``[pairs, blocks, *positions]`` of random units.
 
     Channels come in blocks of equal law, ``sizes`` says how many each: a convolution with groups makes as many blocks
@@ -204,7 +221,7 @@ class Maps:
     sizes: tuple[int, ...]
     status: Status
     axis: int = 0
-    unit: Law | None = None
+    distribution: Distribution | None = None
     weights: frozenset[object] = frozenset()
     fresh: frozenset[object] = frozenset()
     origin: Origin | None = None
@@ -212,13 +229,13 @@ class Maps:
     alike: bool = True
     part: tuple[int, int, int] | None = None
     note: str = ""
-    summed: Summed | None = None
+    summed: MapSums | None = None
     order: int = field(default_factory=lambda: next(_ORDER))
 
     @property
     def gaussian(self) -> bool:
         """Whether the units are zero-mean Gaussian."""
-        return self.unit is not None and self.unit.gaussian
+        return self.distribution is not None and self.distribution.gaussian
 
     @property
     def channels(self) -> int:
@@ -237,9 +254,9 @@ class Maps:
 
     def means(self) -> tuple[Tensor, Tensor]:
         """E x and E y of a unit, like the maps."""
-        if self.unit is None:
+        if self.distribution is None:
             raise NotCovered("the mean of its input is not known")
-        return self.unit.means(self)
+        return self.distribution.means(self)
 
     def draw(self, sites: Sites, draws: Draws) -> Pair:
         """Samples of the units at ``sites``, 0 where there is no position."""
@@ -255,12 +272,12 @@ class Maps:
         return self._known_law.fields(self, sites)
 
     @property
-    def _known_law(self) -> Law:
-        return Law() if self.unit is None else self.unit
+    def _known_law(self) -> Distribution:
+        return Distribution() if self.distribution is None else self.distribution
 
-    def without_samples(self) -> Maps:
+    def without_samples(self) -> MomentMaps:
         """The same state, its law known by how it is drawn, with no samples kept."""
-        return self if self.unit is None else replace(self, unit=self.unit.without_samples())
+        return self if self.distribution is None else replace(self, distribution=self.distribution.without_samples())
 
     def totals(self) -> Totals:
         """Sums over units."""
@@ -270,46 +287,50 @@ class Maps:
         xx, yy, distance = ((one * sizes).sum(dim=1) for one in sums or [total(each, kept=2) for each in maps])
         return Totals(xx, yy, math.prod(self.shape), distance)
 
-    def after(self, **changes: Any) -> Maps:
+    def after(self, **changes: Any) -> MomentMaps:
         """A later state, equal to this one but for ``changes``."""
         new: dict[str, Any] = {"note": "", "order": next(_ORDER)} | changes
         return replace(self, **new)
 
-    def scaled(self, x: float | Tensor, y: float | Tensor | None = None) -> Maps:
+    def scaled(self, x: float | Tensor, y: float | Tensor | None = None) -> MomentMaps:
         """The state of units multiplied by ``x`` (for the second inputs by ``y``, if that differs)."""
         a, b = x, x if y is None else y
         # E(aX - bY)² = ab d + (a - b)(a kxx - b kyy): nothing cancels where a = b
         d = a * b * self.d if a is b else a * b * self.d + (a - b) * (a * self.kxx - b * self.kyy)
         return self.after(
-            kxx=a * a * self.kxx, kyy=b * b * self.kyy, d=d, unit=self._rescaled(a, b), origin=Scaled(self, a, b)
+            kxx=a * a * self.kxx,
+            kyy=b * b * self.kyy,
+            d=d,
+            distribution=self._rescaled(a, b),
+            origin=Scaled(self, a, b),
         )
 
-    def _rescaled(self, x: float | Tensor, y: float | Tensor) -> Law | None:
-        return self.unit if self.unit is None or self.unit.lasting else Rescaled(self, x, y)
+    def _rescaled(self, x: float | Tensor, y: float | Tensor) -> Distribution | None:
+        return self.distribution if self.distribution is None or self.distribution.lasting else AffineUnits(self, x, y)
 
 
-State = Given | Maps
+State = InputValues | MomentMaps
 
 
 @dataclass(frozen=True, eq=False)
-class Constants(Law):
+class InputChannels(Distribution):
     """Given values, whose channels are averaged over as if they were random."""
 
-    given: Given
+    given: InputValues
     axis: int
     groups: int
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """Means over the channels of each group."""
         x, y = self.given.grouped(self.axis, self.groups)
         return x.mean(dim=2), y.mean(dim=2)
 
 
 @dataclass(frozen=True, eq=False)
-class Products(Origin):
+class InputProducts(Origin):
     """Of given values: products, averaged over the channels of each group."""
 
-    given: Given
+    given: InputValues
     axis: int
     groups: int
 
@@ -331,21 +352,21 @@ class Products(Origin):
 
 
 @dataclass(frozen=True, eq=False)
-class Rescaled(Law):
+class AffineUnits(Distribution):
     """(unit - shift)·scale, each side with its own numbers."""
 
-    before: Maps
+    before: MomentMaps
     x_scale: float | Tensor
     y_scale: float | Tensor
     x_shift: float | Tensor = 0.0
     y_shift: float | Tensor = 0.0
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """Means follow the affine map."""
         x, y = self.before.means()
         return (x - self.x_shift) * self.x_scale, (y - self.y_shift) * self.y_scale
 
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+    def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """Samples follow the affine map."""
         x, y = self.before.draw(sites, draws)
 
@@ -354,11 +375,11 @@ class Rescaled(Law):
 
         return (x - at(self.x_shift)) * at(self.x_scale), (y - at(self.y_shift)) * at(self.y_scale)
 
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+    def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """Those of the state before."""
         return self.before.fields(sites)
 
-    def without_samples(self) -> Law:
+    def without_samples(self) -> Distribution:
         """The same affine map."""
         return replace(self, before=self.before.without_samples())
 
@@ -367,7 +388,7 @@ class Rescaled(Law):
 class Scaled(Origin):
     """Of units times a number, each side its own; numbers may differ from position to position."""
 
-    before: Maps
+    before: MomentMaps
     x: float | Tensor
     y: float | Tensor
 
@@ -384,6 +405,6 @@ class Scaled(Origin):
         first, second = at_both(x, y, offset)
         return lookup(self.before, offset) * first * second
 
-    def scaling(self) -> tuple[Maps, Factor, Factor] | None:
+    def scaling(self) -> tuple[MomentMaps, Factor, Factor] | None:
         """This is all."""
         return self.before, self.x, self.y

@@ -18,9 +18,9 @@ from initscope.graph import Batch, Inputs, Node, Recorder, SampleAxes, Step, Tal
 from initscope.graph.untouched import copy_of, snapshot, without_dropout
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import matrices
-from initscope.propagate.laws import MeansOnly
-from initscope.propagate.moments import Given, Law, Maps, NotCovered
-from initscope.propagate.origins import Gram
+from initscope.propagate.distributions import KnownMeans
+from initscope.propagate.moments import Distribution, InputValues, MomentMaps, NotCovered
+from initscope.propagate.origins import KnownGram
 from initscope.propagate.registry import Context
 
 __all__ = ["Networks", "Sides", "Simulation", "attribute", "tied_weights"]
@@ -43,7 +43,7 @@ class _Record:
             products = both @ both.mT / both.shape[2]
             self.gram = products if self.gram is None else self.gram.add_(products)
         for axis in (0, 1) if x.dim() == 3 else (0,):
-            maps = Given(x, y).as_maps(axis)
+            maps = InputValues(x, y).as_maps(axis)
             moments = [maps.kxx[:, 0], maps.kyy[:, 0], maps.d[:, 0]]
             if means:
                 moments += [side.mean(dim=axis + 1) for side in (x, y)]
@@ -173,7 +173,7 @@ class Simulation:
         """Where the samples of each step are."""
         return self.networks.axes
 
-    def state(self, node: Node, axis: int | None, context: Context) -> Maps:
+    def state(self, node: Node, axis: int | None, context: Context) -> MomentMaps:
         """Second moments after ``node`` as they were sampled; ``axis`` is where its channels are, if that is known."""
         record = self._recorded()[context.replicate][self.networks.traced.name(node)]
         if not record.maps:
@@ -183,15 +183,15 @@ class Simulation:
             axis = self._usual_axis(record)
         dtype = next((t.dtype for t in self.x.tensors() if t.is_floating_point()), torch.float32)
         kxx, kyy, d, *means = ((m[:, None] / record.draws).to(dtype) for m in record.maps[axis])
-        known = None if record.gram is None or axis != 1 else Gram(record.gram[:, None].double() / record.draws)
-        return Maps(
+        known = None if record.gram is None or axis != 1 else KnownGram(record.gram[:, None].double() / record.draws)
+        return MomentMaps(
             kxx,
             kyy,
             d,
             sizes=(record.channels[axis],),
             status="sampled",
             axis=axis,
-            unit=MeansOnly(*means) if means else Law(),
+            distribution=KnownMeans(*means) if means else Distribution(),
             weights=self.networks.weights(node),
             origin=known,
             alike=False,

@@ -1,6 +1,6 @@
 """How covariances between positions come from earlier states: an `Origin` for each kind of step.
 
-All but `Gathered` are elementwise or linear, and act on an offset's maps and on whole Gram matrices (`EVERY`) alike.
+All but `GatheredPositions` are elementwise or linear, and act on an offset's maps and on whole Gram matrices (`EVERY`) alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from initscope.propagate import loops
 from initscope.propagate.duals import dual_matrix, slopes, transformed
-from initscope.propagate.moments import Cross, Factor, Lookup, Maps, NotCovered, Origin, Wanted
+from initscope.propagate.moments import Cross, Factor, Lookup, MomentMaps, NotCovered, Origin, Wanted
 from initscope.propagate.windows import EVERY, Offset, at_both, base, partner
 from initscope.theory._fast import as_numpy
 from initscope.theory._interpolation import LARGE
@@ -24,15 +24,15 @@ from initscope.theory.activations import Activation
 
 __all__ = [
     "Activations",
-    "Chosen",
-    "Gathered",
-    "Gram",
-    "Joined",
+    "GatheredPositions",
+    "JoinedPositions",
+    "KnownGram",
     "Multiplied",
-    "Placed",
+    "PermutedPositions",
+    "SelectedBlocks",
     "Shifted",
-    "Stacked",
-    "Summed",
+    "StackedChannels",
+    "SummedBranches",
 ]
 
 _INTEGRAL, _PLANE = 256, 1024  # what an entry costs that is integrated, in one dimension and in two
@@ -43,7 +43,7 @@ Ways = dict[int, tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
-class Gram(Origin):
+class KnownGram(Origin):
     """A Gram matrix that is known as a whole: ``[pairs, blocks, 2P, 2P]``, for one axis of positions."""
 
     matrix: Tensor
@@ -66,7 +66,7 @@ class Gram(Origin):
 class Shifted(Origin):
     """Of units with means ``m`` less constants ``a``: E(X-a)(Y-b) = E XY - a E Y - b E X + ab."""
 
-    before: Maps
+    before: MomentMaps
     means: tuple[Tensor, Tensor]
     shifts: tuple[Tensor, Tensor]
 
@@ -90,8 +90,8 @@ class Shifted(Origin):
 class Multiplied(Origin):
     """Of products of two uncorrelated units, one of which is linear in zero-mean weights of its own."""
 
-    first: Maps
-    second: Maps
+    first: MomentMaps
+    second: MomentMaps
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
         """The same offset of both."""
@@ -107,7 +107,7 @@ class Multiplied(Origin):
         return first[0] * second[1] + first[1] * second[0]
 
 
-def lookup_both(state: Maps, offset: Offset, values: Lookup, tangents: Lookup) -> tuple[Cross, Cross]:
+def lookup_both(state: MomentMaps, offset: Offset, values: Lookup, tangents: Lookup) -> tuple[Cross, Cross]:
     """What is, and how it moves."""
     return values(state, offset), tangents(state, offset)
 
@@ -116,7 +116,7 @@ def lookup_both(state: Maps, offset: Offset, values: Lookup, tangents: Lookup) -
 class Activations(Origin):
     """Of an activation of Gaussian units: the dual, with the variances at both positions."""
 
-    before: Maps
+    before: MomentMaps
     sigma: Activation
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
@@ -202,7 +202,7 @@ class Activations(Origin):
 class _OfAll(Origin):
     """Of several states, each at the same offset."""
 
-    terms: tuple[Maps, ...]
+    terms: tuple[MomentMaps, ...]
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
         """The same offset of every one."""
@@ -210,7 +210,7 @@ class _OfAll(Origin):
 
 
 @dataclass(frozen=True, eq=False)
-class Summed(_OfAll):
+class SummedBranches(_OfAll):
     """Of a sum of uncorrelated units."""
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
@@ -220,7 +220,7 @@ class Summed(_OfAll):
 
 
 @dataclass(frozen=True, eq=False)
-class Stacked(_OfAll):
+class StackedChannels(_OfAll):
     """Of channels put side by side."""
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
@@ -229,10 +229,10 @@ class Stacked(_OfAll):
 
 
 @dataclass(frozen=True, eq=False)
-class Joined(Origin):
+class JoinedPositions(Origin):
     """Of positions of uncorrelated states one after the other: between them nothing."""
 
-    parts: tuple[Maps, ...]
+    parts: tuple[MomentMaps, ...]
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
         """All positions of every part."""
@@ -255,10 +255,10 @@ class Joined(Origin):
 
 
 @dataclass(frozen=True, eq=False)
-class Placed(Origin):
+class PermutedPositions(Origin):
     """Of positions in another order or shape, as patches that become tokens: known for all of them together only."""
 
-    before: Maps
+    before: MomentMaps
     where: Tensor
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
@@ -276,10 +276,10 @@ class Placed(Origin):
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen(Origin):
+class SelectedBlocks(Origin):
     """Of some of the blocks of channels."""
 
-    before: Maps
+    before: MomentMaps
     blocks: tuple[int, ...]
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
@@ -290,16 +290,16 @@ class Chosen(Origin):
         """Of these blocks."""
         return lookup(self.before, offset)[:, :, list(self.blocks)]
 
-    def scaling(self) -> tuple[Maps, Factor, Factor] | None:
+    def scaling(self) -> tuple[MomentMaps, Factor, Factor] | None:
         """One block is all of them."""
         return (self.before, 1.0, 1.0) if len(self.before.sizes) == len(self.blocks) == 1 else None
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered(Origin):
+class GatheredPositions(Origin):
     """Of units read from other positions, axis by axis: ``sites[a][p]`` is where output p reads, -1 for a zero."""
 
-    before: Maps
+    before: MomentMaps
     sites: tuple[Tensor, ...]
     _known: dict[tuple[int, int], Ways] = field(default_factory=dict)
 

@@ -23,15 +23,15 @@ from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_dra
 from initscope.initializers._base import equal_parameters
 from initscope.propagate.budget import Budget
 from initscope.propagate.gradients import gradients_of, sides_of
-from initscope.propagate.moments import Given, Maps
+from initscope.propagate.moments import InputValues, MomentMaps
 from initscope.propagate.networks import Networks, Simulation, tied_weights
 from initscope.propagate.refusals import refuse_undrawable
-from initscope.propagate.routed import Rows
+from initscope.propagate.routed import RoutedTokens
 from initscope.propagate.rules import Context
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import Totals, gaps
-from initscope.propagate.units import Units
-from initscope.propagate.walk import Missing, Several, Walk
+from initscope.propagate.units import UnitView
+from initscope.propagate.walk import Replicates, Uncovered, Walk
 from initscope.theory._fast import fused_loops
 
 __all__ = ["checked", "networks_of", "predict"]
@@ -232,9 +232,9 @@ def _tensors(values: Any) -> Any:
     return real_tensor(values)
 
 
-def checked(x: Tensor, y: Tensor, start: int) -> Given:
+def checked(x: Tensor, y: Tensor, start: int) -> InputValues:
     """Pairs ``start …`` as a state; their squared norms, which are needed anyway, show NaN, infinity and zeros."""
-    given = Given(x, y)
+    given = InputValues(x, y)
     if not given.real:
         return given
     totals = given.totals()
@@ -278,7 +278,7 @@ def _walk(simulation: Simulation, first: int, all_pairs: int) -> _Part:
         place = traced.role(node), traced.within(node), traced.reads(node)
         if type(value) is tuple and value:
             value = value[0]  # of several results the first, as it is measured
-        states = list(value.states) if isinstance(value, Several) else [value]
+        states = list(value.states) if isinstance(value, Replicates) else [value]
         totals = [state.totals() for state in states] if all(_counts(state) for state in states) else []
         if totals and all(len(total.xx) == pairs for total in totals):
             note = "; ".join(filter(None, [traced.note(node), states[0].note]))
@@ -289,7 +289,7 @@ def _walk(simulation: Simulation, first: int, all_pairs: int) -> _Part:
             replicates.append(1 - gaps(totals).cpu().numpy() if spread else None)
         else:
             folded = "its first axis is not that of the samples" if totals else "its output is not one value per unit"
-            reason = value.reason if isinstance(value, Missing) else folded
+            reason = value.reason if isinstance(value, Uncovered) else folded
             rows.append(Row(name, kind, "not covered", (), reason, *place))
             found.append(Totals(unknown, unknown, 0, given_gap=unknown))
             replicates.append(None)
@@ -302,9 +302,9 @@ def _walk(simulation: Simulation, first: int, all_pairs: int) -> _Part:
 
 def _counts(state: Any) -> bool:
     """Whether a value is numbers for each sample."""
-    if isinstance(state, Rows):
+    if isinstance(state, RoutedTokens):
         return state.in_order
-    return isinstance(state, (Maps, Units)) or (isinstance(state, Given) and state.real)
+    return isinstance(state, (MomentMaps, UnitView)) or (isinstance(state, InputValues) and state.real)
 
 
 def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction:

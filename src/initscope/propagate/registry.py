@@ -86,12 +86,12 @@ class Context:
         return self._laws[module]
 
 
-Reads = Literal["means", "positions", "law"]
+Reads = Literal["means", "positions", "distribution"]
 """What a rule may read of its input beyond second moments.
 
 Means of units; covariances between positions or samples; the law of a unit.
 """
-_EVERYTHING: tuple[Reads, ...] = ("means", "positions", "law")
+_EVERYTHING: tuple[Reads, ...] = ("means", "positions", "distribution")
 
 
 @dataclass(frozen=True)
@@ -130,16 +130,16 @@ def rule(
 ) -> Callable[[AnyFunction], AnyFunction]:
     """Register the decorated function as the rule of these modules, and of subclasses that keep their ``forward``.
 
-    A rule takes ``(module, state, context)`` and returns the state after the module. A state is `Given` (tensors ``x``
-    and ``y`` that no weights have touched yet) or `Maps` (second moments of random units); raise `NotCovered` with the
+    A rule takes ``(module, state, context)`` and returns the state after the module. A state is `InputValues` (tensors ``x``
+    and ``y`` that no weights have touched yet) or `MomentMaps` (second moments of random units); raise `NotCovered` with the
     reason where there is no formula: the row is then sampled.
 
     Parameters
     ----------
     kinds : types
         Classes of modules.
-    reads : tuple of {"means", "positions", "law"}, or a function of the module that returns one
-        What the rule reads of a `Maps` beyond its second moments: ``state.means()``, covariances between positions, or
+    reads : tuple of {"means", "positions", "distribution"}, or a function of the module that returns one
+        What the rule reads of a `MomentMaps` beyond its second moments: ``state.means()``, covariances between positions, or
         ``state.unit``. What no later step reads is set free. Left out: all of it is kept.
     role : str, optional
         What such modules do, as `initscope.graph.Role` names it: tables and verdicts ask for it.

@@ -1,7 +1,7 @@
 r"""Tokens that a router sends to some of its experts: rows in a drawn order, and what they come to at the tokens.
 
 Logits of a router are drawn as heads are, and whatever chooses by them (top-k, sorting, offsets, masks) is run on the
-drawn values. Experts are alike and independent: `Rows` keep what one of them would make of every token, and for each
+drawn values. Experts are alike and independent: `RoutedTokens` keep what one of them would make of every token, and for each
 row its token, its factor and its expert. Back at the tokens, with :math:`w_{te}` the share of expert e in token t,
 covariances are :math:`C_{tt'}\sum_e w_{te}w_{t'e}`: two tokens have in common what both sent to the same expert.
 """
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from initscope.geometry import Status
 from initscope.graph.calls import UNCHANGED
-from initscope.propagate.moments import Given, Maps, NotCovered
+from initscope.propagate.moments import InputValues, MomentMaps, NotCovered
 from initscope.propagate.numbering import numbers
 from initscope.propagate.registry import Context
 from initscope.propagate.rules.gates import gated
@@ -25,16 +25,16 @@ from initscope.propagate.rules.merging import add
 from initscope.propagate.rules.shapes import MOVES, move_of
 from initscope.propagate.rules.tied import from_gram
 from initscope.propagate.totals import Totals
-from initscope.propagate.units import Drawn, Units, placed, units_of
+from initscope.propagate.units import SampledUnits, UnitView, placed, units_of
 
-__all__ = ["Rows", "by_rows", "chooses_tokens", "sent_to_experts"]
+__all__ = ["RoutedTokens", "by_rows", "chooses_tokens", "sent_to_experts"]
 
 Sides = tuple[Tensor, Tensor]
 _WRITES = ("index_add", "setitem", "index_put")
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RoutedTokens:
     """Rows ``[..., channels]``: each is a token of ``base``, in the order of x and of y, times a factor.
 
     Attributes
@@ -53,11 +53,11 @@ class Rows:
         Those that the order was drawn from.
     """
 
-    base: Maps
+    base: MomentMaps
     token: Sides
     factor: Sides
     expert: Sides
-    onto: Maps | None = None
+    onto: MomentMaps | None = None
     weights: frozenset[object] = frozenset()
     note: str = ""
 
@@ -98,7 +98,7 @@ class Rows:
         sums = [one.reshape(samples, -1).sum(dim=1) * base.channels for one in (own * xx, other * yy, distance)]
         return Totals(sums[0], sums[1], place.numel() // samples * base.channels, sums[2])
 
-    def moved(self, operation: Callable[[Tensor, int], Tensor]) -> Rows:
+    def moved(self, operation: Callable[[Tensor, int], Tensor]) -> RoutedTokens:
         """The rows after an operation on numbers of rows, of x (0) and of y (1)."""
         found = [
             operation(torch.arange(one.numel()).reshape(one.shape), side).long() for side, one in enumerate(self.token)
@@ -109,14 +109,14 @@ class Rows:
         }
         return replace(self, note="", **changed)  # type: ignore[arg-type]
 
-    def through(self, layer: Callable[[Maps], Maps]) -> Rows:
+    def through(self, layer: Callable[[MomentMaps], MomentMaps]) -> RoutedTokens:
         """The rows after a layer that reads all channels of each."""
         if not self.plain:
             raise NotCovered("it reads sums of experts before they are back at their tokens")
         after = layer(self.base)
         return replace(self, base=replace(after, note=""), note=after.note)
 
-    def at_tokens(self, context: Context) -> Maps:
+    def at_tokens(self, context: Context) -> MomentMaps:
         """The sum of the rows of every token, 0 where there is none."""
         base = self.base
         samples, tokens = base.kxx.shape[0], base.kxx.shape[2]
@@ -132,24 +132,24 @@ class Rows:
         return after if self.onto is None else _sum(context, self.onto, after)
 
 
-def _sum(context: Context, a: Any, b: Any) -> Maps:
+def _sum(context: Context, a: Any, b: Any) -> MomentMaps:
     result = add(context, a, b)
-    if not isinstance(result, Maps):
+    if not isinstance(result, MomentMaps):
         raise NotCovered("it adds rows to what is no state of tokens")
     return result
 
 
 def chooses_tokens(name: str, args: Any) -> bool:
     """Whether a call reads tokens in an order that was drawn."""
-    if name not in ("getitem", "index_select") or len(args) < 2 or isinstance(args[0], (Drawn, Tensor)):
+    if name not in ("getitem", "index_select") or len(args) < 2 or isinstance(args[0], (SampledUnits, Tensor)):
         return False
     index = args[1] if name == "getitem" else args[2]
-    return any(isinstance(one, Drawn) for one in (index if isinstance(index, tuple) else (index,)))
+    return any(isinstance(one, SampledUnits) for one in (index if isinstance(index, tuple) else (index,)))
 
 
-def rows_of(state: Any, index: Any) -> Rows:
+def rows_of(state: Any, index: Any) -> RoutedTokens:
     """Tokens at drawn places."""
-    units = state if isinstance(state, Units) else units_of(state)
+    units = state if isinstance(state, UnitView) else units_of(state)
     base, channels = units.base, units.base.channels
     if len(base.sizes) > 1 or units.source.shape[-1] != channels:
         raise NotCovered("it reads some of the channels in an order that was drawn")
@@ -158,7 +158,9 @@ def rows_of(state: Any, index: Any) -> Rows:
         raise NotCovered("it reads some of the channels in an order that was drawn")
     token = _both(lambda side: row[_side(index, side)])
     ones, zeros = ((make(token[0]), make(token[1])) for make in (torch.ones_like, torch.zeros_like))
-    return Rows(base, token, (ones[0].to(base.kxx.dtype), ones[1].to(base.kxx.dtype)), zeros, weights=_drawn_by(index))
+    return RoutedTokens(
+        base, token, (ones[0].to(base.kxx.dtype), ones[1].to(base.kxx.dtype)), zeros, weights=_drawn_by(index)
+    )
 
 
 def _both(function: Callable[[int], Tensor]) -> Sides:
@@ -171,33 +173,33 @@ def _both(function: Callable[[int], Tensor]) -> Sides:
 def _side(value: Any, side: int) -> Any:
     if isinstance(value, tuple):
         return tuple(_side(one, side) for one in value)
-    return (value.x, value.y)[side] if isinstance(value, Given) else value
+    return (value.x, value.y)[side] if isinstance(value, InputValues) else value
 
 
 def _drawn_by(index: Any) -> frozenset[object]:
     parts = index if isinstance(index, tuple) else (index,)
-    return frozenset[object]().union(*(one.weights for one in parts if isinstance(one, Drawn)))
+    return frozenset[object]().union(*(one.weights for one in parts if isinstance(one, SampledUnits)))
 
 
 def by_rows(name: str, args: Any, kwargs: Any, context: Context, rule: Callable[[Any, Any], Any]) -> Any:
     """The value of a step that reads rows; ``rule(args, kwargs)`` is what it does to states of tokens."""
     first = args[0] if args else None
     if chooses_tokens(name, args):
-        return _reordered(first, args[1]) if isinstance(first, Rows) else rows_of(first, args[-1])
-    if name in UNCHANGED and isinstance(first, Rows):
+        return _reordered(first, args[1]) if isinstance(first, RoutedTokens) else rows_of(first, args[-1])
+    if name in UNCHANGED and isinstance(first, RoutedTokens):
         return first
     if name in _WRITES:
         return _written(name, args, kwargs, context)
-    if name == "sum" and isinstance(first, Rows):
+    if name == "sum" and isinstance(first, RoutedTokens):
         return _summed(first, args[1:], kwargs, context)
-    if name in MOVES and isinstance(first, Rows):
+    if name in MOVES and isinstance(first, RoutedTokens):
         moved = _moved(name, first, args, kwargs)
         if moved is not None:
             return moved
-    rows = [one for one in args if isinstance(one, Rows)]
+    rows = [one for one in args if isinstance(one, RoutedTokens)]
     if name in ("mul", "add") and len(args) == 2:
-        one, other = args if isinstance(first, Rows) else args[::-1]
-        if name == "mul" and isinstance(other, Drawn):
+        one, other = args if isinstance(first, RoutedTokens) else args[::-1]
+        if name == "mul" and isinstance(other, SampledUnits):
             return _weighed(one, other)
         if name == "add":
             return _added(one, other)
@@ -206,28 +208,28 @@ def by_rows(name: str, args: Any, kwargs: Any, context: Context, rule: Callable[
     return _lifted(rows, args, kwargs, rule)
 
 
-def _lifted(rows: list[Rows], args: Any, kwargs: Any, rule: Callable[[Any, Any], Any]) -> Any:
+def _lifted(rows: list[RoutedTokens], args: Any, kwargs: Any, rule: Callable[[Any, Any], Any]) -> Any:
     """A step that acts on every row alike: what it does to all tokens."""
     like = rows[0]
     same = all(_same(a, b) for one in rows for a, b in zip(_places(one), _places(like), strict=True))
     if not same:
         raise NotCovered("it puts rows of different experts together")
     rank = like.token[0].dim()
-    given = [one.base if isinstance(one, Rows) else one for one in args]
-    if any(isinstance(one, Given) for one in given):
+    given = [one.base if isinstance(one, RoutedTokens) else one for one in args]
+    if any(isinstance(one, InputValues) for one in given):
         raise NotCovered("it reads rows and other values together")
     named = {key: -1 if key == "dim" and value == rank else value for key, value in kwargs.items()}
     result = rule(tuple(given), named)
 
-    def back(state: Any) -> Rows:
-        if not isinstance(state, Maps) or state.positions != like.base.positions:
+    def back(state: Any) -> RoutedTokens:
+        if not isinstance(state, MomentMaps) or state.positions != like.base.positions:
             raise NotCovered("it mixes rows")
         return replace(like, base=replace(state, note=""), note=state.note)
 
     return tuple(map(back, result)) if type(result) is tuple else back(result)
 
 
-def _places(rows: Rows) -> tuple[Tensor, ...]:
+def _places(rows: RoutedTokens) -> tuple[Tensor, ...]:
     return (*rows.token, *rows.expert)
 
 
@@ -235,14 +237,14 @@ def _same(a: Tensor, b: Tensor) -> bool:
     return a is b or torch.equal(a, b)
 
 
-def _reordered(rows: Rows, index: Any) -> Rows:
+def _reordered(rows: RoutedTokens, index: Any) -> RoutedTokens:
     def chosen(number: Tensor, side: int) -> Tensor:
         return _both(lambda _: number[_side(index, side)])[0]
 
     return rows.moved(chosen)
 
 
-def _moved(name: str, rows: Rows, args: Any, kwargs: Any) -> Rows | None:
+def _moved(name: str, rows: RoutedTokens, args: Any, kwargs: Any) -> RoutedTokens | None:
     """Rows in another shape; None where the step cuts channels."""
     name, channels = "reshape" if name == "view" else name, rows.base.channels
 
@@ -267,7 +269,7 @@ class _CutsChannels(Exception):
     """It is no move of whole rows."""
 
 
-def _weighed(rows: Rows, factor: Drawn) -> Rows:
+def _weighed(rows: RoutedTokens, factor: SampledUnits) -> RoutedTokens:
     """Rows times a number for each that was drawn with their order."""
     sides = []
     for token, own, drawn in zip(rows.token, rows.factor, (factor.x, factor.y), strict=True):
@@ -277,18 +279,18 @@ def _weighed(rows: Rows, factor: Drawn) -> Rows:
     return replace(rows, factor=(sides[0], sides[1]), weights=rows.weights | factor.weights, note="")
 
 
-def _added(rows: Rows, other: Any) -> Rows:
+def _added(rows: RoutedTokens, other: Any) -> RoutedTokens:
     """Rows added to what stood at their tokens: nothing, or a state."""
-    if isinstance(other, Drawn) and not bool(other.x.any()) and not bool(other.y.any()):
+    if isinstance(other, SampledUnits) and not bool(other.x.any()) and not bool(other.y.any()):
         return rows
-    if isinstance(other, Rows) and all(_same(a, b) for a, b in zip(rows.token, other.token, strict=True)):
+    if isinstance(other, RoutedTokens) and all(_same(a, b) for a, b in zip(rows.token, other.token, strict=True)):
         for added, onto in ((rows, other), (other, rows)):
             if added.onto is None and onto.plain:
                 return replace(added, onto=onto.base, note="")
     raise NotCovered("it adds rows of different tokens")
 
 
-def _summed(rows: Rows, args: Any, kwargs: Any, context: Context) -> Maps | Units:
+def _summed(rows: RoutedTokens, args: Any, kwargs: Any, context: Context) -> MomentMaps | UnitView:
     """The sum over the rows of every token."""
     (dim,) = (*args, *kwargs.values()) or (None,)
     lead = rows.token[0].dim()
@@ -304,10 +306,10 @@ def _summed(rows: Rows, args: Any, kwargs: Any, context: Context) -> Maps | Unit
     if not all(torch.equal(one.flatten(), every) for one in first):
         raise NotCovered("it sums rows of some of the tokens")
     after = rows.at_tokens(context)
-    return placed(Units(after, numbers((samples, tokens, base.channels)).reshape(*where.shape, base.channels)))
+    return placed(UnitView(after, numbers((samples, tokens, base.channels)).reshape(*where.shape, base.channels)))
 
 
-def _written(name: str, args: Any, kwargs: Any, context: Context) -> Maps | Units:
+def _written(name: str, args: Any, kwargs: Any, context: Context) -> MomentMaps | UnitView:
     """Rows added to tokens, or written over what they were added to."""
     if name == "index_add":
         target, dim, index, rows = args
@@ -315,12 +317,12 @@ def _written(name: str, args: Any, kwargs: Any, context: Context) -> Maps | Unit
             raise NotCovered("it adds rows along another axis")
     else:
         target, index, rows = args
-    if not isinstance(rows, Rows) or not isinstance(target, (Maps, Units, Tensor)):
+    if not isinstance(rows, RoutedTokens) or not isinstance(target, (MomentMaps, UnitView, Tensor)):
         raise NotCovered("it writes what is not known as rows of tokens")
     base = rows.base
     samples, tokens = base.kxx.shape[0], base.kxx.shape[2]
-    units = units_of(target) if isinstance(target, Maps) else target
-    shape = tuple(units.source.shape if isinstance(units, Units) else units.shape)
+    units = units_of(target) if isinstance(target, MomentMaps) else target
+    shape = tuple(units.source.shape if isinstance(units, UnitView) else units.shape)
     lead = torch.arange(samples * tokens).reshape(shape[:-1])
     here = _both(lambda side: lead[_side(index, side)])
     if not all(_same(a, b) for a, b in zip(here, rows.token, strict=True)):
@@ -335,12 +337,12 @@ def _written(name: str, args: Any, kwargs: Any, context: Context) -> Maps | Unit
         if rows.onto is None or rows.onto.order != units.base.order:
             raise NotCovered("it writes rows over other values")
         after = rows.at_tokens(context)
-    return placed(Units(after, numbers((samples, tokens, base.channels)).reshape(shape)))
+    return placed(UnitView(after, numbers((samples, tokens, base.channels)).reshape(shape)))
 
 
-def sent_to_experts(rows: Rows, offsets: Any, product: Callable[[Maps], Maps]) -> Rows:
+def sent_to_experts(rows: RoutedTokens, offsets: Any, product: Callable[[MomentMaps], MomentMaps]) -> RoutedTokens:
     """Rows that were sorted by expert, times the weights of each; ``offsets`` are where the rows of each end."""
-    if not isinstance(offsets, Drawn) or any(one.dim() != 1 for one in rows.token):
+    if not isinstance(offsets, SampledUnits) or any(one.dim() != 1 for one in rows.token):
         raise NotCovered("its groups of rows were not drawn with their order")
     labels = []
     for token, ends in zip(rows.token, (offsets.x, offsets.y), strict=True):

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from initscope.propagate.budget import Budget
 from initscope.propagate.covariances import Found, canonical, closure, covariances, nothing, outside
-from initscope.propagate.moments import Cross, Lookup, Maps
+from initscope.propagate.moments import Cross, Lookup, MomentMaps
 from initscope.propagate.windows import Offset
 
 __all__ = ["tangent"]
 
 
-def tangent(state: Maps, budget: Budget) -> Tensor:
+def tangent(state: MomentMaps, budget: Budget) -> Tensor:
     """The tangent kernel of a unit of ``state`` at every position: ``[pairs, blocks, *positions]``, in float64."""
     start = (state, (0,) * len(state.positions))
     needed = closure([start], also_aligned=True)
@@ -32,7 +32,7 @@ def tangent(state: Maps, budget: Budget) -> Tensor:
 
 
 def _lookup(known: Found) -> Lookup:
-    def lookup(state: Maps, offset: Offset) -> Cross:
+    def lookup(state: MomentMaps, offset: Offset) -> Cross:
         if outside(state, offset):
             return nothing(state, offset)
         plain, swapped = canonical(offset)

@@ -1,6 +1,6 @@
-"""Units of token maps at other places, as heads and samples along another axis (`Units`); drawn values (`Drawn`).
+"""Units of token maps at other places, as heads and samples along another axis (`UnitView`); drawn values (`SampledUnits`).
 
-Attention cuts the channels of every token into heads, and torch's own folds samples and heads into one axis. A `Units`
+Attention cuts the channels of every token into heads, and torch's own folds samples and heads into one axis. A `UnitView`
 keeps the maps it was cut from and the number of every unit, so that whatever moves units is run on the numbers. What no
 rule covers, as rotations of queries by their position, is run on values that are drawn from the maps: jointly for all
 tokens of x and y, every channel by itself.
@@ -18,20 +18,20 @@ from torch import Tensor
 
 from initscope.geometry import Status, weakest
 from initscope.graph import SampleAxis
-from initscope.propagate.attended import Root
+from initscope.propagate.attended import SampledRoot
 from initscope.propagate.covariances import both_factors, gram, unscaled
+from initscope.propagate.distributions import WRITTEN_OUT, ActivatedUnits
 from initscope.propagate.draws import factor_of
 from initscope.propagate.heads import entropy_of
-from initscope.propagate.laws import WRITTEN_OUT, Activated
-from initscope.propagate.moments import Constants, Given, Maps, NotCovered, Rescaled, State
+from initscope.propagate.moments import AffineUnits, InputChannels, InputValues, MomentMaps, NotCovered, State
 from initscope.propagate.numbering import Lines, lines, numbers, same_units, viewed
-from initscope.propagate.origins import Chosen
+from initscope.propagate.origins import SelectedBlocks
 from initscope.propagate.registry import Context
 from initscope.propagate.totals import Totals, own_call
 
 __all__ = [
-    "Drawn",
-    "Units",
+    "SampledUnits",
+    "UnitView",
     "drawn",
     "fresh_values",
     "gaussian_values",
@@ -49,7 +49,7 @@ _VALUES = 8  # drawn values of so many states are kept: a step may read those of
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn(Given):
+class SampledUnits(InputValues):
     """Values of one drawn layer, ``[pairs, ...]``, or with the samples elsewhere, as ``place`` says."""
 
     weights: frozenset[object] = frozenset()
@@ -60,13 +60,13 @@ class Drawn(Given):
 
     @classmethod
     def of(
-        cls, parents: Sequence[Drawn], place: SampleAxis | None, samples: int, *, attends: bool = False
-    ) -> Callable[[Tensor, Tensor], Drawn]:
+        cls, parents: Sequence[SampledUnits], place: SampleAxis | None, samples: int, *, attends: bool = False
+    ) -> Callable[[Tensor, Tensor], SampledUnits]:
         """What makes values of a step that reads others; ``attends``: they are weights of an attention."""
         weights = frozenset[object]().union(*(parent.weights for parent in parents))
         status = weakest(*(parent.status for parent in parents))
 
-        def make(x: Tensor, y: Tensor) -> Drawn:
+        def make(x: Tensor, y: Tensor) -> SampledUnits:
             where = None if x.dim() > 0 and len(x) == samples == len(y) else place or _NOWHERE
             if where is not None and any(where.to_front(side, samples) is None for side in (x, y)):
                 where = _NOWHERE
@@ -75,7 +75,7 @@ class Drawn(Given):
 
         return make
 
-    def as_maps(self, axis: int, groups: int = 1) -> Maps:
+    def as_maps(self, axis: int, groups: int = 1) -> MomentMaps:
         """Mean squares over the channels."""
         if self.place is not None:
             raise NotCovered("samples do not lie on its first axis")
@@ -103,13 +103,13 @@ class Drawn(Given):
 
 
 @dataclass(frozen=True, eq=False)
-class Units:
+class UnitView:
     """Units of ``base``, which has one axis of positions and its channels last, at the places of ``source``.
 
     ``source`` holds (sample·T + token)·channels + channel, in the shape of the step's output with all its samples.
     """
 
-    base: Maps
+    base: MomentMaps
     source: Tensor
     note: str = ""
     entropy: float = math.nan
@@ -138,7 +138,7 @@ class Units:
         xx, yy, distance = ((counts * maps).sum(dim=(1, 2)) for maps in (base.kxx, base.kyy, base.d))
         return Totals(xx, yy, self.source.numel() // len(base.kxx), distance)
 
-    def collapsed(self) -> Maps | Units:
+    def collapsed(self) -> MomentMaps | UnitView:
         """The maps themselves, where all units are back at their places."""
         shape = self.whole
         if tuple(self.source.shape) != shape or not same_units(self.source, numbers(shape), shape):
@@ -157,20 +157,20 @@ class Units:
 
 def is_tokens(state: Any) -> bool:
     """Whether a state is of tokens with their channels last."""
-    return isinstance(state, Maps) and not state.mixed and len(state.positions) == 1 and state.axis == 1
+    return isinstance(state, MomentMaps) and not state.mixed and len(state.positions) == 1 and state.axis == 1
 
 
-def units_of(state: State) -> Units:
+def units_of(state: State) -> UnitView:
     """All units of a state at their own places."""
-    if isinstance(state, Given) and not state.x.is_floating_point():
+    if isinstance(state, InputValues) and not state.x.is_floating_point():
         raise NotCovered("whole numbers have no moments")
-    maps = state.as_maps(1) if isinstance(state, Given) and len(state.shape) == 2 else state
-    if not isinstance(maps, Maps) or not is_tokens(maps):
+    maps = state.as_maps(1) if isinstance(state, InputValues) and len(state.shape) == 2 else state
+    if not isinstance(maps, MomentMaps) or not is_tokens(maps):
         raise NotCovered("it is not known as tokens with channels")
-    return Units(maps, numbers((len(maps.kxx), *maps.shape)))
+    return UnitView(maps, numbers((len(maps.kxx), *maps.shape)))
 
 
-def moved_units(units: Units, operation: Callable[[Tensor], Any]) -> Any:
+def moved_units(units: UnitView, operation: Callable[[Tensor], Any]) -> Any:
     """The units after an operation that only moves, copies or drops them."""
     moved = own_call(operation, units.source)
     if isinstance(moved, Tensor):
@@ -178,7 +178,7 @@ def moved_units(units: Units, operation: Callable[[Tensor], Any]) -> Any:
     return tuple(placed(replace(units, source=part, entropy=math.nan)) for part in moved)
 
 
-def placed(units: Units) -> Maps | Units:
+def placed(units: UnitView) -> MomentMaps | UnitView:
     """Maps where units, or some of their channels, stand as in maps."""
     base, source = units.base, units.source
     tokens, channels = base.shape
@@ -193,14 +193,14 @@ def placed(units: Units) -> Maps | Units:
     sizes = tuple(min(edges[k + 1], start + width) - max(edges[k], start) for k in blocks)
     kxx, kyy, d = (maps[:, blocks] for maps in (base.kxx, base.kyy, base.d))
     part = (base.order, start, start + width)
-    return base.after(kxx=kxx, kyy=kyy, d=d, sizes=sizes, origin=Chosen(base, tuple(blocks)), part=part)
+    return base.after(kxx=kxx, kyy=kyy, d=d, sizes=sizes, origin=SelectedBlocks(base, tuple(blocks)), part=part)
 
 
-def drawn(state: Any, context: Context) -> Drawn | Any:
+def drawn(state: Any, context: Context) -> SampledUnits | Any:
     """Values of a state, drawn once: whoever reads the state again reads the same ones."""
-    if isinstance(state, Given) or not isinstance(state, (Maps, Units)):
+    if isinstance(state, InputValues) or not isinstance(state, (MomentMaps, UnitView)):
         return state
-    units = state if isinstance(state, Units) else units_of(state)
+    units = state if isinstance(state, UnitView) else units_of(state)
     base = units.base
     if base.order not in context.values:
         context.values[base.order] = fresh_values(base, context)
@@ -210,26 +210,26 @@ def drawn(state: Any, context: Context) -> Drawn | Any:
     status = weakest(base.status, "sampled")
     first = len(x) == len(base.kxx) and bool((units.source[0] < math.prod(base.shape)).all())
     place = None if first else _NOWHERE
-    return Drawn(x, y, status, weights=base.weights, place=place, samples=len(base.kxx))
+    return SampledUnits(x, y, status, weights=base.weights, place=place, samples=len(base.kxx))
 
 
-def fresh_values(base: Maps, context: Context) -> tuple[Tensor, Tensor]:
+def fresh_values(base: MomentMaps, context: Context) -> tuple[Tensor, Tensor]:
     """New values of all units of a state, ``[pairs, tokens, channels]`` for x and for y."""
-    if isinstance(base.unit, Constants):
-        return base.unit.given.x, base.unit.given.y
-    if isinstance(base.unit, Activated):
-        before = drawn(base.unit.before, context)
-        return base.unit.sigma(before.x), base.unit.sigma(before.y)
+    if isinstance(base.distribution, InputChannels):
+        return base.distribution.given.x, base.distribution.given.y
+    if isinstance(base.distribution, ActivatedUnits):
+        before = drawn(base.distribution.before, context)
+        return base.distribution.sigma(before.x), base.distribution.sigma(before.y)
     if not base.gaussian:
         raise NotCovered("the law of its input is not known beyond second moments")
     parts = [gaussian_values(base, context, size, block) for block, size in enumerate(base.sizes)]
     x, y = (side.contiguous() for side in torch.cat(parts, dim=2).chunk(2, dim=1))
     if context.roots is not None:
-        context.roots.append(Root(base, x.requires_grad_(), y.requires_grad_()))
+        context.roots.append(SampledRoot(base, x.requires_grad_(), y.requires_grad_()))
     return x, y
 
 
-def gaussian_values(base: Maps, context: Context, channels: int, block: int = 0) -> Tensor:
+def gaussian_values(base: MomentMaps, context: Context, channels: int, block: int = 0) -> Tensor:
     """Values of new channels at all tokens of x, then of y: ``[pairs, 2T, channels]``."""
     context.sampled.append("heads")
     source, x, y = unscaled(base)
@@ -245,15 +245,15 @@ def gaussian_values(base: Maps, context: Context, channels: int, block: int = 0)
 
 def _is_part_of_activation(state: Any) -> bool:
     """Whether a state is a step on the way to an activation that is written out."""
-    unit = state.unit
-    while isinstance(unit, Rescaled):
-        unit = unit.before.unit
-    return isinstance(unit, Activated) and unit.sigma.name == WRITTEN_OUT
+    distribution = state.distribution
+    while isinstance(distribution, AffineUnits):
+        distribution = distribution.before.distribution
+    return isinstance(distribution, ActivatedUnits) and distribution.sigma.name == WRITTEN_OUT
 
 
 def token_cosine(state: Any, context: Context) -> float:
     """Mean cosine of the tokens of a sample, over x and y; NaN where the state has no tokens, or it is not known."""
-    if isinstance(state, Given) and not isinstance(state, Drawn) and state.real and len(state.shape) == 2:
+    if isinstance(state, InputValues) and not isinstance(state, SampledUnits) and state.real and len(state.shape) == 2:
         state = state.as_maps(1)
     if not is_tokens(state) or min(state.shape) < _LEAST_TOKENS:
         return math.nan

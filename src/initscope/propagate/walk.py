@@ -30,7 +30,7 @@ from initscope.graph.untouched import NoDropoutCalls
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import Matrix, matrices
 from initscope.propagate.arguments import (
-    Several,
+    Replicates,
     attribute_of,
     holds_several,
     kept,
@@ -43,9 +43,9 @@ from initscope.propagate.arguments import (
     zeros_like,
 )
 from initscope.propagate.called_weights import (
-    WEIGHTS,
-    Missing,
-    Weights,
+    RANDOM_WEIGHTS,
+    RandomMatrix,
+    Uncovered,
     evaluated,
     experts_product,
     function_of,
@@ -53,17 +53,17 @@ from initscope.propagate.called_weights import (
     is_turned_stack,
     weights_product,
 )
-from initscope.propagate.moments import Given, Maps
+from initscope.propagate.moments import InputValues, MomentMaps
 from initscope.propagate.networks import Simulation, attribute
 from initscope.propagate.registry import Reads, find_operation, rule_of_call
-from initscope.propagate.routed import Rows, by_rows, chooses_tokens, sent_to_experts
+from initscope.propagate.routed import RoutedTokens, by_rows, chooses_tokens, sent_to_experts
 from initscope.propagate.rules import Context, NotCovered, find_rule
 from initscope.propagate.rules.merging import stacked
 from initscope.propagate.totals import own_call
-from initscope.propagate.units import Drawn, Units, token_cosine
+from initscope.propagate.units import SampledUnits, UnitView, token_cosine
 from initscope.propagate.without_rule import ELEMENTWISE, at_own_places, by_units, weighted_units
 
-__all__ = ["Missing", "Several", "Walk"]
+__all__ = ["Replicates", "Uncovered", "Walk"]
 
 _ALIKE = 1.1  # ratio of the largest to the least variance of experts that pass for one law
 _SIZES = ("size", "dim", "numel", "ndimension", "len")
@@ -82,21 +82,21 @@ class Walk:
             context.of_replicate(index, _next_generator(context.generator)) for index in range(1, context.replicates)
         ]
         self._inputs = iter(inputs)
-        self._pairs = next(len(given.x) for given in inputs if isinstance(given, Given))
+        self._pairs = next(len(given.x) for given in inputs if isinstance(given, InputValues))
         # What an initializer draws; other parameters of the model are constants.
         self._drawn = drawn_parameters(traced.model)
         self._parts: dict[int, list[Matrix]] = {}
         for one in matrices(traced.model):
             self._parts.setdefault(id(one.parameters[0]), []).append(one)
         self._matrices = {
-            key: Weights.of(parts)
+            key: RandomMatrix.of(parts)
             for key, parts in self._parts.items()
             if parts[0].parameters[0].dim() == 3
             or all(isinstance(part.owner, nn.MultiheadAttention) or not part.part for part in parts)
         }
         for layer in weight_layers(traced.model):
             if isinstance(layer, nn.Linear) and find_rule(layer) is not None:
-                found = Weights(WEIGHTS.reason, tuple(layer.parameters()), (layer,))
+                found = RandomMatrix(RANDOM_WEIGHTS.reason, tuple(layer.parameters()), (layer,))
                 self._matrices.setdefault(id(layer.weight), found)
         self._values: dict[Node, Any] = {}
 
@@ -113,7 +113,7 @@ class Walk:
             value = self._value(node)
             # What no step to come reads is set free, and with it the early maps that it rests on.
             origin = self._keep or index < last_reader["positions"]
-            law = index < max(last_reader["law"], last_reader["means"])
+            law = index < max(last_reader["distribution"], last_reader["means"])
             self._values[node] = kept(value, origin=origin, law=law)
             if node in steps:
                 yield node, value
@@ -123,7 +123,7 @@ class Walk:
 
     def tokens(self, value: Any) -> tuple[list[float], list[float]]:
         """Of the value of a step, for each replicate: the mean cosine of its tokens, the entropy of its weights."""
-        states = value.states if isinstance(value, Several) else (value,)
+        states = value.states if isinstance(value, Replicates) else (value,)
         pairs = list(zip(states, self._contexts, strict=False))
         return [token_cosine(state, context) for state, context in pairs], [
             getattr(state, "entropy", math.nan) for state in states
@@ -131,7 +131,7 @@ class Walk:
 
     def _last_readers(self, nodes: list[Node]) -> dict[Reads, int]:
         """The last step whose rule reads means, covariances between positions or laws of its input; -1: none."""
-        last: dict[Reads, int] = {"means": -1, "positions": -1, "law": -1}
+        last: dict[Reads, int] = {"means": -1, "positions": -1, "distribution": -1}
         for index, node in enumerate(nodes):
             module = self._traced.module(node)
             found = rule_of_call(call_name(node.target)) if module is None else find_rule(module)
@@ -141,7 +141,7 @@ class Walk:
 
     def _value(self, node: Node) -> Any:
         if node.op == "placeholder":
-            return next(self._inputs, Missing("it got no input"))
+            return next(self._inputs, Uncovered("it got no input"))
         if node.op == "get_attr":
             return self._constant(attribute(self._traced.graph_module, str(node.target)))
         args, kwargs = self._filled_in(node.args), self._filled_in(node.kwargs)
@@ -160,7 +160,7 @@ class Walk:
         if node.target is operator.getitem and type(args[0]) is tuple and isinstance(args[1], int):
             return args[0][args[1]]
         found = states_in((args, kwargs))
-        missing = next((value for value in found if isinstance(value, Missing)), None)
+        missing = next((value for value in found if isinstance(value, Uncovered)), None)
         try:
             if missing is None:
                 return self._covered(node, args, kwargs, found, context)
@@ -170,18 +170,20 @@ class Walk:
             routed = experts_product(call_name(node.target), args, kwargs)
             if routed is not None:
                 return self._call_experts(*routed, context)
-            reason = WEIGHTS.reason if missing.reason == WEIGHTS.reason else "a layer before it is not covered"
+            reason = (
+                RANDOM_WEIGHTS.reason if missing.reason == RANDOM_WEIGHTS.reason else "a layer before it is not covered"
+            )
         except NotCovered as error:
             reason = str(error)
         if node in self._traced.names:
             return self._sampled(node, found, reason, context)
-        return missing or Missing(reason)  # a size, or weights that are computed: nothing to sample
+        return missing or Uncovered(reason)  # a size, or weights that are computed: nothing to sample
 
     def _covered(self, node: Node, args: Any, kwargs: Any, found: list[Any], context: Context) -> Any:
         """By its rule; else unit by unit, where tokens are cut into heads; else on drawn values of all heads."""
-        if any(isinstance(value, Rows) for value in found) or chooses_tokens(call_name(node.target), args):
+        if any(isinstance(value, RoutedTokens) for value in found) or chooses_tokens(call_name(node.target), args):
             return self._by_rows(node, args, kwargs, context)
-        whole = not any(isinstance(value, Units) for value in found)
+        whole = not any(isinstance(value, UnitView) for value in found)
         try:
             if whole:
                 self._check_samples_first(node)
@@ -251,7 +253,7 @@ class Walk:
     def _of_parameters(self, step: Step) -> Any:
         """What is computed of parameters: the part of attention's projections that a call multiplies by, if it is."""
         value = self._value(step)
-        if not isinstance(value, Missing):
+        if not isinstance(value, Uncovered):
             return value
         try:
             raw = evaluated(step)
@@ -262,13 +264,13 @@ class Walk:
                 part for part in parts if isinstance(raw, Tensor) and raw.dim() == 2 and holds(raw, part.weight())
             ]
             if chosen and sum(len(part.weight()) for part in chosen) == len(raw):
-                return Weights.of(chosen)
+                return RandomMatrix.of(chosen)
             if is_turned_stack(raw, parts):
-                return Weights.of(parts, turned=True)
+                return RandomMatrix.of(parts, turned=True)
         return value
 
     def _constant(self, value: Any) -> Any:
-        return self._matrices.get(id(value), WEIGHTS) if id(value) in self._drawn else value
+        return self._matrices.get(id(value), RANDOM_WEIGHTS) if id(value) in self._drawn else value
 
     def _call(self, node: Node, args: Any, kwargs: Any, found: list[Any], context: Context) -> Any:
         module = self._traced.module(node)
@@ -277,22 +279,22 @@ class Walk:
         target, name = node.target, call_name(node.target)
         if target is overwritten:
             raise NotCovered("another view of it was written into")
-        if not found or all(isinstance(value, Given) for value in found):
+        if not found or all(isinstance(value, InputValues) for value in found):
             return self._run(function_of(node), args, kwargs, node)
         if target is getattr:
             return attribute_of(args[0], args[1])
         if is_named_tuple(target):
             return tuple(args)
-        if name in _SIZES and isinstance(args[0], (Maps, Units)):
+        if name in _SIZES and isinstance(args[0], (MomentMaps, UnitView)):
             return (
                 getattr(shaped_like(args[0]), name)(*args[1:], **kwargs) if name != "len" else len(shaped_like(args[0]))
             )
-        if name in MADE_ANEW and isinstance(args[0], (Maps, Units)):
+        if name in MADE_ANEW and isinstance(args[0], (MomentMaps, UnitView)):
             return self._run(function_of(node), (zeros_like(args[0]), *args[1:]), kwargs)
         with_rule = find_operation(name)
         if with_rule is not None:
             return with_rule(context, *args, **kwargs)
-        single = bool(args) and isinstance(args[0], Maps) and len(found) == 1
+        single = bool(args) and isinstance(args[0], MomentMaps) and len(found) == 1
         stand_in = own_call(as_module, name, args[1:], kwargs) if single else None
         if stand_in is None:
             raise NotCovered(f"{self._traced.kind(node)} has no rule")
@@ -300,7 +302,11 @@ class Walk:
 
     def _call_module(self, module: nn.Module, args: Any, kwargs: Any, found: list[Any], context: Context) -> Any:
         fixed = not weight_layers(module) and not isinstance(module, _BatchNorm)
-        if all(isinstance(value, Given) for value in found) and fixed and not any(True for _ in module.parameters()):
+        if (
+            all(isinstance(value, InputValues) for value in found)
+            and fixed
+            and not any(True for _ in module.parameters())
+        ):
             return self._run(module, args, kwargs)
         if not found and not self._drawn.intersection(map(id, module.parameters())):
             return self._of_constants(own_call(module, *args, **kwargs))
@@ -314,23 +320,23 @@ class Walk:
     def _of_constants(self, value: Any) -> Any:
         """What a module makes of constants; one for each sample is the same for x and y."""
         each = isinstance(value, Tensor) and value.dim() > 1 and len(value) == self._pairs > 1
-        return Given(value.detach(), value.detach()) if each else value
+        return InputValues(value.detach(), value.detach()) if each else value
 
-    def _call_weights(self, state: Any, weights: Weights, context: Context) -> Any:
+    def _call_weights(self, state: Any, weights: RandomMatrix, context: Context) -> Any:
         """The product with a matrix of weights: the Linear that it amounts to, by the rule of Linear layers."""
         rules = [(layer, find_rule(layer)) for layer in weights.layers]
         own = context.drawn(weights.parameters)
 
-        def product(before: Any) -> Maps:
+        def product(before: Any) -> MomentMaps:
             each = [found(layer, before, context) for layer, found in rules if found is not None]
-            after: Maps = each[0] if len(each) == 1 else stacked(each)
+            after: MomentMaps = each[0] if len(each) == 1 else stacked(each)
             return replace(after, weights=(after.weights - after.fresh) | own, fresh=own)
 
-        if isinstance(state, Rows):
+        if isinstance(state, RoutedTokens):
             return state.through(product)
-        return weighted_units(state, product) if isinstance(state, Units) else product(state)
+        return weighted_units(state, product) if isinstance(state, UnitView) else product(state)
 
-    def _call_experts(self, rows: Rows, weights: Weights, offsets: Any, context: Context) -> Rows:
+    def _call_experts(self, rows: RoutedTokens, weights: RandomMatrix, offsets: Any, context: Context) -> RoutedTokens:
         """Rows times the matrix of their expert: as the first does it, with the mean square of all."""
         variances = [context.law(layer).variance for layer in weights.layers]
         mean = sum(variances) / len(variances)
@@ -338,8 +344,8 @@ class Walk:
             raise NotCovered("its experts are drawn by different laws")
         first = replace(weights, layers=weights.layers[:1])
 
-        def product(before: Maps) -> Maps:
-            after: Maps = self._call_weights(before, first, context)
+        def product(before: MomentMaps) -> MomentMaps:
+            after: MomentMaps = self._call_weights(before, first, context)
             return after.scaled(math.sqrt(mean / variances[0])) if mean != variances[0] else after
 
         return sent_to_experts(rows, offsets, product)
@@ -352,10 +358,10 @@ class Walk:
                 return own_call(function, *args, **kwargs)
         with NoDropoutCalls():
             x, y = (own_call(function, *side_of(args, side), **side_of(kwargs, side)) for side in ("x", "y"))
-        heads = [state for state in states if isinstance(state, Drawn)]
+        heads = [state for state in states if isinstance(state, SampledUnits)]
         place = self._place(node, x) if heads and node is not None else None
         attends = node is not None and self._traced.kind(node).lower() == "softmax"
-        return self._joined(x, y, Drawn.of(heads, place, self._pairs, attends=attends) if heads else Given)
+        return self._joined(x, y, SampledUnits.of(heads, place, self._pairs, attends=attends) if heads else InputValues)
 
     def _place(self, node: Node, x: Any) -> SampleAxis | None:
         """Where the samples of drawn values are, if not first."""
@@ -365,15 +371,15 @@ class Walk:
             return None
         return self._simulation.axes.of(node)
 
-    def _joined(self, x: Any, y: Any, kind: Callable[[Tensor, Tensor], Given] = Given) -> Any:
+    def _joined(self, x: Any, y: Any, kind: Callable[[Tensor, Tensor], InputValues] = InputValues) -> Any:
         """Both results as one value: a constant where they do not depend on the data."""
         if isinstance(x, (tuple, list)) and any(isinstance(item, Tensor) for item in x):
             return tuple(self._joined(a, b, kind) for a, b in zip(x, y, strict=True))
         if not isinstance(x, Tensor):
             return x
-        if kind is not Given:
+        if kind is not InputValues:
             return kind(x, y)
-        given, each = Given(x, y), x.shape == y.shape and x.dim() > 0 and len(x) == self._pairs
+        given, each = InputValues(x, y), x.shape == y.shape and x.dim() > 0 and len(x) == self._pairs
         if each and given.real:
             return given
         if torch.equal(x, y):
@@ -383,12 +389,12 @@ class Walk:
         return given
 
     def _sampled(self, node: Node, found: list[Any], reason: str, context: Context) -> Any:
-        parents = [value for value in found if isinstance(value, Maps)]
+        parents = [value for value in found if isinstance(value, MomentMaps)]
         try:
             state = self._simulation.state(node, parents[0].axis if parents else None, context)
         except NotCovered as error:
             why = str(error)
-            return Missing(reason if why == reason else f"{reason}; not sampled: {why}")
+            return Uncovered(reason if why == reason else f"{reason}; not sampled: {why}")
         return replace(state, note=f"{reason}: {state.note}")
 
 

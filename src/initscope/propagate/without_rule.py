@@ -10,13 +10,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from initscope.graph.calls import UNCHANGED
-from initscope.propagate.moments import Given, Maps, NotCovered
+from initscope.propagate.moments import InputValues, MomentMaps, NotCovered
 from initscope.propagate.numbering import numbers, of_rows, same_units
 from initscope.propagate.registry import Context, find_operation, find_rule
 from initscope.propagate.rules.attention import attention, product
 from initscope.propagate.rules.gates import independent
 from initscope.propagate.rules.shapes import MOVES, move_of
-from initscope.propagate.units import Drawn, Units, drawn, is_tokens, moved_units, placed, units_of
+from initscope.propagate.units import SampledUnits, UnitView, drawn, is_tokens, moved_units, placed, units_of
 
 __all__ = ["ELEMENTWISE", "at_own_places", "by_units", "weighted_units"]
 
@@ -32,21 +32,21 @@ def by_units(
     run: Callable[[Any, Any], Any],
 ) -> Any:
     """The value of a step one of whose arguments is tokens; ``run`` calls it on values."""
-    states = [value for value in args if isinstance(value, (Given, Maps, Units))]
+    states = [value for value in args if isinstance(value, (InputValues, MomentMaps, UnitView))]
     first = args[0] if args else None
     if module is not None:
         return _module(module, first, context, lambda value: run((value, *args[1:]), kwargs))
     if name in ("view_as", "reshape_as") and len(states) == 2:
         name, args, states = "reshape", (first, _sizes(args[1])), states[:1]
-    if name in UNCHANGED and isinstance(first, Units):
+    if name in UNCHANGED and isinstance(first, UnitView):
         return first
-    if name in MOVES and len(states) == 1 and first is states[0] and not isinstance(first, Drawn):
-        units = first if isinstance(first, Units) else units_of(first)
+    if name in MOVES and len(states) == 1 and first is states[0] and not isinstance(first, SampledUnits):
+        units = first if isinstance(first, UnitView) else units_of(first)
         name = "reshape" if name == "view" else name  # numbers may lie in another order in memory
         return moved_units(units, lambda numbers: move_of(name, numbers, *args[1:], **kwargs))
     if name in ("cat", "concat", "concatenate"):
         whole = [part for part in args[0] if not (isinstance(part, Tensor) and part.numel() == 0)]
-        if len(whole) == 1 and isinstance(whole[0], (Units, Maps)):
+        if len(whole) == 1 and isinstance(whole[0], (UnitView, MomentMaps)):
             return whole[0]
     if name in _ATTENTION:
         with_rule = find_operation(name)
@@ -62,18 +62,18 @@ def by_units(
 
 def _sizes(state: Any) -> tuple[int, ...]:
     """Of the tensor that a state stands for."""
-    if isinstance(state, Units):
+    if isinstance(state, UnitView):
         return tuple(state.source.shape)
-    return tuple(state.x.shape) if isinstance(state, Given) else (len(state.kxx), *state.shape)
+    return tuple(state.x.shape) if isinstance(state, InputValues) else (len(state.kxx), *state.shape)
 
 
 def _module(module: nn.Module, first: Any, context: Context, run: Callable[[Any], Any]) -> Any:
     found = find_rule(module)
     if isinstance(module, (nn.Identity, nn.Dropout)):
         return first
-    if isinstance(module, nn.Linear) and isinstance(first, (Units, Given)) and found is not None:
+    if isinstance(module, nn.Linear) and isinstance(first, (UnitView, InputValues)) and found is not None:
         return weighted_units(
-            first if isinstance(first, Units) else units_of(first), lambda b: found(module, b, context)
+            first if isinstance(first, UnitView) else units_of(first), lambda b: found(module, b, context)
         )
     values = drawn(first, context)
     return run(values) if found is None else found(module, values, context)
@@ -82,10 +82,10 @@ def _module(module: nn.Module, first: Any, context: Context, run: Callable[[Any]
 ELEMENTWISE = ("add", "sub", "mul", "div", "neg")
 
 
-def at_own_places(args: Any, context: Context, rule: Callable[[Any], Any]) -> Maps | Units:
+def at_own_places(args: Any, context: Context, rule: Callable[[Any], Any]) -> MomentMaps | UnitView:
     """A step that acts on every unit by itself, on tokens that were only folded together with the samples."""
-    args = [units_of(one) if isinstance(one, Maps) else one for one in args]
-    units = max((one for one in args if isinstance(one, Units)), key=lambda one: one.whole[-1], default=None)
+    args = [units_of(one) if isinstance(one, MomentMaps) else one for one in args]
+    units = max((one for one in args if isinstance(one, UnitView)), key=lambda one: one.whole[-1], default=None)
     if units is None:
         raise NotCovered("it reads no units")
     whole, folded = units.whole, units.source.shape
@@ -94,36 +94,36 @@ def at_own_places(args: Any, context: Context, rule: Callable[[Any], Any]) -> Ma
         raise NotCovered("its units stand at other places")
 
     def unfolded(value: Any) -> Any:
-        if isinstance(value, Units) and value.whole[-1] == 1 < whole[-1]:
+        if isinstance(value, UnitView) and value.whole[-1] == 1 < whole[-1]:
             value = drawn(value, context)  # a gate: one number for all channels of a token
-        if isinstance(value, Units):
+        if isinstance(value, UnitView):
             if value.whole != whole or not same_units(value.source, units.source, whole):
                 raise NotCovered("its units stand at other places")
             return value.base
-        if isinstance(value, Drawn) and value.x.shape == (*folded[:-1], 1):
+        if isinstance(value, SampledUnits) and value.x.shape == (*folded[:-1], 1):
             x, y = (side.reshape(*whole[:-1], 1) for side in (value.x, value.y))
             return replace(value, x=x, y=y, place=None)
-        if isinstance(value, (Given, Tensor)):
+        if isinstance(value, (InputValues, Tensor)):
             raise NotCovered("it reads other values too")
         return value
 
     after = rule(tuple(map(unfolded, args)))
-    if not isinstance(after, Maps) or after.shape != units.base.shape:
+    if not isinstance(after, MomentMaps) or after.shape != units.base.shape:
         raise NotCovered("it changes the shape of its units")
     return placed(replace(units, base=replace(after, note=""), note=after.note))
 
 
-def weighted_units(units: Units, layer: Callable[[Maps], Maps]) -> Maps | Units:
+def weighted_units(units: UnitView, layer: Callable[[MomentMaps], MomentMaps]) -> MomentMaps | UnitView:
     """Weights that read all channels of a token, wherever tokens and samples stand."""
     after = layer(units.base)
-    return placed(Units(after, of_rows(units.source, units.whole, after.shape[1]), note=after.note))
+    return placed(UnitView(after, of_rows(units.source, units.whole, after.shape[1]), note=after.note))
 
 
 def _values(value: Any, context: Context) -> Any:
     """Nested arguments with drawn values in the place of random ones, which must not share their randomness."""
-    found: dict[int, Maps] = {}
+    found: dict[int, MomentMaps] = {}
     for state in _random(value):
-        base = state.base if isinstance(state, Units) else state
+        base = state.base if isinstance(state, UnitView) else state
         found[base.order] = base
     for a, b in combinations(found.values(), 2):
         if not independent(a, b):
@@ -131,8 +131,8 @@ def _values(value: Any, context: Context) -> Any:
     return _replaced(value, context)
 
 
-def _random(value: Any) -> list[Maps | Units]:
-    if isinstance(value, (Maps, Units)):
+def _random(value: Any) -> list[MomentMaps | UnitView]:
+    if isinstance(value, (MomentMaps, UnitView)):
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
@@ -140,9 +140,9 @@ def _random(value: Any) -> list[Maps | Units]:
 
 
 def _replaced(value: Any, context: Context) -> Any:
-    if isinstance(value, Maps) and not is_tokens(value):
+    if isinstance(value, MomentMaps) and not is_tokens(value):
         raise NotCovered("its input is not known as tokens with channels")
-    if isinstance(value, (Maps, Units)):
+    if isinstance(value, (MomentMaps, UnitView)):
         return drawn(value, context)
     if isinstance(value, dict):
         return {key: _replaced(item, context) for key, item in value.items()}

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from initscope.propagate.attended import Attended, roots_of
 from initscope.propagate.covariances import gram
 from initscope.propagate.heads import attended_gram, attention_weights, entropy_of
-from initscope.propagate.moments import Given, Maps, NotCovered, State
+from initscope.propagate.moments import InputValues, MomentMaps, NotCovered, State
 from initscope.propagate.numbering import numbers
 from initscope.propagate.registry import Context, operation
 from initscope.propagate.rules.gates import independent
 from initscope.propagate.rules.tied import from_gram
-from initscope.propagate.units import Drawn, Units, drawn, gaussian_values, units_of
+from initscope.propagate.units import SampledUnits, UnitView, drawn, gaussian_values, units_of
 
 __all__ = ["attention", "product"]
 
@@ -34,7 +34,7 @@ _FLAT = 0.25
 """Variance of scores below which half of them do: weights are nearly linear in the scores then, and that cancels."""
 
 
-@operation("scaled_dot_product_attention", reads=("positions", "law", "means"))
+@operation("scaled_dot_product_attention", reads=("positions", "distribution", "means"))
 def attention(
     context: Context,
     query: Any,
@@ -45,11 +45,11 @@ def attention(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> State | Units:
+) -> State | UnitView:
     """softmax(scale·q kᵀ + mask) v: queries and keys drawn, values by their Gram matrix."""
-    if isinstance(value, Drawn) or not isinstance(value, (Maps, Units)):
+    if isinstance(value, SampledUnits) or not isinstance(value, (MomentMaps, UnitView)):
         return _all_drawn(context, query, key, value, attn_mask, is_causal, scale, enable_gqa)
-    value = value if isinstance(value, Units) else units_of(value)
+    value = value if isinstance(value, UnitView) else units_of(value)
     if enable_gqa:
         groups = _heads(query) // value.source.shape[-3]
         value = replace(value, source=value.source.repeat_interleave(groups, dim=-3))
@@ -59,7 +59,7 @@ def attention(
         heads = context.replicates * fresh[0].shape[1]
         return replace(after, note=f"{heads} heads drawn", entropy=entropy_of(*(one[:, ::2] for one in fresh)))
 
-    def weights(q: Given, k: Given) -> list[Tensor]:
+    def weights(q: InputValues, k: InputValues) -> list[Tensor]:
         sides = []
         for side in ("x", "y"):
             queries, keys = _side(q, side), _side(k, side)
@@ -70,18 +70,18 @@ def attention(
         return sides
 
     sides = [weights(drawn(query, context), drawn(key, context))]
-    undrawn = isinstance(query, (Maps, Units)) and isinstance(key, (Maps, Units))
+    undrawn = isinstance(query, (MomentMaps, UnitView)) and isinstance(key, (MomentMaps, UnitView))
     count = sides[0][0].numel() // (sides[0][0].shape[-1] * sides[0][0].shape[-2] * len(value.base.kxx))
     again = -(-_HEADS // max(1, count)) - 1 if undrawn and _same_or_apart(query, key) else 0
     sides += [weights(*_drawn_again(query, key, context)) for _ in range(again)]
-    before = [one.weights for one in (drawn(query, context), drawn(key, context)) if isinstance(one, Drawn)]
+    before = [one.weights for one in (drawn(query, context), drawn(key, context)) if isinstance(one, SampledUnits)]
     after = attended(value, sides, frozenset().union(*before), context)
     heads = context.replicates * len(sides) * count
     return replace(after, note=f"{heads} heads drawn", entropy=entropy_of(*(one for pair in sides for one in pair)))
 
 
 def _fresh_weights(
-    query: Any, key: Any, value: Units, mask: Any, causal: bool, scale: float | None, context: Context
+    query: Any, key: Any, value: UnitView, mask: Any, causal: bool, scale: float | None, context: Context
 ) -> tuple[Tensor, Tensor] | None:
     """Weights ``[pairs, heads, queries, keys]`` of x and y, of heads drawn for themselves; None where heads differ.
 
@@ -90,7 +90,9 @@ def _fresh_weights(
     """
     if context.roots is not None:
         return None
-    if not all(isinstance(one, Units) and one.base.gaussian and one.source.dim() == 4 for one in (query, key, value)):
+    if not all(
+        isinstance(one, UnitView) and one.base.gaussian and one.source.dim() == 4 for one in (query, key, value)
+    ):
         return None
     bases, pairs = (query.base, key.base), len(value.base.kxx)
     if any(len(base.sizes) > 1 for base in bases) or not independent(*bases) or not _same_for_heads(mask, pairs):
@@ -113,7 +115,7 @@ def _fresh_weights(
     return sides[0], sides[1]
 
 
-def _mean_square(base: Maps) -> float:
+def _mean_square(base: MomentMaps) -> float:
     return float(base.kxx.mean() + base.kyy.mean()) / 2
 
 
@@ -127,7 +129,7 @@ def _same_for_heads(mask: Any, pairs: int) -> bool:
 
 
 def _side(value: Any, side: str) -> Any:
-    return getattr(value, side) if isinstance(value, Given) else value
+    return getattr(value, side) if isinstance(value, InputValues) else value
 
 
 def _heads(query: Any) -> int:
@@ -135,11 +137,11 @@ def _heads(query: Any) -> int:
 
 
 def _same_or_apart(query: Any, key: Any) -> bool:
-    bases = [one.base if isinstance(one, Units) else one for one in (query, key)]
+    bases = [one.base if isinstance(one, UnitView) else one for one in (query, key)]
     return all(base.gaussian for base in bases)
 
 
-def _drawn_again(query: Any, key: Any, context: Context) -> tuple[Given, Given]:
+def _drawn_again(query: Any, key: Any, context: Context) -> tuple[InputValues, InputValues]:
     """Other draws of queries and keys; of one state the same for both."""
     again = replace(context, values=type(context.values)())
     return drawn(query, again), drawn(key, again)
@@ -147,7 +149,7 @@ def _drawn_again(query: Any, key: Any, context: Context) -> tuple[Given, Given]:
 
 def _all_drawn(
     context: Context, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None, grouped: bool
-) -> Given:
+) -> InputValues:
     """Attention whose values are known, or drawn."""
     states = [drawn(one, context) for one in (query, key, value)]
 
@@ -158,18 +160,18 @@ def _all_drawn(
         )
         return result
 
-    weights = frozenset().union(*(one.weights for one in states if isinstance(one, Drawn)))
-    return Drawn(run("x"), run("y"), "sampled", weights=weights)
+    weights = frozenset().union(*(one.weights for one in states if isinstance(one, SampledUnits)))
+    return SampledUnits(run("x"), run("y"), "sampled", weights=weights)
 
 
 def attended(
-    value: Units,
+    value: UnitView,
     sides: Sequence[Sequence[Tensor]],
     before: frozenset[object],
     context: Context,
     *,
     straight: bool = False,
-) -> Units:
+) -> UnitView:
     """Weights ``[..., queries, keys]`` of x and y, of each draw, times the values of all heads.
 
     ``straight``: they are ``[pairs, heads, queries, keys]``, of as many heads as were drawn.
@@ -203,17 +205,17 @@ def attended(
         after = replace(after, origin=Attended(matrix[:, None], base, int(block.flatten()[0]), width, *kept))
     if lines.sample.shape == (pairs, heads) and torch.equal(order, torch.arange(len(order))):
         cut = numbers((pairs, queries, heads * width)).view(pairs, queries, heads, width)
-        return Units(after, cut.transpose(1, 2))
+        return UnitView(after, cut.transpose(1, 2))
     rank = torch.empty_like(order)
     rank[order] = torch.arange(heads).repeat(pairs)
     start = ((sample * queries) * heads * width + rank * width).reshape(lines.sample.shape)
     token = torch.arange(queries)[:, None] * heads * width + torch.arange(width)
-    return Units(after, start[..., None, None] + token)
+    return UnitView(after, start[..., None, None] + token)
 
 
-@operation("matmul", "bmm", reads=("positions", "law"))
+@operation("matmul", "bmm", reads=("positions", "distribution"))
 def product(context: Context, a: Any, b: Any) -> Any:
     """Weights of an attention times values; other products are run on drawn values."""
-    if isinstance(a, Drawn) and isinstance(b, Units) and a.x.shape[-1] == b.source.shape[-2]:
+    if isinstance(a, SampledUnits) and isinstance(b, UnitView) and a.x.shape[-1] == b.source.shape[-2]:
         return attended(b, [(a.x, a.y)], a.weights, context)
     raise NotCovered("a product of two random values has no closed form")

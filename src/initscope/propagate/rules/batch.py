@@ -18,15 +18,15 @@ from torch import Tensor
 
 from initscope.propagate.moments import (
     Cross,
+    Distribution,
     Draws,
     Field,
-    Law,
+    InputProducts,
     Lookup,
-    Maps,
+    MomentMaps,
     NotCovered,
     Origin,
     Pair,
-    Products,
     Scaled,
 )
 from initscope.propagate.origins import Activations
@@ -35,14 +35,14 @@ from initscope.propagate.windows import Offset, Sites
 from initscope.theory import activations
 from initscope.theory.activations import Activation
 
-__all__ = ["Normalised", "batch_normalised", "normalised_activation", "normalised_moments"]
+__all__ = ["BatchNormalized", "batch_normalised", "normalised_activation", "normalised_moments"]
 
 _STEP = 0.2  # of the trapezoidal rule in log s
 _NEGLIGIBLE = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
-class WholeBatch(Origin):
+class BatchGram(Origin):
     """The covariance of the whole batch, x first, then y: ``[2 pairs, 2 pairs]``."""
 
     gram: Tensor
@@ -61,18 +61,18 @@ class WholeBatch(Origin):
 
 
 @dataclass(frozen=True, eq=False)
-class Normalised(Law):
+class BatchNormalized(Distribution):
     """z/(|z|/√n) of z ~ N(0, covariance), over the batch."""
 
     covariance: Tensor
     eps: float
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """Zero, by symmetry."""
         zero = torch.zeros_like(state.kxx)
         return zero, zero
 
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+    def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """WholeBatch batches, normalised."""
         values, vectors = torch.linalg.eigh(self.covariance)
         root = vectors * values.clamp_min(0).sqrt()
@@ -81,45 +81,51 @@ class Normalised(Law):
         pairs = len(state.kxx)
         return z[:, :pairs, None, None], z[:, pairs:, None, None]
 
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+    def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """None whose positions are drawn by themselves."""
         return ()
 
 
-def batch_normalised(state: Maps, eps: float) -> Maps:
+def batch_normalised(state: MomentMaps, eps: float) -> MomentMaps:
     """The state after batch norm, before its scale and shift."""
     gram = batch_covariance(state)
     centred = gram - gram.mean(dim=0, keepdim=True) - gram.mean(dim=1, keepdim=True) + gram.mean()
     after = normalised_moments(centred, eps, activations.identity)
-    return _from_gram(state, after, Normalised(centred, eps))
+    return _from_gram(state, after, BatchNormalized(centred, eps))
 
 
-def normalised_activation(state: Maps, sigma: Activation) -> Maps | None:
+def normalised_activation(state: MomentMaps, sigma: Activation) -> MomentMaps | None:
     """The state after an activation of batch-normed units, if that has the exact integral."""
-    if not isinstance(state.unit, Normalised) or not sigma.homogeneous:
+    if not isinstance(state.distribution, BatchNormalized) or not sigma.homogeneous:
         return None
-    return _from_gram(state, normalised_moments(state.unit.covariance, state.unit.eps, sigma), None)
+    return _from_gram(state, normalised_moments(state.distribution.covariance, state.distribution.eps, sigma), None)
 
 
-def _from_gram(state: Maps, gram: Tensor, unit: Law | None) -> Maps:
+def _from_gram(state: MomentMaps, gram: Tensor, distribution: Distribution | None) -> MomentMaps:
     pairs = len(state.kxx)
     square = gram.diagonal()
     kxx, kyy = square[:pairs, None], square[pairs:, None]
     d = kxx + kyy - 2 * gram[:pairs, pairs:].diagonal()[:, None]
     kxx, kyy, d = (m.to(state.kxx.dtype) for m in (kxx, kyy, d.clamp_min(0)))
     return state.after(
-        kxx=kxx, kyy=kyy, d=d, sizes=(state.channels,), unit=unit, fresh=frozenset(), origin=WholeBatch(gram)
+        kxx=kxx,
+        kyy=kyy,
+        d=d,
+        sizes=(state.channels,),
+        distribution=distribution,
+        fresh=frozenset(),
+        origin=BatchGram(gram),
     )
 
 
-def batch_covariance(state: Maps) -> Tensor:
+def batch_covariance(state: MomentMaps) -> Tensor:
     """E of the product of a unit's values for every two samples of the batch, by the recursion over layers."""
     if state.positions:
         raise NotCovered("batch statistics over positions need the covariances of all samples at all positions")
     chain = [state]
-    while not isinstance(chain[-1].origin, (WholeBatch, Products)):
+    while not isinstance(chain[-1].origin, (BatchGram, InputProducts)):
         origin = chain[-1].origin
-        if not isinstance(origin, (Activations, Scaled, weights.Weighted)):
+        if not isinstance(origin, (Activations, Scaled, weights.WeightedSums)):
             raise NotCovered("the covariance of the whole batch is not known there")
         chain.append(origin.before)
     gram = _start(chain.pop())
@@ -128,18 +134,18 @@ def batch_covariance(state: Maps) -> Tensor:
     return gram
 
 
-def _start(state: Maps) -> Tensor:
-    if isinstance(state.origin, WholeBatch):
+def _start(state: MomentMaps) -> Tensor:
+    if isinstance(state.origin, BatchGram):
         return state.origin.gram
-    assert isinstance(state.origin, Products)
+    assert isinstance(state.origin, InputProducts)
     given = state.origin.given
     values = torch.cat([given.x, given.y]).double()
     return values @ values.T / values.shape[1]
 
 
-def _step(state: Maps, gram: Tensor) -> Tensor:
+def _step(state: MomentMaps, gram: Tensor) -> Tensor:
     origin = state.origin
-    if isinstance(origin, weights.Weighted):
+    if isinstance(origin, weights.WeightedSums):
         if origin.means is not None or origin.groups > 1 or len(origin.before.sizes) > 1:
             raise NotCovered("batch norm after zero-sum weights is sampled")
         return origin.scale * gram + origin.law.bias_variance

@@ -9,10 +9,10 @@ from torch import nn
 from initscope.geometry import weakest
 from initscope.graph import ActivationLayer, activation_of
 from initscope.propagate import loops
+from initscope.propagate.distributions import ActivatedUnits, KnownMeans, StackedUnits
 from initscope.propagate.draws import sampled
 from initscope.propagate.duals import transformed
-from initscope.propagate.laws import Activated, MeansOnly, Parts
-from initscope.propagate.moments import Given, Maps, NotCovered, State, Summed
+from initscope.propagate.moments import InputValues, MapSums, MomentMaps, NotCovered, State
 from initscope.propagate.origins import Activations
 from initscope.propagate.registry import Context, rule
 from initscope.propagate.rules.batch import normalised_activation
@@ -25,10 +25,10 @@ from initscope.theory.activations._closed import RandomSlopes
 __all__ = ["apply_activation", "elementwise"]
 
 
-@rule(ActivationLayer, reads=("law",))
+@rule(ActivationLayer, reads=("distribution",))
 def elementwise(module: nn.Module, state: State, context: Context) -> State:
     """σ on every unit: the dual of the Gaussian before it."""
-    if isinstance(state, Given):
+    if isinstance(state, InputValues):
         return state.run(module)
     sigma = activation_of(module)
     if sigma is None:
@@ -36,37 +36,37 @@ def elementwise(module: nn.Module, state: State, context: Context) -> State:
     return apply_activation(sigma, state, context)
 
 
-def _randomly_sloped(sigma: RandomSlopes, state: Maps) -> Maps:
+def _randomly_sloped(sigma: RandomSlopes, state: MomentMaps) -> MomentMaps:
     """Slopes drawn anew for every value: second moments go on, the law of a unit does not."""
     if not state.gaussian:
         raise NotCovered("its slopes are drawn anew for every value, and its input is not Gaussian")
     kxx, kyy, d = sigma.transform(state.kxx, state.kyy, state.d)
-    means = MeansOnly(sigma.mean(state.kxx), sigma.mean(state.kyy))
-    return state.after(kxx=kxx, kyy=kyy, d=d, unit=means, fresh=frozenset(), origin=Activations(state, sigma))
+    means = KnownMeans(sigma.mean(state.kxx), sigma.mean(state.kyy))
+    return state.after(kxx=kxx, kyy=kyy, d=d, distribution=means, fresh=frozenset(), origin=Activations(state, sigma))
 
 
-def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
+def apply_activation(sigma: Activation, state: MomentMaps, context: Context) -> MomentMaps:
     """The dual, allowed on a Gaussian state only; other laws are sampled, unit by unit."""
     if sigma.name == "identity":
         return state
     if isinstance(sigma, RandomSlopes):
         return _randomly_sloped(sigma, state)
-    if isinstance(state.unit, Activated) and state.unit.before.gaussian:
-        return apply_activation(_composed(sigma, state.unit.sigma), state.unit.before, context)
+    if isinstance(state.distribution, ActivatedUnits) and state.distribution.before.gaussian:
+        return apply_activation(_composed(sigma, state.distribution.sigma), state.distribution.before, context)
     exact = normalised_activation(state, sigma)
     if exact is not None:
         return exact
-    if isinstance(state.unit, Parts):
-        return stacked([apply_activation(sigma, part, context) for part in state.unit.parts])
+    if isinstance(state.distribution, StackedUnits):
+        return stacked([apply_activation(sigma, part, context) for part in state.distribution.parts])
     inner = None if state.gaussian else expression(state)
     if inner is not None:
         before, function = inner
         return apply_activation(known(lambda x: sigma(function(x))), before, context)
     if not state.gaussian:
-        return sampled(state, Activated(sigma, state), context)
+        return sampled(state, ActivatedUnits(sigma, state), context)
     fused = loops.large_loops(state.kxx, state.kyy, state.d) if sigma.name == "relu" else None
     if fused is not None:
-        summed = Summed.found(*fused.rectified(*map(as_numpy, (state.kxx, state.kyy, state.d)), axes=2))
+        summed = MapSums.found(*fused.rectified(*map(as_numpy, (state.kxx, state.kyy, state.d)), axes=2))
         kxx, kyy, d = summed.kxx, summed.kyy, summed.d
     else:
         summed, (kxx, kyy, d) = None, transformed(sigma, state.kxx, state.kyy, state.d)
@@ -74,7 +74,7 @@ def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
         kxx=kxx,
         kyy=kyy,
         d=d,
-        unit=Activated(sigma, state),
+        distribution=ActivatedUnits(sigma, state),
         fresh=frozenset(),
         origin=Activations(state, sigma),
         status=weakest(state.status, sigma.method),

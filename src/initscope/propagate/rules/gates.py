@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import weakest
-from initscope.propagate.laws import WRITTEN_OUT, Activated, Along, Symmetric
-from initscope.propagate.moments import Maps, NotCovered, Rescaled, Scaled
+from initscope.propagate.distributions import WRITTEN_OUT, ActivatedUnits, JoinedUnits, ZeroMeanUnits
+from initscope.propagate.moments import AffineUnits, MomentMaps, NotCovered, Scaled
 from initscope.propagate.origins import Multiplied
 from initscope.propagate.registry import Context
 from initscope.theory.activations import Activation, activation, gelu, gelu_tanh, silu
@@ -29,19 +29,19 @@ _FOUND: OrderedDict[bytes, Activation] = OrderedDict()
 _REMEMBERED = 64
 
 
-def independent(a: Maps, b: Maps) -> bool:
+def independent(a: MomentMaps, b: MomentMaps) -> bool:
     """Whether one of two states is linear in zero-mean weights that the other does not read, or in other channels."""
     if (a.fresh and not a.fresh & b.weights) or (b.fresh and not b.fresh & a.weights):
         return True
-    if isinstance(a.unit, Along) and (not b.weights or b.fresh):
-        return all(independent(part, b) for part in a.unit.parts if part.weights)
+    if isinstance(a.distribution, JoinedUnits) and (not b.weights or b.fresh):
+        return all(independent(part, b) for part in a.distribution.parts if part.weights)
     if a.part is None or b.part is None or a.part[0] != b.part[0]:
         return False
     apart = a.part[2] <= b.part[1] or b.part[2] <= a.part[1]
     return apart and bool(a.fresh or b.fresh)
 
 
-def gated(a: Maps, b: Maps) -> Maps:
+def gated(a: MomentMaps, b: MomentMaps) -> MomentMaps:
     """The product of two states, one of them of zero mean and independent of the other: second moments multiply.
 
     With m the mean of both sides' squares, s half their difference and d the squared distance, the product has
@@ -58,7 +58,7 @@ def gated(a: Maps, b: Maps) -> Maps:
         kxx=a.kxx * b.kxx,
         kyy=a.kyy * b.kyy,
         d=d,
-        unit=Symmetric(),
+        distribution=ZeroMeanUnits(),
         weights=a.weights | b.weights,
         fresh=a.fresh | b.fresh if a.fresh and b.fresh else a.fresh or b.fresh,
         origin=Multiplied(a, b),
@@ -68,18 +68,22 @@ def gated(a: Maps, b: Maps) -> Maps:
     )
 
 
-def expression(state: Maps) -> tuple[Maps, Function] | None:
+def expression(state: MomentMaps) -> tuple[MomentMaps, Function] | None:
     """The Gaussian state that a state is a function of, unit by unit, and the function."""
-    unit, origin = state.unit, state.origin
-    if isinstance(unit, Activated):
-        inner = expression(unit.before)
-        return None if inner is None else (inner[0], _after(unit.sigma, inner[1]))
-    if isinstance(unit, Rescaled):
-        numbers = (unit.x_scale, unit.y_scale, unit.x_shift, unit.y_shift)
-        inner = expression(unit.before) if all(isinstance(n, (int, float)) for n in numbers) else None
-        if inner is None or unit.x_scale != unit.y_scale or unit.x_shift != unit.y_shift:
+    distribution, origin = state.distribution, state.origin
+    if isinstance(distribution, ActivatedUnits):
+        inner = expression(distribution.before)
+        return None if inner is None else (inner[0], _after(distribution.sigma, inner[1]))
+    if isinstance(distribution, AffineUnits):
+        numbers = (distribution.x_scale, distribution.y_scale, distribution.x_shift, distribution.y_shift)
+        inner = expression(distribution.before) if all(isinstance(n, (int, float)) for n in numbers) else None
+        if (
+            inner is None
+            or distribution.x_scale != distribution.y_scale
+            or distribution.x_shift != distribution.y_shift
+        ):
             return None
-        scale, shift = unit.x_scale, unit.x_shift
+        scale, shift = distribution.x_scale, distribution.x_shift
         return inner[0], _after(lambda x: (x - shift) * scale, inner[1])
     if not state.gaussian:
         return None
@@ -94,7 +98,7 @@ def _after(outer: Function, inner: Function) -> Function:
     return lambda x: outer(inner(x))
 
 
-def combined(a: Maps, b: Maps, operation: Callable[[Any, Any], Any], context: Context) -> Maps | None:
+def combined(a: MomentMaps, b: MomentMaps, operation: Callable[[Any, Any], Any], context: Context) -> MomentMaps | None:
     """``operation`` of two functions of one Gaussian state; None if they are not that."""
     from initscope.propagate.rules.elementwise import apply_activation
 

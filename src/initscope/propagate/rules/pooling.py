@@ -13,10 +13,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from initscope.propagate.covariances import crosses
+from initscope.propagate.distributions import WindowUnits
 from initscope.propagate.draws import sampled
-from initscope.propagate.laws import Windowed
-from initscope.propagate.moments import Cross, Draws, Given, Lookup, Maps, NotCovered, Origin, Pair, State, Wanted
-from initscope.propagate.origins import Placed
+from initscope.propagate.moments import (
+    Cross,
+    Draws,
+    InputValues,
+    Lookup,
+    MomentMaps,
+    NotCovered,
+    Origin,
+    Pair,
+    State,
+    Wanted,
+)
+from initscope.propagate.origins import PermutedPositions
 from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.rules.norms import channel_mean
 from initscope.propagate.rules.shapes import rearranged_one
@@ -28,10 +39,10 @@ _DRAWN_TOGETHER = 64
 """Positions of a window whose units are drawn jointly, for averages of what was drawn already."""
 
 
-@rule(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, reads=("law", "positions"))
+@rule(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, reads=("distribution", "positions"))
 def average(module: Any, state: State, context: Context) -> State:
     """Average pooling."""
-    if isinstance(state, Given):
+    if isinstance(state, InputValues):
         return state.run(module)
     padding = _each(module.padding, len(state.positions))
     if any(padding):
@@ -39,19 +50,19 @@ def average(module: Any, state: State, context: Context) -> State:
             raise NotCovered("windows at the border average fewer positions")
         pad = [p for size in reversed(padding) for p in (size, size)]
         state = rearranged_one(state, lambda numbers: F.pad(numbers, pad), context)
-        assert isinstance(state, Maps)
+        assert isinstance(state, MomentMaps)
     return averaged(state, *windows_of(module, state), context)
 
 
-@rule(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, reads=("law", "positions"))
+@rule(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, reads=("distribution", "positions"))
 def adaptive_average(module: Any, state: State, context: Context) -> State:
     """Average pooling to a given size, where that divides the input's."""
-    if isinstance(state, Given):
+    if isinstance(state, InputValues):
         return state.run(module)
     return averaged(state, *windows_of(module, state), context)
 
 
-def windows_of(module: Any, state: Maps) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def windows_of(module: Any, state: MomentMaps) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Size and stride of the windows that an average pooling has on a state, which is padded already."""
     axes, positions = len(state.positions), state.positions
     if state.axis != 0 or getattr(module, "divisor_override", None) is not None:
@@ -68,10 +79,10 @@ def windows_of(module: Any, state: Maps) -> tuple[tuple[int, ...], tuple[int, ..
     return kernel, stride
 
 
-@operation("mean", reads=("law", "positions", "means"))
+@operation("mean", reads=("distribution", "positions", "means"))
 def mean(context: Context, state: State, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> State:
     """Mean over whole axes of positions."""
-    if isinstance(state, Given):
+    if isinstance(state, InputValues):
         return state.run(lambda values: values.mean(dim=dim, keepdim=keepdim))
     rank = len(state.shape) + 1
     dims = sorted({d % rank for d in ([dim] if isinstance(dim, int) else dim or range(rank))})
@@ -97,15 +108,15 @@ def _each(value: Any, axes: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * axes
 
 
-def averaged(state: Maps, kernel: tuple[int, ...], stride: tuple[int, ...], context: Context) -> Maps:
+def averaged(state: MomentMaps, kernel: tuple[int, ...], stride: tuple[int, ...], context: Context) -> MomentMaps:
     r"""Means over windows: :math:`k^{-2}\sum_\tau\sum_t K(sp+t, sp+t+\tau)` over all offsets inside a window."""
     if all(k == 1 for k in kernel) and all(s == 1 for s in stride):
         return state
-    known = state.origin is not None and not isinstance(state.origin, Placed)
-    if not known and state.unit is not None and math.prod(kernel) <= _DRAWN_TOGETHER:
+    known = state.origin is not None and not isinstance(state.origin, PermutedPositions)
+    if not known and state.distribution is not None and math.prod(kernel) <= _DRAWN_TOGETHER:
         # Units that were drawn know no covariances between positions, but whole windows of them can be drawn.
         size = tuple((n - k) // s + 1 for n, k, s in zip(state.positions, kernel, stride))
-        mean = Mean(state, stride, _grid(kernel))
+        mean = WindowMean(state, stride, _grid(kernel))
         together = max((len(sites.shifts) for _, sites in mean.fields(state, Sites.aligned(size))), default=0)
         if together > _DRAWN_TOGETHER:
             raise NotCovered(f"{together} units would have to be drawn together")
@@ -119,20 +130,20 @@ def averaged(state: Maps, kernel: tuple[int, ...], stride: tuple[int, ...], cont
         kxx, kyy, d = kxx + 2 * xx, kyy + 2 * yy, d + 2 * (xx + yy - xy - yx)
     count = math.prod(kernel)
     kxx, kyy, d = (torch.clamp_min(m / count**2, 0).to(state.kxx.dtype) for m in (kxx, kyy, d))
-    unit = state.unit
-    if unit is not None and not unit.lasting:
-        unit = Mean(state, stride, _grid(kernel))
-    return state.after(kxx=kxx, kyy=kyy, d=d, unit=unit, origin=Pooled(state, kernel, stride))
+    distribution = state.distribution
+    if distribution is not None and not distribution.lasting:
+        distribution = WindowMean(state, stride, _grid(kernel))
+    return state.after(kxx=kxx, kyy=kyy, d=d, distribution=distribution, origin=Pooled(state, kernel, stride))
 
 
 def _grid(kernel: tuple[int, ...]) -> tuple[Offset, ...]:
     return tuple(itertools.product(*map(range, kernel)))
 
 
-class Mean(Windowed):
+class WindowMean(WindowUnits):
     """The mean of a window."""
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """Means of the means."""
         kernel = tuple(1 + last for last in self.taps[-1])
         x, y = (_box(mean, kernel, self.stride) / len(self.taps) for mean in self.before.means())
@@ -143,7 +154,7 @@ class Mean(Windowed):
         return x.mean(dim=4), y.mean(dim=4)
 
 
-class Largest(Windowed):
+class WindowMaximum(WindowUnits):
     """The largest of a window, padding left out."""
 
     def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:
@@ -153,10 +164,10 @@ class Largest(Windowed):
         return x.amax(dim=4), y.amax(dim=4)
 
 
-@rule(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, reads=("law", "positions"))
+@rule(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, reads=("distribution", "positions"))
 def largest(module: Any, state: State, context: Context) -> State:
     """Max pooling: windows of Gaussian units are drawn jointly, and their largest go on."""
-    if isinstance(state, Given):
+    if isinstance(state, InputValues):
         return state.run(module)
     if state.axis != 0 or module.return_indices:
         raise NotCovered("only the largest of positions after the channels is covered")
@@ -169,7 +180,7 @@ def largest(module: Any, state: State, context: Context) -> State:
         for tap in itertools.product(*map(range, kernel))
     )
     like = torch.empty((1, *state.positions), device="meta")
-    return sampled(state, Largest(state, stride, taps), context, positions=tuple(module(like).shape[1:]))
+    return sampled(state, WindowMaximum(state, stride, taps), context, positions=tuple(module(like).shape[1:]))
 
 
 def _box(maps: Tensor, kernel: Sequence[int], stride: Sequence[int]) -> Tensor:
@@ -181,7 +192,7 @@ def _box(maps: Tensor, kernel: Sequence[int], stride: Sequence[int]) -> Tensor:
 class Pooled(Origin):
     """Covariances between windows: sums over all pairs of their positions."""
 
-    before: Maps
+    before: MomentMaps
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
 

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import padding
 
-from initscope.propagate.laws import Rearranged, Symmetric, take
-from initscope.propagate.moments import Cross, Given, Lookup, Maps, NotCovered, Origin, State, Wanted
+from initscope.propagate.distributions import MovedUnits, ZeroMeanUnits, take
+from initscope.propagate.moments import Cross, InputValues, Lookup, MomentMaps, NotCovered, Origin, State, Wanted
 from initscope.propagate.numbering import cuts_channels
-from initscope.propagate.origins import Gathered, Placed
+from initscope.propagate.origins import GatheredPositions, PermutedPositions
 from initscope.propagate.registry import Context, operation, rule
 from initscope.propagate.totals import own_call
-from initscope.propagate.units import Units, is_tokens, moved_units, units_of
+from initscope.propagate.units import UnitView, is_tokens, moved_units, units_of
 from initscope.propagate.windows import EVERY, Offset
 
 __all__ = ["MOVES", "move_of", "moves_units", "rearranged"]
@@ -42,7 +42,7 @@ def moves_units(module: nn.Module, state: State, context: Context) -> State:
 @rule(padding._ConstantPadNd, reads=())
 def constant_padding(module: Any, state: State, context: Context) -> State:
     """Zeros around; other constants have no place in zero-mean maps."""
-    if isinstance(state, Maps) and module.value != 0:
+    if isinstance(state, MomentMaps) and module.value != 0:
         raise NotCovered(f"it pads with {module.value}, which is not random")
     return rearranged_one(state, module, context)
 
@@ -50,7 +50,7 @@ def constant_padding(module: Any, state: State, context: Context) -> State:
 @rule(nn.Upsample, reads=())
 def upsample(module: nn.Upsample, state: State, context: Context) -> State:
     """Nearest neighbours are copies; interpolation averages positions."""
-    if isinstance(state, Maps) and not module.mode.startswith("nearest"):
+    if isinstance(state, MomentMaps) and not module.mode.startswith("nearest"):
         raise NotCovered(f"{module.mode} interpolation averages positions")
     return rearranged_one(state, module, context)
 
@@ -67,9 +67,9 @@ def _move(name: str) -> Callable[..., Any]:
     """The rule of a function or method of that name."""
 
     def moved(context: Context, state: Any, *args: Any, **kwargs: Any) -> Any:
-        if name == "getitem" and not isinstance(state, (Given, Maps)):
+        if name == "getitem" and not isinstance(state, (InputValues, MomentMaps)):
             return state[args[0]]
-        if name == "pad" and isinstance(state, Maps) and _pad_value(*args, **kwargs) != 0:
+        if name == "pad" and isinstance(state, MomentMaps) and _pad_value(*args, **kwargs) != 0:
             raise NotCovered("it pads with a constant, which is not random")
 
         return rearranged(state, lambda values: move_of(name, values, *args, **kwargs), context)
@@ -105,14 +105,14 @@ def rearranged(state: State, operation: Callable[[Tensor], Any], context: Contex
 
     Operations with several results give a tuple of states.
     """
-    if isinstance(state, Given):
+    if isinstance(state, InputValues):
         x, y = own_call(operation, state.x.clone()), own_call(operation, state.y.clone())
         if isinstance(x, Tensor):
-            return Given(x, y, state.status)
-        return tuple(Given(a, b, state.status) for a, b in zip(x, y, strict=True))
-    if is_tokens(state) and state.gaussian | isinstance(state.unit, Symmetric):
+            return InputValues(x, y, state.status)
+        return tuple(InputValues(a, b, state.status) for a, b in zip(x, y, strict=True))
+    if is_tokens(state) and state.gaussian | isinstance(state.distribution, ZeroMeanUnits):
         cut = moved_units(units_of(state), operation)
-        if all(one.part is not None if isinstance(one, Maps) else _cuts_channels(one) for one in _each(cut)):
+        if all(one.part is not None if isinstance(one, MomentMaps) else _cuts_channels(one) for one in _each(cut)):
             return cut
     batch = len(state.kxx)
     # Numbered from 1, so that zeros that are filled in come out as -1; in float64, which every operation accepts.
@@ -127,7 +127,7 @@ def _each(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _cuts_channels(units: Units) -> bool:
+def _cuts_channels(units: UnitView) -> bool:
     """Whether channels of a token lie along several axes now, or samples elsewhere."""
     source, base = units.source, units.base
     if len(source) != len(base.kxx):
@@ -137,7 +137,7 @@ def _cuts_channels(units: Units) -> bool:
     return cuts_channels(source, units.whole)
 
 
-def _moved(state: Maps, moved: Tensor, batch: int) -> Maps:
+def _moved(state: MomentMaps, moved: Tensor, batch: int) -> MomentMaps:
     if moved.dim() < 2 or len(moved) != batch or not bool((moved == moved[:1]).all()):
         raise NotCovered("it mixes samples with other axes")
     source = moved[0].round().long() - 1
@@ -173,29 +173,33 @@ def _channel_axes(source: Tensor, position: Tensor, channel: Tensor, channels: i
     return sorted(fixed, key=lambda a: source.shape[a] == 1 and channels > 1)
 
 
-def _flattened(state: Maps, position: Tensor, block: Tensor) -> Maps:
+def _flattened(state: MomentMaps, position: Tensor, block: Tensor) -> MomentMaps:
     """Every (block, position) becomes a block of its own; their order is given up, which no Linear layer sees."""
     count = math.prod(state.positions)
     keys, sizes = torch.unique(torch.where(position < 0, -1, block * count + position), return_counts=True)
     flat = tuple(torch.where(keys < 0, 0, m.flatten(1)[:, keys.clamp_min(0)]) for m in (state.kxx, state.kyy, state.d))
-    unit = state.unit if state.unit is None or state.unit.lasting else Rearranged(state, keys, flat=True)
+    distribution = (
+        state.distribution
+        if state.distribution is None or state.distribution.lasting
+        else MovedUnits(state, keys, flat=True)
+    )
     return state.after(
         kxx=flat[0],
         kyy=flat[1],
         d=flat[2],
         sizes=tuple(sizes.tolist()),
         axis=0,
-        unit=unit,
-        origin=Flattened(state, keys),
+        distribution=distribution,
+        origin=FlattenedPositions(state, keys),
         mixed=True,
     )
 
 
 @dataclass(frozen=True, eq=False)
-class Flattened(Origin):
+class FlattenedPositions(Origin):
     """Of positions that have become blocks of channels (``keys``, -1 for a zero): no other position is left."""
 
-    before: Maps
+    before: MomentMaps
     keys: Tensor
 
     def sources(self, offset: Offset) -> Iterable[Wanted]:
@@ -213,34 +217,34 @@ class Flattened(Origin):
 
 
 def _at(
-    state: Maps,
+    state: MomentMaps,
     where: Tensor,
     axis: int,
     blocks: tuple[int, ...],
     sizes: tuple[int, ...],
     place: list[Tensor],
     whole: bool,
-) -> Maps:
+) -> MomentMaps:
     """``whole``: each channel is one channel of ``state`` at all positions, so that they are correlated as there."""
     every = blocks == tuple(range(len(state.sizes)))
     origin = _sites(state, where, place, axis) if every and whole else None
     if origin is None and every and whole and state.origin is not None and where.dim() == 1:
-        origin = Placed(state, where)
+        origin = PermutedPositions(state, where)
     kxx, kyy, d = (take(maps[:, list(blocks)], where) for maps in (state.kxx, state.kyy, state.d))
-    unit = state.unit
-    if unit is not None and not unit.lasting:
-        unit = Rearranged(state, where, None if every else blocks, whole=whole)
-    return state.after(kxx=kxx, kyy=kyy, d=d, sizes=sizes, axis=axis, unit=unit, origin=origin)
+    distribution = state.distribution
+    if distribution is not None and not distribution.lasting:
+        distribution = MovedUnits(state, where, None if every else blocks, whole=whole)
+    return state.after(kxx=kxx, kyy=kyy, d=d, sizes=sizes, axis=axis, distribution=distribution, origin=origin)
 
 
-def _sites(state: Maps, where: Tensor, place: list[Tensor], axis: int) -> Origin | None:
+def _sites(state: MomentMaps, where: Tensor, place: list[Tensor], axis: int) -> Origin | None:
     """How offsets move along, where every output axis reads along one input axis alone."""
     if where.dim() == 0 and len(state.sizes) == 1:
-        return Flattened(state, where.reshape(1))
+        return FlattenedPositions(state, where.reshape(1))
     if where.dim() != len(state.positions) or not bool((where >= 0).any()):
         return None
     sites = [line for a, index in enumerate(place) if (line := _along(index.select(axis, 0), a)) is not None]
-    return Gathered(state, tuple(sites)) if len(sites) == len(place) else None
+    return GatheredPositions(state, tuple(sites)) if len(sites) == len(place) else None
 
 
 def _along(index: Tensor, axis: int) -> Tensor | None:

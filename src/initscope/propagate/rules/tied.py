@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from initscope.errors import InputError
 from initscope.geometry import weakest
 from initscope.propagate.covariances import both_factors
-from initscope.propagate.laws import Normal, Symmetric
-from initscope.propagate.moments import Factor, Given, Maps, NotCovered, Scaled, State
-from initscope.propagate.origins import Gathered, Gram, Shifted, Summed
+from initscope.propagate.distributions import GaussianUnits, ZeroMeanUnits
+from initscope.propagate.moments import Factor, InputValues, MomentMaps, NotCovered, Scaled, State
+from initscope.propagate.origins import GatheredPositions, KnownGram, Shifted, SummedBranches
 from initscope.propagate.registry import Context, rule
 
 __all__ = ["embedding", "from_gram", "tied_head"]
@@ -28,14 +28,14 @@ _OTHER = "its weights are read by another step too, in another way"
 
 
 @dataclass(frozen=True, eq=False)
-class Table(Gram):
+class EmbeddingTable(KnownGram):
     """Of rows of a table that is drawn, ``table`` by its parameters: equal where the words are."""
 
     same: Tensor
     table: frozenset[object]
 
 
-def from_gram(base: Maps, matrix: Tensor, channels: int, weights: frozenset[object]) -> Maps:
+def from_gram(base: MomentMaps, matrix: Tensor, channels: int, weights: frozenset[object]) -> MomentMaps:
     """Zero-mean units whose Gram matrix ``[pairs, 2T, 2T]`` is known."""
     half = matrix.shape[-1] // 2
     square = matrix.diagonal(dim1=-2, dim2=-1)
@@ -49,9 +49,9 @@ def from_gram(base: Maps, matrix: Tensor, channels: int, weights: frozenset[obje
         d=d,
         sizes=(channels,),
         status=weakest(base.status, "closed form after sampling"),
-        unit=Symmetric(),
+        distribution=ZeroMeanUnits(),
         weights=weights,
-        origin=Gram(matrix[:, None]),
+        origin=KnownGram(matrix[:, None]),
         part=None,
     )
 
@@ -59,7 +59,7 @@ def from_gram(base: Maps, matrix: Tensor, channels: int, weights: frozenset[obje
 @rule(nn.Embedding, reads=(), role="embedding")
 def embedding(module: nn.Embedding, state: State, context: Context) -> State:
     """Rows of a table: as they are, or drawn, where a Linear that is drawn holds the same table."""
-    if not isinstance(state, Given):
+    if not isinstance(state, InputValues):
         raise NotCovered("its indices are random")
     _check_words(module, state)
     if id(module.weight) not in context.tied:
@@ -72,7 +72,7 @@ def embedding(module: nn.Embedding, state: State, context: Context) -> State:
     return _drawn_rows(law.variance, module, state, context.drawn([module.weight]))
 
 
-def _check_words(module: nn.Embedding, state: Given) -> None:
+def _check_words(module: nn.Embedding, state: InputValues) -> None:
     """Refuse indices that no row of the table has: torch would say so without the numbers."""
     for side in (state.x, state.y):
         least, most = (int(side.min()), int(side.max())) if side.numel() else (0, 0)
@@ -84,20 +84,26 @@ def _check_words(module: nn.Embedding, state: Given) -> None:
             )
 
 
-def _drawn_rows(variance: float, module: nn.Embedding, state: Given, table: frozenset[object]) -> Maps:
+def _drawn_rows(variance: float, module: nn.Embedding, state: InputValues, table: frozenset[object]) -> MomentMaps:
     """Gaussian rows: tokens are equal where their words are, and else at right angles."""
     both = torch.cat([state.x, state.y], dim=1)
     same = both[:, :, None] == both[:, None, :]
     if module.padding_idx is not None:
         same = same & (both != module.padding_idx)[:, :, None]  # whose row is zero
     zero = torch.zeros((), dtype=module.weight.dtype)
-    like = Maps(zero, zero, zero, (module.embedding_dim,), "closed form", axis=1)
+    like = MomentMaps(zero, zero, zero, (module.embedding_dim,), "closed form", axis=1)
     matrix = variance * same.double()
     maps = from_gram(like, matrix, module.embedding_dim, table)
-    return replace(maps, status="closed form", unit=Normal(), fresh=table, origin=Table(matrix[:, None], same, table))
+    return replace(
+        maps,
+        status="closed form",
+        distribution=GaussianUnits(),
+        fresh=table,
+        origin=EmbeddingTable(matrix[:, None], same, table),
+    )
 
 
-def tied_head(module: nn.Linear, before: Maps, after: Maps, context: Context) -> Maps:
+def tied_head(module: nn.Linear, before: MomentMaps, after: MomentMaps, context: Context) -> MomentMaps:
     """The logits ``after`` a last layer that is the table, with those of a sequence's own words."""
     table = context.drawn([module.weight])
     found = _shares(before, table)
@@ -113,34 +119,36 @@ def tied_head(module: nn.Linear, before: Maps, after: Maps, context: Context) ->
         kxx=after.kxx + extra.kxx,
         kyy=after.kyy + extra.kyy,
         d=after.d + extra.d,
-        unit=None,
+        distribution=None,
         fresh=frozenset(),
         alike=False,
-        origin=Summed((after, extra)),
+        origin=SummedBranches((after, extra)),
         note="its weights are the table of words: logits of a sequence's own words are larger",
     )
 
 
-def _shares(state: Maps, table: frozenset[object]) -> list[tuple[Table, Factor, Factor]]:
+def _shares(state: MomentMaps, table: frozenset[object]) -> list[tuple[EmbeddingTable, Factor, Factor]]:
     """How much of the table's rows is in a state: of each time it was read, one number for each position."""
     origin = state.origin
-    if isinstance(origin, Table) and origin.table == table:
+    if isinstance(origin, EmbeddingTable) and origin.table == table:
         return [(origin, 1.0, 1.0)]
     uncorrelated = state.fresh and not state.fresh & table
-    if not state.weights & table or uncorrelated or type(origin) is Gram:
+    if not state.weights & table or uncorrelated or type(origin) is KnownGram:
         return []
     if isinstance(origin, Scaled):
         return [(one, x * origin.x, y * origin.y) for one, x, y in _shares(origin.before, table)]
     if isinstance(origin, Shifted):
         return _shares(origin.before, table)
-    if isinstance(origin, Summed):
+    if isinstance(origin, SummedBranches):
         return [one for term in origin.terms for one in _shares(term, table)]
-    if isinstance(origin, Gathered) and len(origin.sites) == 1 and bool((origin.sites[0] >= 0).all()):
+    if isinstance(origin, GatheredPositions) and len(origin.sites) == 1 and bool((origin.sites[0] >= 0).all()):
         return [_chosen(one, origin, x, y) for one, x, y in _shares(origin.before, table)]
     raise NotCovered(_OTHER)
 
 
-def _chosen(one: Table, origin: Gathered, x: Factor, y: Factor) -> tuple[Table, Factor, Factor]:
+def _chosen(
+    one: EmbeddingTable, origin: GatheredPositions, x: Factor, y: Factor
+) -> tuple[EmbeddingTable, Factor, Factor]:
     """The same at some of the positions."""
     sites, shape = origin.sites[0], origin.before.kxx.shape
     both = torch.cat([sites, sites + shape[2]])

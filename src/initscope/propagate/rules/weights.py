@@ -16,24 +16,24 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from initscope.geometry import weakest
 from initscope.initializers import WeightLaw
 from initscope.propagate import loops
-from initscope.propagate.laws import Normal, Symmetric, Windowed
+from initscope.propagate.distributions import GaussianUnits, WindowUnits, ZeroMeanUnits
 from initscope.propagate.moments import (
     Cross,
+    Distribution,
     Draws,
     Factor,
-    Given,
-    Law,
+    InputProducts,
+    InputValues,
     Lookup,
-    Maps,
+    MapSums,
+    MomentMaps,
     NotCovered,
     Origin,
     Pair,
-    Products,
     State,
-    Summed,
     Wanted,
 )
-from initscope.propagate.origins import Gathered
+from initscope.propagate.origins import GatheredPositions
 from initscope.propagate.registry import Context, Reads, rule
 from initscope.propagate.rules.shapes import rearranged_one
 from initscope.propagate.rules.tied import tied_head
@@ -49,10 +49,10 @@ WIDE_GROUP = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted(Origin):
+class WeightedSums(Origin):
     """Covariances between positions after weights: the same average, at an offset times the stride."""
 
-    before: Maps
+    before: MomentMaps
     law: WeightLaw
     groups: int
     windows: FilterTaps | None
@@ -60,8 +60,10 @@ class Weighted(Origin):
     means: tuple[Tensor, Tensor] | None
 
     @cached_property
-    def _gathered(self) -> Gathered | None:
-        return None if self.windows is None else Gathered(self.before, self.windows.sites(self.before.positions))
+    def _gathered(self) -> GatheredPositions | None:
+        return (
+            None if self.windows is None else GatheredPositions(self.before, self.windows.sites(self.before.positions))
+        )
 
     def _inner(self, offset: Offset) -> Offset:
         if self.windows is None:
@@ -71,7 +73,7 @@ class Weighted(Origin):
     def sources(self, offset: Offset) -> Iterable[Wanted]:
         """The offset times the stride, where padding lets it be."""
         if offset is EVERY:
-            given = self.windows is not None and isinstance(self.before.origin, Products)
+            given = self.windows is not None and isinstance(self.before.origin, InputProducts)
             return () if given else ((self.before, EVERY),)
         gathered = self._gathered
         return ((self.before, offset),) if gathered is None else gathered.sources(self._inner(offset))
@@ -93,7 +95,7 @@ class Weighted(Origin):
         cross[:2] = 0  # of two inputs: what one has by itself is not moved
         return self._averages(offset, tangents) + cross
 
-    def scaling(self) -> tuple[Maps, Factor, Factor] | None:
+    def scaling(self) -> tuple[MomentMaps, Factor, Factor] | None:
         """The mean square weight of all channels, where nothing is added to it."""
         plain = self.windows is None and self.means is None and self.law.bias_variance == 0
         return (self.before, *(math.sqrt(self.scale),) * 2) if plain and len(self.before.sizes) == 1 else None
@@ -115,7 +117,7 @@ class Weighted(Origin):
     def _every(self, windows: FilterTaps, lookup: Lookup) -> Cross:
         """Sums over the taps of whole matrices; of given values, products of what every tap reads."""
         origin, total = self.before.origin, torch.zeros((), dtype=torch.float64)
-        if isinstance(origin, Products):
+        if isinstance(origin, InputProducts):
             values = [side.double().flatten(3) for side in origin.given.grouped(origin.axis, origin.groups)]
             for place in windows.places(self.before.positions):
                 both = torch.cat([side[..., place.clamp_min(0)] * (place >= 0) for side in values], dim=3)
@@ -130,14 +132,14 @@ class Weighted(Origin):
 
 
 @dataclass(frozen=True, eq=False)
-class Filtered(Windowed):
+class FilteredUnits(WindowUnits):
     """Sums over the taps of ``width`` independent channels with Gaussian weights: Gaussian only given the channels."""
 
     width: int
     weight_sd: float
     bias_sd: float
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """Zero, as the weights'."""
         zero = torch.zeros_like(state.kxx)
         return zero, zero
@@ -178,7 +180,7 @@ def linear(module: nn.Linear, state: State, context: Context) -> State:
     shape = state.shape
     if not shape or shape[-1] != module.in_features:
         raise NotCovered(f"it expects {module.in_features} features and gets an input of shape {shape}; flatten first")
-    before = state.as_maps(len(shape) - 1) if isinstance(state, Given) else state
+    before = state.as_maps(len(shape) - 1) if isinstance(state, InputValues) else state
     if before.axis != len(shape) - 1:
         raise NotCovered("it mixes positions, with the same weights for every channel")
     if id(module.weight) not in context.tied:
@@ -189,7 +191,7 @@ def linear(module: nn.Linear, state: State, context: Context) -> State:
 
 def _read_by_convolution(module: _ConvNd) -> tuple[Reads, ...]:
     """Means, for zero-sum weights; with few channels in a group the units of its windows are drawn."""
-    return ("means",) if module.groups == 1 else ("means", "positions", "law")
+    return ("means",) if module.groups == 1 else ("means", "positions", "distribution")
 
 
 @rule(_ConvTransposeNd, reads=())
@@ -202,7 +204,7 @@ def transposed_convolution(module: _ConvTransposeNd, state: State, context: Cont
         )
     if context.law(module).strength > 0 or context.law(module).centre:
         raise NotCovered("this weight law has no formula as seen from the output of a transposed convolution")
-    before = state.as_maps(0, module.groups) if isinstance(state, Given) else state
+    before = state.as_maps(0, module.groups) if isinstance(state, InputValues) else state
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")
     spread = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[spatial - 1]
@@ -218,7 +220,7 @@ def transposed_convolution(module: _ConvTransposeNd, state: State, context: Cont
         return out.reshape(*maps.shape[:2], *out.shape[2:])
 
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, average=sums)
-    return _honest_groups(module, state, after, Symmetric)
+    return _honest_groups(module, state, after, ZeroMeanUnits)
 
 
 @rule(_ConvNd, reads=_read_by_convolution)
@@ -233,31 +235,33 @@ def convolution(module: _ConvNd, state: State, context: Context) -> State:
     taps: FilterTaps | None = windows
     if context.law(module).centre:
         state, taps = rearranged_one(state, windows.centre, context), None
-    before = state.as_maps(0, module.groups) if isinstance(state, Given) else state
+    before = state.as_maps(0, module.groups) if isinstance(state, InputValues) else state
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, windows=taps)
     return _honest_groups(module, state, after, lambda: _narrow_unit(module, before, after, taps, context.law(module)))
 
 
-def _narrow_unit(module: _ConvNd, before: Maps, after: Maps, windows: FilterTaps | None, law: WeightLaw) -> Law:
+def _narrow_unit(
+    module: _ConvNd, before: MomentMaps, after: MomentMaps, windows: FilterTaps | None, law: WeightLaw
+) -> Distribution:
     """The law of sums over few channels, where their windows can be drawn."""
     axes = len(module.kernel_size)
     plain = windows is None or windows.padding_mode == "zeros"
     if not plain or law.strength > 0 or len(before.sizes) != len(after.sizes):
-        return Symmetric()
+        return ZeroMeanUnits()
     stride, taps = ((1,) * axes, ((0,) * axes,)) if windows is None else (windows.stride, windows.shifts)
     width = module.in_channels // module.groups
-    return Filtered(before, stride, taps, width, math.sqrt(law.variance), math.sqrt(law.bias_variance))
+    return FilteredUnits(before, stride, taps, width, math.sqrt(law.variance), math.sqrt(law.bias_variance))
 
 
-def _honest_groups(module: _ConvNd, state: State, after: Maps, narrow: Callable[[], Law]) -> Maps:
+def _honest_groups(module: _ConvNd, state: State, after: MomentMaps, narrow: Callable[[], Distribution]) -> MomentMaps:
     """Sums over few random channels are not Gaussian: say so; of very few, ``narrow`` gives the law."""
     width = module.in_channels // module.groups
-    if isinstance(state, Given) or module.groups == 1 or width >= WIDE_GROUP:
+    if isinstance(state, InputValues) or module.groups == 1 or width >= WIDE_GROUP:
         return after
     if width < NARROW_GROUP:
-        return after.after(unit=narrow(), note=after.note)
+        return after.after(distribution=narrow(), note=after.note)
     note = f"only {width} channels in a group: their sums are not quite Gaussian"
     return after.after(status=weakest(after.status, "approximate"), note=note)
 
@@ -274,14 +278,14 @@ def paddings(module: _ConvNd) -> tuple[tuple[int, int], ...]:
 
 def weighted(
     module: Any,
-    before: Maps,
+    before: MomentMaps,
     context: Context,
     *,
     channels: int,
     groups: int = 1,
     windows: FilterTaps | None = None,
     average: Callable[[Tensor], Tensor] | None = None,
-) -> Maps:
+) -> MomentMaps:
     """Second moments after weights: n v (⟨k⟩ - λ⟨m⟩²) + v_b, n the fan-in, ⟨·⟩ the average over taps and channels.
 
     ``average`` replaces the sum over the taps of ``windows``; covariances between positions are then not known.
@@ -311,28 +315,28 @@ def weighted(
     if channels % blocks:
         raise NotCovered(f"its {channels} channels cannot be split into {blocks} blocks of equal law")
     layer = context.drawn(module.parameters())  # not the module's: several may hold the same weights
-    return Maps(
+    return MomentMaps(
         kxx=kxx,
         kyy=kyy,
         d=d,
         sizes=(channels // blocks,) * blocks,
         status="closed form after sampling" if before.status == "sampled" else before.status,
         axis=before.axis,
-        unit=Normal(),
+        distribution=GaussianUnits(),
         weights=before.weights | layer,
         fresh=layer,
-        origin=None if average is not None else Weighted(before, law, groups, windows, scale * taps, means),
+        origin=None if average is not None else WeightedSums(before, law, groups, windows, scale * taps, means),
         note=law.note,
         summed=summed,
     )
 
 
-def _by_loops(windows: FilterTaps, maps: list[Tensor], gain: float, bias: float) -> Summed | None:
+def _by_loops(windows: FilterTaps, maps: list[Tensor], gain: float, bias: float) -> MapSums | None:
     """Second moments after weights whose sum is free, by the compiled loops, if these maps are for them."""
     fused = loops.large_loops(*maps) if len(windows.kernel_size) == 2 else None
     if fused is None:
         return None
-    return Summed.found(*fused.weighted(*map(as_numpy, maps), gain=gain, bias=bias, **windows.options))
+    return MapSums.found(*fused.weighted(*map(as_numpy, maps), gain=gain, bias=bias, **windows.options))
 
 
 def _weighted(

@@ -1,6 +1,6 @@
 """What is known of one random unit beyond its second moments: its law, from which means follow and samples are drawn.
 
-`Normal` where many random weights are summed; the others say how a unit comes from those of the state before, and pass
+`GaussianUnits` where many random weights are summed; the others say how a unit comes from those of the state before, and pass
 the question on. What is scaled or given is in `initscope.propagate.moments`, what was drawn in `draws`.
 """
 
@@ -15,22 +15,22 @@ from torch import Tensor
 
 from initscope.propagate.draws import gaussian_draws
 from initscope.propagate.duals import means
-from initscope.propagate.moments import Draws, Field, Law, Maps, NotCovered, Pair
+from initscope.propagate.moments import Distribution, Draws, Field, MomentMaps, NotCovered, Pair
 from initscope.propagate.windows import Offset, Sites
 from initscope.theory._arccos import half_gap
 from initscope.theory.activations import Activation
 
 __all__ = [
     "WRITTEN_OUT",
-    "Activated",
-    "Along",
-    "MeansOnly",
-    "Normal",
-    "Parts",
-    "Rearranged",
-    "Sum",
-    "Symmetric",
-    "Windowed",
+    "ActivatedUnits",
+    "GaussianUnits",
+    "JoinedUnits",
+    "KnownMeans",
+    "MovedUnits",
+    "StackedUnits",
+    "SummedUnits",
+    "WindowUnits",
+    "ZeroMeanUnits",
     "take",
 ]
 
@@ -39,18 +39,18 @@ WRITTEN_OUT = "written out"
 """Name of an activation that was put together from a model's own steps and is none of the catalogue."""
 
 
-class Normal(Law):
+class GaussianUnits(Distribution):
     """Zero-mean Gaussian: sums over many random weights."""
 
     gaussian = True
     lasting = True
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """Zero."""
         zero = torch.zeros_like(state.kxx)
         return zero, zero
 
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+    def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """Two correlated normal numbers at each position, or as many as there are sites."""
         if len(sites.shifts) > 1:
             return gaussian_draws(state, sites, draws)
@@ -61,92 +61,92 @@ class Normal(Law):
         x, y = kxx.sqrt() * first, first.mul_(1 - 2 * h).add_(second.mul_(2 * (h * (1 - h)).sqrt()))
         return x, kyy.sqrt() * y
 
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+    def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """Themselves."""
         return ((state, sites),)
 
 
-class Symmetric(Law):
+class ZeroMeanUnits(Distribution):
     """Of zero mean, and otherwise unknown: sums over few random channels."""
 
     lasting = True
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """Zero."""
         zero = torch.zeros_like(state.kxx)
         return zero, zero
 
 
 @dataclass(frozen=True, eq=False)
-class Activated(Law):
+class ActivatedUnits(Distribution):
     """An activation of the units of another state."""
 
     sigma: Activation
-    before: Maps
+    before: MomentMaps
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """E σ of a Gaussian."""
         return means(self.sigma, self.before.kxx, self.before.kyy)
 
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+    def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """σ of samples of the state before."""
         x, y = self.before.draw(sites, draws)
         return self.sigma(x), self.sigma(y)
 
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+    def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """Those of the state before."""
         return self.before.fields(sites)
 
-    def without_samples(self) -> Law:
+    def without_samples(self) -> Distribution:
         """The same of the state before."""
         return replace(self, before=self.before.without_samples())
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Law):
+class SummedUnits(Distribution):
     """A sum of independent units."""
 
-    terms: tuple[Maps, ...]
+    terms: tuple[MomentMaps, ...]
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """Means add."""
         x, y = zip(*(term.means() for term in self.terms), strict=True)
         return sum(x[1:], x[0]), sum(y[1:], y[0])
 
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+    def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """Independent samples add."""
         x, y = zip(*(term.draw(sites, draws) for term in self.terms), strict=True)
         return sum(x[1:], x[0]), sum(y[1:], y[0])
 
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+    def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """Those of every term."""
         return [one for term in self.terms for one in term.fields(sites)]
 
-    def without_samples(self) -> Law:
+    def without_samples(self) -> Distribution:
         """The same of every term."""
-        return Sum(tuple(term.without_samples() for term in self.terms))
+        return SummedUnits(tuple(term.without_samples() for term in self.terms))
 
 
 @dataclass(frozen=True, eq=False)
-class Rearranged(Law):
+class MovedUnits(Distribution):
     """Units of another state at other places.
 
     ``index`` holds flattened positions (of blocks and positions together if ``flat``), -1 for a constant 0;
     ``blocks`` the chosen blocks, None for all; ``whole`` says whether a unit is one unit of the other state everywhere.
     """
 
-    before: Maps
+    before: MomentMaps
     index: Tensor
     blocks: tuple[int, ...] | None = None
     flat: bool = False
     whole: bool = True
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """Means move along."""
         x, y = self.before.means()
         return self._move(x), self._move(y)
 
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+    def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """Samples move along."""
         x, y = self.before.draw(self._below(sites), draws)
         if self._in_place:
@@ -155,11 +155,11 @@ class Rearranged(Law):
         shape = (draws.count, -1, *x.shape[1:])
         return sites.take(x.reshape(shape)), sites.take(y.reshape(shape))
 
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+    def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """Those of the state before."""
         return self.before.fields(self._below(sites))
 
-    def without_samples(self) -> Law:
+    def without_samples(self) -> Distribution:
         """The same of the state before."""
         return replace(self, before=self.before.without_samples())
 
@@ -187,54 +187,54 @@ class Rearranged(Law):
 
 
 @dataclass(frozen=True, eq=False)
-class Parts(Law):
+class StackedUnits(Distribution):
     """Channels of several states side by side."""
 
-    parts: tuple[Maps, ...]
+    parts: tuple[MomentMaps, ...]
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """Side by side."""
         x, y = zip(*(part.means() for part in self.parts), strict=True)
         return torch.cat(x, dim=1), torch.cat(y, dim=1)
 
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+    def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """Side by side."""
         x, y = zip(*(part.draw(sites, draws) for part in self.parts), strict=True)
         return torch.cat(x, dim=2), torch.cat(y, dim=2)
 
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+    def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """Those of every part."""
         return [one for part in self.parts for one in part.fields(sites)]
 
-    def without_samples(self) -> Law:
+    def without_samples(self) -> Distribution:
         """The same of every part."""
-        return Parts(tuple(part.without_samples() for part in self.parts))
+        return StackedUnits(tuple(part.without_samples() for part in self.parts))
 
 
 @dataclass(frozen=True, eq=False)
-class Along(Law):
+class JoinedUnits(Distribution):
     """Positions of several states one after the other."""
 
-    parts: tuple[Maps, ...]
+    parts: tuple[MomentMaps, ...]
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """One after the other."""
         x, y = zip(*(part.means() for part in self.parts), strict=True)
         return torch.cat(x, dim=2), torch.cat(y, dim=2)
 
 
 @dataclass(frozen=True, eq=False)
-class Windowed(Law, ABC):
+class WindowUnits(Distribution, ABC):
     """A function of the window of units that each position reads: their largest, their mean, a random filter of them.
 
     ``taps`` are where the window of position 0 begins and ends, in the state before; windows move by ``stride``.
     """
 
-    before: Maps
+    before: MomentMaps
     stride: tuple[int, ...]
     taps: tuple[Offset, ...]
 
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+    def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """The function of samples of whole windows."""
         below = sites.through(self.stride, self.taps)
         shape = (len(sites.shifts), len(self.taps))
@@ -250,23 +250,23 @@ class Windowed(Law, ABC):
     def reduce(self, x: Tensor, y: Tensor, inside: Tensor, draws: Draws) -> Pair:
         """The function, over axis 4 of ``[count, pairs, blocks, shifts, taps, *size]``; ``inside`` from axis 3 on."""
 
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+    def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """Those of the windows."""
         return self.before.fields(sites.through(self.stride, self.taps))
 
-    def without_samples(self) -> Law:
+    def without_samples(self) -> Distribution:
         """The same of the state before."""
         return replace(self, before=self.before.without_samples())
 
 
 @dataclass(frozen=True, eq=False)
-class MeansOnly(Law):
+class KnownMeans(Distribution):
     """Nothing but the means."""
 
     x: Tensor
     y: Tensor
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """The means."""
         return self.x, self.y
 
