@@ -11,10 +11,11 @@ from torch import nn
 
 import initscope
 from initscope.initializers import Gaussian, He
+from initscope.propagate import InputValues, MomentMaps
+from initscope.propagate.bases import Draws
 from initscope.propagate.budget import Budget
 from initscope.propagate.covariances import covariances
 from initscope.propagate.draws import gaussian_draws
-from initscope.propagate.moments import Draws, InputValues, MomentMaps
 from initscope.propagate.windows import Sites
 
 

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from initscope.propagate import MomentMaps
 from initscope.propagate.duals import coefficients, dual_matrix, means, slopes, transformed
-from initscope.propagate.moments import MomentMaps
-from initscope.propagate.origins import Activations
+from initscope.propagate.origins.elementwise import Activations
 from initscope.theory.activations import activation, elu, gelu_tanh, relu, silu, tanh
 
 SMOOTH = (gelu_tanh, silu, activation(lambda x: x**3), activation(lambda x: x * torch.sigmoid(1.7 * x)))

@@ -7,12 +7,13 @@ import torch.nn.functional as F
 from torch import nn
 
 import initscope
+from initscope.propagate import MomentMaps, NotCovered
+from initscope.propagate.context import Context
 from initscope.propagate.covariances import gram
 from initscope.propagate.distributions import GaussianUnits
-from initscope.propagate.moments import MomentMaps, NotCovered
-from initscope.propagate.origins import KnownGram
-from initscope.propagate.registry import Context
-from initscope.propagate.routed import RoutedTokens
+from initscope.propagate.origins.matrices import KnownGram
+from initscope.propagate.rules.routing import at_tokens
+from initscope.propagate.values.routed_tokens import RoutedTokens
 
 WIDTH, HIDDEN, TOKENS, PAIRS, EXPERTS, CHOSEN = 128, 128, 8, 4, 4, 2
 
@@ -154,8 +155,8 @@ def test_tokens_have_in_common_what_both_sent_to_one_expert():
     kxx, kyy = square[:, None, :tokens], square[:, None, tokens:]
     d = kxx + kyy - 2 * matrix[:, :tokens, tokens:].diagonal(dim1=-2, dim2=-1)[:, None]
     base = MomentMaps(
-        kxx, kyy, d, (channels,), "closed form", axis=1, distribution=GaussianUnits(), weights=frozenset({1}), fresh=frozenset({1}),
-        origin=KnownGram(matrix[:, None]),
+        kxx, kyy, d, (channels,), "closed form", axis=1, distribution=GaussianUnits(), weights=frozenset({1}),
+        fresh=frozenset({1}), origin=KnownGram(matrix[:, None]),
     )  # fmt: skip
     token, expert = (
         torch.randint(0, 6, (2, rows), generator=generator),
@@ -163,7 +164,7 @@ def test_tokens_have_in_common_what_both_sent_to_one_expert():
     )
     factor = torch.randn(2, rows, generator=generator, dtype=torch.float64)
     found = RoutedTokens(base, tuple(token), tuple(factor), tuple(expert), weights=frozenset({2}))
-    after = found.at_tokens(Context(initscope.initializers.He()))
+    after = at_tokens(found, Context(initscope.initializers.He()))
     expected = torch.zeros(samples, 2 * tokens, 2 * tokens, dtype=torch.float64)
     for a in range(2):
         for b in range(2):

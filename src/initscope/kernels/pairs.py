@@ -14,12 +14,12 @@ from torch import Tensor
 from initscope.errors import InputError
 from initscope.graph import Inputs
 from initscope.propagate.budget import Budget
-from initscope.propagate.moments import InputValues, MomentMaps, NotCovered
 from initscope.propagate.networks import Networks, Simulation
-from initscope.propagate.prediction import checked
+from initscope.propagate.prediction import checked_inputs
 from initscope.propagate.tangents import tangent
-from initscope.propagate.totals import total
-from initscope.propagate.walk import Replicates, Uncovered, Walk
+from initscope.propagate.totals import NotCovered, total
+from initscope.propagate.values.base import Value
+from initscope.propagate.walk import Walk
 
 __all__ = ["pair_kernel"]
 
@@ -84,14 +84,13 @@ def _products(networks: Networks, x: Inputs, y: Inputs, sizes: _Sizes, *, tangen
     if batch > pairs:  # a recorded model has the size of its batch in its steps
         filled = torch.arange(batch).clamp_max(pairs - 1)
         x, y = x.pick(filled), y.pick(filled)
-    inputs = [
-        checked(a, b, 0) if carries else a for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)
-    ]
     budget = Budget(pairs, pairs)
-    context = replace(networks.context, budget=budget, sampled=[])
-    value = _output(networks, Walk(traced, inputs, context, Simulation(networks, x, y), keep=tangents), sizes)
-    states = list(value.states) if isinstance(value, Replicates) else [value]
-    return torch.stack([_per_unit(state, budget, tangents=tangents) for state in states])[:, :pairs]
+    context, simulation = replace(networks.context, budget=budget, sampled=[]), Simulation(networks, x, y)
+    walk = Walk(traced, checked_inputs(simulation), context, simulation, keep=tangents)
+    value = _output(networks, walk, sizes)
+    if not isinstance(value, Value):
+        raise InputError("this model has no kernel: what it returns is not one value per unit")
+    return torch.stack([_per_unit(each, budget, tangents=tangents) for each in value.replicates])[:, :pairs]
 
 
 def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> Any:
@@ -108,7 +107,7 @@ def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> Any:
     value: Any = None
     positions: dict[Any, int] = {}
     for step, state in walk.states():
-        if isinstance(state, (InputValues, MomentMaps)):
+        if isinstance(state, Value) and (state.axis is not None or not state.random):
             positions[step] = math.prod(state.shape[1:])
         if step is wanted:
             value = state
@@ -116,18 +115,18 @@ def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> Any:
     return value
 
 
-def _per_unit(state: Any, budget: Budget, *, tangents: bool) -> Tensor:
+def _per_unit(value: Value, budget: Budget, *, tangents: bool) -> Tensor:
     """⟨x, y⟩ over the number of units, or the tangent kernel."""
-    if isinstance(state, Uncovered):
-        raise InputError(f"this model has no kernel: {state.reason}")
-    if not isinstance(state, (InputValues, MomentMaps)):
-        raise InputError("this model has no kernel: what it returns is not one value per unit")
-    totals = state.totals()
+    try:
+        totals = value.totals()
+    except NotCovered as error:
+        raise InputError(f"this model has no kernel: {error}") from error
     if not tangents:
         return (totals.xx * totals.yy).sqrt() * totals.cosine / totals.units
-    if isinstance(state, InputValues):
+    if not value.random:
         raise InputError("this model has no tangent kernel: it has no weights")
     try:
+        state = value.whole_moments()
         maps = tangent(state, budget)
     except NotCovered as error:
         raise InputError(f"this model has no tangent kernel: {error}; it may have one of kind='nngp'") from error

@@ -11,13 +11,18 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from initscope.propagate.bases import Cross, Factor, Lookup, Wanted
 from initscope.propagate.budget import Budget
-from initscope.propagate.moments import Cross, Factor, Lookup, MomentMaps, NotCovered, Wanted
+from initscope.propagate.totals import NotCovered
 from initscope.propagate.windows import EVERY, Offset
+
+if TYPE_CHECKING:
+    from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = [
     "Found",
@@ -125,7 +130,7 @@ def closure(wanted: Iterable[Wanted], *, deep: bool = True, also_aligned: bool =
 def _cost(state: MomentMaps, offset: Offset) -> int:
     assert state.origin is not None
     entries = 4 * math.prod(state.kxx.shape[:2]) * math.prod(n - abs(d) for n, d in zip(state.positions, offset))
-    return _OVERHEAD + state.origin.work(offset) * entries
+    return _OVERHEAD + state.origin.cost(offset) * entries
 
 
 def canonical(offset: Offset) -> tuple[Offset, bool]:

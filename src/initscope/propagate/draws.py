@@ -9,15 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from initscope.geometry import weakest
+from initscope.propagate.bases import Distribution, Draws, Field, Pair, Wanted
 from initscope.propagate.covariances import covariances
-from initscope.propagate.moments import Distribution, Draws, Field, MomentMaps, Pair, Wanted
-from initscope.propagate.registry import Context
 from initscope.propagate.windows import Sites
+
+if TYPE_CHECKING:
+    from initscope.propagate.channels import Channels
+    from initscope.propagate.context import Context
+    from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = ["Empirical", "factor_of", "gaussian_draws", "sampled"]
 
@@ -39,12 +44,9 @@ def sampled(
     count = _count(fields, context.budget.share, like=state, replicates=context.replicates)
     lookup = covariances(_between(fields), context.budget)
     x, y = (side[:, :, :, 0] for side in law.draw(state, sites, Draws(count, context.generator, lookup)))
-    kxx, kyy, d = (values.square().mean(dim=0) for values in (x, y, x - y))
     context.sampled.append("units")
     return state.after(
-        kxx=kxx,
-        kyy=kyy,
-        d=d,
+        tuple(values.square().mean(dim=0) for values in (x, y, x - y)),
         distribution=Empirical(x, y, law.without_samples()),
         fresh=frozenset(),
         origin=None,
@@ -91,6 +93,15 @@ class Empirical(Distribution):
     def without_samples(self) -> Distribution:
         """How others are drawn."""
         return self.law
+
+    @property
+    def sampler(self) -> Distribution:
+        """How others are drawn."""
+        return self.law
+
+    def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
+        """New channels."""
+        return self.law.channel_values(state, channels)
 
 
 def gaussian_draws(state: MomentMaps, sites: Sites, draws: Draws) -> Pair:

@@ -21,19 +21,22 @@ from torch import Tensor, nn
 
 from initscope.geometry import Floats, start_norms
 from initscope.graph import Inputs, Node, Trace
-from initscope.propagate.attended import Attended, SampledRoot
-from initscope.propagate.backward import back, sources_of, spread_over_taps
+from initscope.propagate.bases import Origin
 from initscope.propagate.budget import Budget
 from initscope.propagate.channels import Channels, positions_of
-from initscope.propagate.moments import InputValues, MomentMaps, NotCovered, Origin, Scaled
+from initscope.propagate.context import Context
 from initscope.propagate.networks import Sides, Simulation
-from initscope.propagate.origins import Activations, Shifted, StackedChannels
-from initscope.propagate.rules import Context
-from initscope.propagate.rules.pooling import Pooled, windows_of
-from initscope.propagate.rules.weights import WeightedSums
+from initscope.propagate.origins.matrices import SampledRoot
+from initscope.propagate.origins.positions import AveragedWindows
+from initscope.propagate.origins.weights import WeightedSums
+from initscope.propagate.rules.pooling import windows_of
 from initscope.propagate.spread import standard_error
-from initscope.propagate.units import SampledUnits, UnitView
-from initscope.propagate.walk import Replicates, Uncovered, Walk
+from initscope.propagate.totals import NotCovered, Totals
+from initscope.propagate.values.base import Value, is_sampled, map_values, values_in
+from initscope.propagate.values.inputs import InputValues
+from initscope.propagate.values.moment_maps import MomentMaps
+from initscope.propagate.values.uncovered import Uncovered
+from initscope.propagate.walk import Walk
 
 __all__ = ["Gradients", "gradients_of", "sides_of"]
 
@@ -80,7 +83,7 @@ def gradients_of(simulation: Simulation) -> Gradients:
         walk.seen = {}
         for _ in walk.states():
             pass
-    replicates = max((len(value.states) for value in walk.seen.values() if isinstance(value, Replicates)), default=1)
+    replicates = max(len(value.replicates) for value in values_in(list(walk.seen.values())))
     found = [_Backward(traced, walk.seen, index, context).ratios() for index in range(replicates)]
     squares = np.stack([np.square(one).mean(axis=1) for one, _ in found])
     error = standard_error(np.sqrt(squares)) if replicates > 1 else np.zeros(len(traced.steps))
@@ -115,7 +118,7 @@ class _Backward:
 
     def __init__(self, traced: Trace, values: dict[Node, Any], replicate: int, context: Context) -> None:
         self._traced = traced
-        self._values = {node: _of(value, replicate) for node, value in values.items()}
+        self._values = map_values(lambda value: value.replicate(replicate), values)
         self._origins: dict[int, Origin] = {}
         for node in traced.steps:
             with suppress(NotCovered):
@@ -139,25 +142,25 @@ class _Backward:
         blocked = self._blocked(output)
         reasons = []
         for row, node in enumerate(self._traced.steps):
-            state = next(iter(_states(self._values.get(node))), None)
+            state = next(iter(_maps_of(self._values.get(node))), None)
             reason = blocked.get(node, "") or (self._why_not(state) if state is not None else "")
             squares = None if state is None or reason else self._of_weights(state)
             if squares is not None:
                 result[row] = squares.sqrt().numpy() / start
-            reasons.append(reason if state is not None and _has_weights(state) else "")
+            reasons.append(reason if state is not None and state.layers() else "")
         return result, tuple(reasons)
 
     def _know_step(self, node: Node, context: Context) -> None:
         """Where values were sampled, as behind a table that embeds tokens too, gradients may still know the step."""
         module, value = self._traced.module(node), self._values.get(node)
-        before = next((s for parent in node.all_input_nodes for s in _states(self._values.get(parent))), None)
+        before = next((s for parent in node.all_input_nodes for s in _maps_of(self._values.get(parent))), None)
         if not isinstance(value, MomentMaps) or before is None or before.axis != value.axis or _has_rule(value):
             return
         if isinstance(module, nn.Linear) and before.shape == (*value.shape[:-1], module.in_features):
             law = context.law(module)
             origin: Origin = WeightedSums(before, law, 1, None, law.variance * before.channels, None)
         elif isinstance(module, _AVERAGES) and not any(np.atleast_1d(getattr(module, "padding", 0))):
-            origin = Pooled(before, *windows_of(module, before))
+            origin = AveragedWindows(before, *windows_of(module, before))
         else:
             return
         self._origins[value.order] = origin
@@ -166,22 +169,22 @@ class _Backward:
     def _start(self) -> Floats:
         """Norms of the samples, as `start_norms` has them."""
         steps = self._traced.steps
-        totals = []
-        for node in steps:
-            value = self._values.get(node)
-            value = value[0] if type(value) is tuple and value else value
-            known = isinstance(value, (MomentMaps, UnitView)) or (type(value) is InputValues and value.real)
-            totals.append(value.totals() if value is not None and known else None)
-        pairs = next(len(one.xx) for one in totals if one is not None)
-        totals = [one if one is not None and len(one.xx) == pairs else None for one in totals]  # not of folded samples
+        totals = [_totals(self._values.get(node)) for node in steps]
+        pairs = next(len(sums.xx) for sums in totals if sums is not None)
+        totals = [sums if sums is not None and len(sums.xx) == pairs else None for sums in totals]  # no folded samples
         unknown = torch.full((2 * pairs,), torch.nan, dtype=torch.float64)
-        norms = torch.stack([unknown if one is None else torch.cat([one.xx, one.yy]).double().sqrt() for one in totals])
-        units = np.array([0 if one is None else one.units for one in totals], dtype=np.float64)
+        norms = torch.stack(
+            [unknown if sums is None else torch.cat([sums.xx, sums.yy]).double().sqrt() for sums in totals]
+        )
+        units = np.array([0 if sums is None else sums.units for sums in totals], dtype=np.float64)
         return start_norms(norms.numpy(), units, [node.op == "placeholder" for node in steps])[0]
 
     def _run(self, output: Any) -> None:
         """Gradients at all states that they reach, from the last to the first; squares of those of weights are kept."""
-        state = _whole(output)
+        output = output[0] if type(output) is tuple and output else output
+        if not isinstance(output, Value):
+            raise NotCovered("it is not known as one value per unit")
+        state = output.whole_moments()
         sizes = torch.tensor(state.sizes, dtype=torch.float64)
         distribution = torch.eye(positions_of(state), dtype=torch.float64) / (positions_of(state) * state.channels)
         waiting = {state.order: (state, (sizes[:, None, None] * distribution).expand(2 * len(state.kxx), -1, -1, -1))}
@@ -197,20 +200,16 @@ class _Backward:
             self._channels.release(order)
 
     def _step(self, state: MomentMaps, gradients: Tensor) -> Iterable[tuple[MomentMaps, Tensor]]:
-        origin = state.origin
-        if isinstance(origin, WeightedSums):
-            spread = spread_over_taps(origin, self._channels.mean(gradients))
-            self._squares[state.order] = (spread * self._channels.gram(origin.before)).sum(dim=(1, 2, 3))
-        sources_of(state)  # raises where there is no rule
-        return back(state, gradients, self._channels)
+        squares = None if state.origin is None else state.origin.weight_squares(gradients, self._channels)
+        if squares is not None:
+            self._squares[state.order] = squares
+        return state.history().transposed(state, gradients, self._channels)
 
     def _of_weights(self, state: MomentMaps) -> Tensor | None:
         """E of the squared gradient of a layer's weights, for each sample."""
-        if isinstance(state.origin, StackedChannels):
-            parts = [self._of_weights(part) for part in state.origin.terms]
-            known = [part for part in parts if part is not None]
-            return torch.stack(known).sum(dim=0) if len(known) == len(parts) else None
-        return self._squares.get(state.order)
+        layers = state.layers()
+        known = [self._squares[layer.order] for layer in layers if layer.order in self._squares]
+        return torch.stack(known).sum(dim=0) if layers and len(known) == len(layers) else None
 
     def _why_not(self, state: MomentMaps) -> str:
         """Why gradients that reach a state are not all known: some failed on the way."""
@@ -224,7 +223,7 @@ class _Backward:
         return [one for one in self._known() if one.order in self._failed and state.order in self._reach(one)]
 
     def _known(self) -> list[MomentMaps]:
-        return [state for value in self._values.values() for state in _states(value)]
+        return [state for value in self._values.values() for state in _maps_of(value)]
 
     def _reach(self, state: MomentMaps) -> frozenset[int]:
         """Orders of all states that gradients reach from this one, itself included."""
@@ -244,7 +243,7 @@ class _Backward:
     def _sources(self, state: MomentMaps) -> Sequence[MomentMaps]:
         """What gradients pass to; nothing where there is no rule."""
         try:
-            return sources_of(self._channels.known(state))
+            return self._channels.known(state).history().parents()
         except NotCovered:
             return ()
 
@@ -255,7 +254,7 @@ class _Backward:
         while stack:
             node = stack.pop()
             value = self._values.get(node)
-            if isinstance(value, InputValues) and not isinstance(value, SampledUnits):
+            if isinstance(value, Value) and not value.random and not value.sampled:
                 continue  # a mean over many channels, as a norm takes it: nothing that a single unit moves
             for parent in node.all_input_nodes:
                 if parent not in leads:
@@ -272,69 +271,50 @@ class _Backward:
 
     def _stops(self, node: Node, parent: Node) -> str:
         """Why gradients do not pass a step to one that it reads; empty where they do, or where there is nothing."""
-        value, before = self._values.get(node), _states(self._values.get(parent))
-        name = self._traced.names.get(node, str(node.target))
-        if isinstance(self._values.get(parent), SampledUnits) and not isinstance(value, SampledUnits):
-            heads = all(isinstance(one.origin, Attended) for one in _states(value))
-            return "" if heads and _states(value) else f"{name}: its values were drawn"
+        value, before = self._values.get(node), _maps_of(self._values.get(parent))
+        name, after = self._traced.names.get(node, str(node.target)), _maps_of(value)
+        if is_sampled(self._values.get(parent)) and not is_sampled(value):
+            heads = after and all(maps.origin is not None and maps.origin.through_samples for maps in after)
+            return "" if heads else f"{name}: its values were drawn"
         if not before:
             return ""
         if isinstance(value, Uncovered):
             return f"{name}: {value.reason}"
-        if isinstance(value, SampledUnits):
+        if is_sampled(value):
             return "" if value.x.requires_grad else f"{name}: its values were drawn"
-        behind = _states(value)
-        reached = frozenset[int]().union(*(self._reach(one) for one in behind))
-        if behind and not all(_meets(one, reached) for one in before):
+        reached = frozenset[int]().union(*(self._reach(maps) for maps in after))
+        if after and not all(_meets(maps, reached) for maps in before):
             return f"{name}: gradients have no rule there"
         return ""
 
 
-def _of(value: Any, replicate: int) -> Any:
-    if isinstance(value, Replicates):
-        return value.states[replicate]
-    return tuple(_of(item, replicate) for item in value) if type(value) is tuple else value
+def _maps_of(value: Any) -> list[MomentMaps]:
+    """The maps that a value, or a tuple of them, consists of."""
+    return [maps for each in values_in(value) for maps in each.moment_maps()]
 
 
-def _states(value: Any) -> list[MomentMaps]:
-    """The maps that a value consists of."""
-    if isinstance(value, MomentMaps):
-        return [value]
-    if isinstance(value, UnitView):
-        return [value.base]
-    return [state for item in value for state in _states(item)] if type(value) is tuple else []
-
-
-def _whole(value: Any) -> MomentMaps:
-    """The maps of the output, every unit once."""
+def _totals(value: Any) -> Totals | None:
+    """Sums over the units of a value that was not drawn; of several the first; None where there are none."""
     value = value[0] if type(value) is tuple and value else value
-    if isinstance(value, Uncovered):
-        raise NotCovered(value.reason)
-    if isinstance(value, UnitView) and value.source.numel() == len(value.base.kxx) * math.prod(value.base.shape):
-        return value.base
-    if not isinstance(value, MomentMaps):
-        raise NotCovered("it is not known as one value per unit")
-    return value
-
-
-def _has_weights(state: MomentMaps) -> bool:
-    origin = state.origin
-    return isinstance(origin, WeightedSums) or (
-        isinstance(origin, StackedChannels) and all(isinstance(part.origin, WeightedSums) for part in origin.terms)
-    )
+    if not isinstance(value, Value) or value.sampled:
+        return None
+    try:
+        return value.totals()
+    except NotCovered:
+        return None
 
 
 def _has_rule(state: MomentMaps) -> bool:
     try:
-        sources_of(state)
+        state.history().parents()
     except NotCovered:
         return False
     return True
 
 
 def _meets(state: MomentMaps, reached: frozenset[int]) -> bool:
-    """Whether gradients come by a state, or by what it is a function of, unit by unit."""
+    """Whether gradients come by a value, or by what it is a function of, unit by unit."""
     if state.order in reached:
         return True
-    origin = state.origin
-    return isinstance(origin, (Activations, Scaled, Shifted)) and _meets(origin.before, reached)
+    before = None if state.origin is None else state.origin.elementwise_of
+    return before is not None and _meets(before, reached)

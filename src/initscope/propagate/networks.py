@@ -18,10 +18,12 @@ from initscope.graph import Batch, Inputs, Node, Recorder, SampleAxes, Step, Tal
 from initscope.graph.untouched import copy_of, snapshot, without_dropout
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import matrices
-from initscope.propagate.distributions import KnownMeans
-from initscope.propagate.moments import Distribution, InputValues, MomentMaps, NotCovered
-from initscope.propagate.origins import KnownGram
-from initscope.propagate.registry import Context
+from initscope.propagate.context import Context
+from initscope.propagate.distributions import KnownMeans, NetworkUnits
+from initscope.propagate.origins.matrices import KnownGram
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.inputs import InputValues
+from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = ["Networks", "Sides", "Simulation", "attribute", "tied_weights"]
 
@@ -43,7 +45,7 @@ class _Record:
             products = both @ both.mT / both.shape[2]
             self.gram = products if self.gram is None else self.gram.add_(products)
         for axis in (0, 1) if x.dim() == 3 else (0,):
-            maps = InputValues(x, y).as_maps(axis)
+            maps = InputValues(x, y).moments(axis)
             moments = [maps.kxx[:, 0], maps.kyy[:, 0], maps.d[:, 0]]
             if means:
                 moments += [side.mean(dim=axis + 1) for side in (x, y)]
@@ -191,7 +193,7 @@ class Simulation:
             sizes=(record.channels[axis],),
             status="sampled",
             axis=axis,
-            distribution=KnownMeans(*means) if means else Distribution(),
+            distribution=KnownMeans(*means) if means else NetworkUnits(),
             weights=self.networks.weights(node),
             origin=known,
             alike=False,

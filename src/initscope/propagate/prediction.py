@@ -16,25 +16,34 @@ from initscope._utils.randomness import torch_generator
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
-from initscope.graph import BatchArgs, Inputs, attends, bind, hides_attention, refuse_different_lengths, trace
+from initscope.graph import (
+    BatchArgs,
+    Inputs,
+    Node,
+    Trace,
+    attends,
+    bind,
+    hides_attention,
+    refuse_different_lengths,
+    trace,
+)
 from initscope.graph.batch import check_norms, check_shapes, real_tensor
 from initscope.graph.untouched import leaves_no_trace, runnable
 from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
 from initscope.initializers._base import equal_parameters
 from initscope.propagate.budget import Budget
+from initscope.propagate.context import Context
 from initscope.propagate.gradients import gradients_of, sides_of
-from initscope.propagate.moments import InputValues, MomentMaps
 from initscope.propagate.networks import Networks, Simulation, tied_weights
 from initscope.propagate.refusals import refuse_undrawable
-from initscope.propagate.routed import RoutedTokens
-from initscope.propagate.rules import Context
 from initscope.propagate.spread import finite_width_sd, standard_error
-from initscope.propagate.totals import Totals, gaps
-from initscope.propagate.units import UnitView
-from initscope.propagate.walk import Replicates, Uncovered, Walk
+from initscope.propagate.totals import NotCovered, Totals, gaps
+from initscope.propagate.values.base import Value
+from initscope.propagate.values.inputs import InputValues
+from initscope.propagate.walk import Walk
 from initscope.theory._fast import fused_loops
 
-__all__ = ["checked", "networks_of", "predict"]
+__all__ = ["checked_inputs", "networks_of", "predict"]
 
 _REPLICATES = 4  # of everything that is sampled: their spread is its error
 _CHUNK = 1 << 20  # input values of one batch of pairs: their maps stay near the caches, whatever the number of pairs
@@ -126,7 +135,7 @@ def predict(
         for start in steps(range(0, given, size), "predicting pairs"):
             both = (_part(side, start, size, networks.traced.batch) for side in (x, y))
             simulation = Simulation(networks, *both, beside=None if start else beside)
-            parts.append(_walk(simulation, start, given))
+            parts.append(_predicted_part(simulation, start, given))
             known = simulation.beside if start == 0 else known
         found = _assembled(networks, parts, given)
     if sides is None:
@@ -232,19 +241,36 @@ def _tensors(values: Any) -> Any:
     return real_tensor(values)
 
 
-def checked(x: Tensor, y: Tensor, start: int) -> InputValues:
-    """Pairs ``start …`` as a state; their squared norms, which are needed anyway, show NaN, infinity and zeros."""
-    given = InputValues(x, y)
-    if not given.real:
-        return given
-    totals = given.totals()
-    check_norms(x, y, totals.xx, totals.yy, start)
-    return given
+def checked_inputs(simulation: Simulation, start: int = 0) -> list[Any]:
+    """All inputs of a batch of pairs as values, those of no samples as they are.
+
+    Squared norms, which are needed anyway, show NaN, infinity and zeros; ``start`` is the number of the first pair.
+    """
+    x, y = simulation.x, simulation.y
+    inputs: list[Any] = []
+    for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True):
+        values = InputValues(a, b)
+        if carries and values.real:
+            totals = values.totals()
+            check_norms(a, b, totals.xx, totals.yy, start)
+        inputs.append(values if carries else a)
+    return inputs
+
+
+@dataclass(frozen=True)
+class _RowOfPart:
+    """What is predicted of one op: its row, sums over units, and the cosines of all replicates if there are."""
+
+    row: Row
+    totals: Totals
+    replicates: Floats | None = None
+    tokens: tuple[list[float], list[float]] | None = None
+    """Of every replicate: cosine of tokens, entropy of attention; None where there is no attention."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows of one batch of pairs, their ``[rows, pairs]`` numbers, and the cosines of all replicates if there are."""
+    """Rows of one batch of pairs, and their ``[rows, pairs]`` numbers."""
 
     rows: tuple[Row, ...]
     gap: Floats
@@ -252,59 +278,57 @@ class _Part:
     rms_ratio: Floats
     replicates: list[Floats | None]
     tokens: list[tuple[list[float], list[float]]]
-    """Of every row and replicate: cosine of tokens, entropy of attention; empty where there is no attention."""
 
 
-def _walk(simulation: Simulation, first: int, all_pairs: int) -> _Part:
+def _predicted_part(simulation: Simulation, first: int, all_pairs: int) -> _Part:
     """The prediction of a batch of ``all_pairs``, the first of it number ``first``."""
-    networks, x, y = simulation.networks, simulation.x, simulation.y
-    traced, pairs = networks.traced, x.samples
-    inputs = [
-        checked(a, b, first) if carries else a
-        for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)
-    ]
+    networks, pairs = simulation.networks, simulation.x.samples
+    traced = networks.traced
     context = replace(networks.context, budget=Budget(pairs, all_pairs), sampled=[])
-    walk = Walk(traced, inputs, context, simulation)
-    unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
-    rows: list[Row] = []
-    found: list[Totals] = []
-    replicates: list[Floats | None] = []
-    tokens: list[tuple[list[float], list[float]]] = []
+    walk = Walk(traced, checked_inputs(simulation, first), context, simulation)
     attending = attends(traced)
+    found = []
     for node, value in steps(walk.states(), "predicting layers", len(traced.steps)):
-        if attending:
-            tokens.append(walk.tokens(value[0] if type(value) is tuple and value else value))
-        name, kind = traced.name(node), traced.kind(node)
-        place = traced.role(node), traced.within(node), traced.reads(node)
-        if type(value) is tuple and value:
-            value = value[0]  # of several results the first, as it is measured
-        states = list(value.states) if isinstance(value, Replicates) else [value]
-        totals = [state.totals() for state in states] if all(_counts(state) for state in states) else []
-        if totals and all(len(total.xx) == pairs for total in totals):
-            note = "; ".join(filter(None, [traced.note(node), states[0].note]))
-            rows.append(Row(name, kind, states[0].status, states[0].shape, note, *place))
-            found.append(totals[0] if len(totals) == 1 else Totals.mean(totals))
-            single = networks.draws == 1 and "networks" in context.sampled  # one network tells no error
-            spread = len(totals) > 1 and not single
-            replicates.append(1 - gaps(totals).cpu().numpy() if spread else None)
-        else:
-            folded = "its first axis is not that of the samples" if totals else "its output is not one value per unit"
-            reason = value.reason if isinstance(value, Uncovered) else folded
-            rows.append(Row(name, kind, "not covered", (), reason, *place))
-            found.append(Totals(unknown, unknown, 0, given_gap=unknown))
-            replicates.append(None)
+        value = value[0] if type(value) is tuple and value else value  # of several results the first, as it is measured
+        tokens = walk.tokens(value) if attending else None
+        one_network = networks.draws == 1 and "networks" in context.sampled  # which shows no error
+        found.append(replace(_row_of(traced, node, value, pairs, one_network), tokens=tokens))
+    rows = [each.row for each in found]
     left = not_drawn(traced.model)
     remarks = [traced.fallback, f"taken as they are: {_names(left)}" if left else ""]
     rows[0] = replace(rows[0], note="; ".join(remark for remark in remarks if remark))
-    norms, units = _norms(found, [node.op == "placeholder" for node in traced.steps])
-    return _Part(tuple(rows), gaps(found).cpu().numpy(), norms, norms * units, replicates, tokens)
+    totals = [each.totals for each in found]
+    norms, units = _norms(totals, [node.op == "placeholder" for node in traced.steps])
+    tokens_of_rows = [each.tokens for each in found if each.tokens is not None]
+    replicates = [each.replicates for each in found]
+    return _Part(tuple(rows), gaps(totals).cpu().numpy(), norms, norms * units, replicates, tokens_of_rows)
 
 
-def _counts(state: Any) -> bool:
-    """Whether a value is numbers for each sample."""
-    if isinstance(state, RoutedTokens):
-        return state.in_order
-    return isinstance(state, (MomentMaps, UnitView)) or (isinstance(state, InputValues) and state.real)
+def _row_of(traced: Trace, node: Node, value: Any, pairs: int, one_network: bool) -> _RowOfPart:
+    """The row of an op, with its status; "not covered", with the reason, where it has no sums over units."""
+    name, kind = traced.name(node), traced.kind(node)
+    context = traced.role(node), traced.within(node), traced.reads(node)
+    try:
+        values, totals = _totals(value, pairs)
+    except NotCovered as reason:
+        unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
+        row = Row(name, kind, "not covered", (), str(reason), *context)
+        return _RowOfPart(row, Totals(unknown, unknown, 0, given_gap=unknown))
+    note = "; ".join(filter(None, [traced.note(node), values[0].note]))
+    row = Row(name, kind, values[0].status, values[0].shape, note, *context)
+    if len(totals) == 1:
+        return _RowOfPart(row, totals[0])
+    return _RowOfPart(row, Totals.mean(totals), None if one_network else 1 - gaps(totals).cpu().numpy())
+
+
+def _totals(value: Any, pairs: int) -> tuple[tuple[Value, ...], list[Totals]]:
+    """A value in every replicate, and sums over its units."""
+    if not isinstance(value, Value):
+        raise NotCovered("its output is not one value per unit")
+    totals = [each.totals() for each in value.replicates]
+    if any(len(sums.xx) != pairs for sums in totals):
+        raise NotCovered("its first axis is not that of the samples")
+    return value.replicates, totals
 
 
 def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction:

@@ -8,12 +8,17 @@ carry it on, activations multiply it by :math:`E\,\sigma'(X)\sigma'(Y)`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
+from initscope.propagate.bases import Cross, Lookup
 from initscope.propagate.budget import Budget
 from initscope.propagate.covariances import Found, canonical, closure, covariances, nothing, outside
-from initscope.propagate.moments import Cross, Lookup, MomentMaps
 from initscope.propagate.windows import Offset
+
+if TYPE_CHECKING:
+    from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = ["tangent"]
 

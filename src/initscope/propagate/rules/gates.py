@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import weakest
-from initscope.propagate.distributions import WRITTEN_OUT, ActivatedUnits, JoinedUnits, ZeroMeanUnits
-from initscope.propagate.moments import AffineUnits, MomentMaps, NotCovered, Scaled
-from initscope.propagate.origins import Multiplied
-from initscope.propagate.registry import Context
+from initscope.propagate.context import Context
+from initscope.propagate.distributions import WRITTEN_OUT, ZeroMeanUnits
+from initscope.propagate.origins.elementwise import Multiplied
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.moment_maps import MomentMaps
 from initscope.theory.activations import Activation, activation, gelu, gelu_tanh, silu
 
-__all__ = ["combined", "expression", "gated", "independent"]
+__all__ = ["combined", "gated", "independent", "known"]
 
 Function = Callable[[Any], Any]
 _KNOWN = (gelu, gelu_tanh, silu)
@@ -33,8 +34,8 @@ def independent(a: MomentMaps, b: MomentMaps) -> bool:
     """Whether one of two states is linear in zero-mean weights that the other does not read, or in other channels."""
     if (a.fresh and not a.fresh & b.weights) or (b.fresh and not b.fresh & a.weights):
         return True
-    if isinstance(a.distribution, JoinedUnits) and (not b.weights or b.fresh):
-        return all(independent(part, b) for part in a.distribution.parts if part.weights)
+    if a.distribution.joined_parts and (not b.weights or b.fresh):
+        return all(independent(part, b) for part in a.distribution.joined_parts if part.weights)
     if a.part is None or b.part is None or a.part[0] != b.part[0]:
         return False
     apart = a.part[2] <= b.part[1] or b.part[2] <= a.part[1]
@@ -55,54 +56,22 @@ def gated(a: MomentMaps, b: MomentMaps) -> MomentMaps:
     s, t = (a.kxx - a.kyy) / 2, (b.kxx - b.kyy) / 2
     d = (2 * s * t + m * b.d + n * a.d - a.d * b.d / 2).clamp_min(0)
     return a.after(
-        kxx=a.kxx * b.kxx,
-        kyy=a.kyy * b.kyy,
-        d=d,
+        (a.kxx * b.kxx, a.kyy * b.kyy, d),
         distribution=ZeroMeanUnits(),
         weights=a.weights | b.weights,
         fresh=a.fresh | b.fresh if a.fresh and b.fresh else a.fresh or b.fresh,
-        origin=Multiplied(a, b),
+        origin=Multiplied((a, b)),
         alike=a.alike and b.alike,
         status=weakest(a.status, b.status),
         part=None,
     )
 
 
-def expression(state: MomentMaps) -> tuple[MomentMaps, Function] | None:
-    """The Gaussian state that a state is a function of, unit by unit, and the function."""
-    distribution, origin = state.distribution, state.origin
-    if isinstance(distribution, ActivatedUnits):
-        inner = expression(distribution.before)
-        return None if inner is None else (inner[0], _after(distribution.sigma, inner[1]))
-    if isinstance(distribution, AffineUnits):
-        numbers = (distribution.x_scale, distribution.y_scale, distribution.x_shift, distribution.y_shift)
-        inner = expression(distribution.before) if all(isinstance(n, (int, float)) for n in numbers) else None
-        if (
-            inner is None
-            or distribution.x_scale != distribution.y_scale
-            or distribution.x_shift != distribution.y_shift
-        ):
-            return None
-        scale, shift = distribution.x_scale, distribution.x_shift
-        return inner[0], _after(lambda x: (x - shift) * scale, inner[1])
-    if not state.gaussian:
-        return None
-    if isinstance(origin, Scaled) and isinstance(origin.x, float) and origin.x == origin.y and origin.before.gaussian:
-        inner, factor = expression(origin.before), origin.x
-        if inner is not None:
-            return inner[0], _after(lambda x: x * factor, inner[1])
-    return state, lambda x: x
-
-
-def _after(outer: Function, inner: Function) -> Function:
-    return lambda x: outer(inner(x))
-
-
 def combined(a: MomentMaps, b: MomentMaps, operation: Callable[[Any, Any], Any], context: Context) -> MomentMaps | None:
     """``operation`` of two functions of one Gaussian state; None if they are not that."""
     from initscope.propagate.rules.elementwise import apply_activation
 
-    first, second = expression(a), expression(b)
+    first, second = a.expression(), b.expression()
     if first is None or second is None or first[0].order != second[0].order:
         return None
     f, g = first[1], second[1]

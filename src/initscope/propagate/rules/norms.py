@@ -14,42 +14,40 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from initscope.geometry import weakest
+from initscope.propagate.context import Context
 from initscope.propagate.distributions import KnownMeans
-from initscope.propagate.moments import Distribution, InputValues, MomentMaps, NotCovered, State
-from initscope.propagate.registry import Context, operation, rule
+from initscope.propagate.registry import operation, rule
 from initscope.propagate.rules.batch import batch_normalised
 from initscope.propagate.rules.elementwise import apply_activation
-from initscope.propagate.rules.gates import expression, known
-from initscope.propagate.rules.merging import per_channel, shifted
+from initscope.propagate.rules.gates import known
+from initscope.propagate.rules.merging import per_channel
 from initscope.propagate.rules.weights import WIDE_GROUP
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.base import Value
+from initscope.propagate.values.inputs import InputValues
+from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = ["batch_norm", "channel_mean", "group_norm", "layer_norm", "rms_norm"]
 
 
-@rule(nn.LayerNorm, reads=("means",))
-def layer_norm(module: nn.LayerNorm, state: State, context: Context) -> State:
+@rule(nn.LayerNorm, reads=("means",), fixed=True)
+def layer_norm(module: nn.LayerNorm, state: MomentMaps, context: Context) -> MomentMaps:
     """Each sample (or each position of it) less its mean, over its standard deviation."""
-    if isinstance(state, InputValues):
-        return state.run(module)
     over = _normalised_axes(module.normalized_shape, state)
     return affine(_divided(_centred(state, over), over, module.eps), module.weight, module.bias)
 
 
-@rule(nn.RMSNorm, reads=())
-def rms_norm(module: nn.RMSNorm, state: State, context: Context) -> State:
+@rule(nn.RMSNorm, reads=(), fixed=True)
+def rms_norm(module: nn.RMSNorm, state: MomentMaps, context: Context) -> MomentMaps:
     """Each sample (or each position of it) over its root mean square."""
-    if isinstance(state, InputValues):
-        return state.run(module)
     over = _normalised_axes(module.normalized_shape, state)
     eps = torch.finfo(state.kxx.dtype).eps if module.eps is None else module.eps
     return affine(_divided(state, over, eps), module.weight, None)
 
 
-@rule(nn.GroupNorm, reads=("means",))
-def group_norm(module: nn.GroupNorm, state: State, context: Context) -> State:
+@rule(nn.GroupNorm, reads=("means",), fixed=True)
+def group_norm(module: nn.GroupNorm, state: MomentMaps, context: Context) -> MomentMaps:
     """Each group of channels of a sample less its mean, over its standard deviation."""
-    if isinstance(state, InputValues):
-        return state.run(module)
     groups = module.num_groups
     if state.channels // groups < WIDE_GROUP:
         raise NotCovered(f"only {state.channels // groups} channels in a group: what it divides by stays random")
@@ -60,13 +58,11 @@ def group_norm(module: nn.GroupNorm, state: State, context: Context) -> State:
 
 
 @operation("pow", "square", reads=("distribution", "positions"))
-def power(context: Context, state: Any, exponent: Any = 2) -> State:
+def power(context: Context, state: Any, exponent: Any = 2) -> Value:
     """Powers of units; squares also where their law is not known: a norm reads only their mean."""
-    if isinstance(state, InputValues):
-        return state.run(lambda values: values**exponent)
     if not isinstance(state, MomentMaps) or not isinstance(exponent, (int, float)):
         raise NotCovered("its exponent is random")
-    inner = expression(state)
+    inner = state.expression()
     if inner is not None and not (exponent == 2 and state.gaussian):
         before, function = inner
         return apply_activation(known(lambda x: function(x) ** exponent), before, context)
@@ -74,10 +70,9 @@ def power(context: Context, state: Any, exponent: Any = 2) -> State:
         raise NotCovered("the law of its input is not known beyond second moments")
     kxy = (state.kxx + state.kyy - state.d) / 2
     note = "" if state.gaussian else "squares of units that are taken as Gaussian"
+    xx, yy = 3 * state.kxx.square(), 3 * state.kyy.square()
     return state.after(
-        kxx=3 * state.kxx.square(),
-        kyy=3 * state.kyy.square(),
-        d=3 * state.kxx.square() + 3 * state.kyy.square() - 2 * (state.kxx * state.kyy + 2 * kxy.square()),
+        (xx, yy, xx + yy - 2 * (state.kxx * state.kyy + 2 * kxy.square())),
         distribution=KnownMeans(state.kxx, state.kyy),
         fresh=frozenset(),
         origin=None,
@@ -95,11 +90,9 @@ def channel_mean(state: MomentMaps, *, keepdim: bool) -> InputValues:
 
 
 @operation("var", reads=("means",))
-def variance(context: Context, state: Any, dim: Any = None, *, correction: float = 1, **options: Any) -> State:
+def variance(context: Context, state: Any, dim: Any = None, *, correction: float = 1, **options: Any) -> Value:
     """The variance over the channels of a position."""
     keepdim = bool(options.get("keepdim", False))
-    if isinstance(state, InputValues):
-        return state.run(lambda values: values.var(dim, correction=correction, keepdim=keepdim))
     if not isinstance(state, MomentMaps) or dim not in (-1, [-1], (-1,)) or state.axis != len(state.shape) - 1:
         raise NotCovered("it is no variance over channels")
     centred = _centred(state, _Axes(blocks=True, positions=False))
@@ -109,12 +102,12 @@ def variance(context: Context, state: Any, dim: Any = None, *, correction: float
 
 
 @rule(_BatchNorm, reads=("positions",))
-def batch_norm(module: Any, state: State, context: Context) -> State:
+def batch_norm(module: Any, state: Any, context: Context) -> Value:
     """In evaluation an affine map; in training each channel over its own deviation in the batch of all x and y."""
     if isinstance(module, _InstanceNorm):
         raise NotCovered("each channel is divided by its own deviation, which stays random")
     training = context.training(module) or module.running_mean is None
-    if isinstance(state, InputValues):
+    if not state.random:
         both = torch.cat([state.x, state.y])
         mean, variance = (None, None) if training else (module.running_mean, module.running_var)
         values = nn.functional.batch_norm(both, mean, variance, module.weight, module.bias, training, 0.0, module.eps)
@@ -127,11 +120,9 @@ def batch_norm(module: Any, state: State, context: Context) -> State:
     return affine(state, weight, shift if module.bias is None else shift + module.bias)
 
 
-@rule(_InstanceNorm, reads=())
-def instance_norm(module: Any, state: State, context: Context) -> State:
+@rule(_InstanceNorm, reads=(), fixed=True)
+def instance_norm(module: Any, state: MomentMaps, context: Context) -> Value:
     """Each channel of a sample has a deviation of its own, which stays random."""
-    if isinstance(state, InputValues):
-        return state.run(module)
     raise NotCovered("each channel is divided by its own deviation, which stays random")
 
 
@@ -160,12 +151,12 @@ def _normalised_axes(shape: Any, state: MomentMaps) -> _Axes:
 
 
 def _centred(state: MomentMaps, over: _Axes) -> MomentMaps:
-    if type(state.distribution) in (Distribution, KnownMeans):
+    if state.distribution.random_means:
         raise NotCovered("after a sampled step the mean over channels may itself be random")
     mx, my = (over.mean(mean, state.sizes) for mean in state.means())
     if not bool(mx.any()) and not bool(my.any()):
         return state
-    return shifted(state, mx, my)
+    return state.shifted(mx, my)
 
 
 def _divided(state: MomentMaps, over: _Axes, eps: float) -> MomentMaps:
