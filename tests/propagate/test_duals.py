@@ -7,6 +7,7 @@ import torch
 
 from initscope.propagate import MomentMaps
 from initscope.propagate.duals import coefficients, dual_matrix, means, slopes, transformed
+from initscope.propagate.origins import elementwise
 from initscope.propagate.origins.elementwise import Activations
 from initscope.theory.activations import activation, elu, gelu_tanh, relu, silu, tanh
 
@@ -88,7 +89,8 @@ def test_tables_equal_integrals(sigma):
     first, second = variances[None, ..., :, None], variances[None, ..., None, :]
     limit = (first * second).sqrt()
     matrix = matrix[None].clamp(-limit, limit)
-    table = Activations(maps, sigma)._from_tables(float(variances.min()), float(variances.max()), first, second, matrix)
+    bounds = float(variances.min()), float(variances.max())
+    table = elementwise._from_tables(Activations(maps, sigma)._duals, *bounds, limit, matrix)
     exact = sigma.dual(first, second, matrix)
     largest = float(exact.abs().max())
     assert float((table - exact).abs().max()) < 2e-4 * largest
