@@ -99,6 +99,7 @@ def test_tables_equal_integrals(sigma):
     ones = torch.ones_like(matrix)
     cosine = (matrix / limit).clamp(-1, 1)
     least = float(same.min())
-    table = Activations(maps, sigma)._from_tables(least, least, least * ones, least * ones, least * cosine)
+    duals = Activations(maps, sigma)._duals
+    table = elementwise._from_tables(duals, least, least, least * ones, least * cosine)
     exact = sigma.dual(least * ones, least * ones, least * cosine)
     assert float((table - exact).abs().max()) < 1e-8 * largest
