@@ -16,6 +16,7 @@ import numpy.typing as npt
 from initscope.errors import InputError
 from initscope.results import Result, drawing_room, plain
 from initscope.theory.pair_sums import angle_from_gap
+from initscope.traits import Traits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,8 +48,8 @@ def weakest(*statuses: Status) -> Status:
 class Row(Result):
     """One layer: its name, what it is, how its numbers were obtained, its output's shape, a remark, what it does.
 
-    ``within`` is the path of the module that the step is, or that calls it; ``reads`` are the rows whose values it
-    reads.
+    ``within`` is the path of the module that the op is, or that calls it; ``reads`` are the rows whose values it reads;
+    ``traits`` say what the op is.
     """
 
     layer: str
@@ -59,6 +60,7 @@ class Row(Result):
     role: str = "other"
     within: str = field(default="", compare=False)
     reads: tuple[int, ...] = field(default=(), compare=False)
+    traits: Traits = field(default=Traits(), compare=False, repr=False)
 
     @property
     def title(self) -> str:

@@ -11,7 +11,7 @@ import initscope
 from initscope.cli import main
 from initscope.cli._vectors import read_codes, stored_codes
 from initscope.data import load_any
-from initscope.distributed import merge_nearest, models, nearest_in_blocks, open_blocks
+from initscope.distributed import merge_nearest, model_names, nearest_in_blocks, open_blocks
 from initscope.embed import SignHash, save_hasher
 from initscope.errors import InputError
 
@@ -264,7 +264,7 @@ def test_two_widths_are_one(tmp_path):
 
 def test_threads_of_a_worker_share_one_model():
     """Two that drew its weights at once gave two models, and a kernel of both."""
-    name = models.ModelName("conv3x3x4-relu", None, (1, 6, 6), 0)
+    name = model_names.ModelName("conv3x3x4-relu", None, (1, 6, 6), 0)
     with ThreadPoolExecutor(8) as pool:
-        built = list(pool.map(models.built_model, [name] * 8))
+        built = list(pool.map(model_names.built_model, [name] * 8))
     assert all(model is built[0] for model in built)

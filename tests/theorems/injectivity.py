@@ -208,3 +208,18 @@ def depth():
 
     guaranteed = next(m for m in range(14, 500) if all(failure(k, 5) <= 0.01 for k in (m, m + 1)))
     return Witness([2 * 8 * math.log(8), 3 * 5 - 1, guaranteed])
+
+
+def gordon():
+    """Drawn vectors for the bound; for the threshold the crossing of two sums over a fine grid of normal quantiles."""
+    rng = np.random.default_rng(0)
+    positive = np.sort(np.maximum(rng.normal(size=(200_000, 24)), 0), axis=1)[:, : 24 - 3 + 1]
+    small = (positive**2).sum(axis=1) <= (rng.normal(size=(200_000, 3)) ** 2).sum(axis=1)
+    quantiles = special.ndtri((np.arange(400_000) + 0.5) / 400_000)
+    squares = np.cumsum(np.where(quantiles > 0, quantiles, 0) ** 2)  # the sum over all entries up to a cutoff
+    beyond = len(quantiles) - 1 - np.arange(len(quantiles))  # entries above it: n of them
+    crossing = int(np.argmax(squares > beyond))
+    bound, error = 2 * small.mean(), 2 * small.std() / math.sqrt(len(small))
+    return Witness(
+        [bound, len(quantiles) / beyond[crossing]], error=[error, 4e-5]
+    )  # one step of the grid is α²/400,000 = 1.5e-4

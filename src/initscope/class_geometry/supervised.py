@@ -19,7 +19,7 @@ from initscope.class_geometry.augmentation import Augmentation
 from initscope.class_geometry.labelled import Labelled, labelled
 from initscope.class_geometry.objectives import Objective
 from initscope.errors import InputError, check_between, check_count, check_seed
-from initscope.graph.untouched import runnable
+from initscope.graph.borrowing import runnable
 from initscope.results import Result, make_axes
 from initscope.training import Loop, seeded
 

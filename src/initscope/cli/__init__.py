@@ -103,6 +103,10 @@ COMMANDS = {
         "reproduce:reproduce",
         "Run figures, tables and statements of the sources, with the published value beside ours, on one page.",
     ),
+    "theorem": (
+        "theorem:theorem",
+        "Show a statement of the sources: in words, as a formula, the function, an example to paste, its test.",
+    ),
     "completion": (
         "completion:completion",
         "Print the script that lets your shell complete commands and options.\n\n"

@@ -234,7 +234,7 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> str:
 
     from initscope._utils.files import atomic_path
     from initscope._utils.randomness import torch_generator
-    from initscope.graph.untouched import copy_of
+    from initscope.graph.borrowing import copy_of
 
     best = None if report.what_if is None else report.what_if.best_law
     if best is None or best.law is None:

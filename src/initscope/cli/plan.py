@@ -50,6 +50,7 @@ _OUTPUTS = {
     "necessary": "fewer are never injective",
     "conjectured": "enough for wide layers, not proven",
     "guaranteed": "proven; the inputs of the next layer",
+    "bound": "which of two bounds proves it",
 }
 """What stands in the columns."""
 _NAMES = {"n": ["--inputs", "-n", "--n"]}

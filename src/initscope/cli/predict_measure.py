@@ -120,6 +120,7 @@ def measure(
     from initscope import measure, predict
     from initscope.geometry import Comparison
 
+    check_count("draws", draws, least=0, hint="0 runs the weights the model has")
     source, options, built = _load(model, source, options)
     law = named(options.initializer)
     # Mirrored units are not independent: they have no prediction, and are measured alone.
@@ -141,7 +142,7 @@ def _load(
 def _check_runs(built: Sources) -> None:
     """Refuse inputs that the model fails on: a layer they do not fit looks to theory like one without a rule."""
     from initscope.graph import bind
-    from initscope.graph.untouched import leaves_no_trace
+    from initscope.graph.borrowing import leaves_no_trace
 
     inputs = bind(built.model, built.x[:2])
     with leaves_no_trace(built.model):

@@ -59,7 +59,7 @@ class ThresholdLine(Result):
         for height, (name, item) in enumerate(marks.items()):
             ax.plot(item.value, height, "o")
             ax.annotate(f"{name} {item.value:.3f}", (item.value, height), xytext=(8, -3), textcoords="offset points")
-        ax.axvspan(self.cover.value, self.union.value, alpha=0.08)
+        ax.axvspan(self.cover.value, self.rs.value, alpha=0.08)  # where the threshold is proven to lie
         ax.set(xlabel="expansivity m/n", yticks=[], xlim=(2, 11), ylim=(-0.7, len(marks) - 0.3))
         return ax
 
@@ -69,8 +69,9 @@ def thresholds() -> ThresholdLine:
 
     Source: [Maillard2022]_, summary.
 
-    As the layer grows, it is injective with probability → 0 below ``cover`` and → 1 above ``union`` (both rigorous);
-    the conjectured threshold in between is ``full_rsb``. Some seconds on the first call.
+    As the layer grows, it is injective with probability → 0 below ``cover`` and → 1 above ``rs`` (both rigorous, the
+    second by `initscope.theory.injectivity.gordon_threshold`); the conjectured threshold between them is ``full_rsb``.
+    Takes some seconds on the first call.
     """
     full = full_rsb_threshold()
     return ThresholdLine(

@@ -17,7 +17,7 @@ from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, median_angle, median_over_pairs
 from initscope.graph import Trace, trace
-from initscope.graph.untouched import copy_of
+from initscope.graph.borrowing import copy_of
 from initscope.initializers import Initializer, Present
 from initscope.inspection.facts import facts_of
 from initscope.inspection.spending import Spending, multiplications

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from initscope.graph import Inputs, SampleAxes, Trace, named_tensors, sample_axes, trace
-from initscope.graph.untouched import NoDropoutCalls
+from initscope.graph.borrowing import NoDropoutCalls
 from initscope.measurement.observation import Observation
 
 __all__ = ["Dependence", "dependence"]

@@ -16,7 +16,7 @@ from initscope.data import ImageSet
 from initscope.errors import InputError
 from initscope.geometry import Measurement, Prediction, Row
 from initscope.graph import BatchArgs, Inputs, is_weight_layer, set_mode
-from initscope.graph.untouched import leaves_no_trace, runnable
+from initscope.graph.borrowing import leaves_no_trace, runnable
 from initscope.initializers import AnyLaw, Initializer, as_law, believability
 from initscope.inspection.alternatives import WhatIf, what_if
 from initscope.inspection.expansivity import layer_expansivities

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from initscope.errors import InputError
-from initscope.graph import Inputs
+from initscope.graph import Inputs, Node
 from initscope.propagate.budget import Budget
 from initscope.propagate.networks import Networks, Simulation
 from initscope.propagate.prediction import checked_inputs
@@ -59,8 +59,8 @@ class _Sizes:
         values = sum(tensor[0].numel() for tensor in tensors)
         self._most = traced.batch or max(1, _CHUNK // max(1, values))
         self._positions = max(math.prod(tensor.shape[2:]) for tensor in tensors)
-        pools = [step for step in traced.steps if "pool" in traced.role(step) or traced.kind(step) == "mean"]
-        self._read_by_pools = {before for step in pools for before in getattr(step, "all_input_nodes", ())}
+        pools = [node for node in traced.nodes if node.role == "pooling"]
+        self._read_by_pools = {before for node in pools for before in node.inputs}
         self._pooled = self._positions if pools else 0
 
     @property
@@ -68,7 +68,7 @@ class _Sizes:
         """Of the next batch."""
         if self._pooled == 0 or self._traced.batch is not None:
             return self._most
-        entries = 4 * self._pooled * self._positions * len(self._traced.steps)
+        entries = 4 * self._pooled * self._positions * len(self._traced.nodes)
         return min(self._most, max(1, _COVARIANCES // entries))
 
     def learn(self, found: dict[Any, int]) -> None:
@@ -96,10 +96,8 @@ def _products(networks: Networks, x: Inputs, y: Inputs, sizes: _Sizes, *, tangen
 def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> Any:
     """The value of the step that the model returns; ``sizes`` learn how large maps are on the way."""
     traced = networks.traced
-    wanted = traced.steps[-1]
-    if traced.graph_module is not None:
-        (wanted,) = (node.args[0] for node in traced.graph_module.graph.nodes if node.op == "output")
-    if wanted not in traced.names:
+    wanted = traced.nodes[-1] if traced.symbolic is None else traced.output
+    if not (isinstance(wanted, Node) and wanted.row):
         raise InputError(
             f"{type(traced.model).__name__} returns {type(wanted).__name__}, not one tensor of data; "
             "wrap it in a module that returns the tensor whose kernel you want"

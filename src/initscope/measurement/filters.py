@@ -13,34 +13,34 @@ from torch import Tensor, nn
 
 from initscope.errors import InputError
 from initscope.geometry import Floats
-from initscope.graph import Batch, Node, SampleAxes, Tally, Trace, WeightLayer, cosine_of, is_weight_layer, unit_axes
+from initscope.graph import Batch, Graph, Node, Observer, SampleAxes, WeightLayer, cosine_of, is_weight_layer, unit_axes
 from initscope.graph.pair_norms import row_norms
 from initscope.initializers import Initializer, believability
 from initscope.initializers._base import weight_layers
 
-__all__ = ["LEAST_FILTERS", "FilterTally", "independent_filters", "jackknife"]
+__all__ = ["LEAST_FILTERS", "FilterObserver", "independent_filters", "jackknife"]
 
 LEAST_FILTERS = 16
 """Filters of a group from which on one draw has an error of its own; the error is then itself known to about 20 %."""
 
 
-def independent_filters(traced: Trace, law: Initializer | None) -> dict[Node, int]:
+def independent_filters(graph: Graph, law: Initializer | None) -> dict[Node, int]:
     """Steps whose channels are independent filters of the first weights, with that layer's number of groups.
 
     ``law`` is that of the weights; None: the weights the model has, which must look like independent draws.
     """
     found: dict[Node, int] = {}
     depth: dict[Node, int] = {}
-    for step in traced.steps:
-        parents = step.all_input_nodes
-        depth[step] = max((depth.get(parent, 0) for parent in parents), default=0)
-        module = traced.module(step)
+    for node in graph.nodes:
+        parents = node.inputs
+        depth[node] = max((depth.get(parent, 0) for parent in parents), default=0)
+        module = node.module
         if module is not None and weight_layers(module):  # attention holds some, and stays whole
-            depth[step] += 1
-            if depth[step] == 1 and is_weight_layer(module) and _independent(module, law):
-                found[step] = getattr(module, "groups", 1)
-        elif traced.role(step) == "activation" and len(parents) == 1 and parents[0] in found:
-            found[step] = found[parents[0]]
+            depth[node] += 1
+            if depth[node] == 1 and is_weight_layer(module) and _independent(module, law):
+                found[node] = getattr(module, "groups", 1)
+        elif node.role == "activation" and len(parents) == 1 and parents[0] in found:
+            found[node] = found[parents[0]]
     return found
 
 
@@ -54,34 +54,34 @@ def _independent(layer: WeightLayer, law: Initializer | None) -> bool:
         return False
 
 
-class FilterTally(Tally):
-    """Squares of x, y and x - y of every filter, at the steps where filters are independent; in units of each step."""
+class FilterObserver(Observer):
+    """Squares of x, y and x - y of every filter, at the steps where filters are independent; in units of each node."""
 
-    def __init__(self, traced: Trace, filters: dict[Node, int], samples: SampleAxes | None = None) -> None:
-        self._axes = unit_axes(traced, samples)
-        self._squares: dict[Node, list[Tensor]] = {step: [] for step in filters}
+    def __init__(self, graph: Graph, filters: dict[Node, int], samples: SampleAxes | None = None) -> None:
+        self._axes = unit_axes(graph, samples)
+        self._squares: dict[Node, list[Tensor]] = {node: [] for node in filters}
         self._sides: tuple[Tensor, Tensor] | None = None
 
     def begin(self, batch: Batch) -> None:
         """Keep the pairs of the batch."""
         self._sides = batch.sides
 
-    def see(self, step: Node, values: Tensor) -> None:
+    def see(self, node: Node, values: Tensor) -> None:
         """Take the squares by filter. Their scale does not matter, so the largest value is 1."""
-        if self._sides is None or step not in self._squares:
+        if self._sides is None or node not in self._squares:
             return
-        axis = self._axes[step]
+        axis = self._axes[node]
         units = values.movedim(axis if axis < 0 else axis + 1, 1)
         units = units.reshape(*units.shape[:2], -1).to(torch.promote_types(values.dtype, torch.float32))
         x, y = self._sides
         norms = row_norms(units)
         apart = torch.cat([row_norms(units[i] - units[j])[None] for i, j in zip(x.tolist(), y.tolist(), strict=True)])
         largest = float(norms.max()) or 1.0
-        self._squares[step].append((torch.stack([norms[x], norms[y], apart]) / largest).square().cpu())
+        self._squares[node].append((torch.stack([norms[x], norms[y], apart]) / largest).square().cpu())
 
-    def squares(self, step: Node) -> Floats | None:
-        """``[3, pairs, filters]``, or None where filters are not independent or a batch left the step out."""
-        parts = self._squares.get(step)
+    def squares(self, node: Node) -> Floats | None:
+        """``[3, pairs, filters]``, or None where filters are not independent or a batch left the node out."""
+        parts = self._squares.get(node)
         return torch.cat(parts, dim=1).numpy() if parts else None
 
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import Floats
-from initscope.graph import Node, Tally, Trace
+from initscope.graph import Graph, Node, Observer
 
-__all__ = ["FORMATS", "FormatCount", "FormatTally", "NumberFormat"]
+__all__ = ["FORMATS", "FormatCount", "FormatObserver", "NumberFormat"]
 
 _SAMPLES = 8
 
@@ -85,15 +85,15 @@ class FormatCount:
         return self.over / count, self.under / count
 
 
-class FormatTally(Tally):
-    """`FormatCount` of the first samples of each batch, at every step."""
+class FormatObserver(Observer):
+    """`FormatCount` of the first samples of each batch, at every node."""
 
-    def __init__(self, traced: Trace) -> None:
-        self._counts = {step: FormatCount() for step in traced.steps}
+    def __init__(self, graph: Graph) -> None:
+        self._counts = {node: FormatCount() for node in graph.nodes}
 
-    def see(self, step: Node, values: Tensor) -> None:
+    def see(self, node: Node, values: Tensor) -> None:
         """Take a few samples into account."""
-        self._counts[step].add(values[:_SAMPLES])
+        self._counts[node].add(values[:_SAMPLES])
 
     def columns(self) -> dict[str, Any]:
         """``overflow`` in float16, ``[steps]``, and all counts, ``formats``."""

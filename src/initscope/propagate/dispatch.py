@@ -24,14 +24,14 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from initscope.graph import MADE_ANEW, Node, SampleAxis, Trace, as_module, call_name, is_named_tuple, overwritten
-from initscope.graph.calls import called_activation
+from initscope.graph import Node, SampleAxis, as_module, is_named_tuple, overwritten
+from initscope.graph.ops import SIZES
 from initscope.initializers._base import weight_layers
 from initscope.propagate.context import Context
 from initscope.propagate.model_calls import function_of, of_constants, run_on_values
 from initscope.propagate.networks import Simulation
-from initscope.propagate.random_matrices import RandomMatrices, product_with_weights
-from initscope.propagate.registry import find_operation, find_rule
+from initscope.propagate.random_matrices import RandomMatrices
+from initscope.propagate.registry import find_operation, find_rule, is_elementwise
 from initscope.propagate.rules.gates import independent
 from initscope.propagate.rules.routing import gathers_tokens, row_by_row
 from initscope.propagate.rules.views import unit_by_unit
@@ -43,30 +43,20 @@ from initscope.propagate.values.unit_view import UnitView
 
 __all__ = ["Dispatcher", "Op"]
 
-_SIZES = ("size", "dim", "numel", "ndimension", "len")
-_ELEMENTWISE = ("add", "sub", "mul", "div", "neg")
 _UNCOVERED = (Uncovered, RandomMatrix)
 
 
 class Op:
-    """One op of a traced model: what it calls, and where its samples lie."""
+    """One op of a model on a batch of pairs: what it calls, and where its samples lie."""
 
-    def __init__(self, node: Node, traced: Trace, simulation: Simulation) -> None:
-        self.node, self.target = node, node.target
-        self.module = traced.module(node)
-        self.name = "" if self.module is not None else call_name(node.target)
-        self.row = node in traced.names
-        self._traced, self._simulation = traced, simulation
-
-    @property
-    def kind(self) -> str:
-        """What the op is called in tables."""
-        return self._traced.kind(self.node)
+    def __init__(self, node: Node, simulation: Simulation) -> None:
+        self.node, self.target, self.module, self.name = node, node.target, node.module, node.function
+        self._simulation = simulation
 
     @property
     def reads_shape(self) -> bool:
         """Whether it reads the shape or type of its input, no values."""
-        return self.target is getattr or self.name in _SIZES or self.name in MADE_ANEW
+        return self.target is getattr or self.name in SIZES or self.node.traits.constant
 
     def sample_axis(self) -> SampleAxis | None:
         """Where the samples of its output lie, if that is known."""
@@ -75,7 +65,7 @@ class Op:
     def run(self, args: Any, kwargs: Any) -> Any:
         """The op itself, on constants and known values."""
         function = function_of(self.node) if self.module is None else self.module
-        attends = self.kind.lower() == "softmax"
+        attends = self.node.traits.attention == "weights"
         return run_on_values(function, args, kwargs, self._simulation.x.samples, self.sample_axis, attends=attends)
 
     def moves_samples(self, node: Node) -> bool:
@@ -87,8 +77,8 @@ class Op:
 class Dispatcher:
     """Finds the value of every op of a traced model on one batch of pairs."""
 
-    def __init__(self, traced: Trace, simulation: Simulation, weights: RandomMatrices, values: dict[Node, Any]) -> None:
-        self._traced, self._simulation, self._weights, self._values = traced, simulation, weights, values
+    def __init__(self, simulation: Simulation, weights: RandomMatrices, values: dict[Node, Any]) -> None:
+        self._simulation, self._weights, self._values = simulation, weights, values
 
     def value_of(self, node: Node, args: Any, kwargs: Any, context: Context) -> Any:
         """The value of an op: by a rule for it and for the kind of its inputs, else sampled, else the reason.
@@ -109,7 +99,7 @@ class Dispatcher:
         """
         if node.target is operator.getitem and type(args[0]) is tuple and isinstance(args[1], int):
             return args[0][args[1]]
-        op, inputs = Op(node, self._traced, self._simulation), values_in((args, kwargs))
+        op, inputs = Op(node, self._simulation), values_in((args, kwargs))
         kinds = {type(value) for value in inputs}
         try:
             if not kinds.isdisjoint(_UNCOVERED):
@@ -121,7 +111,7 @@ class Dispatcher:
             return self._of_maps(op, args, kwargs, inputs, context)
         except NotCovered as error:
             reason = str(error)
-        if op.row:
+        if node.row:
             return self._sampled(node, inputs, reason, context)
         # a size, or weights that are computed: nothing to sample
         return next((value for value in inputs if isinstance(value, Uncovered)), None) or Uncovered(reason)
@@ -137,9 +127,10 @@ class Dispatcher:
         return replace(state, note=f"{reason}: {state.note}")
 
     def _of_uncovered(self, op: Op, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
-        product = product_with_weights(op.name, args, kwargs, context)
-        if product is not None:
-            return product
+        rule = find_operation(op.name, RandomMatrix)
+        value = NotImplemented if rule is None else rule(context, *args, **kwargs)
+        if value is not NotImplemented:
+            return value
         first = next(value for value in inputs if isinstance(value, Uncovered))
         weights = first.reason == RANDOM_WEIGHTS.reason
         raise NotCovered(RANDOM_WEIGHTS.reason if weights else "a layer before it is not covered")
@@ -153,11 +144,10 @@ class Dispatcher:
 
     def _of_maps(self, op: Op, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
         moved_before = any(
-            op.moves_samples(parent) and not _knows_samples(self._values.get(parent))
-            for parent in op.node.all_input_nodes
+            op.moves_samples(parent) and not _knows_samples(self._values.get(parent)) for parent in op.node.inputs
         )
         try:
-            if op.row and (moved_before or op.moves_samples(op.node)):
+            if op.node.row and (moved_before or op.moves_samples(op.node)):
                 raise NotCovered("samples do not lie on its first axis")  # rules read the first axis as samples
             return self._by_rule(op, args, kwargs, inputs, context)
         except NotCovered:
@@ -179,17 +169,16 @@ class Dispatcher:
         if is_random(args[0]):
             if op.target is getattr:
                 return args[0].attribute(args[1])
-            if op.name in _SIZES:
-                like = args[0].placeholder()
-                return len(like) if op.name == "len" else getattr(like, op.name)(*args[1:], **kwargs)
-            if op.name in MADE_ANEW:
+            if op.name in SIZES:
+                return _size_of(args[0].placeholder(), op, args[1:], kwargs)
+            if op.node.traits.constant:
                 return op.run((_zeros_like(args[0]), *args[1:]), kwargs)
         rule = find_operation(op.name)
         if rule is not None:
             return rule(context, *args, **kwargs)
         stand_in = own_call(as_module, op.name, args[1:], kwargs) if is_random(args[0]) and len(inputs) == 1 else None
         if stand_in is None:
-            raise NotCovered(f"{op.kind} has no rule")
+            raise NotCovered(f"{op.node.kind} has no rule")
         return self._of_module(stand_in, args[:1], {}, inputs, context)
 
     def _of_module(self, module: nn.Module, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
@@ -209,7 +198,7 @@ class Dispatcher:
         """Tokens by the numbers of their units; what no rule covers, on values that are drawn."""
         if op.module is not None:
             return self._module_on_units(op, op.module, args, kwargs, context)
-        if not values_in(kwargs) and (op.name in _ELEMENTWISE or called_activation(op.name) is not None):
+        if not values_in(kwargs) and is_elementwise(op.name):
             with suppress(NotCovered):
                 return unit_by_unit(args, context, lambda a: self._by_rule(op, a, kwargs, values_in(a), context))
         rule = find_operation(op.name, UnitView)
@@ -251,6 +240,14 @@ def _check_independent(values: list[Any]) -> None:
     maps = {maps.order: maps for value in values for maps in value.moment_maps()}
     if not all(independent(a, b) for a, b in combinations(maps.values(), 2)):
         raise NotCovered("its branches share their randomness")
+
+
+def _size_of(like: torch.Tensor, op: Op, args: Any, kwargs: Any) -> Any:
+    """What a method reads of a tensor's shape and type."""
+    size = own_call(getattr(like, op.name, None) or getattr(like, f"__{op.name}__"), *args, **kwargs)
+    if isinstance(size, torch.Tensor):
+        raise NotCovered(f"{op.node.kind} has no rule")
+    return size
 
 
 def _zeros_like(value: Value) -> torch.Tensor:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from initscope.geometry import Floats, start_norms
-from initscope.graph import Inputs, Node, Trace
+from initscope.graph import Graph, Inputs, Node
 from initscope.propagate.bases import Origin
 from initscope.propagate.budget import Budget
 from initscope.propagate.channels import Channels, positions_of
@@ -86,7 +86,7 @@ def gradients_of(simulation: Simulation) -> Gradients:
     replicates = max(len(value.replicates) for value in values_in(list(walk.seen.values())))
     found = [_Backward(traced, walk.seen, index, context).ratios() for index in range(replicates)]
     squares = np.stack([np.square(one).mean(axis=1) for one, _ in found])
-    error = standard_error(np.sqrt(squares)) if replicates > 1 else np.zeros(len(traced.steps))
+    error = standard_error(np.sqrt(squares)) if replicates > 1 else np.zeros(len(traced.nodes))
     return Gradients(np.sqrt(squares.mean(axis=0)), error, found[0][1])
 
 
@@ -116,11 +116,11 @@ def _samples(x: Inputs) -> int:
 class _Backward:
     """The recursion back through the states of one replicate."""
 
-    def __init__(self, traced: Trace, values: dict[Node, Any], replicate: int, context: Context) -> None:
+    def __init__(self, traced: Graph, values: dict[Node, Any], replicate: int, context: Context) -> None:
         self._traced = traced
         self._values = map_values(lambda value: value.replicate(replicate), values)
         self._origins: dict[int, Origin] = {}
-        for node in traced.steps:
+        for node in traced.nodes:
             with suppress(NotCovered):
                 self._know_step(node, context)
         self._channels = Channels(context.generator, self._origins)
@@ -132,7 +132,7 @@ class _Backward:
         """``[rows, samples]``, NaN where there is none, and why."""
         output = next((node for node in self._traced.returned if node in self._values), None)
         start = self._start()
-        result = np.full((len(self._traced.steps), len(start)), np.nan)
+        result = np.full((len(self._traced.nodes), len(start)), np.nan)
         try:
             if output is None:
                 raise NotCovered("the output is not known")
@@ -141,7 +141,7 @@ class _Backward:
             return result, (f"the output: {error}",) * len(result)
         blocked = self._blocked(output)
         reasons = []
-        for row, node in enumerate(self._traced.steps):
+        for row, node in enumerate(self._traced.nodes):
             state = next(iter(_maps_of(self._values.get(node))), None)
             reason = blocked.get(node, "") or (self._why_not(state) if state is not None else "")
             squares = None if state is None or reason else self._of_weights(state)
@@ -152,8 +152,8 @@ class _Backward:
 
     def _know_step(self, node: Node, context: Context) -> None:
         """Where values were sampled, as behind a table that embeds tokens too, gradients may still know the step."""
-        module, value = self._traced.module(node), self._values.get(node)
-        before = next((s for parent in node.all_input_nodes for s in _maps_of(self._values.get(parent))), None)
+        module, value = node.module, self._values.get(node)
+        before = next((s for parent in node.inputs for s in _maps_of(self._values.get(parent))), None)
         if not isinstance(value, MomentMaps) or before is None or before.axis != value.axis or _has_rule(value):
             return
         if isinstance(module, nn.Linear) and before.shape == (*value.shape[:-1], module.in_features):
@@ -168,7 +168,7 @@ class _Backward:
 
     def _start(self) -> Floats:
         """Norms of the samples, as `start_norms` has them."""
-        steps = self._traced.steps
+        steps = self._traced.nodes
         totals = [_totals(self._values.get(node)) for node in steps]
         pairs = next(len(sums.xx) for sums in totals if sums is not None)
         totals = [sums if sums is not None and len(sums.xx) == pairs else None for sums in totals]  # no folded samples
@@ -256,14 +256,14 @@ class _Backward:
             value = self._values.get(node)
             if isinstance(value, Value) and not value.random and not value.sampled:
                 continue  # a mean over many channels, as a norm takes it: nothing that a single unit moves
-            for parent in node.all_input_nodes:
+            for parent in node.inputs:
                 if parent not in leads:
                     leads[parent] = None
                     stack.append(parent)
         places = {node: place for place, node in enumerate(self._values)}
         blocked: dict[Node, str] = {}
         for node in sorted((one for one in leads if one in places), key=places.__getitem__, reverse=True):
-            for parent in (one for one in node.all_input_nodes if one in leads):
+            for parent in (one for one in node.inputs if one in leads):
                 reason = blocked.get(node) or self._stops(node, parent)
                 if reason:
                     blocked.setdefault(parent, reason)
@@ -272,7 +272,7 @@ class _Backward:
     def _stops(self, node: Node, parent: Node) -> str:
         """Why gradients do not pass a step to one that it reads; empty where they do, or where there is nothing."""
         value, before = self._values.get(node), _maps_of(self._values.get(parent))
-        name, after = self._traced.names.get(node, str(node.target)), _maps_of(value)
+        name, after = node.name if node.row else str(node.target), _maps_of(value)
         if is_sampled(self._values.get(parent)) and not is_sampled(value):
             heads = after and all(maps.origin is not None and maps.origin.through_samples for maps in after)
             return "" if heads else f"{name}: its values were drawn"

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from initscope.graph import SampleAxis, Step
-from initscope.graph.untouched import NoDropoutCalls
+from initscope.graph import Node, SampleAxis
+from initscope.graph.borrowing import NoDropoutCalls
 from initscope.propagate.totals import NotCovered, own_call
 from initscope.propagate.values.base import side_of, values_in
 from initscope.propagate.values.inputs import InputValues
@@ -45,7 +45,7 @@ def _set_in_copy(values: Any, index: Any, new: Any) -> Any:
 
 def evaluated(node: Any) -> Any:
     """The result of a node without a row, on the parameters themselves."""
-    if isinstance(node, Step):
+    if isinstance(node, Node):
         args, kwargs = evaluated(node.args), evaluated(node.kwargs)
         with torch.no_grad():
             return own_call(function_of(node), *args, **kwargs)

@@ -20,7 +20,6 @@ from initscope.graph import (
     BatchArgs,
     Inputs,
     Node,
-    Trace,
     attends,
     bind,
     hides_attention,
@@ -28,7 +27,7 @@ from initscope.graph import (
     trace,
 )
 from initscope.graph.batch import check_norms, check_shapes, real_tensor
-from initscope.graph.untouched import leaves_no_trace, runnable
+from initscope.graph.borrowing import borrowed, runnable
 from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
 from initscope.initializers._base import equal_parameters
 from initscope.propagate.budget import Budget
@@ -126,9 +125,9 @@ def predict(
     training = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if any(module.training if mode is None else mode == "train" for module in training):
         size = given  # batch statistics are those of all samples together
-    with leaves_no_trace(model):  # what runs inside keeps no copy of the weights of its own
+    with borrowed(model):  # what runs inside keeps no copy of the weights of its own
         networks = networks_of(model, x, initializer, mode=mode, draws=draws, seed=seed, size=size)
-        alone = networks.traced.graph_module is None  # the steps of a run are those of its samples
+        alone = networks.traced.symbolic is None  # the steps of a run are those of its samples
         sides = sides_of(x) if gradients else None
         beside = None if sides is None or alone or sides[1].stop > size else sides
         parts, known = list[_Part](), None
@@ -141,7 +140,7 @@ def predict(
     if sides is None:
         return found
     first, second = (x.pick(side) for side in sides)
-    with leaves_no_trace(model), stage("predicting gradients"):
+    with borrowed(model), stage("predicting gradients"):
         if alone:
             networks = networks_of(model, first, initializer, mode=mode, draws=draws, seed=seed, size=first.samples)
         else:
@@ -171,7 +170,7 @@ def networks_of(
 ) -> Networks:
     """What all batches of pairs of a prediction share: the traced model, its weight law, its random numbers.
 
-    ``size`` is the number of pairs of a batch. To be called inside of `leaves_no_trace`: even to look at a parametrised
+    ``size`` is the number of pairs of a batch. To be called inside of `borrowed`: even to look at a parametrised
     weight may change it.
     """
     law = Present() if initializer is None else initializer
@@ -182,7 +181,7 @@ def networks_of(
     traced = trace(model, inputs, recorded=size, opened=hides_attention(model))
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
     values = sum(tensor.numel() for tensor in inputs.sample_tensors())
-    fused_loops(*inputs.tensors(), entries=values * len(traced.steps))
+    fused_loops(*inputs.tensors(), entries=values * len(traced.nodes))
     same = equal_parameters(model) if isinstance(law, Present) else {}
     return Networks(traced, inputs, replace(context, same=same, tied=tied_weights(traced)), draws, seed)
 
@@ -288,34 +287,33 @@ def _predicted_part(simulation: Simulation, first: int, all_pairs: int) -> _Part
     walk = Walk(traced, checked_inputs(simulation, first), context, simulation)
     attending = attends(traced)
     found = []
-    for node, value in steps(walk.states(), "predicting layers", len(traced.steps)):
+    for node, value in steps(walk.states(), "predicting layers", len(traced.nodes)):
         value = value[0] if type(value) is tuple and value else value  # of several results the first, as it is measured
         tokens = walk.tokens(value) if attending else None
         one_network = networks.draws == 1 and "networks" in context.sampled  # which shows no error
-        found.append(replace(_row_of(traced, node, value, pairs, one_network), tokens=tokens))
+        found.append(replace(_row_of(node, value, pairs, one_network), tokens=tokens))
     rows = [each.row for each in found]
     left = not_drawn(traced.model)
     remarks = [traced.fallback, f"taken as they are: {_names(left)}" if left else ""]
     rows[0] = replace(rows[0], note="; ".join(remark for remark in remarks if remark))
     totals = [each.totals for each in found]
-    norms, units = _norms(totals, [node.op == "placeholder" for node in traced.steps])
+    norms, units = _norms(totals, [node.op == "placeholder" for node in traced.nodes])
     tokens_of_rows = [each.tokens for each in found if each.tokens is not None]
     replicates = [each.replicates for each in found]
     return _Part(tuple(rows), gaps(totals).cpu().numpy(), norms, norms * units, replicates, tokens_of_rows)
 
 
-def _row_of(traced: Trace, node: Node, value: Any, pairs: int, one_network: bool) -> _RowOfPart:
+def _row_of(node: Node, value: Any, pairs: int, one_network: bool) -> _RowOfPart:
     """The row of an op, with its status; "not covered", with the reason, where it has no sums over units."""
-    name, kind = traced.name(node), traced.kind(node)
-    context = traced.role(node), traced.within(node), traced.reads(node)
+    context = node.role, node.path, node.reads, node.traits
     try:
         values, totals = _totals(value, pairs)
     except NotCovered as reason:
         unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
-        row = Row(name, kind, "not covered", (), str(reason), *context)
+        row = Row(node.name, node.kind, "not covered", (), str(reason), *context)
         return _RowOfPart(row, Totals(unknown, unknown, 0, given_gap=unknown))
-    note = "; ".join(filter(None, [traced.note(node), values[0].note]))
-    row = Row(name, kind, values[0].status, values[0].shape, note, *context)
+    note = "; ".join(filter(None, [node.note, values[0].note]))
+    row = Row(node.name, node.kind, values[0].status, values[0].shape, note, *context)
     if len(totals) == 1:
         return _RowOfPart(row, totals[0])
     return _RowOfPart(row, Totals.mean(totals), None if one_network else 1 - gaps(totals).cpu().numpy())

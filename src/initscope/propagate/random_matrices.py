@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,16 +13,16 @@ from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import Matrix, matrices
 from initscope.propagate.context import Context
 from initscope.propagate.model_calls import evaluated
-from initscope.propagate.registry import find_rule
+from initscope.propagate.registry import find_rule, operation
 from initscope.propagate.rules.merging import stacked
 from initscope.propagate.rules.routing import sent_to_experts
 from initscope.propagate.totals import NotCovered
-from initscope.propagate.values.base import Value
+from initscope.propagate.values.base import is_value
 from initscope.propagate.values.moment_maps import MomentMaps
 from initscope.propagate.values.routed_tokens import RoutedTokens
 from initscope.propagate.values.uncovered import RANDOM_WEIGHTS, RandomMatrix, Uncovered
 
-__all__ = ["RandomMatrices", "product_with_weights"]
+__all__ = ["RandomMatrices"]
 
 _ALIKE = 1.1  # ratio of the largest to the least variance of experts that pass for one distribution
 
@@ -89,33 +90,37 @@ def _is_transposed_stack(values: Any, parts: list[Matrix]) -> bool:
     return same and values.data_ptr() == whole.data_ptr()
 
 
-def product_with_weights(name: str, args: Any, kwargs: Any, context: Context) -> Value | None:
-    """The value of a call that multiplies by random weights, by the rule of Linear layers; None: it is no such call."""
-    args = (*args, *(kwargs[key] for key in ("weight", "bias") if key in kwargs and name == "linear"))
-    bias = offsets = None
-    experts, inputs_first = name in ("grouped_mm", "_grouped_mm"), name != "linear"
-    if name in ("matmul", "mm") and len(args) == 2:
-        state, weights = args
-    elif name == "linear" and len(args) in (2, 3):
-        state, weights, bias = (*args, None)[:3]
-    elif name == "addmm" and len(args) == 3:
-        bias, state, weights = args
-    elif experts and len(args) >= 2:
-        state, weights, offsets = (*args, kwargs.get("offs"))[:3]
-    else:
-        return None
-    if not isinstance(weights, RandomMatrix) or weights.experts != experts or weights.transposed != inputs_first:
-        return None
-    if experts:
-        return _through_experts(state, weights, offsets, context) if isinstance(state, RoutedTokens) else None
+@operation("matmul", "mm", on=RandomMatrix)
+def product(context: Context, state: Any, weights: Any) -> Any:
+    """Inputs times a matrix."""
+    return _through_linear(context, state, weights, inputs_first=True)
+
+
+@operation("addmm", on=RandomMatrix)
+def product_with_bias(context: Context, bias: Any, state: Any, weights: Any) -> Any:
+    """Inputs times a matrix, and a bias."""
+    return _through_linear(context, state, weights, bias, inputs_first=True)
+
+
+@operation("linear", on=RandomMatrix)
+def linear_call(context: Context, input: Any, weight: Any, bias: Any = None) -> Any:
+    """Inputs times the transposed matrix, and a bias."""
+    return _through_linear(context, input, weight, bias, inputs_first=False)
+
+
+def _through_linear(context: Context, state: Any, weights: Any, bias: Any = None, *, inputs_first: bool) -> Any:
+    """By the rule of Linear layers, if the call is what a Linear layer does."""
+    if not isinstance(weights, RandomMatrix) or weights.experts or weights.transposed != inputs_first:
+        return NotImplemented
     # What is drawn as the bias comes as a reason too; a constant, or the bias of another, has no place here.
     known = weights.bias == (bias is not None) and (bias is None or isinstance(bias, Uncovered))
-    covered = isinstance(state, Value) and not isinstance(state, Uncovered)
-    return _through_linear(state, weights, context) if known and covered else None
+    if not known or not is_value(state) or isinstance(state, Uncovered):
+        return NotImplemented
+    return state.through(_layer(weights, context))
 
 
-def _through_linear(state: Any, weights: RandomMatrix, context: Context) -> Any:
-    """The product with a matrix of weights: the Linear that it amounts to, by the rule of Linear layers."""
+def _layer(weights: RandomMatrix, context: Context) -> Callable[[Any], MomentMaps]:
+    """The Linear layers that random matrices amount to, one above the other."""
     rules = [(layer, find_rule(layer)) for layer in weights.layers]
     own = context.drawn(weights.parameters)
 
@@ -124,19 +129,24 @@ def _through_linear(state: Any, weights: RandomMatrix, context: Context) -> Any:
         after: MomentMaps = parts[0] if len(parts) == 1 else stacked(parts)
         return replace(after, weights=(after.weights - after.fresh) | own, fresh=own)
 
-    return state.through(product)
+    return product
 
 
-def _through_experts(rows: RoutedTokens, weights: RandomMatrix, offsets: Any, context: Context) -> RoutedTokens:
+@operation("grouped_mm", "_grouped_mm", on=RandomMatrix)
+def product_with_experts(context: Context, rows: Any, weights: Any, offs: Any = None, **options: Any) -> Any:
     """Rows times the matrix of their expert: as the first does it, with the mean square of all."""
+    if not isinstance(rows, RoutedTokens) or not isinstance(weights, RandomMatrix):
+        return NotImplemented
+    if not weights.experts or not weights.transposed:
+        return NotImplemented
     variances = [context.law(layer).variance for layer in weights.layers]
     mean = sum(variances) / len(variances)
     if max(variances) > _ALIKE * min(variances):
         raise NotCovered("its experts are drawn by different laws")
-    first = replace(weights, layers=weights.layers[:1])
+    layer = _layer(replace(weights, layers=weights.layers[:1]), context)
 
     def product(before: MomentMaps) -> MomentMaps:
-        after: MomentMaps = _through_linear(before, first, context)
+        after = layer(before)
         return after.scaled(math.sqrt(mean / variances[0])) if mean != variances[0] else after
 
-    return sent_to_experts(rows, offsets, product)
+    return sent_to_experts(rows, offs, product)

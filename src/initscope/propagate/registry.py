@@ -16,7 +16,7 @@ from torch import nn
 from initscope.errors import InputError
 from initscope.graph import ActivationLayer, Role, activation_row, declare_role, declare_whole
 from initscope.graph.calls import STANDS_FOR, called_activation
-from initscope.graph.whole import computes_as
+from initscope.graph.single_ops import computes_as
 from initscope.propagate.context import Context
 from initscope.propagate.totals import NotCovered
 from initscope.propagate.values.base import Value
@@ -39,6 +39,7 @@ class Rule:
     function: Callable[..., Any]
     declared: tuple[Reads, ...] | Callable[[Any], tuple[Reads, ...]] = _EVERYTHING
     fixed: bool = False
+    elementwise: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function returns; errors other than `NotCovered`, and what is wrong with the input, are bugs."""
@@ -141,7 +142,10 @@ def _rule_of_class(kind: Any) -> Rule | None:
 
 
 def operation(
-    *names: str, reads: tuple[Reads, ...] = _EVERYTHING, on: type[Value] | None = None
+    *names: str,
+    reads: tuple[Reads, ...] = _EVERYTHING,
+    on: type[Value] | None = None,
+    elementwise: bool = False,
 ) -> Callable[[AnyFunction], AnyFunction]:
     """Register the decorated function for calls of these names.
 
@@ -154,6 +158,8 @@ def operation(
     on : type of Value, optional
         The kind of value that the rule is for, `UnitView` or `RoutedTokens`. Such a rule may return NotImplemented for
         arguments that it does not know. None: for `MomentMaps`, together with `InputValues` and constants.
+    elementwise : bool
+        Whether it acts on every unit by itself.
 
     Returns
     -------
@@ -163,7 +169,7 @@ def operation(
 
     def register(function: AnyFunction) -> AnyFunction:
         for name in names:
-            _OPERATIONS[name, on] = Rule(function, reads)
+            _OPERATIONS[name, on] = Rule(function, reads, elementwise=elementwise)
         return function
 
     return register
@@ -172,6 +178,12 @@ def operation(
 def find_operation(name: str, on: type[Value] | None = None) -> Rule | None:
     """The rule of a function, method or operator by its name, for that kind of value."""
     return _OPERATIONS.get((name, on))
+
+
+def is_elementwise(name: str) -> bool:
+    """Whether a call acts on every unit by itself: an activation, or a rule that says so."""
+    rule = find_operation(name)
+    return called_activation(name) is not None if rule is None else rule.elementwise
 
 
 def rule_of_call(name: str) -> Rule | None:

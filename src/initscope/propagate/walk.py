@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import fx
 
-from initscope.graph import Node, Step, Trace, attends, call_name
+from initscope.graph import Graph, Node, attends
 from initscope.propagate.context import Context
 from initscope.propagate.dispatch import Dispatcher
-from initscope.propagate.networks import Simulation, attribute
+from initscope.propagate.networks import Simulation
 from initscope.propagate.random_matrices import RandomMatrices
 from initscope.propagate.registry import Reads, find_rule, rule_of_call
 from initscope.propagate.values.base import Value, map_values, values_in
@@ -25,37 +24,33 @@ class Walk:
     """Values of all nodes of a traced model for one batch of pairs; each is dropped after its last use."""
 
     def __init__(
-        self, traced: Trace, inputs: list[Any], context: Context, simulation: Simulation, *, keep: bool = False
+        self, graph: Graph, inputs: list[Any], context: Context, simulation: Simulation, *, keep: bool = False
     ) -> None:
         """``keep``: where every value comes from stays known, whether or not a later op reads it."""
-        self._traced = traced
-        self._keep = keep or attends(traced)  # every row asks for the cosines of its tokens
+        self._graph = graph
+        self._keep = keep or attends(graph)  # every row asks for the cosines of its tokens
         self._contexts = [context] + [
             context.of_replicate(index, _next_generator(context.generator)) for index in range(1, context.replicates)
         ]
         self._inputs = iter(inputs)
         self._values: dict[Node, Any] = {}
-        self._weights = RandomMatrices(traced.model)
-        self._dispatcher = Dispatcher(traced, simulation, self._weights, self._values)
+        self._weights = RandomMatrices(graph.model)
+        self._dispatcher = Dispatcher(simulation, self._weights, self._values)
 
     def states(self) -> Iterator[tuple[Node, Any]]:
         """(op, its value) in order, of the ops that have a row."""
-        graph = self._traced.graph_module
-        nodes: list[Node] = list(self._traced.steps) if graph is None else list(graph.graph.nodes)
-        last_use = {parent: node for node in nodes for parent in node.all_input_nodes}
-        rows = set(self._traced.steps)
-        last_reader = self._last_readers(nodes)
+        nodes = self._graph.calls
+        last_use = {parent: node for node in nodes for parent in node.inputs}
+        last_reader = _last_readers(nodes)
         for index, node in enumerate(nodes):
-            if node.op == "output":
-                continue
             value = self._value(node)
             # What no later op reads is set free, and with it the early maps that it rests on.
             origin = self._keep or index < last_reader["positions"]
             distribution = index < max(last_reader["distribution"], last_reader["means"])
             self._values[node] = _released(value, origin=origin, distribution=distribution)
-            if node in rows:
+            if node.row:
                 yield node, value
-            for parent in node.all_input_nodes:
+            for parent in node.inputs:
                 if last_use[parent] is node:
                     del self._values[parent]
 
@@ -66,21 +61,11 @@ class Walk:
         pairs = zip(value.replicates, self._contexts, strict=False)
         return [each.token_cosine(context) for each, context in pairs], [each.entropy for each in value.replicates]
 
-    def _last_readers(self, nodes: list[Node]) -> dict[Reads, int]:
-        """The last op whose rule reads means, covariances between positions or distributions of its input; -1: none."""
-        last: dict[Reads, int] = {"means": -1, "positions": -1, "distribution": -1}
-        for index, node in enumerate(nodes):
-            module = self._traced.module(node)
-            rule = rule_of_call(call_name(node.target)) if module is None else find_rule(module)
-            for what in () if rule is None else rule.reads(module):
-                last[what] = index
-        return last
-
     def _value(self, node: Node) -> Any:
         if node.op == "placeholder":
             return next(self._inputs, Uncovered("it got no input"))
         if node.op == "get_attr":
-            return self._weights.constant(attribute(self._traced.graph_module, str(node.target)))
+            return self._weights.constant(self._graph.constant(node))
         args, kwargs = self._filled_in(node.args), self._filled_in(node.kwargs)
         kwargs.pop("out", None)  # the result is the same; who reads from there later reads this op
         replicates = any(isinstance(value, Replicates) for value in values_in((args, kwargs)))
@@ -99,7 +84,7 @@ class Walk:
 
     def _filled_in(self, value: Any) -> Any:
         """Arguments with the values of the nodes that they name."""
-        if isinstance(value, (fx.Node, Step)):
+        if isinstance(value, Node):
             return self._of_node(value)
         if isinstance(value, slice):
             return slice(*(self._filled_in(part) for part in (value.start, value.stop, value.step)))
@@ -109,14 +94,24 @@ class Walk:
             return (list if isinstance(value, list) else tuple)(self._filled_in(item) for item in value)
         return self._weights.constant(value)
 
-    def _of_node(self, node: Any) -> Any:
-        """The value of a node; of one without a row, which only computes sizes or parameters, found now."""
-        if not isinstance(node, Step) or node.row:
+    def _of_node(self, node: Node) -> Any:
+        """The value of a node; of one that stands in arguments only, as sizes and parameters do, found now."""
+        if node in self._values:
             return self._values[node]
         value = self._value(node)
-        if node.all_input_nodes or not isinstance(value, Uncovered):
+        if node.inputs or not isinstance(value, Uncovered):
             return value
         return self._weights.of_parameters(node) or value
+
+
+def _last_readers(nodes: Sequence[Node]) -> dict[Reads, int]:
+    """The last op whose rule reads means, covariances between positions or distributions of its input; -1: none."""
+    last: dict[Reads, int] = {"means": -1, "positions": -1, "distribution": -1}
+    for index, node in enumerate(nodes):
+        rule = rule_of_call(node.function) if node.module is None else find_rule(node.module)
+        for what in () if rule is None else rule.reads(node.module):
+            last[what] = index
+    return last
 
 
 def _released(value: Any, *, origin: bool, distribution: bool) -> Any:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_count
-from initscope.graph import Trace, bind, hides_attention, trace
+from initscope.graph import Graph, Node, bind, hides_attention, trace
 from initscope.propagate import predict
 from initscope.scaling.coordinate_results import SCORES, CoordinateCheck, CoordinateRow, Floats, judged
 from initscope.theory.attention import growth_exponent
@@ -201,7 +201,7 @@ def _loss(output: Any, targets: Any, seed: int) -> Tensor:
 
 
 @torch.no_grad()
-def _sizes(traced: Trace, data: Tensor) -> tuple[Floats, list[RowName], dict[int, int]]:
+def _sizes(graph: Graph, data: Tensor) -> tuple[Floats, list[RowName], dict[int, int]]:
     """Root mean squares of all rows, and of what attention's softmaxes read where they are inside of a call.
 
     Also the number of heads of the latter, by the place of their row.
@@ -209,40 +209,39 @@ def _sizes(traced: Trace, data: Tensor) -> tuple[Floats, list[RowName], dict[int
     seen: dict[Any, list[tuple[str, str, float]]] = {}
     heads_of: dict[Any, int] = {}
 
-    def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
+    def watch(node: Node, args: Any, kwargs: Any, output: Any) -> None:
         tensor = output[0] if isinstance(output, (tuple, list)) and output else output
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             return
-        kind = traced.kind(step)
-        seen[step] = [(kind, str(traced.role(step)), _rms(tensor))]
-        scores = _scores(kind, args, kwargs)
+        seen[node] = [(node.kind, str(node.role), _rms(tensor))]
+        scores = _scores(node, args, kwargs)
         if scores is not None:
-            seen[step].append((SCORES, SCORES, _rms(scores)))
-            heads_of[step] = scores.shape[-3]
+            seen[node].append((SCORES, SCORES, _rms(scores)))
+            heads_of[node] = scores.shape[-3]
 
-    traced.run(bind(traced.model, data), watch)
+    graph.execute(bind(graph.model, data), watch)
     places: dict[Any, int] = {}
     names, sizes, heads_at = list[RowName](), list[float](), dict[int, int]()
-    for step in traced.steps:
-        before = tuple(places[parent] for parent in step.all_input_nodes if parent in places)
-        for kind, role, size in seen.get(step, ()):
+    for node in graph.nodes:
+        before = tuple(places[parent] for parent in node.inputs if parent in places)
+        for kind, role, size in seen.get(node, ()):
             if kind != SCORES:
-                places[step] = len(names)
+                places[node] = len(names)
             else:
-                heads_at[len(names)] = heads_of[step]
-            names.append(RowName(traced.name(step), kind, role, before))
+                heads_at[len(names)] = heads_of[node]
+            names.append(RowName(node.name, kind, role, before))
             sizes.append(size)
     return np.array(sizes), names, heads_at
 
 
-def _scores(kind: str, args: Any, kwargs: Any) -> Tensor | None:
-    """What the softmax of attention reads, ``[…, heads, queries, keys]``; None for other steps."""
-    if kind == "scaled_dot_product_attention" and len(args) > 1:
+def _scores(node: Node, args: Any, kwargs: Any) -> Tensor | None:
+    """What the softmax of attention reads, ``[…, heads, queries, keys]``; None for other nodes."""
+    if node.traits.attention == "fused" and len(args) > 1:
         queries, keys = args[0], args[1]
         scale = kwargs.get("scale") or queries.shape[-1] ** -0.5
         shared = keys.repeat_interleave(queries.shape[-3] // keys.shape[-3], dim=-3)  # by a group of heads
         return scale * (queries @ shared.mT)  # type: ignore[no-any-return]
-    if kind.lower() == "softmax" and args and isinstance(args[0], Tensor) and args[0].dim() > 2:
+    if node.traits.attention == "weights" and args and isinstance(args[0], Tensor) and args[0].dim() > 2:
         return torch.where(args[0] > -1e9, args[0], 0.0)
     return None
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from initscope.errors import InputError
-from initscope.theory.injectivity import bounds, planning
+from initscope.theory.injectivity import bounds, gordon, planning
 
 
 @pytest.mark.parametrize(("n", "delta", "depth"), [(1, 0.05, 1), (3, 0.01, 2), (40, 1e-3, 1), (5, 0.05, 3)])
@@ -15,8 +15,11 @@ def test_guaranteed_width_is_the_smallest(n, delta, depth):
     plan = planning.expansivity(n=n, delta=delta, depth=depth)
     assert len(plan.layers) == depth
     for layer in plan.layers:
-        assert bounds.union_failure_bound(layer.guaranteed, layer.inputs) <= delta / depth
-        assert bounds.union_failure_bound(layer.guaranteed - 1, layer.inputs) > delta / depth
+        at, below = (
+            min(bounds.union_failure_bound(width, layer.inputs), gordon.gordon_bound(width, layer.inputs))
+            for width in (layer.guaranteed, layer.guaranteed - 1)
+        )
+        assert at <= delta / depth < below
         assert layer.necessary <= layer.guaranteed
     assert [layer.inputs for layer in plan.layers[1:]] == [layer.guaranteed for layer in plan.layers[:-1]]
     assert (plan.constant_width is None) == (depth < 4)

@@ -33,7 +33,7 @@ def _values_first(a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
-@operation("add", reads=("means", "distribution"))
+@operation("add", reads=("means", "distribution"), elementwise=True)
 def add(context: Context, a: Any, b: Any, alpha: float = 1) -> Any:
     """Sum of two branches, or of a value and a constant."""
     a, b = _values_first(a, multiply(context, b, alpha) if alpha != 1 else b)
@@ -46,7 +46,7 @@ def add(context: Context, a: Any, b: Any, alpha: float = 1) -> Any:
     return _sum_of_branches(a, b, context) if b.random else _plus_inputs(a, b, context)
 
 
-@operation("sub", reads=("means",))
+@operation("sub", reads=("means",), elementwise=True)
 def subtract(context: Context, a: Any, b: Any, alpha: float = 1) -> Any:
     """Difference, as the sum with the negative."""
     if _one_for_all_channels(a, b):
@@ -55,13 +55,13 @@ def subtract(context: Context, a: Any, b: Any, alpha: float = 1) -> Any:
     return add(context, a, multiply(context, b, -alpha))
 
 
-@operation("neg", reads=())
+@operation("neg", reads=(), elementwise=True)
 def negative(context: Context, a: Any) -> Any:
     """Minus."""
     return multiply(context, a, -1)
 
 
-@operation("mul", reads=("distribution",))
+@operation("mul", reads=("distribution",), elementwise=True)
 def multiply(context: Context, a: Any, b: Any) -> Any:
     """Product with a constant: a number, one for each channel or position; of two random values, a gate."""
     a, b = _values_first(a, b)
@@ -80,7 +80,7 @@ def multiply(context: Context, a: Any, b: Any) -> Any:
     return after
 
 
-@operation("div", reads=())
+@operation("div", reads=(), elementwise=True)
 def divide(context: Context, a: Any, b: Any) -> Any:
     """Quotient by a constant, or by one number for each position."""
     if _one_for_all_channels(a, b):

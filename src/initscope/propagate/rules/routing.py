@@ -13,13 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from initscope.graph.calls import UNCHANGED
 from initscope.propagate.context import Context
 from initscope.propagate.numbering import numbers
-from initscope.propagate.registry import operation
+from initscope.propagate.registry import find_operation, operation
 from initscope.propagate.rules.gates import gated
 from initscope.propagate.rules.merging import add
-from initscope.propagate.rules.shapes import MOVES, move_of
+from initscope.propagate.rules.shapes import KEEPS_VALUES, MOVES, move_of
 from initscope.propagate.rules.tied import from_gram
 from initscope.propagate.totals import NotCovered
 from initscope.propagate.values.base import is_random, is_sampled, is_value, map_values, side_of, values_in
@@ -56,9 +55,12 @@ def _sum(context: Context, a: Any, b: Any) -> MomentMaps:
 
 def gathers_tokens(name: str, args: Any) -> bool:
     """Whether a call reads tokens in an order that was drawn."""
-    if name not in ("getitem", "index_select") or len(args) < 2 or isinstance(args[0], Tensor) or is_sampled(args[0]):
+    rule = find_operation(name, RoutedTokens)
+    if rule is None or rule.function not in (gather, select) or len(args) < 2:
         return False
-    index = args[1] if name == "getitem" else args[2]
+    tokens, index = args[0], args[-1]
+    if isinstance(tokens, Tensor) or is_sampled(tokens):
+        return False
     return any(is_sampled(part) for part in (index if isinstance(index, tuple) else (index,)))
 
 
@@ -108,7 +110,7 @@ def _both_sides(read: Callable[[Any], Tensor], index: Any) -> Sides:
     return _on_side(read, index, 0), _on_side(read, index, 1)
 
 
-@operation(*UNCHANGED, on=RoutedTokens)
+@operation(*KEEPS_VALUES, on=RoutedTokens)
 def unchanged(context: Context, rows: Any, *args: Any, **kwargs: Any) -> Any:
     """The rows themselves."""
     return rows if isinstance(rows, RoutedTokens) else NotImplemented
@@ -119,7 +121,7 @@ def _move(name: str) -> Callable[..., Any]:
     name = "reshape" if name == "view" else name
 
     def moved(context: Context, rows: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(rows, RoutedTokens):
+        if not isinstance(rows, RoutedTokens) or any(value.random for value in values_in((args, kwargs))):
             return NotImplemented
         channels = rows.base.channels
 

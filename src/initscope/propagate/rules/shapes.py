@@ -12,12 +12,13 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.modules import padding
 
+from initscope.graph.ops import OPS
 from initscope.propagate.context import Context
 from initscope.propagate.registry import operation, rule
 from initscope.propagate.totals import NotCovered
-from initscope.propagate.values.base import Value
+from initscope.propagate.values.base import Value, values_in
 
-__all__ = ["MOVES", "move_of", "moves_units"]
+__all__ = ["KEEPS_VALUES", "MOVES", "move_of", "moves_units"]
 
 
 @rule(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout, reads=())
@@ -49,12 +50,15 @@ def upsample(module: nn.Upsample, state: Value, context: Context) -> Value:
     return state.moved(module)  # type: ignore[no-any-return]
 
 
-MOVES = (
-    "view", "reshape", "flatten", "unflatten", "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis",
-    "t", "unsqueeze", "squeeze", "expand", "chunk", "split", "tensor_split", "unbind", "narrow", "select", "getitem",
-    "index_select", "flip", "roll", "repeat", "tile", "repeat_interleave", "pad", "pixel_shuffle", "pixel_unshuffle",
-    "channel_shuffle",
-)  # fmt: skip
+MOVES = tuple(name for name, op in OPS.items() if op.traits.moves_values and name != "as_strided")
+"""Functions and methods whose results are values of their input, at other positions, and zeros that are filled in.
+
+Not what reads memory as it lies.
+"""
+
+
+KEEPS_VALUES = tuple(name for name, op in OPS.items() if op.traits.keeps_values)
+"""Functions and methods that leave values as they are; dropout is off."""
 
 
 def _move(name: str) -> Callable[..., Any]:
@@ -63,6 +67,8 @@ def _move(name: str) -> Callable[..., Any]:
     def moved(context: Context, state: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(state, Value):
             return move_of(name, state, *args, **kwargs)
+        if values_in((args, kwargs)):
+            raise NotCovered(f"{name} of two values has no rule")
         if name == "pad" and state.random and _pad_value(*args, **kwargs) != 0:
             raise NotCovered("it pads with a constant, which is not random")
         return state.moved(lambda values: move_of(name, values, *args, **kwargs))

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from initscope.graph.calls import UNCHANGED
+from initscope.graph.ops import OPS
 from initscope.propagate.context import Context
 from initscope.propagate.numbering import numbers, same_units
 from initscope.propagate.registry import operation
-from initscope.propagate.rules.shapes import MOVES, move_of
-from initscope.propagate.totals import NotCovered
+from initscope.propagate.rules.shapes import KEEPS_VALUES, MOVES, move_of
+from initscope.propagate.totals import NotCovered, own_call
 from initscope.propagate.values.base import is_random, is_sampled, is_value
 from initscope.propagate.values.moment_maps import MomentMaps
 from initscope.propagate.values.unit_view import UnitView
@@ -21,14 +22,7 @@ from initscope.propagate.values.unit_view import UnitView
 __all__ = ["unit_by_unit"]
 
 
-@operation("view_as", "reshape_as", on=UnitView)
-def reshape_as(context: Context, value: Any, other: Any) -> Any:
-    """Units in the shape of another value."""
-    known = is_value(other)
-    return _moved("reshape", value, tuple(other.placeholder().shape)) if known else NotImplemented
-
-
-@operation(*UNCHANGED, on=UnitView)
+@operation(*KEEPS_VALUES, on=UnitView)
 def unchanged(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
     """The units themselves."""
     return value if isinstance(value, UnitView) else NotImplemented
@@ -38,8 +32,16 @@ def _moved(name: str, value: Any, *args: Any, **kwargs: Any) -> Any:
     """The units after a move of that name; a view is a reshape: numbers may lie in another order in memory."""
     if not is_value(value) or value.sampled or any(is_value(arg) for arg in args):
         return NotImplemented
-    name = "reshape" if name == "view" else name
-    return value.units().moved(lambda index: move_of(name, index, *args, **kwargs))
+    name, units = "reshape" if name == "view" else name, value.units()
+    if not OPS[name].traits.is_view and _fills_in(name, units.index, *args, **kwargs):
+        return NotImplemented  # zeros have no number
+    return units.moved(lambda index: move_of(name, index, *args, **kwargs))
+
+
+def _fills_in(name: str, index: Tensor, *args: Any, **kwargs: Any) -> bool:
+    """Whether a move fills in values that are none of its input."""
+    moved = own_call(move_of, name, torch.ones((), dtype=torch.bool).expand(index.shape), *args, **kwargs)
+    return not all(bool(part.all()) for part in (moved if isinstance(moved, (tuple, list)) else (moved,)))
 
 
 def _move(name: str) -> Callable[..., Any]:
@@ -49,6 +51,13 @@ def _move(name: str) -> Callable[..., Any]:
 
 for _name in MOVES:
     operation(_name, on=UnitView)(_move(_name))
+
+
+@operation("view_as", "reshape_as", on=UnitView)
+def reshape_as(context: Context, value: Any, other: Any) -> Any:
+    """Units in the shape of another value."""
+    known = is_value(other)
+    return _moved("reshape", value, tuple(other.placeholder().shape)) if known else NotImplemented
 
 
 @operation("cat", "concat", "concatenate", on=UnitView)

@@ -5,6 +5,7 @@ from . import (
     euler as euler,
     finite_size as finite_size,
     finite_temperature as finite_temperature,
+    gordon as gordon,
     parisi as parisi,
     parisi_functional as parisi_functional,
     parisi_grid as parisi_grid,
@@ -43,6 +44,10 @@ from .finite_size import (
 from .finite_temperature import (
     FreeEntropy as FreeEntropy,
     free_entropy as free_entropy,
+)
+from .gordon import (
+    gordon_bound as gordon_bound,
+    gordon_threshold as gordon_threshold,
 )
 from .parisi import (
     full_rsb_threshold as full_rsb_threshold,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from initscope.errors import InputError, check_count, check_probability
 from initscope.results import Result
 from initscope.theory.injectivity.bounds import deep_expansivity, union_failure_bound, union_threshold
+from initscope.theory.injectivity.gordon import gordon_bound
 from initscope.theory.injectivity.replica import FULL_RSB
 
 __all__ = ["Expansivity", "InjectiveWidths", "expansivity"]
@@ -18,13 +20,14 @@ LARGEST_INPUTS = 20_000
 
 @dataclass(frozen=True)
 class InjectiveWidths(Result):
-    """Widths of one layer with ``inputs`` inputs: what is needed, what is conjectured, what is guaranteed."""
+    """Widths of one layer with ``inputs`` inputs: necessary, conjectured, and guaranteed by a rigorous ``bound``."""
 
     layer: int
     inputs: int
     necessary: int
     conjectured: int
     guaranteed: int
+    bound: str
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,8 @@ def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
 
     - ``necessary`` = 3k - 1: fewer rows in general position are never injective [Cover1965]_;
     - ``conjectured`` = ⌈6.698 k⌉: the full-RSB threshold, exact as k → ∞ and not rigorous;
-    - ``guaranteed``: the smallest m with :math:`\binom{m}{k-1}2^{1-m}\sum_{j<k}\binom{m-1}{j} \le \delta/L`,
-      rigorous at every size.
+    - ``guaranteed``: the smallest m at which one of two rigorous bounds is at most δ/L, and ``bound``, which one:
+      "union" (`union_failure_bound`), the better one up to about 150 inputs, or "Gordon" (`gordon_bound`).
 
     The inputs of a layer are the guaranteed width of the one before, so that every layer is injective on its whole
     input space; widths then grow geometrically. Injectivity of the network as a whole needs less: equal widths of
@@ -84,23 +87,38 @@ def expansivity(*, n: int, delta: float, depth: int = 1) -> Expansivity:
                 f"layer {layer} would have {inputs} inputs, more than {LARGEST_INPUTS}: widths grow ninefold per layer;"
                 f" plan at most {layer - 1} layers this way, or use the constant width of 2 L log L times n"
             )
-        guaranteed = _guaranteed(inputs, delta / depth)
-        layers.append(InjectiveWidths(layer, inputs, 3 * inputs - 1, math.ceil(FULL_RSB * inputs), guaranteed))
+        guaranteed, bound = _guaranteed(inputs, delta / depth)
+        conjectured = math.ceil(FULL_RSB * inputs)
+        layers.append(InjectiveWidths(layer, inputs, 3 * inputs - 1, conjectured, guaranteed, bound))
         inputs = guaranteed
     enough = depth >= 3 and deep_expansivity(depth) > union_threshold().value
     constant = math.ceil(deep_expansivity(depth) * n) if enough else None
-    return Expansivity(n, delta, depth, tuple(layers), constant, "union over orthants, δ shared between the layers")
+    return Expansivity(
+        n,
+        delta,
+        depth,
+        tuple(layers),
+        constant,
+        "union over orthants or Gordon's comparison, δ shared between the layers",
+    )
 
 
-def _guaranteed(inputs: int, delta: float) -> int:
-    """Smallest width whose union bound is at most ``delta``.
+def _guaranteed(inputs: int, delta: float) -> tuple[int, str]:
+    """Return the smallest width at which one of the rigorous bounds is at most ``delta``, and the bound's name."""
+    union = _smallest_width(union_failure_bound, inputs, delta, 3 * inputs - 2, 10 * inputs + 16)
+    if gordon_bound(union - 1, inputs) > delta:
+        return union, "union"
+    return _smallest_width(gordon_bound, inputs, delta, 3 * inputs - 2, union - 1), "Gordon"
 
-    Up to 3·inputs - 2 failure is certain, so the bound is at least 1; from there it has one peak and then falls.
+
+def _smallest_width(bound: Callable[[int, int], float], inputs: int, delta: float, low: int, high: int) -> int:
+    """Return the smallest width above ``low`` whose bound is at most ``delta``.
+
+    Up to 3·inputs - 2 failure is certain, so the bounds are 1; from there they have one peak and then fall.
     """
-    low, high = 3 * inputs - 2, 10 * inputs + 16
-    while union_failure_bound(high, inputs) > delta:
+    while bound(high, inputs) > delta:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if union_failure_bound(middle, inputs) > delta else (low, middle)
+        low, high = (middle, high) if bound(middle, inputs) > delta else (low, middle)
     return high

@@ -55,13 +55,17 @@ def rs_threshold() -> Estimate:
 
     .. math:: 2\Phi(s) - s\varphi(s) = \tfrac32,\qquad \alpha = \frac1{1 - \Phi(s)}
 
+    A rigorous upper bound on the true threshold: `gordon_threshold` arrives at the same equation by comparison.
+
     >>> round(rs_threshold().value, 4)
     7.6477
     """
     from scipy.optimize import brentq
 
     s = brentq(lambda s: 2 * _mass(s) - s * _density(s) - 1.5, 0.5, 5.0, xtol=1e-15)
-    return Estimate(1 / (1 - _mass(s)), 1e-12, "replica symmetric; closed equation, not rigorous")
+    return Estimate(
+        1 / (1 - _mass(s)), 1e-12, "replica symmetric; rigorous upper bound by Gordon's comparison, closed equation"
+    )
 
 
 def rs_free_entropy(alpha: float, beta: float) -> float:
