@@ -10,7 +10,7 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.initializers import He
-from initscope.kernels import _fused, chain, diagonal, kernel, matrix
+from initscope.kernels import _fused, diagonal, kernel, matrix, relu_stack
 
 
 @pytest.fixture(params=["loops", "rules"])
@@ -186,7 +186,7 @@ def test_what_is_a_stack():
 
     def found(model, shape, law=None):
         networks = networks_of(model, bind(model, torch.ones(2, *shape)), law, size=2)
-        return chain.stack_of(networks.traced, networks.context, shape)
+        return relu_stack.stack_of(networks.traced, networks.context, shape)
 
     image = (4, 6, 6)
     assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU()), image) is not None

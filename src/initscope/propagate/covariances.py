@@ -25,18 +25,9 @@ if TYPE_CHECKING:
     from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = [
-    "Found",
-    "Grams",
-    "both_factors",
-    "canonical",
-    "closure",
-    "covariances",
-    "crosses",
-    "gram",
-    "nothing",
-    "outside",
-    "unscaled",
-]
+    "Found", "Grams", "both_factors", "canonical", "closure", "covariances", "crosses", "gram", "nothing",
+    "outside", "unscaled",
+]  # fmt: skip
 
 _OVERHEAD = 1 << 15  # what one map costs beside its entries
 _MEMORY = 1 << 29

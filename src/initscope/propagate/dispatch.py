@@ -104,7 +104,7 @@ class Dispatcher:
         try:
             if not kinds.isdisjoint(_UNCOVERED):
                 return self._of_uncovered(op, args, kwargs, inputs, context)
-            if RoutedTokens in kinds or gathers_tokens(op.name, args):
+            if RoutedTokens in kinds or (op.module is None and gathers_tokens(op.name, args)):
                 return self._of_routed(op, args, kwargs, context)
             if UnitView in kinds and not op.reads_shape:
                 return self._on_units(op, args, kwargs, context)

@@ -30,21 +30,9 @@ if TYPE_CHECKING:
     from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = [
-    "UNKNOWN",
-    "WRITTEN_OUT",
-    "ActivatedUnits",
-    "AffineUnits",
-    "GaussianUnits",
-    "JoinedUnits",
-    "KnownMeans",
-    "MovedUnits",
-    "NetworkUnits",
-    "StackedUnits",
-    "SummedUnits",
-    "UnitsOfOne",
-    "ZeroMeanUnits",
-    "take",
-]
+    "UNKNOWN", "WRITTEN_OUT", "ActivatedUnits", "AffineUnits", "GaussianUnits", "JoinedUnits", "KnownMeans",
+    "MovedUnits", "NetworkUnits", "StackedUnits", "SummedUnits", "UnitsOfOne", "ZeroMeanUnits", "take",
+]  # fmt: skip
 
 
 WRITTEN_OUT = "written out"

@@ -52,6 +52,11 @@ class Gradients:
     error: Floats
     reasons: tuple[str, ...]
 
+    @classmethod
+    def unknown(cls, rows: int, reason: str) -> Gradients:
+        """No row has a gradient, for this reason."""
+        return cls(np.full(rows, np.nan), np.full(rows, np.nan), (reason,) * rows)
+
 
 class _Recalling(Walk):
     """A walk that keeps the values of all its nodes."""

@@ -16,23 +16,14 @@ from initscope._utils.randomness import torch_generator
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
-from initscope.graph import (
-    BatchArgs,
-    Inputs,
-    Node,
-    attends,
-    bind,
-    hides_attention,
-    refuse_different_lengths,
-    trace,
-)
+from initscope.graph import BatchArgs, Inputs, Node, attends, bind, hides_attention, refuse_different_lengths, trace
 from initscope.graph.batch import check_norms, check_shapes, real_tensor
 from initscope.graph.borrowing import borrowed, runnable
 from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
 from initscope.initializers._base import equal_parameters
 from initscope.propagate.budget import Budget
 from initscope.propagate.context import Context
-from initscope.propagate.gradients import gradients_of, sides_of
+from initscope.propagate.gradients import Gradients, gradients_of, sides_of
 from initscope.propagate.networks import Networks, Simulation, tied_weights
 from initscope.propagate.refusals import refuse_undrawable
 from initscope.propagate.spread import finite_width_sd, standard_error
@@ -139,23 +130,25 @@ def predict(
         found = _assembled(networks, parts, given)
     if sides is None:
         return found
+    returned = [found.rows[node.index] for node in networks.traced.returned[:1]]
+    if returned and returned[0].status == "not covered":  # nothing to go back from: no second walk
+        return _with_gradients(found, Gradients.unknown(len(found.rows), f"the output: {returned[0].note}"))
     first, second = (x.pick(side) for side in sides)
     with borrowed(model), stage("predicting gradients"):
         if alone:
             networks = networks_of(model, first, initializer, mode=mode, draws=draws, seed=seed, size=first.samples)
         else:
             networks = networks.of_samples(first, torch_generator(seed, "prediction"))
-        return _with_gradients(found, Simulation(networks, first, second, known=known))
+        return _with_gradients(found, gradients_of(Simulation(networks, first, second, known=known)))
 
 
-def _with_gradients(prediction: Prediction, simulation: Simulation) -> Prediction:
+def _with_gradients(prediction: Prediction, gradients: Gradients) -> Prediction:
     """The same with predicted gradients, and with the reasons why rows have none."""
-    found = gradients_of(simulation)
     rows = tuple(
         replace(row, note="; ".join(filter(None, [row.note, reason and f"no gradient predicted: {reason}"])))
-        for row, reason in zip(prediction.rows, found.reasons, strict=True)
+        for row, reason in zip(prediction.rows, gradients.reasons, strict=True)
     )
-    return replace(prediction, rows=rows, gradient_ratio=found.ratio, gradient_ratio_se=found.error)
+    return replace(prediction, rows=rows, gradient_ratio=gradients.ratio, gradient_ratio_se=gradients.error)
 
 
 def networks_of(

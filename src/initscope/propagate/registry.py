@@ -142,10 +142,7 @@ def _rule_of_class(kind: Any) -> Rule | None:
 
 
 def operation(
-    *names: str,
-    reads: tuple[Reads, ...] = _EVERYTHING,
-    on: type[Value] | None = None,
-    elementwise: bool = False,
+    *names: str, reads: tuple[Reads, ...] = _EVERYTHING, on: type[Value] | None = None, elementwise: bool = False
 ) -> Callable[[AnyFunction], AnyFunction]:
     """Register the decorated function for calls of these names.
 

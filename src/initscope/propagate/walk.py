@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -71,16 +72,14 @@ class Walk:
         replicates = any(isinstance(value, Replicates) for value in values_in((args, kwargs)))
         first, *others = self._contexts
         drawn = len(first.sampled)
-        value = self._in_replicate(node, args, kwargs, first, replicates)
-        if not replicates and len(first.sampled) == drawn:
-            return value
-        return replicated([value, *(self._in_replicate(node, args, kwargs, each, replicates) for each in others)])
-
-    def _in_replicate(self, node: Node, args: Any, kwargs: Any, context: Context, replicates: bool) -> Any:
-        """The value of an op in one replicate."""
-        if replicates:
-            args, kwargs = map_values(lambda value: value.replicate(context.replicate), (args, kwargs))
-        return self._dispatcher.value_of(node, args, kwargs, context)
+        if not replicates:
+            value = self._dispatcher.value_of(node, args, kwargs, first)
+            if len(first.sampled) == drawn:
+                return value
+            return replicated([value, *(self._dispatcher.value_of(node, args, kwargs, each) for each in others)])
+        own = [map_values(partial(_replicate, each.replicate), (args, kwargs)) for each in self._contexts]
+        values = zip(own, self._contexts, strict=True)
+        return replicated([self._dispatcher.value_of(node, a, k, context) for (a, k), context in values])
 
     def _filled_in(self, value: Any) -> Any:
         """Arguments with the values of the nodes that they name."""
@@ -102,6 +101,10 @@ class Walk:
         if node.inputs or not isinstance(value, Uncovered):
             return value
         return self._weights.of_parameters(node) or value
+
+
+def _replicate(index: int, value: Value) -> Value:
+    return value.replicate(index)
 
 
 def _last_readers(nodes: Sequence[Node]) -> dict[Reads, int]:

@@ -24,17 +24,9 @@ if TYPE_CHECKING:
     from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = [
-    "Activations",
-    "Multiplied",
-    "OfOne",
-    "OfSeveral",
-    "Scaled",
-    "Shifted",
-    "StackedChannels",
-    "SummedBranches",
-    "activation_gradients",
-    "batch_dual",
-]
+    "Activations", "Multiplied", "OfOne", "OfSeveral", "Scaled", "Shifted", "StackedChannels", "SummedBranches",
+    "activation_gradients", "batch_dual",
+]  # fmt: skip
 
 _INTEGRAL, _PLANE = 256, 1024  # what an entry costs that is integrated, in one dimension and in two
 _INTEGRATED_GRAM = 128  # what an entry of a Gram matrix costs that is integrated
@@ -57,6 +49,15 @@ class OfOne(Origin):
         return (self.before,)
 
 
+class UnitByUnit(OfOne):
+    """Of one value, unit by unit."""
+
+    @property
+    def elementwise_of(self) -> MomentMaps:  # type: ignore[override]
+        """The value before."""
+        return self.before
+
+
 @dataclass(frozen=True, eq=False)
 class OfSeveral(Origin):
     """Of several values, each at the same offset."""
@@ -73,16 +74,11 @@ class OfSeveral(Origin):
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled(OfOne):
+class Scaled(UnitByUnit):
     """Of units times a number, each side its own; numbers may differ from position to position."""
 
     x: Factor
     y: Factor
-
-    @property
-    def elementwise_of(self) -> MomentMaps:  # type: ignore[override]
-        """The value before."""
-        return self.before
 
     def _sides(self) -> list[Tensor]:
         """Factors of x and of y in float64, like the maps."""
@@ -129,16 +125,11 @@ class Scaled(OfOne):
 
 
 @dataclass(frozen=True, eq=False)
-class Shifted(OfOne):
+class Shifted(UnitByUnit):
     """Of units with means ``m`` less constants ``a``: E(X-a)(Y-b) = E XY - a E Y - b E X + ab."""
 
     means: tuple[Tensor, Tensor]
     shifts: tuple[Tensor, Tensor]
-
-    @property
-    def elementwise_of(self) -> MomentMaps:  # type: ignore[override]
-        """The value before."""
-        return self.before
 
     def cross(self, offset: Offset, lookup: Lookup) -> Cross:
         """Covariances less what the constants take away."""
@@ -218,15 +209,10 @@ class StackedChannels(OfSeveral):
 
 
 @dataclass(frozen=True, eq=False)
-class Activations(OfOne):
+class Activations(UnitByUnit):
     """Of an activation of Gaussian units: the dual, with the variances at both positions."""
 
     sigma: Activation
-
-    @property
-    def elementwise_of(self) -> MomentMaps:  # type: ignore[override]
-        """The value before."""
-        return self.before
 
     @property
     def gram_cost(self) -> int:  # type: ignore[override]

@@ -21,15 +21,9 @@ if TYPE_CHECKING:
     from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = [
-    "AveragedWindows",
-    "FlattenedPositions",
-    "GatheredPositions",
-    "JoinedPositions",
-    "PermutedPositions",
-    "SelectedBlocks",
-    "box_sums",
-    "scattered",
-]
+    "AveragedWindows", "FlattenedPositions", "GatheredPositions", "JoinedPositions", "PermutedPositions",
+    "SelectedBlocks", "box_sums", "scattered",
+]  # fmt: skip
 
 Ways = dict[int, tuple[Tensor, Tensor]]
 _NO_OFFSETS = "it averages positions whose covariances are not known"

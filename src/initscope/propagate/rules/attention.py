@@ -156,13 +156,7 @@ def _of_known_values(
     def run(side: str) -> Tensor:
         q, k, v = side_of(states, side)
         result: Tensor = nn.functional.scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            side_of(mask, side),
-            is_causal=options["causal"],
-            scale=options["scale"],
-            enable_gqa=grouped,
+            q, k, v, side_of(mask, side), is_causal=options["causal"], scale=options["scale"], enable_gqa=grouped
         )
         return result
 
@@ -171,12 +165,7 @@ def _of_known_values(
 
 
 def _attended(
-    value: UnitView,
-    draws: Sequence[Weights],
-    before: frozenset[object],
-    context: Context,
-    *,
-    straight: bool = False,
+    value: UnitView, draws: Sequence[Weights], before: frozenset[object], context: Context, *, straight: bool = False
 ) -> UnitView:
     """Weights ``[..., queries, keys]`` of x and y, of each draw, times the values of all heads.
 

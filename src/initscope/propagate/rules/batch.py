@@ -38,14 +38,10 @@ class BatchNormalized(Distribution):
 
     covariance: Tensor
     eps: float
-
-    def means(self, state: MomentMaps) -> Pair:
-        """Zero, by symmetry."""
-        zero = torch.zeros_like(state.kxx)
-        return zero, zero
+    zero_mean = True
 
     def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
-        """WholeBatch batches, normalised."""
+        """Whole batches, normalised."""
         values, vectors = torch.linalg.eigh(self.covariance)
         root = vectors * values.clamp_min(0).sqrt()
         z = draws.normal((draws.count, len(root)), like=root) @ root.T

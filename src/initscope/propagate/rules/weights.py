@@ -43,11 +43,7 @@ class FilteredUnits(WindowUnits):
     width: int
     weight_sd: float
     bias_sd: float
-
-    def means(self, state: MomentMaps) -> Pair:
-        """Zero, as the weights'."""
-        zero = torch.zeros_like(state.kxx)
-        return zero, zero
+    zero_mean = True
 
     def windows(self, below: Sites, draws: Draws) -> Pair:
         """The windows of ``width`` channels for each sample."""
