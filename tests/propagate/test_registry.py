@@ -24,6 +24,7 @@ def own_rules(monkeypatch):
     """Rules and roles that a test registers are gone after it."""
     monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))
     monkeypatch.setattr(ops, "_DECLARED", dict(ops._DECLARED))
+    monkeypatch.setattr(ops, "_BY_CLASS", {})
 
 
 def pairs(*shape, seed=0):

@@ -8,6 +8,7 @@ leaving a trace in the user's model (``untouched``). Importing it imports torch.
 
 from initscope.graph.activations import ACTIVATIONS, ActivationRow, activation_of, activation_row
 from initscope.graph.batch import Batch, as_pairs, distinct, pair_batches
+from initscope.graph.borrowing import borrowed, copy_of, modules_of, snapshot, unwrapped, without_dropout
 from initscope.graph.calls import as_module, call_name
 from initscope.graph.fx_nodes import MADE_ANEW, is_named_tuple
 from initscope.graph.graph import Graph
@@ -18,7 +19,7 @@ from initscope.graph.modes import NO_VALUES, Mode, couples_samples, output_tenso
 from initscope.graph.modules import ActivationLayer
 from initscope.graph.node import Node
 from initscope.graph.op_traits import role_of, traits_of_call, traits_of_module
-from initscope.graph.ops import declare_role
+from initscope.graph.ops import WEIGHT_LAYERS, WeightLayer, declare_role, is_convolution, is_weight_layer
 from initscope.graph.pair_norms import Sides, as_slices, cosine_of, gap_of, pair_norms
 from initscope.graph.paths import Branch
 from initscope.graph.running import Observer, Run, run
@@ -26,7 +27,6 @@ from initscope.graph.samples import SampleAxes, SampleAxis, sample_axes
 from initscope.graph.single_ops import declare_whole, hides_attention, hides_steps, stays_whole
 from initscope.graph.symbolic import Watch
 from initscope.graph.tracing import attends, trace
-from initscope.graph.weights import WeightLayer, is_convolution, is_weight_layer, unit_axis
 from initscope.traits import Normalization, Pooling, Role, Traits
 
 Trace = Graph  # this and the next for inspection/ and propagate/, until they read nodes and traits
@@ -36,6 +36,7 @@ __all__ = [
     "ACTIVATIONS",
     "MADE_ANEW",
     "NO_VALUES",
+    "WEIGHT_LAYERS",
     "ActivationLayer",
     "ActivationRow",
     "Batch",
@@ -65,7 +66,9 @@ __all__ = [
     "as_slices",
     "attends",
     "bind",
+    "borrowed",
     "call_name",
+    "copy_of",
     "cosine_of",
     "couples_samples",
     "declare_role",
@@ -79,6 +82,7 @@ __all__ = [
     "is_named_tuple",
     "is_weight_layer",
     "map_tensors",
+    "modules_of",
     "named_tensors",
     "output_tensor",
     "overwritten",
@@ -89,10 +93,12 @@ __all__ = [
     "run",
     "sample_axes",
     "set_mode",
+    "snapshot",
     "stays_whole",
     "trace",
     "traits_of_call",
     "traits_of_module",
     "unit_axes",
-    "unit_axis",
+    "unwrapped",
+    "without_dropout",
 ]

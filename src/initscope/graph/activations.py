@@ -212,9 +212,10 @@ def activation_row(kind: Any) -> ActivationRow | None:
     """
     if isinstance(kind, ActivationLayer):
         kind = kind.activation.name
+    rows = _index if _index.table is ACTIVATIONS else _rows()
     if isinstance(kind, str):
-        return _rows().by_name.get(kind)
-    by_module = _rows().by_module
+        return rows.by_name.get(kind)
+    by_module = rows.by_module
     for base in kind.__mro__ if isinstance(kind, type) else type(kind).__mro__:
         if base in by_module:
             return by_module[base]

@@ -18,8 +18,9 @@ from initscope.errors import InputError
 from initscope.graph.interrupts import give_back, hear, pass_on, uninterrupted
 from initscope.graph.process_state import keep_modes, keep_random_states
 from initscope.graph.randomness import NoDropoutCalls, without_dropout
-from initscope.graph.saved_state import SavedState
+from initscope.graph.saved_state import SavedState, ask_for_gradient
 from initscope.graph.threads import one_thread
+from initscope.graph.torch_code import OtherThreads, only_torch_code
 
 __all__ = [
     "NoDropoutCalls",
@@ -27,6 +28,7 @@ __all__ = [
     "borrowed",
     "copy_of",
     "leaves_no_trace",
+    "modules_of",
     "runnable",
     "snapshot",
     "unwrapped",
@@ -67,7 +69,7 @@ def runnable(model: Any, *, values: bool = True) -> nn.Module:
     """Return ``model`` as it is to be run: a module whose parameters have ``values``, without wrappers."""
     if not isinstance(model, nn.Module):
         raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
-    if values and any(tensor.is_meta for tensor in [*model.parameters(), *model.buffers()]):
+    if values and id(model) not in _borrowed and any(t.is_meta for t in (*model.parameters(), *model.buffers())):
         raise InputError(
             "the model is on the meta device, where weights have no values; build it on a device, or move it by "
             "model.to_empty(device='cpu') and fill it: initscope.initializers.he_(model)"
@@ -125,7 +127,7 @@ def borrowed(model: nn.Module) -> AbstractContextManager[None]:
     """
     if id(model) in _borrowed:
         return _Borrowed(model)
-    if any([is_lazy(tensor) for tensor in [*model.parameters(), *model.buffers()]]):  # noqa: C419  (no call for each)
+    if any(map(is_lazy, [*model.parameters(), *model.buffers()])):
         raise InputError(
             f"{type(model).__name__} holds lazy layers, which have no weights yet; run it once on a batch: model(batch)"
         )
@@ -150,40 +152,58 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 
+def modules_of(model: nn.Module) -> list[nn.Module]:
+    """Return all modules of a model, each once; those of a borrowed one are listed already."""
+    loan = _borrowed.get(id(model))
+    return list(model.modules()) if loan is None else loan.modules
+
+
+def _parameters(modules: list[nn.Module]) -> list[nn.Parameter]:
+    """The parameters of modules, each once."""
+    found: dict[int, nn.Parameter] = {}
+    for module in modules:
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                found[id(parameter)] = parameter
+    return list(found.values())
+
+
 class _Loan:
     """A model that is borrowed: what it held before, once."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.modules = list(model.modules())
-        parameters = list(model.parameters())
+        parameters = _parameters(self.modules)
         self.cuda = {parameter.device for parameter in parameters if parameter.is_cuda}
-        self._gradients = [(parameter, parameter.grad) for parameter in parameters]
-        self._own_code = not _only_reads_weights(self.modules)
-        size = sum([p.numel() * p.element_size() for p in parameters]) if self._own_code else 0
-        self._saved = SavedState(self.modules, min(_COPIED, size), swap=True)
+        self._gradients = [(parameter, parameter.grad, parameter.requires_grad) for parameter in parameters]
+        self._modes = [module.training for module in self.modules]
+        self._own_code = not only_torch_code(self.modules)
+        if self._own_code:
+            size = sum([parameter.numel() * parameter.element_size() for parameter in parameters])
+            self._saved = SavedState(self.modules, min(_COPIED, size), swap=True)
+        else:  # torch's own layers write nothing but their buffers
+            buffers = [module._buffers for module in self.modules if module._buffers]
+            hooks = [model._forward_pre_hooks, model._forward_pre_hooks_with_kwargs]
+            self._saved = SavedState((), swap=True, containers=[*buffers, *hooks])
 
     def refuse_other_threads(self) -> None:
         """Let calls of the model from other threads fail, which would see its modes and buffers change under them."""
         model = self.model
         if isinstance(model, (torch.jit.ScriptModule, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
             return  # the one takes no hooks, the others run otherwise with one
-        ours = threading.get_ident()
-
-        def refuse(*call: Any) -> None:
-            if threading.get_ident() != ours:
-                raise InputError(
-                    f"this {type(model).__name__} is being measured in another thread; wait for it, or give it a copy"
-                )
-
-        model.register_forward_pre_hook(refuse)  # the hooks that were there are put back
+        model.register_forward_pre_hook(OtherThreads(type(model).__name__))  # the hooks that were there are put back
         self._saved.note_inside()
 
     def give_back(self) -> None:
         """Put everything back."""
         lost = self._saved.restore()
-        for parameter, gradient in self._gradients:
-            parameter.grad = gradient
+        self._set_modes(self._modes)
+        for parameter, gradient, needs_gradient in self._gradients:
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
+            if not self._own_code and parameter.requires_grad is not needs_gradient:
+                ask_for_gradient(parameter, needs_gradient)
         if lost:
             names = {id(parameter): name for name, parameter in self.model.named_parameters()}
             shown = ", ".join(names.get(id(tensor), "a tensor") for tensor in lost[:3])
@@ -198,11 +218,14 @@ class _Loan:
 
         def reset() -> None:
             self._saved.reset() if self._own_code else self._saved.reset_copies()
-            for module, mode in zip(self.modules, modes, strict=True):
-                if module.training is not mode:
-                    module.training = mode
+            self._set_modes(modes)
 
         return reset
+
+    def _set_modes(self, modes: list[bool]) -> None:
+        for module, mode in zip(self.modules, modes, strict=True):
+            if module.training is not mode:
+                module.training = mode
 
 
 class _Borrowed(AbstractContextManager[None]):
@@ -275,20 +298,4 @@ def snapshot(model: nn.Module) -> Callable[[], list[Tensor]]:
     callable
         May be called again and again.
     """
-    return SavedState(model.modules()).restore
-
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def _only_reads_weights(modules: list[nn.Module]) -> bool:
-    """Whether no code but torch's own layers' runs when the model does: these do not write parameters."""
-    for module in modules:
-        attributes = vars(module)
-        if not type(module).__module__.startswith("torch.nn.modules.") or "forward" in attributes:
-            return False
-        if attributes.get("max_norm") is not None:  # an embedding that rescales what it looks up
-            return False
-        if any([attributes.get(name) for name in _HOOKS]):  # noqa: C419  (no call for each)
-            return False
-    return True
+    return SavedState(modules_of(model)).restore

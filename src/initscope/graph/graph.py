@@ -17,6 +17,7 @@ from initscope.graph.old_names import OldNames
 from initscope.graph.paths import Branch
 from initscope.graph.recording import Recording
 from initscope.graph.symbolic import Traced, Watch, attribute, execute_nodes
+from initscope.graph.threads import multiplications_per_value
 
 __all__ = ["Graph"]
 
@@ -122,6 +123,11 @@ class Graph(OldNames):
     def attention_nodes(self) -> tuple[Node, ...]:
         """Nodes that hold weights of an attention: softmaxes, and calls of scaled dot-product attention."""
         return tuple(node for node in self.nodes if node.traits.attention in ("weights", "fused"))
+
+    @cached_property
+    def work_per_value(self) -> dict[Node, float]:
+        """About how many multiplications a value of a node's output takes."""
+        return {node: multiplications_per_value(node.module) for node in self.nodes}
 
     def constant(self, node: Node) -> Any:
         """Return the parameter or buffer that a node of op "get_attr" reads.

@@ -6,7 +6,7 @@ from torch import nn
 
 from initscope.graph.graph import Graph
 from initscope.graph.node import Node
-from initscope.graph.weights import is_weight_layer
+from initscope.graph.ops import is_weight_layer
 
 __all__ = ["hidden_sides"]
 

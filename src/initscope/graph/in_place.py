@@ -9,8 +9,8 @@ from typing import Any
 from torch import fx, nn
 
 from initscope.graph.calls import OPERATORS
-from initscope.graph.fx_nodes import carries_data
-from initscope.graph.ops import OPS, op_of_module
+from initscope.graph.fx_nodes import data_nodes
+from initscope.graph.ops import OPS, module_op
 
 __all__ = ["follow_writes", "overwritten"]
 
@@ -20,18 +20,26 @@ def overwritten(values: Any, writer: Any) -> Any:
     return values
 
 
-def follow_writes(graph: fx.Graph, root: nn.Module) -> None:
-    """Let the nodes after an in-place one read from it, and through other views of the tensor from `overwritten`."""
+def follow_writes(graph: fx.Graph, modules: dict[str, nn.Module]) -> None:
+    """Let the nodes after an in-place one read from it, and through other views of the tensor from `overwritten`.
+
+    Parameters
+    ----------
+    graph : fx.Graph
+        Changed in place.
+    modules : dict
+        The modules that it calls, by path.
+    """
     nodes: list[fx.Node] = list(graph.nodes)
+    data = data_nodes(nodes)
     views: dict[fx.Node, list[fx.Node]] = {}  # of one tensor, itself among them
     for index, node in enumerate(nodes):
-        target = _written(node, root)
-        source = _viewed(node, root) if target is None else target
+        target, source = _shared(node, modules[str(node.target)] if node.op == "call_module" else None, data)
         views[node] = [] if source is None else views[source]
         if target is not None:
             later = set(nodes[index + 1 :])
             target.replace_all_uses_with(node, later.__contains__)
-            for view in [one for one in views[node] if not later.isdisjoint(one.users)]:
+            for view in [view for view in views[node] if not later.isdisjoint(view.users)]:
                 with graph.inserting_after(node):
                     behind = graph.call_function(overwritten, (view, node))
                 behind.meta = {key: value for key, value in node.meta.items() if key == "nn_module_stack"}
@@ -41,18 +49,30 @@ def follow_writes(graph: fx.Graph, root: nn.Module) -> None:
         views[node].append(node)
 
 
-def _written(node: fx.Node, root: nn.Module) -> fx.Node | None:
-    """The value that an op writes into, if it does."""
-    into = node.kwargs.get("out", node.args[0] if node.args and _in_place(node, root) else None)
-    return into if isinstance(into, fx.Node) else None
+def _shared(node: fx.Node, module: nn.Module | None, data: set[fx.Node]) -> tuple[fx.Node | None, fx.Node | None]:
+    """The value that an op writes into, or None; and the one that its result may share its memory with, or None.
+
+    Whether a view shares memory may depend on the values' layout.
+    """
+    first = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
+    into = node.kwargs.get("out")
+    if module is not None:
+        op, writes = module_op(type(module)), bool(getattr(module, "inplace", False))
+    else:
+        name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
+        op, writes = OPS.get(str(node.args[1]) if node.target is getattr else name), _in_place(node, name, data)
+    if isinstance(into, fx.Node) or (writes and first is not None):
+        written = into if isinstance(into, fx.Node) else first
+        return written, written
+    return None, first if op is not None and op.may_alias else None
 
 
-def _in_place(node: fx.Node, root: nn.Module) -> bool:
-    if node.op == "call_module":
-        return bool(getattr(_module(node, root), "inplace", False))
-    name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
+def _in_place(node: fx.Node, name: str, data: set[fx.Node]) -> bool:
+    """Whether a function or method writes into its first argument."""
+    if node.op not in ("call_function", "call_method"):
+        return False
     if node.op == "call_function" and (node.target in OPERATORS or getattr(operator, name, None) is node.target):
-        return node.target in OPERATORS and carries_data(node)  # sizes are numbers
+        return node.target in OPERATORS and node in data  # sizes are numbers
     if name.endswith("_") and not name.endswith("__"):
         return True
     return node.op == "call_function" and bool(_argument(node, "inplace"))
@@ -64,19 +84,3 @@ def _argument(node: fx.Node, name: str) -> Any:
         return inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments.get(name)  # type: ignore[arg-type]
     except (TypeError, ValueError):  # functions in C show no signature
         return node.kwargs.get(name)
-
-
-def _viewed(node: fx.Node, root: nn.Module) -> fx.Node | None:
-    """The value that an op's result may share its memory with; whether it does may depend on the values' layout."""
-    if node.op == "call_module":
-        op = op_of_module(_module(node, root))
-    elif node.target is getattr:
-        op = OPS.get(str(node.args[1]))
-    else:
-        op = OPS.get(str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", ""))
-    source = node.args[0] if node.args and op is not None and op.may_alias else None
-    return source if isinstance(source, fx.Node) else None
-
-
-def _module(node: fx.Node, root: nn.Module) -> nn.Module:
-    return root.get_submodule(str(node.target))

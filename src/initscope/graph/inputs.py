@@ -6,6 +6,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -43,15 +44,19 @@ class Inputs:
 
     def tensors(self) -> list[Tensor]:
         """All tensors, in order."""
-        found: list[Tensor] = []
-        self.map(lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
-        return found
+        return list(self._tensors)
+
+    @cached_property
+    def _tensors(self) -> tuple[Tensor, ...]:
+        tensors: list[Tensor] = []
+        map_tensors((self.args, self.kwargs), tensors.append)
+        return tuple(tensors)
 
     def map(self, function: Callable[[Tensor], Any]) -> Inputs:
         """The same arguments with ``function`` applied to every tensor."""
         return Inputs(map_tensors(self.args, function), map_tensors(self.kwargs, function), self.carries)
 
-    @property
+    @cached_property
     def batched(self) -> tuple[bool, ...]:
         """Of each tensor: whether its first axis are the samples."""
         if self.carries is not None:
@@ -60,7 +65,7 @@ class Inputs:
         size = next((len(tensor) for tensor in tensors if tensor.dim()), None)
         return tuple(tensor.dim() > 0 and len(tensor) == size for tensor in tensors)
 
-    @property
+    @cached_property
     def samples(self) -> int:
         """Number of samples."""
         found = [len(tensor) for tensor, carries in zip(self.tensors(), self.batched, strict=True) if carries]

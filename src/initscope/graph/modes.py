@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.errors import InputError
+from initscope.graph.borrowing import modules_of
 from initscope.graph.graph import Graph
 from initscope.graph.node import Node
 from initscope.graph.samples import SampleAxes
-from initscope.graph.weights import unit_axis
 
 __all__ = ["NO_VALUES", "Mode", "couples_samples", "output_tensor", "set_mode", "unit_axes"]
 
@@ -22,7 +22,7 @@ NO_VALUES = "its output holds no real values, one set for each sample"
 
 
 def set_mode(model: nn.Module, mode: Mode | None) -> None:
-    """Modes of the modules as asked for, None: as they are; `leaves_no_trace` puts them back."""
+    """Modes of the modules as asked for, None: as they are; `borrowed` puts them back."""
     if mode not in (None, "train", "eval"):
         raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
     if mode is not None:
@@ -31,7 +31,7 @@ def set_mode(model: nn.Module, mode: Mode | None) -> None:
 
 def couples_samples(model: nn.Module) -> bool:
     """Whether what becomes of a sample depends on its batch: batch norm in train mode."""
-    return any(isinstance(module, _BatchNorm) and module.training for module in model.modules())
+    return any([module.training and isinstance(module, _BatchNorm) for module in modules_of(model)])  # noqa: C419
 
 
 def unit_axes(graph: Graph, samples: SampleAxes | None = None) -> dict[Node, int]:
@@ -41,13 +41,22 @@ def unit_axes(graph: Graph, samples: SampleAxes | None = None) -> dict[Node, int
     """
     axes: dict[Node, int] = {}
     for node in graph.nodes:
-        own = unit_axis(node.module)
-        before = next((axes[parent] for parent in node.inputs if parent in axes), 0)
-        axes[node] = before if own is None else own
+        axes[node] = 0
+        if node.module is not None and node.traits.unit_axis is not None:
+            axes[node] = node.traits.unit_axis
+            continue
+        for parent in node.inputs:
+            if parent in axes:
+                axes[node] = axes[parent]
+                break
     if samples is None:
         return axes
-    folded = {node for node in axes if (place := samples.of(node)) is not None and place.fold > 1}
-    return {node: axis + 1 if node in folded and axis >= 0 else axis for node, axis in axes.items()}
+    for node in graph.nodes:
+        found = samples.found.get(node)
+        axis = None if found is None else found.get("")
+        if axis is not None and axis.fold > 1 and axes[node] >= 0:
+            axes[node] += 1
+    return axes
 
 
 def output_tensor(output: Any, samples: int) -> Tensor | None:

@@ -53,6 +53,10 @@ class Node:
         Of a recorded run, shapes of the tensors that it returned, by their position in its output.
     no_grad : bool
         Whether the model calls it with gradients turned off.
+    role : Role
+        What it does to the values, in one word: that of its traits.
+    row : bool
+        Whether it has a row.
     """
 
     index: int
@@ -71,16 +75,12 @@ class Node:
     note: str = ""
     output_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     no_grad: bool = False
+    role: Role = field(init=False)
+    row: bool = field(init=False)
 
-    @property
-    def role(self) -> Role:
-        """What it does to the values, in one word."""
-        return self.traits.role
-
-    @property
-    def row(self) -> bool:
-        """Whether it has a row."""
-        return self.index >= 0
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "role", self.traits.role)
+        object.__setattr__(self, "row", self.index >= 0)
 
     @property
     def constants(self) -> list[Tensor]:
@@ -142,7 +142,8 @@ def make_node(
     no_grad: bool = False,
 ) -> Node:
     """Return a node with its kind, its function, its traits and the rows that it reads."""
-    kind, reads = kind_of(op, target, module), tuple(parent.index for parent in inputs if parent.row)
+    kind = type(module).__name__ if module is not None else kind_of(op, target, module)
+    reads = tuple([parent.index for parent in inputs if parent.row])
     function = "" if op in ("placeholder", "get_attr", "call_module") else call_name(target)
     if op in ("placeholder", "get_attr"):
         traits = INPUT if op == "placeholder" else Traits(role="constant")

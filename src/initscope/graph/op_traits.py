@@ -87,18 +87,27 @@ def traits_of_module(module: nn.Module, path: str = "") -> Traits:
     >>> traits_of_module(nn.Softmax(dim=-1)).softmax_axis, traits_of_module(nn.Dropout(0.2)).drop_rate
     (-1, 0.2)
     """
-    op = _NOTHING if isinstance(module, ActivationLayer) else module_op(type(module)) or _NOTHING
-    role = role_of(module)
-    row = activation_row(module) if role == "activation" else None
-    traits = op.traits if row is None else _of_activation(row, module)
-    names = tuple(
-        f"{path}.{name}" if path else name
-        for name, parameter in module.named_parameters()
-        if parameter.dim() > 1 and role in _WEIGHTED
-    )
-    filled = _FILLED.get(op.name)
-    more = {} if filled is None else filled(_Settings(module), op, 1)
-    return replace(traits, role=role, weight_names=names, **more)
+    op = None if isinstance(module, ActivationLayer) else module_op(type(module))
+    row = activation_row(module) if op is None or op.traits.role == "activation" else None
+    if op is None and row is not None:
+        return _of_activation(row, module)
+    op = op or _NOTHING
+    traits = op.traits if row is None else replace(_of_activation(row, module), role=op.traits.role)
+    more: dict[str, Any] = {}
+    if op.name in _FILLED:
+        more = _FILLED[op.name](_Settings(module), op, 1)
+    if traits.role in _WEIGHTED:
+        more["weight_names"] = _weight_names(module, path)
+    return replace(traits, **more) if more else traits
+
+
+def _weight_names(module: nn.Module, path: str) -> tuple[str, ...]:
+    """Paths of the parameters of a module that have two or more axes."""
+    names = []
+    for name, parameter in module.named_parameters():
+        if parameter.dim() > 1:
+            names.append(f"{path}.{name}" if path else name)
+    return tuple(names)
 
 
 _WEIGHTED = ("weights", "recurrent", "attention", "other", "embedding")

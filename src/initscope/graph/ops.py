@@ -8,7 +8,7 @@ Activations have a table of their own (`initscope.graph.ACTIVATIONS`), which say
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 from torch import nn
 from torch.nn.modules import padding, pooling
@@ -26,11 +26,14 @@ __all__ = [
     "OPS",
     "READS_VALUES",
     "SIZES",
+    "WEIGHT_LAYERS",
     "Op",
+    "WeightLayer",
     "declare_role",
     "draws_numbers",
+    "is_convolution",
+    "is_weight_layer",
     "module_op",
-    "op_of_module",
 ]
 
 
@@ -263,10 +266,23 @@ def declare_role(kind: type[nn.Module], role: Role) -> None:
     if role not in get_args(Role):
         raise InputError(f"role = {role!r} is unknown; one of {', '.join(get_args(Role))}")
     _DECLARED[kind] = role
+    _BY_CLASS.clear()
+
+
+_BY_CLASS: dict[type, Op | None] = {}
 
 
 def module_op(kind: type) -> Op | None:
     """Return the op that modules of a class are: a user's declaration, or the table's; None if neither has it."""
+    if kind in _BY_CLASS:
+        return _BY_CLASS[kind]
+    op = _op_of_class(kind)
+    if kind.__module__.startswith("torch.nn.modules."):  # of others there may be no end
+        _BY_CLASS[kind] = op
+    return op
+
+
+def _op_of_class(kind: type) -> Op | None:
     for base in kind.__mro__:
         op = OPS[MODULES[base]] if base in MODULES else Op("")
         if base in _DECLARED:
@@ -276,9 +292,20 @@ def module_op(kind: type) -> Op | None:
     return None
 
 
-def op_of_module(module: nn.Module) -> Op | None:
-    """Return the op that a module is, or None."""
-    return module_op(type(module))
+WeightLayer = nn.Linear | _ConvNd
+"""Layers whose weights an initializer draws."""
+WEIGHT_LAYERS = (nn.Linear, _ConvNd)
+"""The same for ``isinstance``."""
+
+
+def is_weight_layer(module: Any) -> TypeGuard[WeightLayer]:
+    """Return whether it is a Linear or a convolution of any number of dimensions, transposed or not."""
+    return isinstance(module, WEIGHT_LAYERS)
+
+
+def is_convolution(module: Any) -> TypeGuard[_ConvNd]:
+    """Return whether it is a convolution of any number of dimensions, transposed or not."""
+    return isinstance(module, _ConvNd)
 
 
 def draws_numbers(raw_name: str) -> bool:

@@ -14,6 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.overrides import TorchFunctionMode
 
 from initscope.graph.ops import draws_numbers
+from initscope.graph.torch_code import only_torch_code
 
 __all__ = ["NoDropoutCalls", "RandomCalls", "random_layers", "random_notes", "random_reason", "without_dropout"]
 
@@ -23,8 +24,14 @@ _KNOWN = re.compile(r"dropout|drop_?path|stochastic_?depth|drop_?block|drop_?con
 
 def random_layers(model: nn.Module) -> list[nn.Module]:
     """Modules that draw in training mode only: dropout, and by their names its kin such as ``DropPath``."""
+    modules = list(model.modules())
+    random = {kind for kind in {type(module) for module in modules} if _is_random(kind)}
+    return [module for module in modules if type(module) in random]
+
+
+def _is_random(kind: type) -> bool:
     kinds = (_DropoutNd, nn.MultiheadAttention, nn.RNNBase)
-    return [module for module in model.modules() if isinstance(module, kinds) or _KNOWN.search(type(module).__name__)]
+    return issubclass(kind, kinds) or _KNOWN.search(kind.__name__) is not None
 
 
 def random_reason(names: Iterable[str]) -> str:
@@ -38,9 +45,12 @@ def random_notes(nodes: Iterable[fx.Node], rows: Iterable[fx.Node]) -> dict[Any,
     """Notes for the rows of a symbolic trace that draw, or that read what was drawn."""
     wanted, drawn, notes = set(rows), dict[fx.Node, set[str]](), dict[Any, str]()
     for node in nodes:
-        name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
-        names = {name} if draws_numbers(name) and node.op != "call_module" else set()
-        names = names.union(*(drawn.get(parent, set()) for parent in node.all_input_nodes))
+        names: set[str] = set()
+        if node.op in ("call_function", "call_method"):
+            name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
+            names = {name} if draws_numbers(name) else names
+        if drawn:
+            names = names.union(*(drawn.get(parent, set()) for parent in node.all_input_nodes))
         if node in wanted and names:
             notes[node] = random_reason(names)
         elif names:
@@ -74,18 +84,20 @@ class without_dropout(AbstractContextManager[None]):
     def __init__(self, model: nn.Module) -> None:
         self._modules = random_layers(model)
         self._modes: list[bool] = []
-        self._calls = NoDropoutCalls()
+        # Torch's own layers drop only where their module says so.
+        self._calls = None if only_torch_code(model.modules()) else NoDropoutCalls()
 
     def __enter__(self) -> None:
         self._modes = [module.training for module in self._modules]
         for module in self._modules:
             module.training = False
-        self._calls.__enter__()  # type: ignore[no-untyped-call]
+        if self._calls is not None:
+            self._calls.__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *error: object) -> None:
         modes = torch._C._len_torch_function_stack()
-        if modes and torch._C._get_function_stack_at(modes - 1) is self._calls:
-            self._calls.__exit__(*error)
+        if self._calls is not None and modes and torch._C._get_function_stack_at(modes - 1) is self._calls:
+            self._calls.__exit__(*error)  # type: ignore[no-untyped-call]
         for module, mode in zip(self._modules, self._modes, strict=True):
             module.training = mode
 

@@ -16,7 +16,8 @@ from initscope.graph.inputs import Inputs
 from initscope.graph.modes import NO_VALUES
 from initscope.graph.node import Node
 from initscope.graph.samples import SampleAxes, SampleAxis, sample_axes
-from initscope.graph.threads import LARGE, all_threads, multiplications_per_value
+from initscope.graph.saved_state import ask_for_gradient
+from initscope.graph.threads import LARGE, all_threads
 
 __all__ = ["Observer", "Run", "run"]
 
@@ -100,11 +101,9 @@ class Run:
         -------
         Row
         """
-        notes = [text for text in ("" if node in self.shapes else NO_VALUES, node.note, note) if text]
         shape = self.shapes.get(node, ())
-        return Row(
-            node.name, node.kind, "measured", shape, "; ".join(notes), node.role, node.path, node.reads, node.traits
-        )
+        notes = "; ".join(filter(None, ("" if node in self.shapes else NO_VALUES, node.note, note)))
+        return Row(node.name, node.kind, "measured", shape, notes, node.role, node.path, node.reads, node.traits)
 
 
 def run(
@@ -165,7 +164,7 @@ class _Running:
                 if reads:
                     self._read[node].append(observer.read)
         self._batch = 0  # samples of the batch that runs
-        self._work_per_value = {node: multiplications_per_value(node.module) for node in seen.graph.nodes}
+        self._work_per_value = seen.graph.work_per_value
         self._followers: tuple[Observer, ...] = ()
 
     def run(self, batch: Batch) -> None:
@@ -185,7 +184,7 @@ class _Running:
                     observer.end(output)
         finally:
             for parameter in learning:
-                parameter.requires_grad_(True)
+                ask_for_gradient(parameter, needs_gradient=True)
         self.seen.samples += len(batch)
 
     def _watch(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:

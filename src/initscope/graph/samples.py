@@ -58,7 +58,7 @@ class SampleAxis:
         """``tensor`` as ``[samples, ...]``, folded entries behind; None if it does not hold so many samples there."""
         if not 0 <= self.axis < tensor.dim() or tensor.shape[self.axis] != samples * self.fold:
             return None
-        if self.first:
+        if self.axis == 0 and self.fold == 1:
             return tensor
         moved = tensor.movedim(self.axis, 0)
         if self.fold == 1:
@@ -68,6 +68,8 @@ class SampleAxis:
         return apart.transpose(0, 1).reshape(samples, self.fold, *rest)
 
 
+_FIRST = SampleAxis()
+_FIRST_ONLY: dict[str, SampleAxis | None] = {"": _FIRST}
 _Look = tuple[SampleAxis | None, Tensor | None]
 _NOTHING: _Look = (None, None)
 
@@ -87,6 +89,15 @@ class SampleAxes:
 
     def tensor(self, step: Node | None, output: Any, samples: int) -> tuple[Tensor, Tensor, SampleAxis] | None:
         """The first real-valued tensor of an output that holds samples: as it is, with them in front, and its axis."""
+        if type(output) is Tensor and output.layout is torch.strided and not output.is_nested:
+            axes = self.found.get(step)
+            axis = _FIRST if axes is None else axes.get("")
+            if axis is None or not output.is_floating_point() or output.numel() == 0:
+                return None
+            if axis.axis == 0 and axis.fold == 1:
+                return (output, output, axis) if output.shape and output.shape[0] == samples else None
+            front = axis.to_front(output, samples)
+            return None if front is None else (output, front, axis)
         for place, tensor in _shaped(output):
             axis = self.of(step, place)
             if axis is not None and tensor.is_floating_point() and tensor.numel() > 0:
@@ -107,7 +118,7 @@ def sample_axes(graph: Graph, inputs: Inputs) -> SampleAxes:
     statistics that batch norm has.
     """
     if all_keep_samples_first(graph, inputs):
-        return SampleAxes({step: {"": SampleAxis()} for step in (*graph.nodes, None)})
+        return SampleAxes(dict.fromkeys((*graph.nodes, None), _FIRST_ONLY))
     with leaves_no_trace(graph.model), without_dropout(graph.model):
         for module in graph.model.modules():
             if isinstance(module, _BatchNorm):

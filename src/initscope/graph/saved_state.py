@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["SavedState"]
+__all__ = ["SavedState", "ask_for_gradient"]
 
 _WHOLE_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _WORTH_MAPPING = 1 << 24  # bytes, as the next two
@@ -34,10 +34,17 @@ class SavedState:
     """Contents of modules, and of the tensors and containers that they hold, each once.
 
     Values of parameters are copied up to ``parameter_bytes`` in all; of the rest is known only whether they changed.
-    ``swap`` replaces other tensors by copies until `restore`.
+    ``swap`` replaces other tensors by copies until `restore`. ``containers`` are dicts, lists or sets beside modules.
     """
 
-    def __init__(self, modules: Iterable[nn.Module], parameter_bytes: int = 0, *, swap: bool = False) -> None:
+    def __init__(
+        self,
+        modules: Iterable[nn.Module],
+        parameter_bytes: int = 0,
+        *,
+        swap: bool = False,
+        containers: Iterable[Any] = (),
+    ) -> None:
         self._left = parameter_bytes
         self._memory = _CopyMemory(parameter_bytes)
         self._seen: set[int] = set()
@@ -50,59 +57,57 @@ class SavedState:
         self._states: list[Callable[[], Any]] = []
         self._slots: list[tuple[nn.Module, str, Any]] = []
         modules = list(modules)
+        slots: dict[type, list[str]] = {}
         for module in modules:
-            if getattr(module, "max_norm", None) is not None and isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-                self._hold(module.weight)  # which looking up rescales: its copy comes first
-        for module in modules:
-            self._hold_items(vars(module))
-            for name in _slots(type(module)):
+            if vars(module).get("max_norm") is not None and isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+                self._hold_all([module.weight])  # which looking up rescales: its copy comes first
+            if type(module) not in slots:
+                slots[type(module)] = _slots(type(module))
+            for name in slots[type(module)]:
                 self._slots.append((module, name, getattr(module, name, _MISSING)))
-                self._hold(self._slots[-1][2])
+        self._hold_all([*(vars(module) for module in modules), *containers])
+        self._hold_all([value for _, _, value in self._slots])
         self._settle(swap)
 
-    def _hold_items(self, container: Any) -> None:
-        """Remember what a dict, list, set or deque holds now."""
-        if id(container) in self._seen:
-            return
-        self._seen.add(id(container))
-        content: Any = dict(container) if isinstance(container, dict) else list(container)
-        self._containers.append([container, content, content])
-        for key, value in content.items() if isinstance(container, dict) else enumerate(content):
-            kind = type(value)
-            if kind in _NOTHING_INSIDE:
-                continue
-            if kind in _DICTS and not value:
-                self._empty.append(value)  # no hooks
-            elif kind is Tensor and not isinstance(container, (set, frozenset)):
-                self._swappable.append((container, key, value))
-            else:
-                self._hold(value)
+    def _hold_all(self, values: list[Any]) -> None:
+        """Remember what values hold now, and what is in these. Modules keep their own.
 
-    def _hold(self, value: Any) -> None:
-        """Remember what ``value`` holds now. Modules keep their own."""
-        if isinstance(value, (dict, list, set, deque)):
-            self._hold_items(value)
-            return
-        if id(value) in self._seen or isinstance(value, nn.Module):
-            return
-        inside: Iterable[Any] = ()
-        if isinstance(value, tuple):
-            inside = value
-        elif isinstance(value, Tensor):
-            if not value.is_meta:
-                self._in_place.append(self._saved(value))
-        elif isinstance(value, np.ndarray) and value.dtype == object:
-            inside = value.ravel().tolist()
-            self._states.append(partial(_refill, value, inside))
-        elif (state := _state(value)) is not None:
-            self._states.append(state)
-        else:
-            return
-        self._seen.add(id(value))
-        self._kept.append(value)
-        for item in inside:
-            if type(item) not in _NOTHING_INSIDE:
-                self._hold(item)
+        One loop without a call for each value: models have thousands of attributes.
+        """
+        waiting = values
+        while waiting:
+            value = waiting.pop()
+            if id(value) in self._seen:
+                continue
+            inside: list[tuple[Any, Any]] = []
+            if isinstance(value, (dict, list, set, deque)):
+                content: Any = dict(value) if isinstance(value, dict) else list(value)
+                self._containers.append([value, content, content])
+                inside = list(content.items()) if isinstance(value, dict) else list(enumerate(content))
+            elif isinstance(value, tuple):
+                inside = list(enumerate(value))
+            elif isinstance(value, Tensor):
+                if not value.is_meta:
+                    self._in_place.append(self._saved(value))
+            elif isinstance(value, np.ndarray) and value.dtype == object:
+                inside = list(enumerate(value.ravel().tolist()))
+                self._states.append(partial(_refill, value, [item for _, item in inside]))
+            elif isinstance(value, nn.Module) or (state := _state(value)) is None:
+                continue
+            else:
+                self._states.append(state)
+            self._seen.add(id(value))
+            self._kept.append(value)
+            for key, item in inside:
+                kind = type(item)
+                if kind in _NOTHING_INSIDE:
+                    continue
+                if kind in _DICTS and not item:
+                    self._empty.append(item)  # no hooks
+                elif kind is Tensor and isinstance(value, (dict, list, deque)):
+                    self._swappable.append((value, key, item))
+                elif not isinstance(item, nn.Module):
+                    waiting.append(item)
 
     def _settle(self, swap: bool) -> None:
         """Replace what can be replaced by copies; the rest is written back where it is."""
@@ -133,10 +138,22 @@ class SavedState:
 
     def note_inside(self) -> None:
         """Take what containers hold now for what `reset` puts there."""
+        for entry in self._changed(1):
+            entry[2] = dict(entry[0]) if isinstance(entry[0], dict) else list(entry[0])
+
+    def _changed(self, which: int) -> list[list[Any]]:
+        """Containers that do not hold the very same objects, in the same order, as outside (1) or inside (2)."""
+        changed = []
+        same = operator.is_
         for entry in self._containers:
-            container, outside, _ = entry
-            if not _same(container, outside):
-                entry[2] = dict(container) if isinstance(container, dict) else list(container)
+            container, content = entry[0], entry[which]
+            if (
+                len(container) != len(content)
+                or not all(map(same, container, content))
+                or (isinstance(container, dict) and not all(map(same, container.values(), content.values())))
+            ):
+                changed.append(entry)
+        return changed
 
     def restore(self) -> list[Tensor]:
         """Put everything back; nothing is written where nothing has changed. May be called again and again.
@@ -173,11 +190,10 @@ class SavedState:
         for container in self._empty:
             if container:
                 container.clear()
-        for entry in self._containers:
-            container, content = entry[0], entry[which]
-            if not _same(container, content):
-                container.clear()
-                (container.extend if isinstance(container, (list, deque)) else container.update)(content)
+        for container in self._changed(which):
+            content = container[which]
+            container[0].clear()
+            (container[0].extend if isinstance(container[0], (list, deque)) else container[0].update)(content)
         for module, name, value in self._slots:
             if value is not _MISSING:
                 setattr(module, name, value)
@@ -226,8 +242,7 @@ class _SavedTensor:
         if tensor.layout is torch.strided and _address(tensor) != _address(self._memory):
             tensor.data = self._memory
         if self._leaf and tensor.requires_grad != self._needs_gradient:
-            with torch.inference_mode(tensor.is_inference()):
-                tensor.requires_grad_(self._needs_gradient)
+            ask_for_gradient(tensor, self._needs_gradient)
         if self._version is None:
             return True
         if self.copy is None:
@@ -237,6 +252,12 @@ class _SavedTensor:
         if tensor._version != self._version:  # the values are the same again, bit by bit
             _set_version(tensor, self._version)
         return True
+
+
+def ask_for_gradient(tensor: Tensor, needs_gradient: bool) -> None:
+    """Set ``requires_grad``, also of a tensor that was made in inference mode."""
+    with torch.inference_mode(tensor.is_inference()):
+        tensor.requires_grad_(needs_gradient)
 
 
 def _set_version(tensor: Tensor, version: int) -> None:
@@ -350,10 +371,3 @@ def _write(tensor: Tensor, values: Tensor) -> None:
         own = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
         tensor, values = tensor[own], values[own]
     tensor.copy_(values)
-
-
-def _same(container: Any, content: Any) -> bool:
-    """Whether both hold the very same objects in the same order, so that nothing needs to be written."""
-    if len(container) != len(content) or not all(map(operator.is_, container, content)):
-        return False
-    return not isinstance(container, dict) or all(map(operator.is_, container.values(), content.values()))

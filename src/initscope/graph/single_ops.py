@@ -35,7 +35,7 @@ def stays_whole(module: nn.Module) -> bool:
     >>> stays_whole(nn.ReLU()), stays_whole(Own(2, 2)), stays_whole(nn.Sequential())
     (True, True, False)
     """
-    if isinstance(module, torch.jit.ScriptModule) or _is_layer_of_torch(type(module)):
+    if _is_layer_of_torch(type(module)) or isinstance(module, torch.jit.ScriptModule):
         return True
     kinds = [kind for kind in type(module).__mro__ if kind in _DECLARED]
     row = activation_row(module)
@@ -73,9 +73,13 @@ def _is_layer_of_torch(kind: type) -> bool:
 
 def computes_as(module: nn.Module, kind: type[nn.Module]) -> bool:
     """Whether what a module computes is defined by ``kind`` or by torch, not by a user's subclass or for it alone."""
+    own, cls = vars(module), type(module)
+    if "forward" in own or "_conv_forward" in own:
+        return False
+    if cls is kind and cls.__module__.startswith("torch.nn.modules."):
+        return True
     for method in ("forward", "_conv_forward"):
-        definer = next((cls for cls in type(module).__mro__ if method in vars(cls)), nn.Module)
-        known = issubclass(kind, definer) or definer.__module__.startswith("torch.")
-        if method in vars(module) or not known:
+        definer = next((base for base in cls.__mro__ if method in vars(base)), nn.Module)
+        if not (issubclass(kind, definer) or definer.__module__.startswith("torch.")):
             return False
     return True

@@ -18,7 +18,7 @@ from torch import fx, nn
 from torch.fx._symbolic_trace import _autowrap_check, _new_patcher, _patch_wrapped_functions
 
 from initscope.graph.calls import OPERATORS
-from initscope.graph.fx_nodes import is_row
+from initscope.graph.fx_nodes import data_nodes, is_named_tuple
 from initscope.graph.in_place import follow_writes
 from initscope.graph.inputs import Inputs, required_parameters
 from initscope.graph.interrupts import pass_on, uninterrupted
@@ -150,31 +150,43 @@ def symbolic_trace(root: nn.Module, inputs: Inputs | None, is_leaf: Callable[[nn
         graph = _Tracer(inputs, is_leaf).trace(root)
     if drawn.names:
         raise fx.proxy.TraceError(f"forward draws numbers ({', '.join(sorted(drawn.names))}), which a trace would keep")
-    follow_writes(graph, root)
+    modules = dict(root.named_modules())
+    follow_writes(graph, modules)
     names = None if inputs is None else inputs.names(root)
-    traced = _converted(graph, root, names)
+    traced = _converted(graph, root, modules, names)
     pass_on()
     return traced
 
 
-def _converted(graph: fx.Graph, root: nn.Module, input_names: list[str] | None) -> Traced:
+def _converted(
+    graph: fx.Graph, root: nn.Module, modules: dict[str, nn.Module], input_names: list[str] | None
+) -> Traced:
     """The nodes of a graph of fx as nodes of ours."""
     fx_nodes = list(graph.nodes)
-    rows = [node for node in fx_nodes if is_row(node)]
+    data = data_nodes(fx_nodes)
+    rows = [node for node in fx_nodes if node in data and not is_named_tuple(node.target)]
     index = {node: number for number, node in enumerate(rows)}
     names, notes = _row_names(rows, input_names), random_notes(fx_nodes, rows)
-    weights = {name for name, parameter in root.named_parameters() if parameter.dim() > 1}
+    any_constants = any([node.op == "get_attr" for node in fx_nodes])  # noqa: C419  (no call for each)
+    weights = {name for name, parameter in root.named_parameters() if parameter.dim() > 1} if any_constants else set()
     nodes: dict[fx.Node, Node] = {}
     constants: dict[str, Any] = {}
     output: Any = None
     for node in fx_nodes:
-        args, kwargs = (mapped_nodes(value, nodes.__getitem__, fx.Node) for value in (node.args, node.kwargs))
+        parents = node.all_input_nodes
+        if set(map(type, node.args)) == {fx.Node}:
+            args = tuple(map(nodes.__getitem__, node.args))
+        else:
+            args = mapped_nodes(node.args, nodes.__getitem__, fx.Node)
+        kwargs = mapped_nodes(node.kwargs, nodes.__getitem__, fx.Node) if node.kwargs else {}
         if node.op == "output":
             output = args[0]
             continue
         if node.op == "get_attr":
             constants[str(node.target)] = attribute(root, str(node.target))
-        parents = node.all_input_nodes
+        weight_names: tuple[str, ...] = ()
+        if any_constants and node.op != "call_module":
+            weight_names = tuple(str(p.target) for p in parents if p.op == "get_attr" and p.target in weights)
         nodes[node] = make_node(
             index[node] if node in names else -1,
             names.get(node, node.name),
@@ -182,10 +194,10 @@ def _converted(graph: fx.Graph, root: nn.Module, input_names: list[str] | None) 
             node.target,
             args,
             kwargs,
-            module=root.get_submodule(str(node.target)) if node.op == "call_module" else None,
+            module=modules[str(node.target)] if node.op == "call_module" else None,
             path=_path(node),
-            inputs=tuple(nodes[parent] for parent in parents),
-            weight_names=tuple(str(p.target) for p in parents if p.op == "get_attr" and p.target in weights),
+            inputs=tuple(map(nodes.__getitem__, parents)),
+            weight_names=weight_names,
             note=notes.get(node, ""),
             no_grad=bool(node.meta.get("no_grad")),
         )
@@ -251,7 +263,10 @@ def execute_nodes(traced: Traced, root: nn.Module, inputs: Inputs, watch: Watch)
             values[node] = _constant(traced, root, str(node.target))
             continue
         else:
-            args = tuple([values[arg] if type(arg) is Node else mapped_nodes(arg, fill, Node) for arg in node.args])
+            if set(map(type, node.args)) == {Node}:
+                args = tuple(map(fill, node.args))
+            else:
+                args = mapped_nodes(node.args, fill, Node)
             kwargs = mapped_nodes(node.kwargs, fill, Node) if node.kwargs else {}
             output = None
         with torch.no_grad() if node.no_grad else nullcontext():

@@ -50,7 +50,11 @@ def multiplications_per_value(module: nn.Module | None) -> float:
 
     Each position of its output sees all of its weights; without any, each value is seen once.
     """
-    weights = [] if module is None else [p for p in module.parameters() if p.dim() > 1]
-    if not weights or isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+    if module is None or isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
         return 1.0
-    return sum(parameter.numel() for parameter in weights) / max(1, len(weights[0]))
+    total, units = 0, 0
+    for parameter in module.parameters():
+        if parameter.dim() > 1:
+            total += parameter.numel()
+            units = units or len(parameter)
+    return total / max(1, units) if total else 1.0

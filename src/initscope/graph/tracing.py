@@ -15,6 +15,7 @@ from initscope.graph.graph import Graph
 from initscope.graph.inputs import Inputs, Whole, bind
 from initscope.graph.randomness import random_layers
 from initscope.graph.recording import Recording, tensor_shapes
+from initscope.graph.sequential import sequential_trace
 from initscope.graph.single_ops import hides_steps, stays_whole
 from initscope.graph.symbolic import nodes_in, symbolic_trace
 
@@ -60,12 +61,12 @@ def trace(
     with leaves_no_trace(model):
         for module in random_layers(model):  # what they do in training mode is off in every run, and no step
             module.training = False
-        hiding = next((m for m in model.modules() if opened and bound is not None and hides_steps(m)), None)
+        hiding = next((m for m in model.modules() if hides_steps(m)), None) if opened and bound is not None else None
         if hiding is not None and bound is not None:
             reason = f"nn.{type(hiding).__name__} is opened: its steps are those of one run"
             return _recorded(model, root, bound, whole, reason, recorded, opened=True)
         try:
-            traced = symbolic_trace(root, bound, whole)
+            traced = sequential_trace(root, bound, whole) or symbolic_trace(root, bound, whole)
         except Exception as error:  # fx raises whatever the user's forward raises on symbolic values
             told = str(error).strip().partition("\n")[0].partition(". ")[0]  # what follows is torch's advice
             reason = f"{type(error).__name__}: {told}"

@@ -87,14 +87,23 @@ def _products(networks: Networks, x: Inputs, y: Inputs, sizes: _Sizes, *, tangen
     budget = Budget(pairs, pairs)
     context, simulation = replace(networks.context, budget=budget, sampled=[]), Simulation(networks, x, y)
     walk = Walk(traced, checked_inputs(simulation), context, simulation, keep=tangents)
-    value = _output(networks, walk, sizes)
+    value, sampled = _output(networks, walk, sizes)
     if not isinstance(value, Value):
         raise InputError("this model has no kernel: what it returns is not one value per unit")
-    return torch.stack([_per_unit(each, budget, tangents=tangents) for each in value.replicates])[:, :pairs]
+    try:
+        return torch.stack([_per_unit(each, budget, tangents=tangents) for each in value.replicates])[:, :pairs]
+    except NotCovered as error:
+        reason = f"no rule covers {sampled}, so its values are sampled, and sampled values have no derivatives"
+        raise InputError(
+            f"this model has no tangent kernel: {reason if sampled else error}; it may have one of kind='nngp'"
+        ) from error
 
 
-def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> Any:
-    """The value of the step that the model returns; ``sizes`` learn how large maps are on the way."""
+def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> tuple[Any, str]:
+    """The value of the step that the model returns, and the first step whose values were sampled ('': none).
+
+    ``sizes`` learn how large maps are on the way.
+    """
     traced = networks.traced
     wanted = traced.nodes[-1] if traced.symbolic is None else traced.output
     if not (isinstance(wanted, Node) and wanted.row):
@@ -103,14 +112,20 @@ def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> Any:
             "wrap it in a module that returns the tensor whose kernel you want"
         )
     value: Any = None
+    sampled = ""
     positions: dict[Any, int] = {}
     for step, state in walk.states():
-        if isinstance(state, Value) and (state.axis is not None or not state.random):
-            positions[step] = math.prod(state.shape[1:])
         if step is wanted:
             value = state
+        if not isinstance(state, Value):
+            continue
+        unknown = [each for each in state.replicates for maps in each.moment_maps() if maps.origin is None]
+        if not sampled and any(each.axis is not None for each in unknown):
+            sampled = f"{step.name} ({step.kind})"
+        if state.axis is not None or not state.random:
+            positions[step] = math.prod(state.shape[1:])
     sizes.learn(positions)
-    return value
+    return value, sampled
 
 
 def _per_unit(value: Value, budget: Budget, *, tangents: bool) -> Tensor:
@@ -123,10 +138,7 @@ def _per_unit(value: Value, budget: Budget, *, tangents: bool) -> Tensor:
         return (totals.xx * totals.yy).sqrt() * totals.cosine / totals.units
     if not value.random:
         raise InputError("this model has no tangent kernel: it has no weights")
-    try:
-        state = value.whole_moments()
-        maps = tangent(state, budget)
-    except NotCovered as error:
-        raise InputError(f"this model has no tangent kernel: {error}; it may have one of kind='nngp'") from error
+    state = value.whole_moments()
+    maps = tangent(state, budget)
     sizes = torch.tensor(state.sizes, dtype=torch.float64, device=maps.device)
     return (total(maps, kept=2) * sizes).sum(dim=1) / totals.units

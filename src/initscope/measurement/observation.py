@@ -32,7 +32,6 @@ from initscope.graph import (
 )
 from initscope.graph.borrowing import leaves_no_trace, runnable, without_dropout
 from initscope.measurement.attention import AttentionObserver, TokenObserver
-from initscope.measurement.gradients import has_weight_gradient
 from initscope.measurement.number_formats import FormatObserver
 from initscope.measurement.observers import GradientObserver, PairObserver
 from initscope.measurement.runs import mode_of
@@ -314,15 +313,15 @@ class _Observers:
                 columns["gradient_ratio"] = found[:, 0] / start / self.gradients.at_output()
                 passed = self.gradients.at_steps() * ratio
                 columns["signal_gradient"] = passed / self.gradients.at_output()
-            columns["gradient_cosine"] = np.stack([cosine_of(row) for row in found])
+            columns["gradient_cosine"] = cosine_of(found.swapaxes(0, 1))
         columns |= self.activity.columns() | self.spread.columns()
         columns |= self.tokens.columns() | self.attention.columns() | self.formats.columns()
-        return {"rows": tuple(seen.row(node, self._note(graph, node)) for node in graph.nodes)} | columns
+        return {"rows": tuple(seen.row(node, self._note(node)) for node in graph.nodes)} | columns
 
-    def _note(self, graph: Graph, node: Node) -> str:
+    def _note(self, node: Node) -> str:
         own = "" if self.gradients is None else self.gradients.notes.get(node, "")
-        general = self.note if has_weight_gradient(node.module) else ""
-        return "; ".join(text for text in (own, general) if text)
+        general = self.note if node.module is not None and node.traits.unit_axis is not None else ""
+        return f"{own}; {general}" if own and general else own or general
 
 
 def _batches(data: Any, after: int) -> int | None:

@@ -25,10 +25,11 @@ from initscope.graph import (
     as_slices,
     couples_samples,
     gap_of,
+    is_weight_layer,
     pair_norms,
 )
 from initscope.graph.pair_norms import row_norms
-from initscope.measurement.gradients import called_layer, has_weight_gradient, weight_gradient_norms
+from initscope.measurement.gradients import called_layer, weight_gradient_norms
 
 __all__ = ["GradientObserver", "Observer", "PairObserver"]
 
@@ -56,7 +57,7 @@ class PairObserver(Observer):
         norms = _stacked(self._norms)
         units = np.array([math.prod(shapes[node]) if node in shapes else 0 for node in self._norms], dtype=np.float64)
         start, size = start_norms(norms[:, 0], units, [node.op == "placeholder" for node in self._norms])
-        gap = np.stack([gap_of(row) for row in norms])
+        gap = gap_of(norms.swapaxes(0, 1))
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = norms[:, 0] / start
             return gap, ratio, ratio * np.sqrt(size / units)[:, None], start
@@ -85,8 +86,9 @@ class GradientObserver(Observer):
         self._passed: dict[Node, list[Tensor]] = {node: [] for node in graph.nodes}  # ‖∂ℓ/∂h‖ of x, per batch
         self._top: list[Tensor] = []  # ‖∂ℓ/∂a‖ of x, per batch
         self._sources: list[Tensor] = []  # what the backward pass runs to
-        self._reached: set[Node] = set()  # steps whose values are made of those of a source
+        self._reached: set[Node] = set()  # nodes whose values are made of those of a source
         self._batch: Batch | None = None
+        self._samples = 0
         self.note = ""
         """Why there are no gradients, if there are none."""
         self.notes: dict[Node, str] = {}
@@ -99,17 +101,20 @@ class GradientObserver(Observer):
     def begin(self, batch: Batch) -> None:
         """Make room for the pairs of a batch."""
         self._batch, self._sources, self._reached = batch, [], set()
+        self._samples = len(batch)
         if batch.sides is not None:
-            _make_room(self._norms, len(batch) // 2)
+            _make_room(self._norms, self._samples // 2)
             for parts in self._passed.values():
-                parts.append(torch.full((len(batch) // 2,), torch.nan, dtype=torch.float64))
+                parts.append(torch.full((self._samples // 2,), torch.nan, dtype=torch.float64))
 
     def follow(
         self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, tensor: Tensor, axis: SampleAxis
     ) -> Any:
         """Let the backward pass reach this node, and take the weight gradients when it comes by."""
-        replaced, layer = None, self._layer(node, args, kwargs)
-        first = not any(parent in self._reached for parent in node.inputs)
+        replaced, layer = None, None
+        if node.role == "weights":
+            layer = self._layer(node, args, kwargs)
+        first = self._reached.isdisjoint(node.inputs)
         self._reached.add(node)
         if not tensor.requires_grad and output is tensor and torch.is_grad_enabled() and (first or layer is not None):
             # The inputs, the first values that indices led to, or weights behind values that the model detached: these
@@ -132,22 +137,22 @@ class GradientObserver(Observer):
         module = node.module
         if module is None:
             return called_layer(node.target, args, kwargs) if node.op == "call_function" else None
-        known = has_weight_gradient(module) and args and isinstance(args[0], Tensor)
+        known = is_weight_layer(module) and args and isinstance(args[0], Tensor)
         return (module, args[0]) if known else None
 
     def _take(self, node: Node, module: Any, seen: Tensor, version: int, axis: SampleAxis, delta: Tensor) -> None:
         if seen._version != version:
             self.notes[node] = "its input is overwritten in place, so its gradient is lost"
             return
-        samples = len(seen) if axis.first or self._batch is None else len(self._batch)
+        samples = len(seen) if axis.first or self._batch is None else self._samples
         with torch.no_grad():
-            inputs, back = (axis.to_front(values, samples) for values in (seen, delta))
+            inputs, back = axis.to_front(seen, samples), axis.to_front(delta, samples)
             if inputs is not None and back is not None:
                 self._norms[node][-1] = weight_gradient_norms(module, inputs, back).cpu()
 
     def _pass(self, node: Node, axis: SampleAxis, delta: Tensor) -> None:
         """Keep the size of the gradient that comes by."""
-        count = 0 if self._batch is None else len(self._batch)
+        count = self._samples
         with torch.no_grad():
             front = axis.to_front(delta, count)
             if front is not None:

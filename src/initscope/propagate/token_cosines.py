@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from initscope.theory.attention import mean_token_cosine
+
 __all__ = ["LEAST_TOKENS", "mean_cosine"]
 
 LEAST_TOKENS = 4
@@ -12,12 +14,9 @@ LEAST_TOKENS = 4
 
 
 def mean_cosine(matrix: Tensor, sizes: tuple[int, ...]) -> float:
-    """Of two different tokens, within x and within y: the sum of all of them is a product with a vector."""
+    """Of two different tokens, within x and within y; NaN where no sample has two tokens that are not zero."""
     shares = torch.tensor(sizes, dtype=torch.float64) / sum(sizes)
     matrix = matrix[:, 0] if len(sizes) == 1 else (matrix * shares[:, None, None]).sum(dim=1)
     tokens = matrix.shape[-1] // 2
-    total = 0.0
-    for block in (matrix[:, :tokens, :tokens], matrix[:, tokens:, tokens:]):
-        scale = block.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(block.dtype).tiny).rsqrt()[..., None]
-        total += float(((scale.mT @ (block @ scale)).flatten() - tokens).mean())
-    return total / (2 * tokens * (tokens - 1))
+    sides = (matrix[:, :tokens, :tokens], matrix[:, tokens:, tokens:])
+    return float(torch.cat([mean_token_cosine(side) for side in sides]).nanmean())
