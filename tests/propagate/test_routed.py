@@ -7,12 +7,13 @@ import torch.nn.functional as F
 from torch import nn
 
 import initscope
+from initscope.propagate import MomentMaps, NotCovered
+from initscope.propagate.context import Context
 from initscope.propagate.covariances import gram
-from initscope.propagate.laws import Normal
-from initscope.propagate.moments import Maps, NotCovered
-from initscope.propagate.origins import Gram
-from initscope.propagate.registry import Context
-from initscope.propagate.routed import Rows
+from initscope.propagate.distributions import GaussianUnits
+from initscope.propagate.origins.matrices import KnownGram
+from initscope.propagate.rules.routing import at_tokens
+from initscope.propagate.values.routed_tokens import RoutedTokens
 
 WIDTH, HIDDEN, TOKENS, PAIRS, EXPERTS, CHOSEN = 128, 128, 8, 4, 4, 2
 
@@ -189,17 +190,17 @@ def test_tokens_have_in_common_what_both_sent_to_one_expert():
     square = matrix.diagonal(dim1=-2, dim2=-1)
     kxx, kyy = square[:, None, :tokens], square[:, None, tokens:]
     d = kxx + kyy - 2 * matrix[:, :tokens, tokens:].diagonal(dim1=-2, dim2=-1)[:, None]
-    base = Maps(
-        kxx, kyy, d, (channels,), "closed form", axis=1, unit=Normal(), weights=frozenset({1}), fresh=frozenset({1}),
-        origin=Gram(matrix[:, None]),
+    base = MomentMaps(
+        kxx, kyy, d, (channels,), "closed form", axis=1, distribution=GaussianUnits(), weights=frozenset({1}),
+        fresh=frozenset({1}), origin=KnownGram(matrix[:, None]),
     )  # fmt: skip
     token, expert = (
         torch.randint(0, 6, (2, rows), generator=generator),
         torch.randint(0, 3, (2, rows), generator=generator),
     )
     factor = torch.randn(2, rows, generator=generator, dtype=torch.float64)
-    found = Rows(base, tuple(token), tuple(factor), tuple(expert), weights=frozenset({2}))
-    after = found.at_tokens(Context(initscope.initializers.He()))
+    found = RoutedTokens(base, tuple(token), tuple(factor), tuple(expert), weights=frozenset({2}))
+    after = at_tokens(found, Context(initscope.initializers.He()))
     expected = torch.zeros(samples, 2 * tokens, 2 * tokens, dtype=torch.float64)
     for a in range(2):
         for b in range(2):

@@ -9,11 +9,12 @@ from torch import nn
 
 from initscope.graph import Graph, activation_of
 from initscope.graph.single_ops import computes_as
-from initscope.propagate.registry import Context
+from initscope.propagate.context import Context
 from initscope.propagate.rules.weights import paddings
 from initscope.propagate.windows import FilterTaps
+from initscope.theory.activations import Activation
 
-__all__ = ["Chain", "Mean", "Rectified", "Step", "Sums", "chain_of"]
+__all__ = ["PositionMean", "Rectified", "ReluStack", "Step", "Sums", "stack_of"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Rectified:
 
 
 @dataclass(frozen=True)
-class Mean:
+class PositionMean:
     """All positions together, as a Linear layer reads them; ``pooled``: so many averaged first, so that it reads one.
 
     ``wraps``: all filters before it wrap around the edges, so that positions at an offset do.
@@ -45,72 +46,85 @@ Step = Sums | Rectified
 
 
 @dataclass(frozen=True)
-class Chain:
-    """Weights and ReLUs on images ``[channels, height, width]`` up to a `Mean`, and on vectors behind it."""
+class ReluStack:
+    """Weights and ReLUs on images ``[channels, height, width]`` up to a `PositionMean`, and on vectors behind it."""
 
     image_steps: tuple[Step, ...]
-    mean: Mean
+    mean: PositionMean
     dense_steps: tuple[Step, ...]
 
 
-def chain_of(graph: Graph, context: Context, shape: tuple[int, ...]) -> Chain | None:
-    """The stack that the model is, or None: other layers, other activations, branches, other weight laws."""
+def stack_of(graph: Graph, context: Context, shape: tuple[int, ...]) -> ReluStack | None:
+    """The stack that the model is on inputs of ``shape``; None for other layers, branches or weight distributions."""
     first, *nodes = graph.nodes
     if len(shape) not in (1, 3) or graph.symbolic is None or not nodes or graph.output is not nodes[-1]:
         return None
-    reading = _Reading(context, shape)
+    reader = _StackReader(context, shape)
     before = first
     for node in nodes:
-        if node.module is None or node.inputs != (before,) or not reading.takes(node.module):
+        if node.module is None or node.inputs != (before,) or not reader.read(node.module):
             return None
         before = node
-    return reading.chain()
+    return reader.stack()
 
 
-class _Reading:
+class _StackReader:
     """A stack as far as its modules were read."""
 
     def __init__(self, context: Context, shape: tuple[int, ...]) -> None:
         self._context = context
-        self._maps: list[Step] = []
-        self._dense: list[Step] = []
+        self._image_steps: list[Step] = []
+        self._dense_steps: list[Step] = []
         self._channels, self._size = shape[0], shape[1:]
         self._width: int | None = None
         """Channels that a mean stands for; None: the sum over the channels of the images themselves."""
         self._wraps: list[bool] = []
         self._ends: list[bool] = []
-        self._mean = Mean() if len(shape) == 1 else None
+        self._mean = PositionMean() if len(shape) == 1 else None
         self._flat = len(shape) == 1
 
-    def chain(self) -> Chain | None:
-        """None if no weights were read."""
-        return Chain(tuple(self._maps), self._mean or Mean(), tuple(self._dense)) if self._width is not None else None
+    def stack(self) -> ReluStack | None:
+        """What was read; None if there were no weights."""
+        if self._width is None:
+            return None
+        return ReluStack(tuple(self._image_steps), self._mean or PositionMean(), tuple(self._dense_steps))
 
-    def takes(self, module: nn.Module) -> bool:
-        """Read one more; whether what is read is still a stack."""
-        steps = self._maps if self._mean is None else self._dense
+    @property
+    def _steps(self) -> list[Step]:
+        """Those that the next module adds to."""
+        return self._image_steps if self._mean is None else self._dense_steps
+
+    def read(self, module: nn.Module) -> bool:
+        """Read one more module; whether what was read is still a stack."""
         if isinstance(module, (nn.Identity, nn.Dropout)):
             return True
         if isinstance(module, nn.Flatten):
-            self._mean, self._flat = self._mean or Mean(), True
+            self._mean, self._flat = self._mean or PositionMean(), True
             return module.start_dim == 1 and module.end_dim == -1
         if isinstance(module, (nn.AdaptiveAvgPool2d, nn.AvgPool2d)):
-            averages = self._mean is None and self._width is not None and self._averages_all(module)
-            self._mean = Mean(pooled=math.prod(self._size), wraps=all(self._wraps))
-            return averages and (all(self._wraps) or all(self._ends))
-        if self._width is not None and (sigma := activation_of(module)) is not None:
-            # Rectified units are not Gaussian, and those of flattened or pooled maps have laws of their own.
-            behind_weights = bool(steps) and isinstance(steps[-1], Sums)
-            steps.append(Rectified())
-            return sigma.name == "relu" and behind_weights
+            return self._read_average(module)
+        sigma = activation_of(module)
+        return self._read_weights(module) if sigma is None else self._read_activation(sigma)
+
+    def _read_average(self, module: nn.AdaptiveAvgPool2d | nn.AvgPool2d) -> bool:
+        averages = self._mean is None and self._width is not None and self._averages_all(module)
+        self._mean = PositionMean(pooled=math.prod(self._size), wraps=all(self._wraps))
+        return averages and (all(self._wraps) or all(self._ends))
+
+    def _read_activation(self, sigma: Activation) -> bool:
+        # Rectified units are not Gaussian, and those of flattened or pooled maps have distributions of their own.
+        after_weights = bool(self._steps) and isinstance(self._steps[-1], Sums)
+        self._steps.append(Rectified())
+        return sigma.name == "relu" and after_weights
+
+    def _read_weights(self, module: nn.Module) -> bool:
         kind = nn.Linear if self._flat else nn.Conv2d
         if not isinstance(module, kind) or not computes_as(module, kind) or (self._mean is not None) != self._flat:
             return False
         sums = self._sums(module)
-        if sums is None:
-            return False
-        steps.append(sums)
-        return True
+        if sums is not None:
+            self._steps.append(sums)
+        return sums is not None
 
     @property
     def _inputs(self) -> int:
