@@ -56,7 +56,21 @@ def test_it_leaves_code_and_the_words_of_the_field_alone(tmp_path: Path, source:
 
 
 def test_it_reads_the_prose_of_documentation_and_not_its_code(tmp_path: Path) -> None:
-    page = "Title\n=====\n\nThe law.\n\n.. code-block:: python\n\n   law = told\n\nAs told::\n\n   anew\n\nEnd ``law`` beside.\n"
+    page = """Title
+=====
+
+The law.
+
+.. code-block:: python
+
+   law = told
+
+Code::
+
+   anew
+
+End ``law`` beside.
+"""
     assert sorted(matched(tmp_path / "a.rst", page)) == [(4, "law"), (14, "beside")]
     assert matched(tmp_path / "a.md", "Text\n\n```console\n$ told\n```\n\nbehind\n") == [(7, "behind")]
 

@@ -117,7 +117,7 @@ def without_literals(text: str) -> str:
 
     for pattern in (_FENCED, _LITERAL_BLOCK, _LITERAL):
         text = pattern.sub(blank, text)
-    return "\n".join(" " * len(line) if line.lstrip().startswith((">>> ", "... ")) else line for line in text.split("\n"))
+    return re.sub(r"^ *(?:>>>|\.\.\.) .*$", "", text, flags=re.M)
 
 
 def pieces(path: Path) -> list[Piece]:
@@ -212,8 +212,8 @@ def main(arguments: list[str]) -> int:
                 print(f"{path.relative_to(ROOT)}:{line}: {sentence}")
     problems = check(settings)
     print("\n".join(problems), end="\n" if problems else "")
-    print(f"words: {len(problems)} problems in {len(chosen)} files; {too_long} of {count} sentences have more than", end="")
-    print(f" {MOST_WORDS} words (listed by: python tools/words.py --sentences)")
+    print(f"words: {len(problems)} problems in {len(chosen)} files")
+    print(f"{too_long} of {count} sentences have more than {MOST_WORDS} words (python tools/words.py --sentences)")
     return 1 if problems else 0
 
 

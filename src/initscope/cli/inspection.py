@@ -102,7 +102,7 @@ def inspect(
 ) -> None:
     """Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change."""
     import initscope
-    from initscope._utils.disk import check_room
+    from initscope._utils.disk import check_space
     from initscope.inspection.verdicts import failing
 
     source, options, output = source or InspectSource(), options or InspectOptions(), output or InspectOutput()
@@ -115,7 +115,7 @@ def inspect(
     with user_code():
         built = build_model(model, source, data.shape)
         if output.apply is not None:
-            check_room(output.apply, sum(value.nbytes for value in built.state_dict().values()))
+            check_space(output.apply, sum(value.nbytes for value in built.state_dict().values()))
         report = initscope.inspect(
             built,
             data,
