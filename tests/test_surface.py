@@ -97,7 +97,7 @@ def test_results_show_and_export_alike(tmp_path):
 
 
 def test_only_words_have_no_picture():
-    with pytest.raises(InputError, match="holds no numbers to draw"):
+    with pytest.raises(InputError, match="holds no numbers to plot"):
         initscope.inspection.Audit(()).plot()
 
 
