@@ -7,8 +7,8 @@ import copy
 import numpy as np
 import pytest
 import torch
+from evaluation.published.by_width import MODELS, Branching, DictInput, mobilenet, resnet, vgg
 from torch import nn
-from zoo import MODELS, Branching, DictInput, mobilenet, resnet, vgg
 
 import initscope
 from initscope.initializers import He

@@ -7,12 +7,13 @@ import torch.nn.functional as F
 from torch import nn
 
 import initscope
+from initscope.propagate import MomentMaps, NotCovered
+from initscope.propagate.context import Context
 from initscope.propagate.covariances import gram
-from initscope.propagate.laws import Normal
-from initscope.propagate.moments import Maps, NotCovered
-from initscope.propagate.origins import Gram
-from initscope.propagate.registry import Context
-from initscope.propagate.routed import Rows
+from initscope.propagate.distributions import GaussianUnits
+from initscope.propagate.origins.matrices import KnownGram
+from initscope.propagate.rules.routing import at_tokens
+from initscope.propagate.values.routed_tokens import RoutedTokens
 
 WIDTH, HIDDEN, TOKENS, PAIRS, EXPERTS, CHOSEN = 128, 128, 8, 4, 4, 2
 
@@ -144,6 +145,42 @@ def test_experts_agree_with_networks(form, shared, measured):
     assert (np.abs(z) < 4).all(), z
 
 
+def cosine_of_received_tokens(generator):
+    """Mean cosine of what one expert of a new network makes of the tokens that it received, over all samples."""
+    layer = model("dense")
+    for parameter in layer.parameters():
+        if parameter.dim() > 1:
+            nn.init.normal_(parameter, std=1.5 * parameter.shape[1] ** -0.5, generator=generator)
+    cosines = []
+    with torch.no_grad():
+        for sample in layer.norm(torch.cat(pairs())):
+            received = (layer.choice(sample)[1] == 0).any(dim=1)
+            units = F.normalize(layer.experts[0](sample[received]), dim=1)
+            cosines.append(float((units @ units.T)[~torch.eye(len(units), dtype=torch.bool)].mean()))
+    return np.nanmean(cosines)
+
+
+def test_tokens_that_no_expert_received_have_no_cosine(measured):
+    """What an expert adds is zero for half of the tokens. |z| < 4: an error of .05 would be found.
+
+    Counted with their own square as 1, zero tokens lowered the mean by .18.
+    """
+    generator = torch.Generator().manual_seed(0)
+    networks = [cosine_of_received_tokens(generator) for _ in range(80)]
+    expected, error = np.mean(networks), np.std(networks, ddof=1) / len(networks) ** 0.5
+    ours = [initscope.predict(model("dense"), *pairs(), seed=seed).tokens.cosine for seed in range(5)]
+    added = [index for index, row in enumerate(measured(False).rows) if row.kind == "mul" and "." not in row.layer]
+    predicted = np.array(ours)[:, added[1::2]].mean(axis=1)
+    tokens = measured(False).tokens
+    for value, value_error in (
+        (predicted.mean(), predicted.std(ddof=1) / len(predicted) ** 0.5),
+        (tokens.cosine[added[1]], tokens.cosine_se[added[1]]),
+    ):
+        both = np.hypot(error, value_error)
+        assert 4 * both < 0.05
+        assert abs(value - expected) < 4 * both
+
+
 def test_tokens_have_in_common_what_both_sent_to_one_expert():
     """Against sums over all pairs of rows, written out, for rows in an order of their own in x and in y."""
     generator = torch.Generator().manual_seed(3)
@@ -153,17 +190,17 @@ def test_tokens_have_in_common_what_both_sent_to_one_expert():
     square = matrix.diagonal(dim1=-2, dim2=-1)
     kxx, kyy = square[:, None, :tokens], square[:, None, tokens:]
     d = kxx + kyy - 2 * matrix[:, :tokens, tokens:].diagonal(dim1=-2, dim2=-1)[:, None]
-    base = Maps(
-        kxx, kyy, d, (channels,), "closed form", axis=1, unit=Normal(), weights=frozenset({1}), fresh=frozenset({1}),
-        origin=Gram(matrix[:, None]),
+    base = MomentMaps(
+        kxx, kyy, d, (channels,), "closed form", axis=1, distribution=GaussianUnits(), weights=frozenset({1}),
+        fresh=frozenset({1}), origin=KnownGram(matrix[:, None]),
     )  # fmt: skip
     token, expert = (
         torch.randint(0, 6, (2, rows), generator=generator),
         torch.randint(0, 3, (2, rows), generator=generator),
     )
     factor = torch.randn(2, rows, generator=generator, dtype=torch.float64)
-    found = Rows(base, tuple(token), tuple(factor), tuple(expert), weights=frozenset({2}))
-    after = found.at_tokens(Context(initscope.initializers.He()))
+    found = RoutedTokens(base, tuple(token), tuple(factor), tuple(expert), weights=frozenset({2}))
+    after = at_tokens(found, Context(initscope.initializers.He()))
     expected = torch.zeros(samples, 2 * tokens, 2 * tokens, dtype=torch.float64)
     for a in range(2):
         for b in range(2):

@@ -131,6 +131,7 @@ class Searcher:
 
         Queries are the rows of ``Q``, or without it a ``sample`` of the vectors held, each left out of its own answer.
         Every vector is compared with every query once. Codes are taken to be searched exhaustively: "ivf" finds less.
+        The standard error is over the queries; a sample stands for all vectors held, so if all are asked it is 0.
 
         Examples
         --------

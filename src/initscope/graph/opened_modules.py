@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Generator
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -19,11 +18,11 @@ __all__ = ["RecurrentLayer", "is_loop", "joined_states", "opened_attention", "re
 _LOOPS = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 
 
-@cache
 def opened_attention() -> Callable[..., Any]:
     """`F.multi_head_attention_forward`, whose calls of other functions can be seen: it does not ask to be taken over.
 
-    The code is torch's own; only the question whether somebody overrides it as a whole has another answer.
+    The code is torch's own; only the question whether somebody overrides it as a whole has another answer. It is made
+    for every call, because programs replace functions of `torch.nn.functional` while they run.
     """
     whole = F.multi_head_attention_forward
     scope = dict(vars(F)) | {"has_torch_function": lambda tensors: False}

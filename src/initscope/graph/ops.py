@@ -188,7 +188,7 @@ _ops(
 
 SIZES = frozenset({
     "size", "dim", "ndimension", "numel", "nelement", "stride", "get_device", "type", "element_size", "is_contiguous",
-    "is_floating_point", "is_complex", "item", "tolist",
+    "is_floating_point", "is_complex", "item", "tolist", "len",
 })  # fmt: skip
 """Methods whose result is no tensor of data."""
 DATA_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})

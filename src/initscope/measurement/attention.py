@@ -24,23 +24,35 @@ _LEAST_TOKENS = 4
 
 
 class TokenObserver(Observer):
-    """Mean cosine of the tokens of a sample, at steps whose output is ``[tokens, units]`` for each sample."""
+    """Mean cosine of the non-zero tokens of a sample, at ops whose output is ``[tokens, units]`` for each sample."""
 
     def __init__(self, graph: Graph) -> None:
         self._rows = graph.nodes
-        self._cosines: dict[Node, list[float]] = {}
+        self._cosines: dict[Node, list[Tensor]] = {}
 
     def see(self, node: Node, values: Tensor) -> None:
-        """Take the mean over the pairs of tokens of every sample: of T unit vectors t it is (‖Σt‖² - T)/(T² - T)."""
+        """Take the mean over the pairs of tokens of every sample: of n unit vectors t it is (‖Σt‖² - n)/(n² - n).
+
+        Zero tokens (padding, or tokens that no expert received) have no direction, so n counts the others; a sample
+        with fewer than two of them is left out.
+        """
         if values.dim() == 3 and values.shape[1] >= _LEAST_TOKENS and values.shape[2] >= _LEAST_TOKENS:
-            tokens = values.shape[1]
-            units = torch.nn.functional.normalize(values.float(), dim=2)
+            values = values.float()
+            norms = torch.linalg.vector_norm(values, dim=2, keepdim=True, dtype=torch.float64)
+            count = (norms != 0).sum(dim=(1, 2))
+            units = values / torch.where(norms == 0, 1.0, norms)
             squares = units.sum(dim=1).square().sum(dim=1)
-            self._cosines.setdefault(node, []).append(float((squares - tokens).mean()) / (tokens * (tokens - 1)))
+            cosines = (squares - count) / (count * (count - 1))
+            self._cosines.setdefault(node, []).append(cosines[count > 1])
 
     def columns(self) -> dict[str, Floats]:
-        """``token_cosine``, ``[rows]``."""
-        return {"token_cosine": _column(self._rows, self._cosines)}
+        """``token_cosine``, ``[rows]``; NaN where no sample has two tokens that are not zero."""
+        return {"token_cosine": _column(self._rows, {node: _joined(parts) for node, parts in self._cosines.items()})}
+
+
+def _joined(parts: list[Tensor]) -> list[float]:
+    """The values of all batches, or NaN if there are none."""
+    return torch.cat(parts).tolist() or [math.nan]
 
 
 class AttentionObserver(Observer):

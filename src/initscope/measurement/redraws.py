@@ -224,13 +224,11 @@ def _summary(runs: list[_Run], draws: int, seed: int) -> Measurement:
 
 
 def _tokens(runs: list[_Run]) -> Tokens | None:
-    """Means over draws, and their errors."""
-    found = [run.tokens for run in runs if run.tokens is not None]
-    if not found:
+    """Means over the draws that have a value, and their errors."""
+    columns = [run.tokens for run in runs if run.tokens is not None]
+    if not columns:
         return None
-    values = np.stack(found)
-    (cosine, entropy), count = values.mean(axis=0), len(values)
-    errors = np.full(values.shape[1:], np.nan) if count == 1 else values.std(axis=0, ddof=1) / np.sqrt(count)
+    (cosine, entropy), errors, _ = _mean_and_error(np.stack(columns))
     return Tokens(cosine, entropy, *errors)
 
 
