@@ -59,7 +59,7 @@ def test_decide_a_bare_state_dict(tmp_path, capsys, suffix):
     assert "proof verified: yes" in err
     assert json.loads(out)["injective"] is True
     out, _, _ = run(capsys, "decide", "--weights", str(path), "--layer", "fc2", "--format", "csv")
-    assert next(csv.DictReader(io.StringIO(out)))["verdict"] == "not injective"
+    assert next(csv.DictReader(io.StringIO(out)))["decision"] == "not injective"
     out, _, _ = run(capsys, "decide", "--weights", str(path), "--layer", "fc1", "--stability", "--format", "json")
     assert json.loads(out)["stability"]["frame"] == pytest.approx(1.0)
 

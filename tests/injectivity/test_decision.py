@@ -229,7 +229,7 @@ def test_budget_is_kept_and_honest():
     assert result.injective is None
     assert not verify(weight, None, result)
     assert result.fewest_active >= 20
-    assert result.table()[0]["verdict"] == "undecided"
+    assert result.table()[0]["decision"] == "undecided"
 
 
 def test_without_numba_the_plain_code_decides():
