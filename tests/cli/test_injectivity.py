@@ -111,7 +111,7 @@ def test_bad_use_is_one_line_and_exit_two(capsys, arguments, message):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.ones(20), "weights.npy holds no matrix of weights, outputs × inputs, but W of shape (20,)"),
+        (np.ones(20), "weights.npy holds no weight matrix (outputs × inputs), only W of shape (20,)"),
         (np.ones((4, 2)) * 1j, "W is complex"),
         (np.full((4, 2), 1e300), "W holds entries up to 1e+300; beyond 1e+150 their squares overflow"),
     ],

@@ -288,7 +288,7 @@ def test_collisions_of_integer_weights_are_refined_to_any_digits():
 def test_rows_whose_squares_vanish_are_refused():
     opposite = np.vstack([np.eye(3), -np.eye(3)])
     opposite[4] *= 1e-200
-    with pytest.raises(InputError, match="below 1e-150 their squares vanish"):
+    with pytest.raises(InputError, match="below 1e-150 their squares underflow"):
         decide(opposite)
     opposite[4] *= 1e60
     decision = decide(opposite)
