@@ -74,7 +74,7 @@ def test_decide_a_convolution_with_the_shape_that_the_messages_advise(tmp_path, 
     assert (code, "the model has 2 layers; choose one with --layer: 0, 1" in err) == (2, True)
     _, err, code = run(capsys, "decide", model, "--layer", "1")
     assert code == 2
-    advised = err.strip().rsplit("such as ", 1)[1].split("x")
+    advised = err.strip().rsplit("--input-shape ", 1)[1].split("x")
     out, _, code = run(
         capsys,
         "decide",
