@@ -89,7 +89,7 @@ def check(
     size = plan.answers[answer]
     if size < 1:
         raise InputError(
-            f"the plan's answer {answer!r} is {size}, so there is nothing to simulate; use a smaller eps or delta"
+            f"the plan's answer {answer!r} is {size}, so there is nothing to simulate; use a larger eps or delta"
         )
     if plan.numbers(size) > _LARGEST_DRAW:
         raise InputError(

@@ -131,11 +131,11 @@ def _gordon(dim: int, eps: float, delta: float, squared: bool, depth: int) -> in
 def subspace_extremes(
     weights: np.ndarray, *, restarts: int = 32, steps: int = 200, seed: int = 0
 ) -> tuple[float, float]:
-    r"""Smallest and largest :math:`\|R(Wu)\|` found over unit vectors u, by ascent from many restarts.
+    r"""Return the smallest and largest :math:`\|R(Wu)\|` over unit vectors u, by local search with random restarts.
 
-    The squared norm is convex in u: :math:`u \leftarrow W^T R(Wu)`, normalised, never falls, and
-    :math:`u \leftarrow cu - W^T R(Wu)` with c at least the largest squared singular value never rises. Local optima:
-    the true extremes may lie further out.
+    The squared norm is convex in u: :math:`u \leftarrow W^T R(Wu)`, normalized, never decreases it, and
+    :math:`u \leftarrow cu - W^T R(Wu)` with c at least the largest squared singular value never increases it. The
+    results are local optima, so the true extremes may be more extreme.
     """
     generator = np.random.default_rng(seed)
     top = float(np.linalg.norm(weights, 2)) ** 2
