@@ -1,4 +1,4 @@
-"""Directives that write tables from data: ``theorem-index`` from ``theorems/*.toml``, ``exhibit-index`` of exhibits.
+"""Directives that write tables: ``theorem-index`` of `initscope.theory.statements`, ``exhibit-index`` of exhibits.
 
 A row of the first shows a statement with its example, the functions, the tests and the exhibits; one of the second an
 exhibit with what came out at full scale (``full_scale.json``). On a narrow screen the cells of a row stand below each
@@ -19,6 +19,7 @@ from sphinx import addnodes
 from sphinx.util.nodes import nested_parse_with_titles
 
 from initscope.reproductions import all_exhibits
+from initscope.theory import statements
 
 HERE = Path(__file__).parent
 MOST_NUMBERS = 4
@@ -68,7 +69,7 @@ class TheoremIndex(Table):
     css = "theorem-index"
 
     def run(self):
-        path = HERE / "theorems" / f"{self.arguments[0]}.toml"
+        path = Path(statements.__file__).parent / f"{self.arguments[0]}.toml"
         self.state.document.settings.env.note_dependency(str(path))
         data = tomllib.loads(path.read_text(encoding="utf-8"))
         return [*self.parsed(data["introduction"]), self.table(self.cells(row) for row in data["row"])]
@@ -78,7 +79,7 @@ class TheoremIndex(Table):
         beyond = " (*beyond*)" if row.get("beyond") else ""
         names = [f"`{name}`" for name in (*row["functions"], *row.get("see", []))]
         tests = [f"``{path.removeprefix('tests/')}``" for path in row["tests"]]
-        exhibits = [f":ref:`{id} <exhibit-{id}>`" for id in row["exhibits"]]
+        exhibits = [f":ref:`{id} <exhibit-{id}>`" for id in row["reproductions"]]
         statement = [*self.entry(row), *self.parsed(f"{row['statement']}{beyond}", row.get("note", ""))]
         return [[*statement, *self.example(row)], *(self.parsed(*lines or "–") for lines in (names, tests, exhibits))]
 
@@ -95,21 +96,10 @@ class TheoremIndex(Table):
 
     def example(self, row):
         """Return the example behind a line that opens it, with the imports that it needs."""
-        imports = [_import(name) for name in row["functions"]]
-        used = {"initscope.": "import initscope", "np.": "import numpy as np", "torch.": "import torch"}
-        needed = [line for sign, line in used.items() if re.search(rf"(?<![\w.]){re.escape(sign)}", row["example"])]
-        code = "\n".join([*needed, *dict.fromkeys(imports), "", row["example"].strip()])
+        code = statements.with_imports(row["example"].strip(), row["functions"])
         block = nodes.literal_block(code, code, language="python")
         told = f"<details><summary>example</summary><p>Checked against {row['against']}.</p>"
         return [nodes.raw("", told, format="html"), block, nodes.raw("", "</details>", format="html")]
-
-
-def _import(name):
-    """Return the line that imports a public name, of a method its class."""
-    parts = name.split(".")
-    if parts[-2][0].isupper():
-        parts.pop()
-    return f"from {'.'.join(parts[:-1])} import {parts[-1]}"
 
 
 class ExhibitIndex(Table):

@@ -15,6 +15,13 @@ def square(job):
     return [{"row": 0, "layer": "square", "loss": float(job["number"]) ** 2}]
 
 
+def labelled(job):
+    """The label of a driver, once the file ``gate`` is there."""
+    while not os.path.exists(job["gate"]):
+        time.sleep(0.01)
+    return job["label"]
+
+
 def busy(job):
     """One row, after some CPU time; with what the process has spent since it began, work or not."""
     end = time.process_time() + job["seconds"]

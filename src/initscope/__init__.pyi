@@ -36,5 +36,8 @@ from .propagate import (
     predict as predict,
     rule as rule,
 )
+from .theory.statements import (
+    theorem as theorem,
+)
 
 __version__: str

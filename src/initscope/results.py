@@ -6,10 +6,12 @@ A subclass is a ``@dataclass(frozen=True)``; what is tabular overrides `Result.t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import html
 import importlib
 import math
 import os
+import re
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -76,6 +78,9 @@ def format_number(value: Any, digits: int = 4) -> str:
     return f"{value + 0.0:.{digits}g}"  # no -0
 
 
+_NOT_PLAIN = re.compile(r"[^\n\t\x20-\x7e]")
+
+
 def printable(text: str) -> str:
     r"""``text`` with its control characters spelled out: names and messages of others never steer a terminal.
 
@@ -84,11 +89,14 @@ def printable(text: str) -> str:
     >>> printable("conv\x1b[2J1\u202e")
     'conv\\x1b[2J1\\u202e'
     """
-    return "".join(
-        character if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs") else
-        character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in text
-    )  # fmt: skip
+    return _NOT_PLAIN.sub(lambda match: _spelled(match[0]), text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _spelled(character: str) -> str:
+    if unicodedata.category(character) not in ("Cc", "Cf", "Cs"):
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def label_text(name: str) -> str:
@@ -104,9 +112,9 @@ def html_table(rows: list[dict[str, Any]]) -> str:
     """Plain HTML table of a list of dicts that share their keys."""
     if not rows:
         return "<table></table>"
-    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in rows[0])
+    head = "".join(f"<th>{html.escape(printable(str(name)))}</th>" for name in rows[0])
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(format_number(cell))}</td>" for cell in row.values()) + "</tr>"
+        "<tr>" + "".join(f"<td>{html.escape(printable(format_number(cell)))}</td>" for cell in row.values()) + "</tr>"
         for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

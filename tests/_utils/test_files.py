@@ -32,9 +32,10 @@ def test_leftovers_of_dead_writers_go_and_no_others(tmp_path):
     (left,) = tmp_path.iterdir()
     assert left.name.startswith(".a[1].csv.")
     other_host = tmp_path / left.name.replace(left.name.split(".")[-3], "0" * 8)
-    foreign = [tmp_path / name for name in (".a[1].csv.mine", ".b.csv" + left.name[9:], "a1.csv")]
+    foreign = [tmp_path / name for name in (".a[1].csv.mine", "b.csv" + left.name[9:], "a1.csv")]
     for each in (other_host, *foreign):
         each.write_text("kept")
+    (tmp_path / f".b.csv{left.name[9:]}").write_text("left by a writer of another file")
     with atomic_path(target) as mine:
         write_text(target, "first")  # another writer of the same file, at the same time
         assert mine.exists()

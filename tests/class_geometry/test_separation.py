@@ -37,7 +37,7 @@ def outputs(model, digits):
 def by_definition(rows, digits, points, *, rechosen=False):
     """Ratios of one layer, scale removed: [anchors, 4]."""
     inputs = digits.images.reshape(len(digits), -1).astype(np.float64)
-    scale = np.sqrt(rows[points[:, 0]].var(axis=0).sum() / inputs[points[:, 0]].var(axis=0).sum())
+    scale = np.sqrt(rows.var(axis=0).sum() / inputs.var(axis=0).sum())  # of all samples, not of the anchors
     ratios = []
     for anchor, *others in points:
         after = np.linalg.norm(rows - rows[anchor], axis=1)
@@ -65,6 +65,16 @@ def test_every_reading_against_its_definition(digits):
         np.testing.assert_allclose(found.ratios["intra_rechosen"][place], again[:, 2], rtol=1e-4)
         np.testing.assert_allclose(found.ratios["inter_rechosen"][place], again[:, 3], rtol=1e-4)
         assert found.rows[place].recall == 1.0
+
+
+@pytest.mark.parametrize("rechosen", [False, True])
+def test_scale_is_that_of_all_samples(digits, rechosen):
+    """Anchors are drawn with repeats: ten of them say little of the variance."""
+    model = network()
+    inputs = digits.images.reshape(len(digits), -1).astype(np.float64)
+    found = separation(model, digits, anchors=10, boundary=rechosen, rechosen=rechosen)
+    for row, values in zip(found.rows, outputs(model, digits).values(), strict=True):
+        assert row.scale == pytest.approx(np.sqrt(values.var(axis=0).sum() / inputs.var(axis=0).sum()), rel=1e-5)
 
 
 def test_boundary_points_of_the_inputs_are_those_of_brute_force(digits):

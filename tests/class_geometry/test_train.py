@@ -134,6 +134,28 @@ def test_another_run_in_the_same_folder_is_refused(digits, tmp_path):
         run(digits, load_model(CNN, input_shape=(1, 8, 8), seed=4), out=tmp_path, epochs=1)
 
 
+def test_another_activation_or_loss_in_the_same_folder_is_refused(digits, tmp_path):
+    """Neither shows in the weights: a run with Tanh went on from the state of one with ReLU."""
+    for activation, expected in (("relu", None), ("tanh", "differs in model")):
+        model = load_model(CNN.replace("relu", activation), input_shape=(1, 8, 8), seed=3)
+        if expected is None:
+            run(digits, model, out=tmp_path / "a", epochs=1)
+            continue
+        with pytest.raises(InputError, match=expected):
+            run(digits, model, out=tmp_path / "a", epochs=1)
+
+    for loss, expected in (
+        (lambda outputs, labels: outputs.square().mean(), None),
+        (lambda outputs, labels: outputs.square().mean(), None),
+        (lambda outputs, labels: outputs.abs().mean(), "differs in objective"),
+    ):
+        if expected is None:
+            run(digits, out=tmp_path / "b", epochs=1, objective=loss)
+            continue
+        with pytest.raises(InputError, match=expected):
+            run(digits, out=tmp_path / "b", epochs=1, objective=loss)
+
+
 @pytest.mark.parametrize("objective", ["triplet", "contrastive", "cross-entropy+triplet", "cross-entropy+contrastive"])
 def test_metric_objectives_learn_classes(digits, objective):
     """Chance is .9."""

@@ -31,16 +31,16 @@ def test_blocks_of_a_configuration(configuration, capsys):
     run("predict", configuration, "--tokens", "12", "--set", "n_embd=128", "--set", "n_layer=20")
     shown = capsys.readouterr()
     assert "feed-forward" in shown.out
-    assert "loss at the start" in shown.err
+    assert "loss at initialization" in shown.err
 
 
-def test_starts_side_by_side_on_text(configuration, capsys, tmp_path):
+def test_initializations_side_by_side_on_text(configuration, capsys, tmp_path):
     page = tmp_path / "starts.html"
     run(
         "predict", configuration, "--tokens", "10", "--compare", "--data", "text", "--format", "csv", "--out", str(page)
     )
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("start,rms")
+    assert lines[0].startswith("initialization,rms")
     assert [line.split(",")[0] for line in lines[1:]] == [
         "configuration", "0.02", "depth-scaled", "mup", "deepnorm", "zero-outputs",
     ]  # fmt: skip

@@ -264,7 +264,7 @@ def test_two_widths_are_one(tmp_path):
 
 def test_threads_of_a_worker_share_one_model():
     """Two that drew its weights at once gave two models, and a kernel of both."""
-    name = model_names.ModelName("conv3x3x4-relu", None, (1, 6, 6), 0)
+    name = model_names.named_model("conv3x3x4-relu", None, (1, 6, 6), 0)
     with ThreadPoolExecutor(8) as pool:
         built = list(pool.map(model_names.built_model, [name] * 8))
     assert all(model is built[0] for model in built)

@@ -2,15 +2,12 @@
 
 import os
 import signal
-import socket
-import subprocess
-import sys
 import threading
-import time
 from contextlib import contextmanager
 
 import pytest
 import sweep_jobs
+from dask_cluster import PATIENCE, Cluster, run, wait_until
 
 from initscope.distributed import engine
 from initscope.distributed.engine import collect
@@ -35,41 +32,6 @@ common, order = sweep_jobs.shared({count})
 with opened(sys.argv[1]) as folder:
     collect(on_cluster(sweep_jobs.square, sweep_jobs.jobs({count}, seconds=0.05), sys.argv[2]), folder, common, order)
 """
-
-
-class Cluster:
-    """A scheduler and two workers, every one a process of its own."""
-
-    def __init__(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.address = f"tcp://127.0.0.1:{self.port}"
-        self.scheduler, self.workers = None, []
-
-    def start(self):
-        self.scheduler = run("-m", "distributed.cli.dask_scheduler", "--port", str(self.port), "--host", "127.0.0.1",
-                             "--no-dashboard", "--no-show")  # fmt: skip
-        self.workers = [self.worker() for _ in range(2)]
-
-    def worker(self):
-        return run("-m", "distributed.cli.dask_worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
-
-    def kill(self):
-        for process in (self.scheduler, *self.workers):
-            process.kill()
-            process.wait()
-
-
-PATIENCE = 600
-"""Seconds, for a machine that has twenty other things to do; seconds suffice otherwise."""
-
-
-def run(*arguments):
-    path = os.pathsep.join([os.path.dirname(sweep_jobs.__file__), *filter(None, sys.path)])
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen([sys.executable, *arguments], env=environment, **quiet)
 
 
 @pytest.fixture
@@ -154,13 +116,6 @@ def test_the_command_survives_a_killed_worker_and_driver(cluster, tmp_path, monk
     monkeypatch.setattr(engine, "in_processes", lambda run, jobs, count: (outcome_of(run, job) for job in jobs))
     engine.run_sweep(file, alone)
     assert (out / "results.parquet").read_bytes() == (alone / "results.parquet").read_bytes()
-
-
-def wait_until(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_no_scheduler_is_told():

@@ -12,7 +12,7 @@ import pytest
 
 from initscope.cli import main
 from initscope.distributed import run_sweep
-from initscope.distributed.runs import QUANTITIES, rows_of
+from initscope.distributed.runs import QUANTITIES, images_digest, load_images, rows_of
 from initscope.errors import InputError
 
 pytest.importorskip("pyarrow")
@@ -95,7 +95,7 @@ def test_order_and_processes_do_not_matter(undisturbed):
     table = pandas.read_parquet(undisturbed / "out")
     sweep = read_sweep(undisturbed / "sweep.toml")
     for name, run in [*sweep.by_id().items()][5::13]:
-        rows = rows_of({"run": asdict(run), "options": asdict(sweep.options)})
+        rows = rows_of({"run": asdict(run), "options": asdict(sweep.options), "contents": asdict(sweep.contents(run))})
         kept = table[table["run"] == name]
         assert kept["cosine"].tolist() == [row["cosine"] for row in rows]
 
@@ -129,11 +129,12 @@ def test_failures_are_recorded_and_retried(tmp_path, monkeypatch, capsys):
     table = pandas.read_parquet("out")
     assert table[table["status"] == "failed"]["error"].str.contains("no luck").tolist() == [True]
     assert "no luck" in (tmp_path / "out" / "_summary.html").read_text()
-    (tmp_path / "net.py").write_text(model + tail)
-    with pytest.raises(SystemExit):
-        main(command)
-    assert json.loads(capsys.readouterr().out)["ran"] == 0
-    main([*command, "--retry-failed"])
+    for more, ran in ([], 0), (["--retry-failed"], 1):
+        with pytest.raises(SystemExit):
+            main([*command, *more])
+        assert json.loads(capsys.readouterr().out)["ran"] == ran
+    (tmp_path / "net.py").write_text(model + tail)  # a failed run of code that was edited is run again unasked
+    main(command)
     told = json.loads(capsys.readouterr().out)
     assert {"folder": "out", "runs": 2, "ran": 1, "failed": 0, "errors": {}}.items() <= told.items()
     assert (pandas.read_parquet("out")["status"] == "done").all()
@@ -150,13 +151,37 @@ def test_other_grids_are_refused_and_larger_ones_go_on(undisturbed, tmp_path):
     assert bytes_of(out) == bytes_of(undisturbed / "out")
 
 
+@pytest.mark.parametrize("changed", ["data", "model", "version"])
+def test_a_folder_holds_results_of_one_data_set_one_model_and_one_version(tmp_path, monkeypatch, changed):
+    """Rows of data, a model file or a version that has changed since were kept as if they were of this one."""
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.eye(6, 4) + 1.0)
+    model = "from torch import nn\ndef make():\n  return nn.Sequential(nn.Linear(4, 5), nn.ReLU())\n"
+    (tmp_path / "net.py").write_text(model)
+    (tmp_path / "sweep.toml").write_text(
+        '[grid]\narchitecture = ["net.py:make"]\ndata = ["x.npy"]\nquantity = ["measure"]\n'
+    )
+    assert run_sweep("sweep.toml", "out", workers=1).ran == 1
+    assert run_sweep("sweep.toml", "out", workers=1).ran == 0
+    if changed == "data":
+        np.save("x.npy", np.eye(6, 4) + 2.0)
+    elif changed == "model":
+        (tmp_path / "net.py").write_text(model.replace("ReLU", "Tanh"))
+    else:
+        monkeypatch.setattr("initscope.distributed.declaration.__version__", "0.0.0")
+    with pytest.raises(InputError, match="other options, data, model files or version"):
+        run_sweep("sweep.toml", "out", workers=1)
+
+
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_every_quantity(quantity):
     run = {"architecture": "", "width": None, "depth": None, "initializer": "he", "activation": None, "data": "digits",
            "seed": 0, "quantity": quantity, "model": "dense64-relu-dense10"}  # fmt: skip
     options = {"pairs": 10, "draws": 2, "steps": 60, "rate": 3e-3, "batch": 64, "normalize": None, "limit": 400}
-    rows = rows_of({"run": run, "options": options})
-    assert rows == rows_of({"run": run, "options": options})
+    images = load_images("digits", 0, 10, None, 400)
+    job = {"run": run, "options": options, "contents": {"data": images_digest("digits", images), "model": ""}}
+    rows = rows_of(job)
+    assert rows == rows_of(job)
     if quantity == "train":
         assert rows[0]["accuracy"] > 0.5  # chance is .1
         assert 0 < rows[0]["accuracy_se"] < 0.06

@@ -11,7 +11,7 @@ from torch import nn
 
 import initscope
 from initscope.errors import InputError
-from initscope.graph.untouched import leaves_no_trace, without_dropout
+from initscope.graph.borrowing import leaves_no_trace, without_dropout
 from initscope.measurement import jacobian_spectrum, layer_widths, observe
 
 

@@ -56,7 +56,7 @@ def test_lightning(trainer_of, tmp_path):
 
 def test_lightning_stops(trainer_of):
     """A rate that throws the weights far away: the first look after an epoch stops the training."""
-    callback = lightning_callback(module="net", pairs=16, warn_on="", stop_on="faults")
+    callback = lightning_callback(module="net", pairs=16, warn_on="", stop_on="error")
     assert trainer_of(callback, rate=1e3, epochs=9).current_epoch < 9
     assert callback.watch.stopped_by
 

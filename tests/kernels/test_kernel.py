@@ -82,6 +82,35 @@ def test_skip_against_gradients_of_wide_networks():
     assert (error / expected.max()).max() < 0.012
 
 
+class Skip(nn.Module):
+    """A layer of weights with a skip connection."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return x + self.layer(x)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), Skip(nn.Conv2d(4, 4, 1)), nn.ReLU(), nn.Flatten()),
+        nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), Skip(nn.Linear(8, 8)), nn.ReLU(), nn.Linear(8, 2)),
+    ],
+    ids=["convolutions", "dense"],
+)
+def test_an_activation_of_a_sum_that_is_not_gaussian_has_no_tangent_kernel(model):
+    """The refusal names the layer without a rule: nothing averages positions here."""
+    data = torch.randn(3, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    name = [name for name, layer in model.named_children() if isinstance(layer, nn.ReLU)][-1]
+    with pytest.raises(InputError, match=rf"no rule covers {name} \(ReLU\), so its values are sampled"):
+        kernel(model, data, kind="ntk")
+    without = nn.Sequential(*(layer for key, layer in model.named_children() if key != name))
+    assert np.isfinite(kernel(without, data, kind="ntk")).all()
+
+
 def test_rules_of_prediction_give_the_cosines(images):
     """A network with skips, tanh and layer norm: the kernel is what `predict` says of every pair."""
 

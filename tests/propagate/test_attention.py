@@ -227,3 +227,33 @@ def test_sequences_over_the_memory_bound(monkeypatch):
     assert notes
     assert all("bound" in note and "shorter sequences" in note and "\n" not in note for note in notes)
     assert np.isfinite(predicted.cosine[-1]).all()
+
+
+def test_padding_is_left_out_of_the_cosine_of_tokens():
+    """Of the inputs, predicted and measured: the mean over non-zero tokens of samples that have two of them."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, 3, 5, 16, generator=generator) + 1
+    for sample, length in enumerate((5, 3, 1)):
+        x[sample, length:], y[sample, length:] = 0, 0
+    model = nn.Sequential(nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)).eval()
+    cosines = []
+    for sample in (x[0], y[0], x[1, :3], y[1, :3]):
+        units = sample.double() / sample.double().norm(dim=1, keepdim=True)
+        products = units @ units.T
+        cosines.append(float(products[~torch.eye(len(sample), dtype=torch.bool)].mean()))
+    for scale in (1.0, 1e-15):  # norms do not matter, however small
+        for function in (initscope.predict, initscope.measure):
+            result = function(model, scale * x, scale * y)
+            assert result.tokens.cosine[0] == pytest.approx(np.mean(cosines), rel=1e-5)
+            assert result.tokens.cosine_se[0] == pytest.approx(0, abs=1e-12)
+
+
+def test_a_single_token_has_no_cosine():
+    x = torch.zeros(1, 4, 16)
+    x[:, :1] = 1
+    y = 2 * x
+    y[0, 0, 0] = 3
+    model = nn.Sequential(nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)).eval()
+    for result in (initscope.predict(model, x, y), initscope.measure(model, x, y)):
+        assert np.isnan(result.tokens.cosine[0])
+        assert np.isfinite(result.tokens.cosine[-1])

@@ -9,7 +9,7 @@ from torch import nn
 
 import initscope
 from initscope.errors import InputError
-from initscope.graph import ActivationRow, activations, roles
+from initscope.graph import ActivationRow, activations, ops
 from initscope.propagate import Given, NotCovered, covariances, registry
 from initscope.propagate.rules.pooling import average
 
@@ -23,7 +23,8 @@ class Blur(nn.AvgPool2d):
 def own_rules(monkeypatch):
     """Rules and roles that a test registers are gone after it."""
     monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))
-    monkeypatch.setattr(roles, "_MODULES", dict(roles._MODULES))
+    monkeypatch.setattr(ops, "_DECLARED", dict(ops._DECLARED))
+    monkeypatch.setattr(ops, "_BY_CLASS", {})
 
 
 def pairs(*shape, seed=0):

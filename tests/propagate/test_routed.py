@@ -144,6 +144,42 @@ def test_experts_agree_with_networks(form, shared, measured):
     assert (np.abs(z) < 4).all(), z
 
 
+def cosine_of_received_tokens(generator):
+    """Mean cosine of what one expert of a new network makes of the tokens that it received, over all samples."""
+    layer = model("dense")
+    for parameter in layer.parameters():
+        if parameter.dim() > 1:
+            nn.init.normal_(parameter, std=1.5 * parameter.shape[1] ** -0.5, generator=generator)
+    cosines = []
+    with torch.no_grad():
+        for sample in layer.norm(torch.cat(pairs())):
+            received = (layer.choice(sample)[1] == 0).any(dim=1)
+            units = F.normalize(layer.experts[0](sample[received]), dim=1)
+            cosines.append(float((units @ units.T)[~torch.eye(len(units), dtype=torch.bool)].mean()))
+    return np.nanmean(cosines)
+
+
+def test_tokens_that_no_expert_received_have_no_cosine(measured):
+    """What an expert adds is zero for half of the tokens. |z| < 4: an error of .05 would be found.
+
+    Counted with their own square as 1, zero tokens lowered the mean by .18.
+    """
+    generator = torch.Generator().manual_seed(0)
+    networks = [cosine_of_received_tokens(generator) for _ in range(80)]
+    expected, error = np.mean(networks), np.std(networks, ddof=1) / len(networks) ** 0.5
+    ours = [initscope.predict(model("dense"), *pairs(), seed=seed).tokens.cosine for seed in range(5)]
+    added = [index for index, row in enumerate(measured(False).rows) if row.kind == "mul" and "." not in row.layer]
+    predicted = np.array(ours)[:, added[1::2]].mean(axis=1)
+    tokens = measured(False).tokens
+    for value, value_error in (
+        (predicted.mean(), predicted.std(ddof=1) / len(predicted) ** 0.5),
+        (tokens.cosine[added[1]], tokens.cosine_se[added[1]]),
+    ):
+        both = np.hypot(error, value_error)
+        assert 4 * both < 0.05
+        assert abs(value - expected) < 4 * both
+
+
 def test_tokens_have_in_common_what_both_sent_to_one_expert():
     """Against sums over all pairs of rows, written out, for rows in an order of their own in x and in y."""
     generator = torch.Generator().manual_seed(3)

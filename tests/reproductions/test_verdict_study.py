@@ -75,6 +75,7 @@ def test_runs_go_on_where_they_stopped(tmp_path):
     assert both[these[0].name, 1e-3] == first[these[0].name, 1e-3]
     assert len([json.loads(line) for line in path.read_text().splitlines()]) == 2
     assert len(train_all(these, path, rates=(1e-3, 3e-3), steps=3, seconds=-1)) == 2
+    assert not train_all(these, path, rates=(1e-3,), steps=4, seconds=-1)  # runs of three steps are other runs
 
 
 def test_processes_train_the_same(tmp_path):

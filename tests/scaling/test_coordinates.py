@@ -10,6 +10,7 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.scaling import coordinates, depth_coordinates
+from initscope.scaling.coordinate_results import SCORES, CoordinateRow, width_findings
 from initscope.testing import assert_coordinates
 
 TOKENS, VOCABULARY, HEADS = 8, 32, 2
@@ -53,12 +54,14 @@ def check(wrong="", **options):
 def test_a_model_in_mup_passes():
     """Sizes do not depend on the width, predicted exponents are those of the start, and the assertion agrees."""
     found = check()
-    assert found.passes, found.verdicts
+    assert found.passes, found.findings
     start = np.array([row.measured[0] for row in found.rows])
     told = np.array([row.predicted for row in found.rows])
     known = np.isfinite(told)
     assert known.sum() > 10
     assert np.abs(told - start)[known].max() < 0.12
+    head = next(row for row in found.rows if row.layer == "head")
+    assert abs(head.predicted + 0.5) < 4 * head.predicted_se < 0.08
     assert_coordinates(found)
     assert found.plot().get_xlabel() == "width"
     assert found.to_dict()["passes"]
@@ -73,24 +76,41 @@ def test_a_model_in_mup_passes():
 def test_mistakes_are_named(wrong, layer, advice):
     found = check(wrong)
     assert not found.passes
-    assert any(layer in verdict and advice in verdict for verdict in found.verdicts), found.verdicts
+    assert any(layer in finding and advice in finding for finding in found.findings), found.findings
     with pytest.raises(AssertionError, match="width"):
         assert_coordinates(found)
 
 
+def constant_stack(width):
+    """Three layers of deviation .02 everywhere: each multiplies sizes by .02·√fan-in."""
+    layers = [nn.Linear(6, width, bias=False), *(nn.Linear(width, width, bias=False) for _ in range(2))]
+    for layer in layers:
+        nn.init.normal_(layer.weight, std=0.02)
+    return nn.Sequential(*layers)
+
+
 def test_exponents_of_a_stack_with_constant_deviations():
-    """std .02 everywhere: each Linear multiplies sizes by .02·√width; 384 weights know their variance to 7 %."""
-
-    def stack(width):
-        layers = [nn.Linear(6, width, bias=False), *(nn.Linear(width, width, bias=False) for _ in range(2))]
-        for layer in layers:
-            nn.init.normal_(layer.weight, std=0.02)
-        return nn.Sequential(*layers)
-
     x = torch.randn(8, 6, generator=torch.Generator().manual_seed(1))
-    found = coordinates(stack, x, widths=(64, 256), steps=0)
-    assert np.allclose([row.predicted for row in found.rows[1:]], [0, 0.5, 1], atol=0.1)
-    assert any("width^" in verdict for verdict in found.verdicts)
+    found = coordinates(constant_stack, x, widths=(64, 256), steps=0)
+    errors = np.array([row.predicted_se for row in found.rows[1:]])
+    assert (errors < 0.02).all()
+    assert (np.abs([row.predicted for row in found.rows[1:]] - np.array([0, 0.5, 1])) < 5 * errors).all()
+    assert any("width^" in finding for finding in found.findings)
+
+
+def test_errors_of_predicted_exponents_are_those_of_the_weights():
+    """40 sets of four models at four widths, against the exact exponents 0, 1/2 and 1.
+
+    Errors from four models each have about eight degrees of freedom, for which Student's z has a root mean square of
+    1.15; 40 of them know theirs to 13 %. An error that is wrong by a factor of 1.5 would be found.
+    """
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(1))
+    z = []
+    for seed in range(40):
+        rows = coordinates(constant_stack, x, widths=(8, 16, 32, 64), steps=0, draws=1, seed=1000 * seed).rows[1:]
+        z.append([(row.predicted - exact) / row.predicted_se for row, exact in zip(rows, (0, 0.5, 1), strict=True)])
+    spread = np.sqrt(np.mean(np.square(z), axis=0))
+    assert ((spread > 1.15 / 1.5) & (spread < 1.15 * 1.5)).all(), spread
 
 
 @pytest.mark.parametrize(
@@ -146,8 +166,8 @@ def test_depth_of_a_factory():
     assert abs(stream.predicted - exact) < 0.05
     assert abs(stream.measured[0] - exact) < 0.08
     assert abs(grown.rows[1].predicted + exact) < 0.05
-    assert "the stream grows like depth^0." in grown.verdicts[0]
-    assert kept.passes, kept.verdicts
+    assert "the stream grows like depth^0." in grown.findings[0]
+    assert kept.passes, kept.findings
     assert abs(kept.rows[0].predicted) < 0.05
     assert kept.to_dict()["depths"] == [4, 8, 16]
     assert kept.plot().get_xlabel() == "depth"
@@ -173,3 +193,26 @@ def test_inputs_that_the_model_cannot_take_are_told():
     pictures = torch.rand(4, 1, 8, 8)
     with pytest.raises(InputError, match=r"fails on inputs of shape \(4, 1, 8, 8\).*Linear\(in_features=64"):
         coordinates(lambda width: nn.Sequential(nn.Linear(64, width), nn.ReLU()), pictures, widths=[8, 16])
+
+
+@pytest.mark.parametrize(("start", "error", "named"), [(-0.2, 0.1, False), (-0.2, 0.01, True), (-0.2, math.nan, True),
+                                                       (-0.4, 0.01, False), (-0.4, 0.2, False)])  # fmt: skip
+def test_scores_are_named_only_beyond_two_errors(start, error, named):
+    """Scores must start below width^-0.25: -0.2 is above it by half an error of 0.1, and by five errors of 0.01."""
+    row = CoordinateRow("attention", SCORES, SCORES, math.nan, math.nan, (start, 0.0), (error, 0.0))
+    assert bool(width_findings([row], [()], 0.2, frozenset({0}))) is named
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_exponents_are_named_only_beyond_two_errors(place):
+    """0.3 exceeds a tolerance of 0.2 by one error of 0.1, and by ten errors of 0.01."""
+    for error, named in ((0.1, False), (0.01, True), (math.nan, True)):
+        measured, errors = [0.0, 0.0], [0.0, 0.0]
+        measured[place], errors[place] = 0.3, error
+        row = CoordinateRow("layer", "Linear", "weights", math.nan, math.nan, tuple(measured), tuple(errors))
+        assert bool(width_findings([row], [()], 0.2)) is named
+
+
+def test_one_draw_has_no_error():
+    found = check(steps=0, draws=1)
+    assert all(math.isnan(row.errors[0]) for row in found.rows)

@@ -1,6 +1,6 @@
 """The theorem index: each row's example gives what a value computed another way says, and every name leads somewhere.
 
-``docs/theorems/README.md`` says what a row is; the files beside this one hold the other ways.
+``theory/statements/README.md`` says what a row is; the files beside this one hold the other ways.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import initscope
 from initscope.reproductions import all_exhibits
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "docs" / "theorems").glob("*.toml"))
+FILES = sorted((ROOT / "src" / "initscope" / "theory" / "statements").glob("*.toml"))
 ROWS = [
     pytest.param(path.stem, row, id=f"{path.stem}: {row['statement']}")
     for path in FILES
@@ -81,7 +81,7 @@ def test_rows_lead_somewhere(section, row):
     assert row["tests"]
     for path in row["tests"]:
         assert (ROOT / path).is_file(), path
-    assert set(row["exhibits"]) <= set(all_exhibits())
+    assert set(row["reproductions"]) <= set(all_exhibits())
     assert row["against"]
 
 
@@ -110,7 +110,7 @@ def test_the_index_has_them_all():
 
 def test_every_exhibit_has_its_statement():
     """Each exhibit stands in some row."""
-    shown = {id for row in ROWS for id in row.values[1]["exhibits"]}
+    shown = {id for row in ROWS for id in row.values[1]["reproductions"]}
     assert set(all_exhibits()) <= shown
 
 

@@ -111,3 +111,65 @@ def test_exponents_and_growth():
 def test_bad_input_is_told(call):
     with pytest.raises(InputError):
         call()
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_mean_token_cosine_leaves_out_zero_tokens(library):
+    """Against a loop over all pairs of non-zero tokens, for samples with 5, 3, 1 and no such token."""
+    tokens = np.random.default_rng(0).normal(1, 1, (4, 5, 7))
+    for sample, zero in enumerate(([], [0, 3], [0, 1, 2, 4], range(5))):
+        tokens[sample, list(zero)] = 0
+
+    def by_loop(sample):
+        rows = [row / np.linalg.norm(row) for row in sample if row.any()]
+        cosines = [a @ b for a, b in itertools.combinations(rows, 2)]
+        return np.mean(cosines) if cosines else math.nan
+
+    gram = tokens @ tokens.swapaxes(1, 2)
+    given = gram if library == "numpy" else pytest.importorskip("torch").as_tensor(gram)
+    expected = [by_loop(sample) for sample in tokens]
+    np.testing.assert_allclose(np.asarray(attention.mean_token_cosine(given)), expected, rtol=1e-12)
+    assert np.isnan(expected).tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "deviation", "own", "own_deviation"),
+    [
+        (2, 1.0, None, None),
+        (1000, 0.5, 9.0, 0.3),
+        (500, 11.0, 30.0, 8.0),
+        (200, 3.0, None, None),
+        (50, 60.0, None, None),
+    ],
+)
+def test_log_sum_exp_is_the_mean_of_draws(tokens, deviation, own, own_deviation):
+    """z-scores of 20,000 sums below 4: .02 of a sum would show for s = .5, .6 for s = 60."""
+    generator = np.random.default_rng(tokens)
+    logits = generator.normal(0, deviation, (SAMPLES, tokens))
+    if own is not None:
+        logits[:, 0] = generator.normal(own, own_deviation, SAMPLES)
+    sums = np.logaddexp.reduce(logits, axis=1)
+    expected = attention.expected_log_sum_exp(tokens, deviation, own=own, own_deviation=own_deviation)
+    assert abs(sums.mean() - expected) < 4 * sums.std() / math.sqrt(SAMPLES)
+
+
+def test_log_sum_exp_of_fixed_logits():
+    """s = 0: ln(V - 1 + e^o), for several means at once."""
+    means = np.array([-3.0, 0.0, 2.5, 30.0])
+    found = attention.expected_log_sum_exp(100, 0.0, own=means)
+    assert np.allclose(found, np.log(99 + np.exp(means)), rtol=0, atol=2e-5)
+
+
+def test_log_sum_exp_of_two_logits_by_quadrature():
+    """ln(e^a + e^b) = (a + b)/2 + ln(2 cosh((a - b)/2)) with a - b ~ N(o, s² + t²)."""
+    nodes, gauss = np.polynomial.hermite_e.hermegauss(200)
+    for deviation, own, spread in ((0.7, 0.0, 0.7), (1.0, 2.0, 0.5)):
+        gap = own + math.hypot(deviation, spread) * nodes
+        expected = own / 2 + (gauss * np.logaddexp(gap / 2, -gap / 2)).sum() / gauss.sum()
+        found = attention.expected_log_sum_exp(2, deviation, own=own, own_deviation=spread)
+        assert abs(found - expected) < 2e-5
+
+
+def test_log_sum_exp_needs_a_deviation():
+    with pytest.raises(InputError, match="deviation = -1"):
+        attention.expected_log_sum_exp(10, -1.0)

@@ -2,7 +2,8 @@
 
 Loading numba takes half a second, compiling a loop for the first time a few more; the machine code is kept on disk.
 So a room keeps its loops in a module of their own and asks `loops` for it with a word on whether the work pays.
-A cache that is damaged, full or not writable costs the time of compiling, never the answer.
+A cache that is damaged, full or not writable costs the time of compiling, never the answer. It holds code of the same
+sources only: those of the loop, of loops in other files that it calls, of numbers that it reads, and its options.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import importlib
 import importlib.util
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import pairwise
@@ -21,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from initscope._utils.content import digest_of, file_digest
 from initscope._utils.progress import note
 
 __all__ = ["compiled", "has_numba", "in_threads", "loops"]
@@ -44,8 +46,24 @@ def compiled(function: Function, **options: Any) -> Function:
     fast = numba.njit(nogil=True, **options)(function)
     # No folder is writable for the cache, or numba keeps it in another way now: compile afresh in each process.
     with suppress(Exception):
-        fast._cache = _tolerant_cache()(function)
+        fast._cache = _tolerant_cache()(function, _sources_digest(function, options))
     return fast  # type: ignore[no-any-return]
+
+
+def _sources_digest(function: Any, options: Mapping[str, Any]) -> str:
+    """Return a digest of everything that the machine code of a loop is made from."""
+    options = {name: sorted(value) if isinstance(value, set) else value for name, value in sorted(options.items())}
+    parts, seen, functions = [repr(options)], set[str](), [function]
+    while functions:
+        current = functions.pop()
+        code, scope = current.__code__, current.__globals__
+        values = {name: scope[name] for name in code.co_names if isinstance(scope.get(name), (int, float, str, tuple))}
+        parts.append(repr(sorted(values.items())))
+        if code.co_filename not in seen:
+            seen.add(code.co_filename)
+            parts.append(file_digest(code.co_filename))
+            functions += [value.py_func for value in scope.values() if hasattr(value, "py_func")]
+    return digest_of(parts)
 
 
 @functools.cache
@@ -70,9 +88,11 @@ def _tolerant_cache() -> Any:
             return super()._load_data(name)
 
     class Tolerant(caching.FunctionCache):  # type: ignore[misc]
-        def __init__(self, function: Any) -> None:
+        def __init__(self, function: Any, sources: str) -> None:
             super().__init__(function)
             self._cache_file.__class__ = Checked
+            # numba's own stamp is the time and size of the one file that the function stands in.
+            self._cache_file._source_stamp = sources
 
         def load_overload(self, *arguments: Any) -> Any:
             found = None

@@ -1,6 +1,7 @@
 """Files: written under a temporary name and renamed, read with one error for whatever is wrong with them.
 
-Writing: `atomic_path`, `write_text`; `locked` and `exclusive` keep other processes from editing at the same time.
+Writing: `atomic_path`, `scratch_path`, `write_text`; `locked` and `exclusive` keep other processes from editing at the
+same time.
 Reading: `open_regular` refuses what may never end, `reading` turns any failure of a reader into one `InputError`,
 `check_memory` refuses what would unpack to more than `memory_limit`.
 """
@@ -34,6 +35,7 @@ __all__ = [
     "memory_limit",
     "open_regular",
     "reading",
+    "scratch_path",
     "write_text",
 ]
 
@@ -55,7 +57,7 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
 
     Links are followed, so that the file they lead to is replaced. A file that is there keeps its mode and, where the
     system allows it, its owner; a read-only one, a folder, a device or a pipe is refused. What killed writers have left
-    of ``target`` is removed first: only files that nobody has locked.
+    in the folder is removed first: only files that nobody has locked.
     """
     given = Path(target)
     with _told(given):
@@ -63,22 +65,44 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         if not place.parent.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             note(f"the folder {place.parent} was not there and has been made")
-        prefix, suffix = _affixes(place)
-        _remove_leftovers(place.parent, prefix, suffix)
-        temporary, handle = _new_file(place.parent, prefix, suffix, 0o666 if before is None else 0o600)
+    suffix = place.suffix if len(os.fsencode(place.suffix)) <= _LONGEST_SUFFIX else ""
+    with _temporary(given, place, suffix, 0o666 if before is None else 0o600) as temporary, _told(given):
+        yield temporary
+        with temporary.open("rb+") as written:
+            if before is not None:
+                _restore_owner_and_mode(written.fileno(), before)
+            os.fsync(written.fileno())
+        temporary.replace(place)
+    _flush_folder(place.parent)
+
+
+@contextmanager
+def scratch_path(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield the path of an empty file on the disk of ``target`` that is removed in the end.
+
+    It stands in the folder of ``target``, or in the nearest one that is there. Targets that `atomic_path` refuses are
+    refused, and what killed writers have left is removed.
+    """
+    given = Path(target)
+    with _told(given):
+        place, _ = _destination(given)
+    folder = next(parent for parent in place.parents if parent.exists())
+    with _temporary(given, folder / place.name, ".scratch", 0o600) as temporary:
+        yield temporary
+
+
+@contextmanager
+def _temporary(given: Path, place: Path, suffix: str, mode: int) -> Iterator[Path]:
+    """A new file beside ``place``, locked and in the end removed; leftovers of killed writers go first."""
+    with _told(given):
+        _remove_leftovers(place.parent)
+        temporary, handle = _new_file(place.parent, _prefix(place, suffix), suffix, mode)
     try:
-        with _told(given):
-            yield temporary
-            with temporary.open("rb+") as written:
-                if before is not None:
-                    _restore_owner_and_mode(written.fileno(), before)
-                os.fsync(written.fileno())
-            temporary.replace(place)
+        yield temporary
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         os.close(handle)
-    _flush_folder(place.parent)
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:
@@ -228,13 +252,15 @@ def _destination(target: Path) -> tuple[Path, os.stat_result | None]:
     return place, before
 
 
-def _affixes(place: Path) -> tuple[str, str]:
-    """What the temporary names of a file begin and end with: its name as far as it fits, this host; its suffix."""
-    suffix = place.suffix if len(os.fsencode(place.suffix)) <= _LONGEST_SUFFIX else ""
-    host = f"{zlib.crc32(platform.node().encode()):08x}"
-    room = _LONGEST_NAME - len(f"..{host}.") - 16 - len(os.fsencode(suffix))
+def _host() -> str:
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _prefix(place: Path, suffix: str) -> str:
+    """What the temporary names of a file begin with: its name as far as it fits, and this host."""
+    room = _LONGEST_NAME - len(f"..{_host()}.") - 16 - len(os.fsencode(suffix))
     name = os.fsencode(place.name)[:room].decode("utf-8", "ignore")
-    return f".{name}.{host}.", suffix
+    return f".{name}.{_host()}."
 
 
 def _new_file(folder: Path, prefix: str, suffix: str, mode: int) -> tuple[Path, int]:
@@ -254,11 +280,11 @@ def _new_file(folder: Path, prefix: str, suffix: str, mode: int) -> tuple[Path, 
         os.close(handle)  # taken for a leftover before it was locked
 
 
-def _remove_leftovers(folder: Path, prefix: str, suffix: str) -> None:
-    """Remove temporary files of writers of this host that are gone: nobody holds their lock."""
+def _remove_leftovers(folder: Path) -> None:
+    """Remove temporary files, of whatever target, of writers of this host that are gone: nobody holds their lock."""
     if fcntl is None:
         return
-    pattern = re.compile(rf"{re.escape(prefix)}[0-9a-f]{{16}}{re.escape(suffix)}")
+    pattern = re.compile(rf"\..*\.{_host()}\.[0-9a-f]{{16}}(\.[^.]*)?", re.DOTALL)
     for name in filter(pattern.fullmatch, os.listdir(folder)):
         with suppress(OSError):  # alive, somebody else's, or just removed by another writer
             handle = os.open(folder / name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -11,7 +11,16 @@ from torch import nn
 
 from initscope.class_geometry.labelled import Labelled, labelled
 from initscope.class_geometry.outputs import Layer, layers_of
-from initscope.class_geometry.triplets import Chosen, Floats, Followed, Searched, choose, follow, search_again
+from initscope.class_geometry.triplets import (
+    Chosen,
+    Floats,
+    Followed,
+    Searched,
+    choose,
+    follow,
+    search_again,
+    spreads_of,
+)
 from initscope.errors import check_seed
 from initscope.results import Result, make_axes
 from initscope.theory.separation import Interval, bootstrap_median, relu_angle_ratio
@@ -39,7 +48,8 @@ class LayerSeparation(Result):
     depth : int
         Number of activations up to this layer.
     scale : float
-        What was divided out: root of the total variance of the layer's outputs over that of the inputs.
+        What was divided out: root of the total variance of the layer's outputs over that of the inputs, both over all
+        samples.
     intra_random, inter_random : Interval
         To a random point of the anchor's class, and of another.
     intra_boundary, inter_boundary : Interval
@@ -203,8 +213,11 @@ def separation_of(
     """`separation` of triplets that are already chosen."""
     found = layers_of(model, data.images, layers)
     followed = follow(model, data, chosen, found)
-    searched = search_again(model, data, chosen, found, seed=seed) if rechosen else {}
-    ratios = _ratios(chosen, found, followed, searched)
+    searched, spreads = (
+        search_again(model, data, chosen, found, seed=seed) if rechosen else ({}, spreads_of(model, data, found))
+    )
+    scale = np.array([spreads[layer.name] for layer in found]) / chosen.spread
+    ratios = _ratios(chosen, found, followed, searched, scale[:, None])
     before = chosen.angle[:, :2].T.reshape(-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         after = np.stack([followed[layer.name].angle[:, :2].T.reshape(-1) for layer in found])
@@ -219,21 +232,29 @@ def separation_of(
                 layer.name,
                 layer.kind,
                 layer.depth,
-                followed[layer.name].spread / chosen.spread,
+                float(scale[place]),
                 **medians,  # type: ignore[arg-type]
-                angle_random=bootstrap_median(angles[place]),
-                angle_predicted=bootstrap_median(predicted[place]),
+                angle_random=bootstrap_median(_by_anchor(angles[place])),
+                angle_predicted=bootstrap_median(_by_anchor(predicted[place])),
                 recall=recall,
             )
         )
     return Separation(tuple(rows), ratios, angles, predicted, chosen.points, data.names, len(data), seed)
 
 
+def _by_anchor(values: Floats) -> Floats:
+    """``[anchors, 2]``: both values of an anchor, which do not vary independently of each other."""
+    return values.reshape(2, -1).T
+
+
 def _ratios(
-    chosen: Chosen, layers: tuple[Layer, ...], followed: dict[str, Followed], searched: dict[str, Searched]
+    chosen: Chosen,
+    layers: tuple[Layer, ...],
+    followed: dict[str, Followed],
+    searched: dict[str, Searched],
+    scale: Floats,
 ) -> dict[str, Floats]:
-    """Ratios ``[layers, anchors]`` by column, each layer's scale divided out."""
-    scale = np.array([followed[layer.name].spread for layer in layers])[:, None] / chosen.spread
+    """Ratios ``[layers, anchors]`` by column, each layer's scale ``[layers, 1]`` divided out."""
     after = np.stack([followed[layer.name].distance for layer in layers])
     before = np.where(chosen.distance > 0, chosen.distance, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from initscope._utils.content import array_digest, digest_of
 from initscope._utils.files import atomic_path
 from initscope._utils.randomness import generator
 from initscope.class_geometry.augmentation import Augmentation
 from initscope.class_geometry.labelled import Labelled, labelled
 from initscope.class_geometry.objectives import Objective
 from initscope.errors import InputError, check_between, check_count, check_seed
-from initscope.graph.untouched import runnable
+from initscope.graph.borrowing import runnable
 from initscope.results import Result, make_axes
 from initscope.training import Loop, seeded
 
@@ -187,10 +187,11 @@ def train(
         schedule = torch.optim.lr_scheduler.OneCycleLR(chosen, max_lr=rate, total_steps=steps, pct_start=0.25)
         loop = Loop(model, goal, items=goal.items, batch=batch, optimiser=chosen, schedule=schedule)
         settings = {
-            "objective": objective if isinstance(objective, str) else "a loss of the caller's own",
+            "objective": objective if isinstance(objective, str) else _described(objective),
             "seed": seed, "test errors": targets, "epochs": epochs, "batch": batch, "optimiser": optimiser,
             "learning rate": rate, "weight decay": weight_decay, "label smoothing": label_smoothing, "flip": flip,
             "shift": shift, "margin": margin, "metric weight": metric_weight, "evaluations": evaluations,
+            "model": _structure(model),
             "starting weights": _digest(model.state_dict().values()),
             "data": _digest([data.images, goal.classes, held_out.images, torch.from_numpy(held_out.classes)]),
         }  # fmt: skip
@@ -329,9 +330,28 @@ def _outputs(model: nn.Module, images: Tensor) -> np.ndarray:
     return np.concatenate([model(part).flatten(1).float().numpy() for part in torch.split(images, 1000)])
 
 
-def _digest(tensors: Iterable[Tensor]) -> int:
-    """A number that differs between tensors that differ."""
-    number = 0
-    for tensor in tensors:
-        number = zlib.crc32(tensor.detach().contiguous().numpy().data, number)
-    return number
+def _described(loss: Callable[..., Any]) -> str:
+    """A loss of the caller's own: its name, or its attributes if it is a module, and its code."""
+    function = loss if hasattr(loss, "__code__") else getattr(type(loss), "forward", type(loss).__call__)
+    shown = repr(loss) if isinstance(loss, nn.Module) else getattr(loss, "__qualname__", type(loss).__qualname__)
+    return f"{shown} {_code(function)}"
+
+
+def _structure(model: nn.Module) -> str:
+    """A digest of a model's modules, of their settings and of the code of their forward passes."""
+    kinds = {type(module): None for module in model.modules()}
+    return digest_of([repr(model), *(_code(kind.forward) for kind in kinds)])
+
+
+def _code(function: Any) -> str:
+    """A digest of what a Python function does, wherever it stands in its file; empty for compiled ones."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    constants = [value for value in code.co_consts[1:] if not hasattr(value, "co_code")]  # the first is the docstring
+    return digest_of([code.co_code, repr(code.co_names), repr(constants)])
+
+
+def _digest(tensors: Iterable[Tensor]) -> str:
+    """A text that differs between tensors that differ."""
+    return array_digest(*(tensor.detach().numpy() for tensor in tensors))

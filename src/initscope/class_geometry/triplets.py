@@ -20,7 +20,7 @@ from initscope.class_geometry.outputs import Layer, watch_layers
 from initscope.data import random_triplets
 from initscope.errors import InputError, check_count
 
-__all__ = ["Chosen", "Followed", "Searched", "choose", "follow", "search_again", "to_anchor"]
+__all__ = ["Chosen", "Followed", "Searched", "choose", "follow", "search_again", "spreads_of", "to_anchor"]
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +34,10 @@ _CHECKED = 32
 
 @dataclass(frozen=True)
 class Chosen:
-    """Row k of ``points``: an anchor, a random like and unlike, and (if searched) the farthest like, nearest unlike."""
+    """Row k of ``points``: an anchor, a random like and unlike, and (if searched) the farthest like, nearest unlike.
+
+    ``spread`` is the root of the total variance of all samples, not only of the anchors.
+    """
 
     points: NDArray[np.int64]
     distance: Floats
@@ -49,11 +52,34 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Followed:
-    """Of one layer: distances and angles of the anchors to their other points, ``[anchors, 2 or 4]``; total spread."""
+    """Of one layer: distances and angles of the anchors to their other points, ``[anchors, 2 or 4]``."""
 
     distance: Floats
     angle: Floats
-    spread: float
+
+
+class Spread:
+    """Root of the total variance of rows that come in batches."""
+
+    def __init__(self) -> None:
+        self._pivot: Tensor | None = None
+        self._total: Tensor | float = 0.0
+        self._square, self._count = 0.0, 0
+
+    def add(self, rows: Tensor) -> None:
+        """Take ``[rows, values]`` into account."""
+        if self._pivot is None:
+            self._pivot = rows[0].clone()  # sums of differences to it do not cancel, and equal rows have exactly 0
+        shifted = rows - self._pivot
+        self._total = self._total + shifted.sum(dim=0).double()
+        self._square += float(torch.linalg.vector_norm(shifted)) ** 2
+        self._count += len(rows)
+
+    @property
+    def root(self) -> float:
+        """Of the mean squared distance to the mean."""
+        mean = torch.as_tensor(self._total) / self._count
+        return float(np.sqrt(max(self._square / self._count - float(mean.pow(2).sum()), 0.0)))
 
 
 @dataclass(frozen=True)
@@ -77,49 +103,50 @@ def choose(data: Labelled, anchors: int, *, boundary: bool, seed: int) -> Chosen
     for start in range(0, anchors, 256):
         part = slice(start, start + 256)
         distance[part], angle[part] = to_anchor(flat[torch.from_numpy(points[part])])
-    spread = _spread(flat[torch.from_numpy(points[:, 0])])
-    if spread == 0:
-        raise InputError(
-            f"the {anchors} images drawn as anchors are all the same, so there are no distances to compare"
-        )
-    return Chosen(points, distance, angle, spread)
+    spread = Spread()
+    for rows in torch.split(flat, 1024):
+        spread.add(rows)
+    if spread.root == 0:
+        raise InputError(f"the {len(data)} images are all the same, so there are no distances to compare")
+    return Chosen(points, distance, angle, spread.root)
 
 
 def follow(model: nn.Module, data: Labelled, chosen: Chosen, layers: Sequence[Layer]) -> dict[str, Followed]:
     """Distances and angles of the chosen points after every layer."""
     count, group = chosen.points.shape
     shape = (count, group - 1)
-    results = {layer.name: (np.empty(shape), np.empty(shape)) for layer in layers}
-    totals = {layer.name: (torch.zeros(layer.values, dtype=torch.float64), [0.0]) for layer in layers}
+    results = {layer.name: Followed(np.empty(shape), np.empty(shape)) for layer in layers}
 
     def watch(name: str, first: int, values: Tensor) -> None:
         grouped = values.reshape(-1, group, values.shape[1])
         rows = slice(first // group, first // group + len(grouped))
-        results[name][0][rows], results[name][1][rows] = to_anchor(grouped)
-        anchors = grouped[:, 0]
-        totals[name][0].add_(anchors.sum(dim=0, dtype=torch.float64))
-        totals[name][1][0] += float(anchors.pow(2).sum(dtype=torch.float64))
+        results[name].distance[rows], results[name].angle[rows] = to_anchor(grouped)
 
     rows = data.images[torch.from_numpy(chosen.points.reshape(-1))]
     watch_layers(model, rows, layers, watch, group=group)
-    return {
-        name: Followed(
-            *results[name], float(np.sqrt(max(square[0] / count - float((total / count).pow(2).sum()), 0.0)))
-        )
-        for name, (total, square) in totals.items()
-    }
+    return results
+
+
+def spreads_of(model: nn.Module, data: Labelled, layers: Sequence[Layer]) -> dict[str, float]:
+    """Root of the total variance of every layer's outputs over all samples."""
+    spreads = {layer.name: Spread() for layer in layers}
+    watch_layers(model, data.images, layers, lambda name, first, values: spreads[name].add(values))
+    return {name: spread.root for name, spread in spreads.items()}
 
 
 def search_again(
     model: nn.Module, data: Labelled, chosen: Chosen, layers: Sequence[Layer], *, seed: int
-) -> dict[str, Searched]:
+) -> tuple[dict[str, Searched], dict[str, float]]:
     """Farthest of the class and nearest of another in each layer's space: exact, or candidates by a sketch, re-ranked.
+
+    The second result is that of `spreads_of`, which needs the same pass over all samples.
 
     Layers of more than 1,024 values take 32 candidates for each anchor and side from 512 dimensions; their exact
     distances decide. The recall is the share of 32 anchors' farthest and nearest points that are found so.
     """
     kept: dict[str, NDArray[np.float32]] = {}
     signs: dict[str, tuple[Tensor, Tensor]] = {}
+    spreads = {layer.name: Spread() for layer in layers}
     for layer in layers:
         narrow = layer.values <= EXACT_WIDTH
         kept[layer.name] = np.empty((len(data), layer.values if narrow else SKETCH_WIDTH), dtype=np.float32)
@@ -128,6 +155,7 @@ def search_again(
             signs[layer.name] = torch.from_numpy(order), torch.from_numpy(sign)
 
     def watch(name: str, first: int, values: Tensor) -> None:
+        spreads[name].add(values)
         if name in signs:
             values = _sketched(values, *signs[name])
         kept[name][first : first + len(values)] = values.numpy()
@@ -145,7 +173,7 @@ def search_again(
             layer.name: candidates(kept[layer.name], data.classes, anchors, count=SKETCH_CANDIDATES) for layer in wide
         }
         result |= _rerank(model, data, anchors, wide, few)
-    return {layer.name: result[layer.name] for layer in layers}
+    return {layer.name: result[layer.name] for layer in layers}, {name: each.root for name, each in spreads.items()}
 
 
 def _rerank(
@@ -217,8 +245,3 @@ def to_anchor(grouped: Tensor) -> tuple[Floats, Floats]:
     chord = distance.pow(2) - (lengths[:, :1] - lengths[:, 1:]).pow(2)
     half = (chord / product / 4).clamp(0, 1).sqrt()
     return distance.numpy(), (2 * half.asin()).numpy()
-
-
-def _spread(rows: Tensor) -> float:
-    """Root of the total variance of the rows."""
-    return float((rows - rows.mean(dim=0)).pow(2).sum(dim=1, dtype=torch.float64).mean().sqrt())

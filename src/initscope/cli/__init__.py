@@ -1,13 +1,12 @@
 """The command line: parses, calls, prints. Commands load their module only when they are called.
 
 Data goes to stdout, messages and progress to stderr; exit 0 done, 1 failed, 2 bad use (one line, no traceback unless
-``--debug``), 130 interrupted, after what was found so far.
+``--debug``), 74 stdout is closed or full, 130 interrupted, after what was found so far.
 """
 
 from __future__ import annotations
 
 import difflib
-import os
 import re
 import sys
 from typing import NoReturn
@@ -19,6 +18,7 @@ from initscope import __version__
 from initscope.cli._help import WORK, command_group, examples
 from initscope.cli._output import ask_of
 from initscope.cli._progress import metered
+from initscope.cli._streams import CANNOT_WRITE, discard_output, output_problem, prepare_streams, write_problem
 from initscope.errors import InputError, MissingDependencyError
 from initscope.results import printable
 
@@ -40,7 +40,7 @@ COMMANDS = {
     "demo": ("demo:demo", "Show what a deep CNN does to real photographs: no data, no model needed."),
     "inspect": (
         "inspection:inspect",
-        "Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change.",
+        "Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried.",
     ),
     "predict": (
         "predict_measure:predict",
@@ -103,6 +103,10 @@ COMMANDS = {
         "reproduce:reproduce",
         "Run figures, tables and statements of the sources, with the published value beside ours, on one page.",
     ),
+    "theorem": (
+        "theorem:theorem",
+        "Show a statement of the sources: in words, as a formula, the function, an example to paste, its test.",
+    ),
     "completion": (
         "completion:completion",
         "Print the script that lets your shell complete commands and options.\n\n"
@@ -128,6 +132,9 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in tokens
     tokens = [token for token in tokens if token != "--debug"]
     ask_of()
+    prepare_streams()
+    if problem := output_problem():
+        _leave_output(f"{problem}; nothing was computed")
     try:
         with metered() as meter:
             app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
@@ -137,9 +144,11 @@ def main(arguments: list[str] | None = None) -> None:
         _leave(str(interrupt) or "interrupted before anything was found", _INTERRUPTED)
     except BrokenPipeError:
         # The reader has gone (`| head`): nothing more to say, and the interpreter must not try to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         sys.exit(1)
     except Exception as error:
+        if isinstance(error, OSError) and (problem := write_problem()):
+            _leave_output(problem)
         if debug:
             raise
         if isinstance(error, CycloptsError):
@@ -159,6 +168,11 @@ _INTERRUPTED = 130  # what shells give a command that Ctrl-C has ended
 def _leave(message: str, code: int) -> NoReturn:
     print(f"initscope: {printable(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)
+
+
+def _leave_output(problem: str) -> NoReturn:
+    discard_output()
+    _leave(f"{problem}; send it to a file or a pipe that takes it, or make room on the disk", CANNOT_WRITE)
 
 
 def _asked(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""What ``initscope predict`` says of a configuration: block by block, or several starts side by side."""
+"""What ``initscope predict`` says of a configuration: block by block, or several initializations side by side."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ConfigurationOptions:
     set: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = field(default=())
     """Of a configuration: NAME=VALUE to change in it, such as hidden_size=8192; again for more."""
     compare: Annotated[bool, Parameter(negative="")] = False
-    """Of a configuration: put several starts side by side (0.02, depth-scaled, mup, deepnorm, zero-outputs)."""
+    """Of a configuration: compare several initializations (0.02, depth-scaled, mup, deepnorm, zero-outputs)."""
 
 
 def is_configuration(model: str) -> bool:
@@ -49,18 +49,18 @@ def is_configuration(model: str) -> bool:
 def show_configuration(
     model: str, options: ConfigurationOptions, format: Format, out: Path | None, text: str | None = None
 ) -> None:
-    """Print what a configuration does at its start."""
-    from initscope.scaling import StartComparison, compare_starts, outlook, read
+    """Print what a configuration does at initialization."""
+    from initscope.scaling import InitializationComparison, compare_initializations, outlook, read
 
     built = read(model, **dict(map(change, options.set)))
     tokens = 128 if options.tokens is None else options.tokens
     ids = None if text is None else _ids(text, tokens)
-    result = compare_starts(built, tokens, ids=ids) if options.compare else outlook(built, tokens, ids=ids)
+    result = compare_initializations(built, tokens, ids=ids) if options.compare else outlook(built, tokens, ids=ids)
     ask_of(model=model, data=text)
     if out is not None:  # before anything is printed: the reader may go away
         result.to_html(out)
         say(f"page: {out}")
-    if isinstance(result, StartComparison):
+    if isinstance(result, InitializationComparison):
         emit(result, format, title=f"{built.family}, {built.parameters / 1e9:.3g} billion weights, {tokens} tokens")
     else:
         _emit_blocks(result, format)
@@ -76,7 +76,7 @@ def _emit_blocks(result: Outlook, format: Format) -> None:
     if result.growth == result.growth:
         say(f"the stream grows like depth^{result.growth:.2f}")
     if result.logits == result.logits:
-        say(f"logits {result.logits:.3g}, loss at the start {result.loss:.4g}")
+        say(f"logits {result.logits:.3g}, loss at initialization {result.loss:.4g}")
     for note in result.notes:
         say(note)
 

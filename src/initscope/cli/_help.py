@@ -19,14 +19,15 @@ _GROUPS = {
     "Layer by layer": ("predict", "measure", "kernel", "coordinates", "mean-width", "flatness", "separation"),
     "How large": ("plan", "injectivity"),
     "Use random networks": ("hash", "search", "invert", "discriminate"),
-    "Many runs": ("sweep", "reproduce"),
+    "Many runs": ("sweep",),
+    "Theory": ("theorem", "reproduce"),
     "Set up": ("completion",),
 }
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("demo", "demo --depth 20 --draws 2 --out deep.html"),
     "inspect": (
         "inspect dense64-relu*40-dense10 --data digits",
-        "inspect mynet.py:make --data photos --out report.html --fail-on faults",
+        "inspect mynet.py:make --data photos --out report.html --fail-on error",
         "inspect dense64-relu*4 --data digits --no-alternatives --format json",
     ),
     "predict": (
@@ -69,6 +70,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "invert": ("invert conv3x3x32-relu-maxpool2 --layer relu1 --size 32 --iterations 20 --out page.html",),
     "discriminate": ("discriminate --data digits --limit 300 --ratios 2,8 --reconstruct 1 --epochs 0",),
     "reproduce": ("reproduce --list", "reproduce talk-layer-theorem --out gallery"),
+    "theorem": ("theorem cnn 3", 'theorem "sign embedding"', "theorem norms lemma 2 --format json"),
     "sweep": ("sweep grid.toml --out results --workers 2",),
     "coordinates": (
         "coordinates mytransformer.py:make --widths 64,128,256,512",

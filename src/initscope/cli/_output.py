@@ -122,8 +122,9 @@ def few_rows(rows: list[dict[str, Any]], most: int = 40) -> list[dict[str, Any]]
 
 
 def json_text(value: Any) -> str:
-    """Readable JSON of plain values, with a newline at its end."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    """Readable JSON of plain values, with a newline at its end; where stdout takes less than Unicode, as escapes."""
+    unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    text = json.dumps(value, indent=2, ensure_ascii=not unicode)
     return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n"
 
 

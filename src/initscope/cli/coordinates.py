@@ -46,7 +46,7 @@ def coordinates(
     input_shape: Annotated[str | None, Parameter(help="Instead of data: Gaussian inputs of this shape.")] = None,
     tokens: Annotated[Whole, Parameter(help="Tokens of a passage of text.")] = 32,
     samples: Annotated[Whole, Parameter(help="Samples of the one batch.")] = 16,
-    steps: Annotated[Whole, Parameter(help="Steps of the optimiser; 0: the start alone.")] = 5,
+    steps: Annotated[Whole, Parameter(help="Steps of the optimizer; 0: initialization alone.")] = 5,
     optimizer: Annotated[
         str | None, Parameter(help="file.py:function, called with the model; default: Adam in μP.")
     ] = None,
@@ -96,15 +96,15 @@ def coordinates(
 
 
 _WORDS = {
-    "predicted": "at the start, by theory",
-    "start": "measured before the first step",
-    "end": "after the last step, where 0 is right",
-    "±": "standard error of the fit",
+    "predicted": "at initialization, by theory",
+    "initial": "measured before the first step",
+    "final": "after the last step, where 0 is right",
+    "±": "standard error: of predictions over the models, of measurements of the fit",
 }
 
 
 def _told(checks: Sequence[tuple[CoordinateCheck | DepthCheck, str]], format: Format, out: Path | None) -> None:
-    """Tables, verdicts and the picture of checks."""
+    """Tables, findings and the picture of checks."""
     from initscope.results import panels
 
     for check, size in checks:
@@ -114,8 +114,8 @@ def _told(checks: Sequence[tuple[CoordinateCheck | DepthCheck, str]], format: Fo
             )
         else:
             emit(check, format)
-        for verdict in check.verdicts or (f"sizes do not depend on the {size}",):
-            say(verdict)
+        for finding in check.findings or (f"sizes do not depend on the {size}",):
+            say(finding)
     if out is not None:
         panels(*(check.plot for check, _ in checks)).savefig(out)
         say(f"picture: {out}")
@@ -131,9 +131,9 @@ def _texts(check: CoordinateCheck | DepthCheck) -> list[dict[str, str]]:
     return [
         {
             "layer": Row(row.layer, row.kind, "measured", role=row.role).title,
-            "predicted": with_error(row.predicted, None, 2),
-            "start": with_error(row.measured[0], row.errors[0], 2),
-            "end": with_error(row.measured[-1], row.errors[-1], 2),
+            "predicted": with_error(row.predicted, row.predicted_se, 2),
+            "initial": with_error(row.measured[0], row.errors[0], 2),
+            "final": with_error(row.measured[-1], row.errors[-1], 2),
         }
         for row in check.rows
     ]
@@ -175,20 +175,20 @@ def _inputs(data: str | None, shape: str | None, tokens: int, samples: int, seed
 def _of_configuration(
     model: str, changes: dict[str, Any], factors: list[float], depths: str | None, tokens: int, format: Format
 ) -> None:
-    """Exponents of a configuration at the start, by theory alone; programs get those of the depth if asked for."""
+    """Exponents of a configuration at initialization, by theory alone; programs get those of the depth if asked for."""
     from initscope.scaling import depth_exponents, read, width_exponents
 
     built = read(model, **changes)
     deeper = None if depths is None else depth_exponents(built, _numbers(depths, "--depths"), tokens=tokens)
     if deeper is None or format == "table":
         wider = width_exponents(built, factors, tokens=tokens)
-        emit(wider, format, title="exponents against the width at the start, by theory")
-        for verdict in wider.verdicts:
-            say(verdict)
+        emit(wider, format, title="exponents against the width at initialization, by theory")
+        for finding in wider.findings:
+            say(finding)
     if deeper is not None:
-        emit(deeper, format, title="exponents against the depth at the start, by theory")
-        for verdict in deeper.verdicts:
-            say(verdict)
+        emit(deeper, format, title="exponents against the depth at initialization, by theory")
+        for finding in deeper.findings:
+            say(finding)
 
 
 def _copies(

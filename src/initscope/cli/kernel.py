@@ -43,6 +43,7 @@ def kernel(
     import numpy as np
 
     import initscope
+    from initscope._utils.disk import check_room
     from initscope._utils.files import atomic_path
     from initscope.embed.network_kernel import left_out_accuracy
 
@@ -56,6 +57,7 @@ def kernel(
         raise InputError(
             f"{len(data)} images make {len(data) ** 2:.1e} pairs; give --limit, at most {_MOST}, or --rows"
         )
+    check_room(out, np.dtype(float).itemsize * len(data) ** 2)
     with user_code():
         built = build_model(model, source, data.shape).eval()
         found, error = initscope.kernel(
@@ -82,11 +84,11 @@ def _in_blocks(
     model: str, out: Path, source: ModelSource, options: BlockOptions, kind: Literal["nngp", "ntk"], cosines: bool
 ) -> dict[str, Any]:
     """The matrix of data larger than memory, block by block, in float32; what is to be said of it."""
-    from initscope.distributed import ModelName, kernel_in_blocks
+    from initscope.distributed import kernel_in_blocks, named_model
 
     parts = load_blocks(source, options, rows=_ROWS)
     with user_code():
-        named = ModelName(model, source.weights, parts.shape, source.seed)
+        named = named_model(model, source.weights, parts.shape, source.seed)
         error = kernel_in_blocks(named, parts, out, kind=kind, normalize=cosines, dask=options.dask)
     ask_of(model=model, weights=source.weights)
     say(f"matrix: {out}, {len(parts)}×{len(parts)} in float32, largest standard error {error:.2g}")

@@ -65,7 +65,7 @@ def mean_width(
 
 def _of_blocks(model: str | None, source: ModelSource, options: BlockOptions, draws: int, format: Format) -> None:
     """Of data larger than memory, block by block."""
-    from initscope.distributed import ModelName, layer_widths_of_blocks, mean_width_of_blocks
+    from initscope.distributed import layer_widths_of_blocks, mean_width_of_blocks, named_model
 
     parts = load_blocks(source, options)
     common: dict[str, Any] = {"draws": draws, "seed": source.seed, "dask": options.dask}
@@ -73,7 +73,7 @@ def _of_blocks(model: str | None, source: ModelSource, options: BlockOptions, dr
         emit(mean_width_of_blocks(parts, **common), format, title=f"Mean width, {parts.name}")
         return
     with user_code():
-        named = ModelName(model, source.weights, parts.shape, source.seed)
+        named = named_model(model, source.weights, parts.shape, source.seed)
         found = layer_widths_of_blocks(named, parts, **common)
     ask_of(model=model, weights=source.weights)
     _tell(found, format, parts.name)

@@ -45,9 +45,11 @@ def build(codes: Path, out: Path, *, kind: Kind = "flat", ids: Path | None = Non
     ids
         Whole numbers, one per code (.npy); default: 0, 1, 2 …
     """
+    from initscope._utils.disk import check_room
     from initscope.embed import HammingIndex
 
     rows = read_codes(codes)
+    check_room(out, rows.codes.nbytes)
     index = HammingIndex(rows.bits, kind)
     index.add(rows.codes, None if ids is None else _ids(ids))
     index.save(out)

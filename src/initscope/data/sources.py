@@ -20,7 +20,7 @@ from initscope.data.pairs import Pairs, random_pairs, within_class_pairs
 from initscope.data.text import is_text, text_set
 from initscope.errors import InputError, did_you_mean
 
-__all__ = ["load_any", "pairs_of", "seeded"]
+__all__ = ["is_drawn", "load_any", "pairs_of", "seeded"]
 
 
 def load_any(
@@ -124,7 +124,12 @@ def seeded(spec: str, seed: int) -> str:
     ('shapes:size=32,seed=3', 'digits')
     """
     name, _, options = spec.partition(":")
-    return f"{name}:{options},seed={seed}" if name in ("gaussian", "shapes") and "seed=" not in options else spec
+    return f"{name}:{options},seed={seed}" if is_drawn(spec) and "seed=" not in options else spec
+
+
+def is_drawn(spec: str) -> bool:
+    """Whether the data are drawn from a generator, so that name, options and seed say all of them."""
+    return spec.partition(":")[0] in ("gaussian", "shapes")
 
 
 def pairs_of(data: ImageSet, count: int, seed: int) -> Pairs:

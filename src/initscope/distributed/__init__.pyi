@@ -17,6 +17,7 @@ from .matrices import (
 )
 from .model_names import (
     ModelName as ModelName,
+    named_model as named_model,
 )
 from .sources import (
     Block as Block,

@@ -2,17 +2,27 @@
 
 A worker that dies is the scheduler's business: it gives the job to another, and up after several deaths. A scheduler
 that goes takes all it knows with it; the driver waits for one at the same address and asks for what is missing.
+
+Keys of tasks are unique for each connection of a driver, not content addresses. A scheduler answers a key that it knows
+with the result that it has, so two drivers that share a key share a result. A content address is right only if it
+covers everything that a result depends on (command, data, model, weights, options, code, libraries), and what it
+forgets is a wrong number without an error; a random key cannot be wrong. It costs nothing: the driver takes every
+result once, and keeps finished ones itself. What workers keep between tasks (models, hashes, data) is named by its
+content, see `initscope._utils.content`.
 """
 
 from __future__ import annotations
 
+import platform
 import sys
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Any
 
+from initscope._utils.content import code_digest
 from initscope._utils.libraries import library
 from initscope.distributed.local import Job, Outcome, outcome_of
 from initscope.errors import InputError
@@ -23,23 +33,26 @@ _PATIENCE = 300.0
 """Seconds to wait for a scheduler that went away."""
 _CONNECT = 10.0
 """Seconds in which a scheduler must answer."""
-_KEY = "initscope-"
 _AHEAD = 8
 """Jobs on the cluster for each of its threads: enough that no worker waits for the driver."""
+_RESTART = "install the same version everywhere and restart the workers"
 
 
-def on_cluster(
-    function: Callable[[Any], Any], jobs: Iterable[Job], address: str, *, patience: float = _PATIENCE
-) -> Generator[Outcome, None, None]:
+def on_cluster(function: Callable[[Any], Any], jobs: Iterable[Job], address: str) -> Generator[Outcome, None, None]:
     """Outcomes of the jobs as they come; a function of a module that the workers can import."""
     waiting = deque(jobs)
     lost: float | None = None
     while waiting:
         try:
             client = connect(address, _CONNECT)
-        except InputError:
-            if lost is None or time.monotonic() - lost > patience:
+        except InputError as error:
+            if lost is None:
                 raise
+            if time.monotonic() - lost > _PATIENCE:
+                raise InputError(
+                    f"--dask {address}: the scheduler went away and did not come back within {_PATIENCE:g} s; "
+                    "start it and its workers, then run the same command again"
+                ) from error
             time.sleep(0.5)
             continue
         asked: dict[str, Job] = {}
@@ -89,23 +102,31 @@ def _through(
 ) -> Generator[Outcome, None, None]:
     """Keep the cluster supplied; ``asked`` are the jobs that it has."""
     finished: Any = library("distributed").as_completed(loop=client.loop)
-    window = 0
+    window, code, prefix = 0, code_digest(), f"initscope-{uuid.uuid4().hex}-"
     while waiting or asked:
         if waiting and len(asked) <= window // 2:
             window = max(16, _AHEAD * sum(client.nthreads().values()))
             for _ in range(min(window - len(asked), len(waiting))):
                 job = waiting.popleft()
                 asked[job[0]] = job
-                finished.add(client.submit(outcome_of, function, job, key=_KEY + job[0], pure=False))
-        yield _outcome(next(finished))
+                finished.add(client.submit(on_worker, function, job, code, key=prefix + job[0], pure=False))
+        future = next(finished)
+        yield _outcome(future, future.key.removeprefix(prefix))
 
 
-def _outcome(future: Any) -> Outcome:
+def on_worker(function: Callable[[Any], Any], job: Job, code: str) -> Outcome:
+    """Run a job, unless this worker runs other sources than the driver: then that is why the job failed."""
+    if code_digest() != code:
+        return Outcome(job[0], [], f"a worker ({platform.node()}) runs other code of initscope than this; {_RESTART}")
+    return outcome_of(function, job)
+
+
+def _outcome(future: Any, name: str) -> Outcome:
     """The outcome of a job; of one whose workers all died, a failure."""
     if future.status == "cancelled":  # by the client, when it lost the scheduler
         raise ConnectionResetError("the job was lost")
     try:
-        found: Outcome = future.result(timeout=_PATIENCE)
+        outcome: Outcome = future.result(timeout=_PATIENCE)
     except library("distributed.scheduler").KilledWorker as error:
-        return Outcome(future.key.removeprefix(_KEY), [], f"KilledWorker: every worker that ran it died ({error})")
-    return found
+        return Outcome(name, [], f"KilledWorker: every worker that ran it died ({error})")
+    return outcome

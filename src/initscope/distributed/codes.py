@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
 
-from initscope._utils.files import atomic_path
+from initscope._utils.content import digest_of, sampled_digest
+from initscope._utils.disk import check_room, reserve, reserved_array
+from initscope._utils.files import atomic_path, scratch_path
 from initscope._utils.tensors import StoredArray
 from initscope.distributed.block_map import on_blocks
-from initscope.distributed.sources import Blocks
+from initscope.distributed.sources import Blocks, check_content
 from initscope.embed.codes import code_bytes
 from initscope.errors import InputError, check_count
 
 __all__ = ["encode_blocks", "merge_nearest", "nearest_in_blocks"]
 
 _ROWS = 1 << 20
+_HEADERS = 1 << 12  # bytes of a .npz file beside its arrays
 
 
 def encode_blocks(
@@ -30,17 +35,25 @@ def encode_blocks(
 
     ``out`` ends in .npy (codes only) or .npz (with bits and labels). The numbers of rows and bits are returned.
     """
-    hasher = _hasher(str(fitted))
+    from initscope.embed.persistence import load_hasher
+
+    hasher = load_hasher(fitted)
+    digest = _digest(hasher)
     width = int(np.prod(blocks.shape))
     if width != hasher.n_features_in_:
         raise InputError(f"{blocks.name} has rows of {width} numbers, {fitted} was fitted to {hasher.n_features_in_}")
-    jobs = {str(block.start): {"fitted": str(fitted), "block": block} for block in blocks}
+    jobs = {str(block.start): {"fitted": str(fitted), "digest": digest, "block": block} for block in blocks}
     labels = np.full(len(blocks), -1, np.int64)
     place = Path(out)
     shape = (len(blocks), code_bytes(hasher.bits))
-    with atomic_path(place) as temporary, NamedTemporaryFile(dir=temporary.parent, prefix=".codes") as room:
-        bare = place.suffix == ".npy"
-        codes = np.lib.format.open_memmap(temporary if bare else room.name, mode="w+", dtype=np.uint8, shape=shape)
+    bare, size = place.suffix == ".npy", math.prod(shape)
+    if not bare:  # which holds a copy of the codes, made at the end
+        check_room(place, 2 * size + labels.nbytes + _HEADERS)
+    with ExitStack() as files:
+        temporary = files.enter_context(atomic_path(place))
+        if not bare:
+            reserve(temporary, size + labels.nbytes + _HEADERS, place)
+        codes = reserved_array(temporary if bare else files.enter_context(scratch_path(place)), np.uint8, shape, place)
         for name, (part, part_labels) in on_blocks(_encoded, jobs, dask):
             rows = slice(int(name), int(name) + len(part))
             codes[rows] = part
@@ -49,21 +62,33 @@ def encode_blocks(
         codes.flush()
         if not bare:
             known = {} if (labels < 0).any() else {"labels": labels}
-            with temporary.open("wb") as file:
+            with temporary.open("rb+") as file:  # which keeps the room that is reserved
                 np.savez(file, allow_pickle=False, codes=codes, bits=np.array(hasher.bits), **known)
+                file.truncate(file.tell())
     return shape[0], hasher.bits
 
 
 @lru_cache(maxsize=2)
-def _hasher(fitted: str) -> Any:
+def _hasher(fitted: str, digest: str) -> Any:
+    """The hash in the file ``fitted``; one that differs from the driver's is refused, and not kept."""
     from initscope.embed.persistence import load_hasher
 
-    return load_hasher(fitted)
+    hasher = load_hasher(fitted)
+    if _digest(hasher) != digest:
+        raise InputError(f"{fitted} holds another hash than the driver read; copy the same file to every worker")
+    return hasher
+
+
+def _digest(hasher: Any) -> str:
+    from initscope.embed.persistence import hasher_state
+
+    about, arrays = hasher_state(hasher)
+    return digest_of([json.dumps(about, sort_keys=True), *(part for pair in sorted(arrays.items()) for part in pair)])
 
 
 def _encoded(job: Mapping[str, Any]) -> tuple[Any, Any]:
     data = job["block"].read()
-    return _hasher(job["fitted"]).transform(data.images.reshape(len(data), -1)), data.labels
+    return _hasher(job["fitted"], job["digest"]).transform(data.images.reshape(len(data), -1)), data.labels
 
 
 def nearest_in_blocks(
@@ -76,9 +101,11 @@ def nearest_in_blocks(
     count = codes.shape[0]
     k = check_count("k", k, most=count, hint=f"there are {count} codes")
     rows = check_count("rows", rows)
+    content = sampled_digest(codes.file)
     jobs = {
         str(start): {
-            "codes": codes, "bits": bits, "queries": queries, "k": k, "start": start, "stop": min(start + rows, count)
+            "codes": codes, "content": content, "bits": bits, "queries": queries, "k": k, "start": start,
+            "stop": min(start + rows, count),
         }
         for start in range(0, count, rows)
     }  # fmt: skip
@@ -92,6 +119,7 @@ def nearest_in_blocks(
 def _nearest(job: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     from initscope.embed import HammingIndex
 
+    check_content(job["codes"].file, sampled_digest(job["codes"].file), job["content"])
     places = np.arange(job["start"], job["stop"])
     index = HammingIndex(job["bits"])
     index.add(job["codes"].read(places), places)

@@ -10,9 +10,10 @@ import re
 import string
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from initscope import __version__
 from initscope._utils.files import open_regular, reading
 from initscope.distributed.runs import QUANTITIES
 from initscope.errors import InputError, check_between, check_count, check_seed, did_you_mean
@@ -64,22 +65,39 @@ class Run:
     quantity: str
     model: str
 
-    def id(self, options: Options) -> str:
+    def id(self, options: Options, contents: Contents) -> str:
         """A name from everything that the result depends on."""
-        text = json.dumps([asdict(self), asdict(options)], sort_keys=True)
+        text = json.dumps([asdict(self), asdict(options), asdict(contents), __version__], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True)
+class Contents:
+    """Digests of what a run's names stand for; empty where the name says it all (drawn data, architecture strings)."""
+
+    data: str = ""
+    model: str = ""
+
+
+@dataclass(frozen=True)
 class Sweep:
-    """The runs in the order of the grid, the last axis fastest, and what they share."""
+    """The runs in the order of the grid, the last axis fastest, and what they share.
+
+    ``data`` and ``models`` (by model and data) hold digests of what may change under its name.
+    """
 
     runs: tuple[Run, ...]
     options: Options
+    data: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def contents(self, run: Run) -> Contents:
+        """Digests of the data and the model of a run."""
+        return Contents(self.data.get(run.data, ""), self.models.get((run.model, run.data), ""))
 
     def by_id(self) -> dict[str, Run]:
         """Runs by their names, in order."""
-        return {run.id(self.options): run for run in self.runs}
+        return {run.id(self.options, self.contents(run)): run for run in self.runs}
 
 
 class _Text:
@@ -128,9 +146,7 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
             raise text.error(table, None, f"unknown {table!r}; a sweep has the tables [grid] and [run]")
     options = _options(content.get("run", {}), text)
     grid = _grid(content.get("grid", {}), text)
-    sweep = Sweep(tuple(_runs(grid, text)), options)
-    _check_models(sweep, text)
-    return sweep
+    return _with_contents(Sweep(tuple(_runs(grid, text)), options), text)
 
 
 def _unknown(key: str, known: tuple[str, ...]) -> str:
@@ -186,10 +202,10 @@ def _grid(given: Mapping[str, Any], text: _Text) -> dict[str, list[Any]]:
 
 def _architecture(name: str, value: Any) -> None:
     _text(name, value)
-    for field in _fields(value):
-        if field not in IN_ARCHITECTURES:
+    for filled in _fields(value):
+        if filled not in IN_ARCHITECTURES:
             raise InputError(
-                f"architecture {value!r} has {{{field}}}; what is filled in is {{width}}, {{depth}}, {{activation}}"
+                f"architecture {value!r} has {{{filled}}}; what is filled in is {{width}}, {{depth}}, {{activation}}"
             )
 
 
@@ -256,34 +272,42 @@ def _runs(grid: dict[str, list[Any]], text: _Text) -> Iterator[Run]:
             yield Run(architecture=architecture, **row, model=filled)
 
 
-def _check_models(sweep: Sweep, text: _Text) -> None:
+def _with_contents(sweep: Sweep, text: _Text) -> Sweep:
     """Load every data set once, and build every architecture for it without memory for weights."""
-    from initscope.distributed.runs import load_images
+    from initscope.distributed.runs import images_digest, load_images
 
     shapes: dict[str, tuple[int, ...]] = {}
     labelled: dict[str, bool] = {}
+    data: dict[str, str] = {}
+    models: dict[tuple[str, str], str] = {}
     options = sweep.options
     for run in sweep.runs:
         if run.data not in shapes:
             try:
-                found = load_images(run.data, run.seed, options.pairs, options.normalize, options.limit)
+                images = load_images(run.data, run.seed, options.pairs, options.normalize, options.limit)
             except InputError as error:
                 raise text.error("grid", "data", error, run.data) from error
-            shapes[run.data], labelled[run.data] = found.shape, found.labels is not None
+            shapes[run.data], labelled[run.data] = images.shape, images.labels is not None
+            data[run.data] = images_digest(run.data, images)
         if run.quantity == "train" and not labelled[run.data]:
             raise text.error("grid", "quantity", f"train needs labels, and {run.data} has none", "train")
-    for model, architecture, data in {(run.model, run.architecture, run.data): None for run in sweep.runs}:
+    for model, architecture, name in {(run.model, run.architecture, run.data): None for run in sweep.runs}:
         try:
-            _check_size(model, shapes[data])
+            models[model, name] = _checked_model(model, shapes[name])
         except InputError as error:
             raise text.error("grid", "architecture", error, architecture) from error
+    return replace(sweep, data=data, models=models)
 
 
-def _check_size(model: str, shape: tuple[int, ...]) -> None:
-    """Refuse a model that cannot be built for inputs of ``shape``, or whose weights would not fit into memory."""
+def _checked_model(model: str, shape: tuple[int, ...]) -> str:
+    """Refuse a model that cannot be built for inputs of ``shape``, or whose weights would not fit into memory.
+
+    Returns the digest of its structure, see `initscope.distributed.runs.structure_digest`.
+    """
     import torch
 
     from initscope._utils.files import memory_limit
+    from initscope.distributed.runs import structure_digest
     from initscope.models import load_model
 
     try:
@@ -297,3 +321,4 @@ def _check_size(model: str, shape: tuple[int, ...]) -> None:
             f"{model!r} has weights of {bytes_ / 3e9:.3g} GB, and a run holds three copies; the limit is "
             f"{memory_limit() / 1e9:.3g} GB (INITSCOPE_MEMORY=GB changes it); make it narrower"
         )
+    return structure_digest(model, built)

@@ -86,7 +86,11 @@ def run_sweep(
             folder.forget(run for run, word in status.items() if word == "failed")
             status = {run: word for run, word in status.items() if word == "done"}
         left = {run: row for run, row in sweep.by_id().items() if run not in status}
-        jobs = [(run, {"run": asdict(row), "options": asdict(sweep.options)}) for run, row in left.items()]
+        options = asdict(sweep.options)
+        jobs = [
+            (run, {"run": asdict(row), "options": options, "contents": asdict(sweep.contents(row))})
+            for run, row in left.items()
+        ]
         if dask is None:
             outcomes = in_processes(rows_of, jobs, count)
         else:
@@ -127,15 +131,20 @@ def _processors() -> int:
 
 
 def _known(sweep: Sweep, folder: Folder, out: str | os.PathLike[str]) -> dict[str, str]:
-    """What the folder holds, all of it of this grid: a grid may grow, and a folder belongs to one."""
+    """What the folder holds, all of it of this grid: a grid may grow, and a folder belongs to one.
+
+    Runs that failed with data or code that has changed since hold no number: they are forgotten, and run again.
+    """
     status = folder.status()
     strange = status.keys() - sweep.by_id().keys()
-    if strange:
+    done = [run for run in strange if status[run] == "done"]
+    if done:
         raise InputError(
-            f"{out} holds {counted(len(strange), 'run')} of another grid, or with other options; a grid may grow, but "
-            "what was run must stay in it: give another folder with --out"
+            f"{out} holds {counted(len(done), 'run')} of another grid, or with other options, data, model files or "
+            "version of initscope; a grid may grow, but what was run must stay in it: give another folder with --out"
         )
-    return status
+    folder.forget(strange)
+    return {run: word for run, word in status.items() if run not in strange}
 
 
 def _rows(found: Outcome, shared: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from initscope._utils.disk import reserved_array
 from initscope._utils.files import atomic_path
 from initscope.distributed.block_map import on_blocks
 from initscope.distributed.model_names import ModelName, built_model
@@ -31,7 +32,6 @@ def kernel_in_blocks(
     """
     common = {"model": model, "kind": kind}
     parts = {str(block.start): block for block in blocks}
-    own = dict(on_blocks(_diagonal, {name: common | {"left": block} for name, block in parts.items()}, dask))
     jobs = {
         f"{left.start} {right.start}": common | {"left": left, "right": right}
         for left in blocks
@@ -40,8 +40,8 @@ def kernel_in_blocks(
     }
     largest = 0.0
     with atomic_path(out) as temporary:
-        shape = (len(blocks), len(blocks))
-        matrix = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
+        matrix = reserved_array(temporary, np.float32, (len(blocks), len(blocks)), out)
+        own = dict(on_blocks(_diagonal, {name: common | {"left": block} for name, block in parts.items()}, dask))
         for name, (k, error) in on_blocks(_pair, jobs, dask):
             one, other = name.split()
             scale = np.sqrt(np.outer(own[one], own[other])) if normalize else 1.0

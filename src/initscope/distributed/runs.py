@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from initscope._utils.compiled import loops
+from initscope._utils.content import array_digest
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from initscope.data import ImageSet
     from initscope.geometry import Measurement, Prediction
 
-__all__ = ["QUANTITIES", "derived_seed", "load_images", "rows_of"]
+__all__ = ["QUANTITIES", "derived_seed", "images_digest", "load_images", "rows_of", "structure_digest"]
 
 Rows = list[dict[str, Any]]
 _ONE_RUN = threading.Lock()
@@ -32,7 +33,7 @@ _ONE_RUN = threading.Lock()
 
 
 def rows_of(job: Mapping[str, Any]) -> Rows:
-    """Rows of the run that ``job`` describes: ``{"run": the row of the grid, "options": …}``."""
+    """Rows of the run that ``job`` describes: ``{"run": the row of the grid, "options": …, "contents": …}``."""
     import torch
 
     loops("initscope.theory._fused", pays=True)  # or rounding would depend on what this process ran before
@@ -40,7 +41,7 @@ def rows_of(job: Mapping[str, Any]) -> Rows:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # sums of several threads are rounded differently
         try:
-            return QUANTITIES[job["run"]["quantity"]](_Job(job["run"], job["options"]))
+            return QUANTITIES[job["run"]["quantity"]](_Job(**job))
         finally:
             torch.set_num_threads(threads)
 
@@ -50,35 +51,65 @@ def derived_seed(*parts: Any) -> int:
     return int.from_bytes(hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()[:7], "big")
 
 
-def load_images(data: str, seed: int, pairs: int, normalize: str | None, limit: int | None) -> ImageSet:
-    """The inputs of a run; data that is drawn is drawn for its seed, two for each pair."""
+def load_images(
+    data: str, seed: int, pairs: int, normalize: str | None, limit: int | None, digest: str | None = None
+) -> ImageSet:
+    """The inputs of a run; data that is drawn is drawn for its seed, two for each pair.
+
+    With the ``digest`` that `images_digest` gave, data of other content are refused, and what was loaded is kept for
+    the next run; without, they are loaded from where they are.
+    """
+    from initscope.data import load_any
     from initscope.data.sources import seeded
 
     if data.partition(":")[0] == "gaussian" and limit is None and "limit=" not in data:
         limit = 2 * pairs
-    return _loaded(seeded(data, seed), normalize, limit, str(Path.cwd()))
+    if digest is None:
+        return load_any(seeded(data, seed), normalize=normalize, limit=limit)
+    return _loaded(data, seeded(data, seed), normalize, limit, str(Path.cwd()), digest)
 
 
 @functools.lru_cache(maxsize=4)
-def _loaded(spec: str, normalize: str | None, limit: int | None, folder: str) -> ImageSet:
+def _loaded(data: str, spec: str, normalize: str | None, limit: int | None, folder: str, digest: str) -> ImageSet:
     from initscope.data import load_any
 
-    return load_any(spec, normalize=normalize, limit=limit)
+    images = load_any(spec, normalize=normalize, limit=limit)
+    if images_digest(data, images) != digest:
+        raise InputError(
+            f"{data} holds other data than when the sweep began: it was replaced, or this machine has another copy; "
+            "use the same data everywhere, and a new folder with --out"
+        )
+    return images
+
+
+def images_digest(data: str, images: ImageSet) -> str:
+    """Return the digest of the data that ``data`` names; of data that is drawn nothing, for their name says it all."""
+    from initscope.data.sources import is_drawn
+
+    return "" if is_drawn(data) else array_digest(images.images, images.labels)
+
+
+def structure_digest(spec: str, model: torch.nn.Module) -> str:
+    """Return the digest of a model's structure and code; of an architecture string nothing, for it says it all."""
+    from initscope.models.contents import model_digest
+    from initscope.models.loading import is_architecture
+
+    return "" if is_architecture(spec) else model_digest(model, values=False)
 
 
 class _Job:
-    """A run's row and options, and what they name."""
+    """A run's row and options, digests of what its names stand for, and the things that they name."""
 
-    def __init__(self, run: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-        self.run, self.options = run, options
+    def __init__(self, run: Mapping[str, Any], options: Mapping[str, Any], contents: Mapping[str, str]) -> None:
+        self.run, self.options, self.contents = run, options, contents
         row = {name: value for name, value in run.items() if name != "quantity"}
         self.seed = derived_seed(row)
 
     @functools.cached_property
     def images(self) -> ImageSet:
         """The inputs."""
-        options = self.options
-        return load_images(self.run["data"], self.run["seed"], options["pairs"], options["normalize"], options["limit"])
+        options = {name: self.options[name] for name in ("pairs", "normalize", "limit")}
+        return load_images(self.run["data"], self.run["seed"], **options, digest=self.contents["data"])
 
     @functools.cached_property
     def law(self) -> Any:
@@ -91,7 +122,13 @@ class _Job:
         """The model, at weights of its own law."""
         from initscope.models import load_model
 
-        built: torch.nn.Module = load_model(self.run["model"], input_shape=self.images.shape, seed=self.seed)
+        spec = self.run["model"]
+        built: torch.nn.Module = load_model(spec, input_shape=self.images.shape, seed=self.seed)
+        if structure_digest(spec, built) != self.contents["model"]:
+            raise InputError(
+                f"model {spec} is another one than when the sweep began: its code was edited, or this machine has "
+                "another copy; use the same files everywhere, and a new folder with --out"
+            )
         return built
 
     def started(self) -> torch.nn.Module:
@@ -165,18 +202,18 @@ def _widths(job: _Job) -> Rows:
 
 
 def _inspected(job: _Job) -> Rows:
-    """Every row of the report, with the verdicts that are given there."""
+    """Every row of the report, with the findings that begin there."""
     from initscope.inspection import inspect
 
     inputs, pairs = job.images.images, job.options["pairs"]
     report = inspect(job.started(), inputs, pairs=pairs, seed=job.seed, alternatives=False, prediction=False)
-    verdicts: dict[str, list[str]] = {}
-    for verdict in report.verdicts:
-        verdicts.setdefault(verdict.layer, []).append(verdict.name)
+    findings: dict[str, list[str]] = {}
+    for finding in report.findings:
+        findings.setdefault(finding.layer, []).append(finding.name)
     rows = report.observation.rows
     return [
         {"row": number, "layer": row.layer, "kind": row.kind, "method": "measured"}
-        | {"verdicts": ", ".join(verdicts.get(row.layer, []))}
+        | {"findings": ", ".join(findings.get(row.layer, []))}
         for number, row in enumerate(rows)
     ]
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from initscope._utils.content import digest_of, sampled_digest
 from initscope._utils.files import reading
 from initscope._utils.libraries import library
 from initscope._utils.tensors import StoredArray, stored_arrays
@@ -26,7 +27,7 @@ from initscope.errors import InputError, check_count
 if TYPE_CHECKING:
     import dask.array
 
-__all__ = ["Block", "Blocks", "open_blocks"]
+__all__ = ["Block", "Blocks", "check_content", "open_blocks"]
 
 _VALUES = 1 << 24  # of a block, if nobody says how many rows
 _HINT = "give a .npy file, a Parquet file or folder, or a folder of images"
@@ -45,8 +46,9 @@ class Block:
 
     def read(self) -> ImageSet:
         """The rows, as any loader of images returns them."""
-        found = self.source.read(self.start, self.stop)
         source = self.source
+        check_content(source.path, source.content(), source.opened)
+        found = source.read(self.start, self.stop)
         if source.shape is not None:
             if math.prod(found.shape) != math.prod(source.shape):
                 wanted = "x".join(map(str, source.shape))
@@ -92,6 +94,12 @@ class _Source(ABC):
     shape: tuple[int, ...] | None = None
     normalize: str | None = None
     size: tuple[int, int] | None = None
+    opened: str = ""
+    """Digest of the content when the source was opened."""
+
+    @abstractmethod
+    def content(self) -> str:
+        """Return a digest of what the source holds now, quickly."""
 
     @abstractmethod
     def read(self, start: int, stop: int) -> ImageSet:
@@ -110,6 +118,9 @@ def _even(count: int, rows: int) -> list[int]:
 class _ArrayFile(_Source):
     array: StoredArray | None = None
 
+    def content(self) -> str:
+        return _files_content((self.path,))
+
     def read(self, start: int, stop: int) -> ImageSet:
         assert self.array is not None
         return array_as_images(self.path, self.array.read(np.arange(start, stop)))
@@ -123,8 +134,14 @@ class _ArrayFile(_Source):
 
 @dataclass(frozen=True)
 class _Folder(_Source):
+    def content(self) -> str:
+        return self.opened or _listing(self.path, image_files(self.path))
+
+    def files(self) -> list[Path]:
+        return _files(self.path, self.opened)
+
     def read(self, start: int, stop: int) -> ImageSet:
-        files = _files(self.path)
+        files = self.files()
         images = read_images(files[start:stop], self.size)
         channels = len(read_images(files[:1], self.size)[0])
         if len(images[0]) > channels:
@@ -134,13 +151,33 @@ class _Folder(_Source):
         return ImageSet(images, None if labels is None else labels[start:stop], names, name=str(self.path))
 
     def bounds(self, rows: int | None) -> list[int]:
-        files = _files(self.path)
+        files = self.files()
         return _even(len(files), rows or max(1, _VALUES // read_images(files[:1], self.size).size))
 
 
-@cache
-def _files(folder: Path) -> list[Path]:
-    return image_files(folder)
+@lru_cache(maxsize=2)
+def _files(folder: Path, opened: str) -> list[Path]:
+    """The files of a folder whose listing was ``opened``; they are listed once, for there may be millions."""
+    files = image_files(folder)
+    check_content(folder, _listing(folder, files), opened)
+    return files
+
+
+def _listing(folder: Path, files: list[Path]) -> str:
+    return digest_of(f"{file.relative_to(folder)} {file.stat().st_size}" for file in files)
+
+
+def _files_content(files: Iterable[Path]) -> str:
+    return digest_of(sampled_digest(file) for file in files)
+
+
+def check_content(path: Path, content: str, opened: str) -> None:
+    """Refuse data that are not those with which the run began."""
+    if content != opened:
+        raise InputError(
+            f"{path} holds other data than when the run began: it was replaced, or this machine has another copy; "
+            "use the same data everywhere and run again"
+        )
 
 
 @dataclass(frozen=True)
@@ -149,6 +186,9 @@ class _Parquet(_Source):
 
     groups: tuple[tuple[Path, int, int], ...] = ()
     """File, number in it, and rows of every row group."""
+
+    def content(self) -> str:
+        return _files_content(sorted({file for file, _, _ in self.groups}))
 
     def read(self, start: int, stop: int) -> ImageSet:
         pa, parquet = library("pyarrow"), library("pyarrow.parquet")
@@ -243,6 +283,7 @@ def open_blocks(
     place = Path(path)
     common: dict[str, Any] = {"path": place, "shape": shape, "normalize": normalize, "size": target_size(size)}
     source = _opened(place, common)
+    source = replace(source, opened=source.content())
     bounds = source.bounds(rows)
     if len(bounds) < 2 or bounds[-1] == 0:
         raise InputError(f"{path} holds no rows; {_HINT}")

@@ -10,7 +10,7 @@ import numpy as np
 from initscope.errors import InputError
 from initscope.results import Result, make_axes
 from initscope.theory.angles import relu_cosine
-from initscope.theory.norms import relu_cosine_sd
+from initscope.theory.norms import relu_stack_cosine_sd
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,10 +98,9 @@ def row_cosines(rows: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.nda
 def dense_spread(cosine: np.ndarray, width: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
     r"""Predicted cosine after ``depth`` random ReLU layers, and its standard deviation.
 
-    A layer adds its own fluctuation and passes on what came in: `theory.norms.relu_cosine_sd`, layer by layer.
+    The standard deviation is that of `theory.norms.relu_stack_cosine_sd`.
     """
-    spread = np.zeros_like(cosine)
+    spread = relu_stack_cosine_sd(cosine, [width] * depth)[-1][1]
     for _ in range(depth):
-        spread = np.asarray(relu_cosine_sd(cosine, width, before=spread))
         cosine = np.clip(np.asarray(relu_cosine(cosine)), -1, 1)
-    return cosine, spread
+    return cosine, np.asarray(spread)

@@ -30,6 +30,8 @@ class CandidateRecall(Result):
 
     ``places[q, j]`` is the place, from 1 on, of the code of the j-th nearest vector among all codes by their distance
     from query ``q``: with that many candidates it is found. So one count answers for every number of candidates.
+    ``standard_error`` is over the queries. ``asked`` is the share of the vectors held that were queries, 0 for queries
+    of the user's: a sample of the vectors held stands for all of them, so its error is smaller by √(1 - asked).
     """
 
     share: float
@@ -38,10 +40,11 @@ class CandidateRecall(Result):
     candidates: int
     vectors: int
     places: np.ndarray = field(repr=False)
+    asked: float = 0.0
 
     def share_of(self, candidates: int) -> tuple[float, float]:
         """The share that so many candidates find, and its standard error over the queries."""
-        return _share(self.places, check_count("candidates", candidates))
+        return _share(self.places, check_count("candidates", candidates), self.asked)
 
     def candidates_for(self, share: float) -> int:
         """The fewest candidates that find this share of the nearest, over these queries."""
@@ -89,6 +92,7 @@ def candidate_recall(
     k = check_count("k", k, most=max(others, 1), hint=f"each query has {others} vectors to find")
     nearest = _nearest(queries, vectors_at, len(codes), k, own)
     places = np.empty((len(queries), k), dtype=np.int64)
+    asked = 0.0 if own is None else len(own) / len(codes)
     for rows, distances in hamming_blocks(query_codes, codes):
         for query, row in zip(range(rows.start, rows.stop), distances.astype(np.int64), strict=True):
             if own is not None:
@@ -96,7 +100,7 @@ def candidate_recall(
             for rank, place in enumerate(nearest[query]):
                 before = np.count_nonzero(row < row[place]) + np.count_nonzero(row[:place] == row[place])
                 places[query, rank] = before + 1
-    return CandidateRecall(*_share(places, candidates), k, candidates, others, places)
+    return CandidateRecall(*_share(places, candidates, asked), k, candidates, others, places, asked)
 
 
 def own_recall(
@@ -137,7 +141,8 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     return np.asarray(np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0))
 
 
-def _share(places: np.ndarray, candidates: int) -> tuple[float, float]:
+def _share(places: np.ndarray, candidates: int, asked: float) -> tuple[float, float]:
+    """The mean share of the queries, and its error as a sample without replacement of which ``asked`` is the share."""
     found = (places <= candidates).mean(axis=1)
-    error = found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else math.nan
+    error = found.std(ddof=1) * math.sqrt((1 - asked) / len(found)) if len(found) > 1 else math.nan
     return float(found.mean()), float(error)

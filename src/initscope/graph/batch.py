@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from initscope.errors import InputError
-from initscope.graph._inputs import Inputs, map_tensors
+from initscope.graph.inputs import Inputs, map_tensors
 
 __all__ = ["Batch", "as_pairs", "check_norms", "check_shapes", "distinct", "pair_batches", "real_tensor"]
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from initscope.graph.activations import ACTIVATIONS, ActivationRow, activation_row
+from initscope.graph.ops import OPS
 
 __all__ = ["OPERATORS", "STANDS_FOR", "UNCHANGED", "as_module", "call_name", "called_activation"]
 
@@ -32,10 +33,7 @@ STANDS_FOR: dict[str, type[nn.Module]] = {
     "layer_norm": nn.LayerNorm,
 }
 """Modules, beside activations, whose constructors take what the function takes after its input."""
-UNCHANGED = frozenset({
-    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
-    "contiguous", "clone", "detach", "float", "double", "to", "type_as", "cpu",
-})  # fmt: skip
+UNCHANGED = frozenset(name for name, op in OPS.items() if op.traits.keeps_values and op.name != "identity")
 """Calls that leave the values as they are; dropout is off wherever geometry is looked at."""
 OPERATORS = {
     getattr(operator, f"i{name}"): name

@@ -36,11 +36,15 @@ def pair_norms(flat: Tensor, sides: Sides) -> Tensor:
     """
     flat = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
     x, y = sides
-    if isinstance(x, Tensor) and isinstance(y, Tensor):
+    if isinstance(x, slice) and flat.shape[1] < _BLOCK and flat.numel() <= _CACHED_VALUES:
+        norms = _whole_norms(flat[x], flat[y]).cpu()
+    elif isinstance(x, Tensor) and isinstance(y, Tensor):
         norms = _gathered_norms(flat, x, y).cpu()
     else:
         norms = _slice_norms(flat[x], flat[y]).cpu()
     unfit = ~_fits(norms, flat.dtype)
+    if not bool(unfit.any()):
+        return norms
     if bool(unfit[:2].any()):
         scaled = row_norms(flat).cpu()
         norms[0], norms[1] = scaled[x], scaled[y]
@@ -48,6 +52,12 @@ def pair_norms(flat: Tensor, sides: Sides) -> Tensor:
         left, right = (torch.arange(len(flat))[side][unfit[2]] for side in sides)
         norms[2, unfit[2]] = torch.stack([row_norms(flat[i] - flat[j]) for i, j in zip(left, right, strict=True)]).cpu()
     return norms
+
+
+def _whole_norms(x: Tensor, y: Tensor) -> Tensor:
+    """Norms of x, y and x - y, of few values: each is summed in one block."""
+    vector_norm = torch.linalg.vector_norm
+    return torch.stack([vector_norm(x, dim=-1), vector_norm(y, dim=-1), vector_norm(x - y, dim=-1)]).double()
 
 
 def _slice_norms(x: Tensor, y: Tensor) -> Tensor:
@@ -78,7 +88,7 @@ def _gathered_norms(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 def row_norms(values: Tensor) -> Tensor:
     """Norms along the last axis, in float64; right also where squares would overflow or vanish."""
-    norms = _joined(_block_norms(values))
+    norms = _joined(_block_norms(values)) if values.shape[-1] >= _BLOCK else _one_block(values)
     unfit = ~_fits(norms, values.dtype)
     if not bool(unfit.any()):
         return norms
@@ -90,6 +100,10 @@ def row_norms(values: Tensor) -> Tensor:
     rescaled[scalable] *= scaled
     norms[unfit] = rescaled
     return norms
+
+
+def _one_block(values: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(values, dim=-1).double()  # type: ignore[no-any-return]
 
 
 def _fits(norms: Tensor, dtype: torch.dtype) -> Tensor:
@@ -122,7 +136,7 @@ def gap_of(norms: Floats) -> Floats:
     """
     x, y, apart = norms
     with np.errstate(invalid="ignore", divide="ignore"):
-        x, y = (np.where(side > 0, side, np.nan) for side in (x, y))
+        x, y = np.where(x > 0, x, np.nan), np.where(y > 0, y, np.nan)
         return np.asarray(((apart / x) * (apart / y) - ((x - y) / x) * ((x - y) / y)) / 2)
 
 

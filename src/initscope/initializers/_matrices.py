@@ -82,11 +82,16 @@ class Matrix:
 
 def matrices(model: nn.Module) -> list[Matrix]:
     """All such matrices in ``model``; a parameter that several modules share once."""
+    from initscope.graph import WEIGHT_LAYERS, modules_of
+
     seen: set[int] = set()
     found: list[Matrix] = []
-    for module in model.modules():
-        found += [matrix for matrix in _of_module(module) if id(matrix.parameters[0]) not in seen]
-        seen.update(id(parameter) for parameter in module.parameters(recurse=False))
+    for module in modules_of(model):
+        if not module._parameters:
+            continue
+        if not isinstance(module, WEIGHT_LAYERS):
+            found += [matrix for matrix in _of_module(module) if id(matrix.parameters[0]) not in seen]
+        seen.update(map(id, module._parameters.values()))
     return found
 
 
@@ -97,13 +102,13 @@ def not_drawn(model: nn.Module) -> tuple[str, ...]:
     >>> not_drawn(torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Linear(4, 2), torch.nn.LSTM(2, 3)))
     ('0.weight',)
     """
-    from initscope.graph import is_weight_layer
+    from initscope.graph import WEIGHT_LAYERS, modules_of
 
     drawn = {id(parameter) for matrix in matrices(model) for parameter in matrix.parameters}
-    for module in model.modules():
-        if is_weight_layer(module):
+    for module in modules_of(model):
+        if isinstance(module, WEIGHT_LAYERS):
             drawn.update(map(id, module.parameters()))
-    return tuple(name for name, value in model.named_parameters() if value.dim() > 1 and id(value) not in drawn)
+    return tuple([name for name, value in model.named_parameters() if value.dim() > 1 and id(value) not in drawn])
 
 
 def _of_module(module: nn.Module) -> list[Matrix]:

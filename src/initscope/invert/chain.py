@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from initscope.errors import InputError, did_you_mean
-from initscope.graph import Inputs, Node, Trace, trace
+from initscope.graph import Graph, Inputs, Node, trace
 from initscope.invert.nonlinearities import INVERTIBLE
 from initscope.invert.operators import AFFINE_MODULES, BATCH_NORMS, Affine, infer_input_shape
 
@@ -88,20 +88,20 @@ def prepared(model: nn.Module, dtype: torch.dtype) -> nn.Module:
         raise InputError(f"{type(model).__name__} cannot be copied to work with: {error}") from error
 
 
-def traced(model: nn.Module, input_shape: Sequence[int] | None, dtype: torch.dtype) -> Trace:
+def traced(model: nn.Module, input_shape: Sequence[int] | None, dtype: torch.dtype) -> Graph:
     """The model's steps; a model that branches on its data needs ``input_shape`` to be run once."""
     example = None if input_shape is None else torch.zeros(1, *input_shape, dtype=dtype)
     return trace(model, example)
 
 
-def step_named(steps: Trace, layer: str | None) -> Node:
+def step_named(steps: Graph, layer: str | None) -> Node:
     """The step called ``layer``; the last one if None. A module's name may also be that of its last step's module."""
-    rows = [step for step in steps.steps if step.op != "placeholder"]
+    rows = [step for step in steps.nodes if step.op != "placeholder"]
     if not rows:
         raise InputError("the model has no steps: its output is its input, there is nothing to invert")
     if layer is None:
         return rows[-1]
-    names = [steps.name(step) for step in rows]
+    names = [step.name for step in rows]
     if layer in names:
         return rows[names.index(layer)]
     inside = [step for step, name in zip(rows, names) if name.startswith(f"{layer}.")]
@@ -111,22 +111,22 @@ def step_named(steps: Trace, layer: str | None) -> Node:
     raise InputError(f"layer {layer!r} is not a step of the model{did_you_mean(layer, names)}; its steps are: {shown}")
 
 
-def chain_of(steps: Trace, last: Node) -> Chain:
+def chain_of(steps: Graph, last: Node) -> Chain:
     """The steps up to ``last`` as blocks."""
     blocks: list[Block] = []
     parts: list[Part] = []
-    rows = list(steps.steps)
+    rows = list(steps.nodes)
     inputs = [step for step in rows if step.op == "placeholder"]
     if len(inputs) != 1:
         return Chain((), f"the model has {len(inputs)} inputs")
     before: Node = inputs[0]
     for step in rows[len(inputs) : rows.index(last) + 1]:
-        name = steps.name(step)
-        if list(step.all_input_nodes) != [before]:
+        name = step.name
+        if list(step.inputs) != [before]:
             return Chain((), f"{name} reads more than the step before it (a skip, or several values)")
         made = _understood(steps, step)
         if made is None:
-            return Chain((), f"{name} ({steps.kind(step)}) is neither affine nor an activation with an inverse")
+            return Chain((), f"{name} ({step.kind}) is neither affine nor an activation with an inverse")
         if isinstance(made, nn.Module) and type(made) in INVERTIBLE and not isinstance(made, nn.Identity):
             blocks.append(Block(name, tuple(parts) or (nn.Identity(),), made))
             parts = []
@@ -134,12 +134,12 @@ def chain_of(steps: Trace, last: Node) -> Chain:
             parts.append(made)
         before = step
     if parts:
-        blocks.append(Block(steps.name(last), tuple(parts), None))
+        blocks.append(Block(last.name, tuple(parts), None))
     return Chain(tuple(blocks))
 
 
-def _understood(steps: Trace, step: Node) -> Part | None:
-    module = steps.module(step)
+def _understood(steps: Graph, step: Node) -> Part | None:
+    module = step.module
     if module is not None:
         if isinstance(module, BATCH_NORMS) and module.running_mean is None:
             return None
@@ -160,10 +160,10 @@ class _Reached(Exception):
     """The step that was asked for has run."""
 
 
-def run_to(steps: Trace, last: Node, x: Tensor) -> Tensor:
+def run_to(steps: Graph, last: Node, x: Tensor) -> Tensor:
     """The output of step ``last`` on the batch ``x``; gradients flow, later steps are not run."""
     found: list[Tensor] = []
-    is_end = last is steps.steps[-1]
+    is_end = last is steps.nodes[-1]
 
     def watch(step: Node, args: Any, kwargs: Any, output: Any) -> None:
         if step is last:
@@ -172,7 +172,7 @@ def run_to(steps: Trace, last: Node, x: Tensor) -> Tensor:
                 raise _Reached
 
     with contextlib.suppress(_Reached):
-        steps.run(Inputs((x,)), watch)
+        steps.execute(Inputs((x,)), watch)
     if not found or not isinstance(found[0], Tensor):
-        raise InputError(f"step {steps.name(last)!r} does not give one tensor in this run; choose another layer")
+        raise InputError(f"step {last.name!r} does not give one tensor in this run; choose another layer")
     return found[0]

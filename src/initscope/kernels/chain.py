@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from torch import nn
 
-from initscope.graph import Trace, activation_of
-from initscope.graph.whole import computes_as
+from initscope.graph import Graph, activation_of
+from initscope.graph.single_ops import computes_as
 from initscope.propagate.registry import Context
 from initscope.propagate.rules.weights import paddings
 from initscope.propagate.windows import FilterTaps
@@ -54,16 +53,15 @@ class Chain:
     dense_steps: tuple[Step, ...]
 
 
-def chain_of(traced: Trace, context: Context, shape: tuple[int, ...]) -> Chain | None:
+def chain_of(graph: Graph, context: Context, shape: tuple[int, ...]) -> Chain | None:
     """The stack that the model is, or None: other layers, other activations, branches, other weight laws."""
-    first, *nodes = traced.steps
-    if len(shape) not in (1, 3) or traced.graph_module is None or _outputs(traced) != nodes[-1:]:
+    first, *nodes = graph.nodes
+    if len(shape) not in (1, 3) or graph.symbolic is None or not nodes or graph.output is not nodes[-1]:
         return None
     reading = _Reading(context, shape)
     before = first
     for node in nodes:
-        module = traced.module(node)
-        if module is None or list(node.all_input_nodes) != [before] or not reading.takes(module):
+        if node.module is None or node.inputs != (before,) or not reading.takes(node.module):
             return None
         before = node
     return reading.chain()
@@ -166,10 +164,3 @@ def _ends(taps: FilterTaps) -> bool:
     padded = [sum(pad) for pad in taps.padding]
     few = all(zeros < reach for zeros, reach in zip(padded, _reaches(taps), strict=True))
     return max(padded) == 0 or (taps.padding_mode == "zeros" and few)
-
-
-def _outputs(traced: Trace) -> list[Any]:
-    """What the model returns, if that is one step."""
-    assert traced.graph_module is not None
-    (returned,) = (node.args[0] for node in traced.graph_module.graph.nodes if node.op == "output")
-    return [returned]

@@ -12,7 +12,7 @@ from torch import nn
 from initscope._utils.compiled import loops
 from initscope.errors import InputError
 from initscope.graph import Inputs
-from initscope.graph.untouched import leaves_no_trace
+from initscope.graph.borrowing import leaves_no_trace
 from initscope.initializers import AnyLaw, as_law
 from initscope.kernels.chain import Chain, chain_of
 from initscope.kernels.inputs import bound_inputs, checked_model, on_device

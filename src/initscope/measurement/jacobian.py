@@ -18,7 +18,7 @@ from initscope._utils.randomness import generator
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats
 from initscope.graph import Batch, Mode, output_tensor, set_mode
-from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
+from initscope.graph.borrowing import leaves_no_trace, runnable, without_dropout
 from initscope.measurement.stream import batches
 from initscope.results import Result
 

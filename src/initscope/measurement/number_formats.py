@@ -8,30 +8,49 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from initscope.geometry import Floats
-from initscope.graph import Node, Tally, Trace
+from initscope.graph import Graph, Node, Observer
 
-__all__ = ["FORMATS", "FormatCount", "FormatTally", "NumberFormat"]
+__all__ = ["FORMATS", "FormatCount", "FormatObserver", "NumberFormat"]
 
 _SAMPLES = 8
 
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """A floating-point format: its name, its largest value, and the smallest that is not rounded to zero."""
+    """A floating-point format, and where a cast to it (to the nearest value, ties to even) loses a number entirely.
+
+    Attributes
+    ----------
+    name : str
+    overflow : float
+        Midway between the largest value and the one that would follow it: beyond, the cast overflows.
+    overflow_at_tie : bool
+        Whether ``overflow`` itself overflows: the largest value is odd, so that the tie goes up.
+    underflow : float
+        Half of the least subnormal number: up to and including it, the cast gives zero.
+    """
 
     name: str
-    largest: float
-    smallest: float
+    overflow: float
+    overflow_at_tie: bool
+    underflow: float
 
     @classmethod
     def of(cls, name: str, dtype: torch.dtype) -> NumberFormat:
-        """From torch's own description; half of the least subnormal number is rounded to zero."""
+        """Return the limits that follow from torch's description of ``dtype``."""
         info = torch.finfo(dtype)
-        return cls(name, float(info.max), float(info.smallest_normal) * float(info.eps) / 2)
+        largest, eps = float(info.max), float(info.eps)
+        step = 2.0 ** math.floor(math.log2(largest)) * eps  # between the largest value and its neighbours
+        return cls(name, largest + step / 2, largest / step % 2 == 1, float(info.smallest_normal) * eps / 2)
+
+    def overflows(self, sizes: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+        """Return where absolute values are rounded beyond the largest value."""
+        return sizes >= self.overflow if self.overflow_at_tie else sizes > self.overflow
 
 
 FORMATS = (
@@ -40,6 +59,9 @@ FORMATS = (
     NumberFormat.of("float8 e4m3", torch.float8_e4m3fn),
     NumberFormat.of("float8 e5m2", torch.float8_e5m2),
 )
+
+
+_BY_SMALLEST = tuple(np.argsort([-form.underflow for form in FORMATS]).tolist())
 
 
 class FormatCount:
@@ -52,20 +74,23 @@ class FormatCount:
 
     def add(self, values: Tensor) -> None:
         """Take the values of a tensor into account."""
-        sizes = values.detach().abs().flatten().float().cpu().numpy()  # NumPy counts many times faster than torch
-        if len(sizes) and not math.isfinite(sizes.max()):
-            sizes = sizes[np.isfinite(sizes)]
-        zeros = int(np.count_nonzero(sizes == 0))
+        magnitudes = values.detach().abs().flatten()
+        exact = (magnitudes if magnitudes.dtype == torch.float64 else magnitudes.float()).cpu().numpy()
+        if len(exact) and not math.isfinite(exact.max()):
+            exact = exact[np.isfinite(exact)]
+        zeros = int(np.count_nonzero(exact == 0))
+        with np.errstate(over="ignore"):
+            sizes = exact.astype(np.float32, copy=False)  # as torch's cast does first; NumPy counts many times faster
         self.values += len(sizes) - zeros
         if len(sizes) == zeros:
             return
         high, below = sizes.max(), 1
-        for index in np.argsort([-form.smallest for form in FORMATS]):
+        for index in _BY_SMALLEST:
             form = FORMATS[index]
-            if high > form.largest:
-                self.over[index] += np.count_nonzero(sizes > form.largest)
+            if high >= form.overflow:
+                self.over[index] += np.count_nonzero(form.overflows(sizes))
             if below:  # what is not below a limit is not below a smaller one
-                below = int(np.count_nonzero(sizes < form.smallest)) - zeros
+                below = int(np.count_nonzero(sizes <= form.underflow)) - zeros
                 self.under[index] += below
 
     def add_all(self, tensors: Iterable[Tensor]) -> FormatCount:
@@ -85,17 +110,17 @@ class FormatCount:
         return self.over / count, self.under / count
 
 
-class FormatTally(Tally):
-    """`FormatCount` of the first samples of each batch, at every step."""
+class FormatObserver(Observer):
+    """`FormatCount` of the first samples of each batch, at every node."""
 
-    def __init__(self, traced: Trace) -> None:
-        self._counts = {step: FormatCount() for step in traced.steps}
+    def __init__(self, graph: Graph) -> None:
+        self._counts = {node: FormatCount() for node in graph.nodes}
 
-    def see(self, step: Node, values: Tensor) -> None:
+    def see(self, node: Node, values: Tensor) -> None:
         """Take a few samples into account."""
-        self._counts[step].add(values[:_SAMPLES])
+        self._counts[node].add(values[:_SAMPLES])
 
     def columns(self) -> dict[str, Any]:
         """``overflow`` in float16, ``[steps]``, and all counts, ``formats``."""
         counts = tuple(self._counts.values())
-        return {"overflow": np.array([count.shares()[0][0] for count in counts]), "formats": counts}
+        return {"overflow": np.array([count.over[0] / max(1, count.values) for count in counts]), "formats": counts}

@@ -11,19 +11,19 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from initscope._utils.tensors import read_tensors
 from initscope.errors import InputError, check_seed, did_you_mean
+from initscope.models.user_modules import FreshSource, importing
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["load_factory", "load_model", "load_weights"]
+__all__ = ["is_architecture", "load_factory", "load_model", "load_weights"]
 
 FILE = re.compile(r"(?P<file>.+\.py)(?::(?P<attribute>.*))?", re.DOTALL)
 DOTTED = re.compile(r"(?P<module>[^\W\d][\w.]*):(?P<attribute>[^\W\d][\w.]*)")
@@ -87,10 +87,16 @@ def _build(spec: str, input_shape: tuple[int, ...] | None) -> torch.nn.Module:
     return build(spec, input_shape)
 
 
+def is_architecture(spec: str) -> bool:
+    """Whether ``spec`` is an architecture string, which no file or library can change."""
+    prefixed = spec.partition(":")[0] in ("hf", "timm") and ":" in spec
+    return not (FILE.fullmatch(spec) or prefixed or (DOTTED.fullmatch(spec) and not LAYER.match(spec)))
+
+
 def _import_module(name: str) -> ModuleType:
     try:
         # The command line is started in the folder of the user's code as often as not.
-        with _searching(Path.cwd()):
+        with importing(Path.cwd()):
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
@@ -109,29 +115,18 @@ def _import_file(path: Path) -> ModuleType:
         raise InputError(f"{path} is not a file{near or '; give path/to/file.py:factory'}")
     # A name of its own, so that no module of the same name is replaced by it.
     name = f"_initscope_model_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=FreshSource(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with _searching(path.resolve().parent):
+        with importing(path.resolve().parent):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise InputError(f"{path} fails on import: {type(error).__name__}: {error}") from error
     return module
-
-
-@contextmanager
-def _searching(folder: Path) -> Iterator[None]:
-    """Let imports find modules of ``folder``, and put the search path back afterwards."""
-    before = list(sys.path)
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path[:] = before
 
 
 def load_factory(spec: str) -> Any:

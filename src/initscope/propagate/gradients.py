@@ -81,8 +81,11 @@ def gradients_of(simulation: Simulation) -> Gradients:
     replicates = max((len(value.states) for value in walk.seen.values() if isinstance(value, Several)), default=1)
     found = [_Backward(traced, walk.seen, index, context).ratios() for index in range(replicates)]
     squares = np.stack([np.square(one).mean(axis=1) for one, _ in found])
-    error = standard_error(np.sqrt(squares)) if replicates > 1 else np.zeros(len(traced.steps))
-    return Gradients(np.sqrt(squares.mean(axis=0)), error, found[0][1])
+    ratio = np.sqrt(squares.mean(axis=0))
+    error = np.zeros_like(ratio)
+    if replicates > 1:  # of a root: that of the square over twice the root
+        error = np.divide(standard_error(squares), 2 * ratio, out=error, where=ratio != 0)
+    return Gradients(ratio, error, found[0][1])
 
 
 @contextmanager

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from initscope._utils.randomness import torch_generator
-from initscope.graph import Batch, Inputs, Node, Recorder, SampleAxes, Step, Tally, Trace, attends, sample_axes, trace
-from initscope.graph.untouched import copy_of, snapshot, without_dropout
+from initscope.graph import Batch, Inputs, Node, Observer, SampleAxes, Trace, attends, run, sample_axes, trace
+from initscope.graph.borrowing import copy_of, snapshot, without_dropout
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import matrices
 from initscope.propagate.laws import MeansOnly
@@ -122,7 +122,7 @@ class Networks:
             # Of single tensors only: what a tuple holds has steps of its own.
             axes = SampleAxes({step: {"": places.get(name)} for step, name in drawn.names.items()})
             with without_dropout(network):
-                Recorder(drawn, tallies, axes).run(Batch(values))
+                run(drawn, Batch(values), tallies, axes)
         return found
 
     def _drawn(self, device: torch.device) -> Iterator[nn.Module]:
@@ -225,8 +225,8 @@ def constants_of(traced: Trace, node: Node) -> list[Any]:
     if module is not None:
         return list(module.parameters())
     if node.op == "get_attr":
-        return [attribute(traced.graph_module, str(node.target))]
-    return list(node.constants) if isinstance(node, Step) else []
+        return [traced.constant(node)]
+    return [] if traced.symbolic is not None else list(node.constants)
 
 
 def tied_weights(traced: Trace) -> frozenset[int]:
@@ -234,7 +234,7 @@ def tied_weights(traced: Trace) -> frozenset[int]:
     kinds: dict[int, set[str]] = {}
     nodes: list[Any] = list(traced.steps) if traced.graph_module is None else list(traced.graph_module.graph.nodes)
     for node in nodes:
-        readers = [node] if node.op != "get_attr" else list(node.users)
+        readers = [node] if node.op != "get_attr" else [reader for reader in nodes if node in reader.inputs]
         for value in constants_of(traced, node):
             if isinstance(value, Tensor) and value.dim() > 1:
                 kinds.setdefault(id(value), set()).update(traced.kind(reader) for reader in readers)
@@ -254,7 +254,7 @@ def _sequence_first(traced: Trace, step: Node) -> bool:
     return isinstance(module, nn.RNNBase) or getattr(module, "batch_first", None) is False  # hidden states always are
 
 
-class _MomentTally(Tally):
+class _MomentTally(Observer):
     """Second moments of every step of one network, for the replicates that it belongs to."""
 
     def __init__(self, drawn: Trace, groups: list[Records], sides: Sides, *, means: bool, tokens: bool) -> None:

@@ -18,7 +18,7 @@ from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
 from initscope.graph import BatchArgs, Inputs, attends, bind, hides_attention, refuse_different_lengths, trace
 from initscope.graph.batch import check_norms, check_shapes, real_tensor
-from initscope.graph.untouched import leaves_no_trace, runnable
+from initscope.graph.borrowing import leaves_no_trace, runnable
 from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
 from initscope.initializers._base import equal_parameters
 from initscope.propagate.budget import Budget
@@ -275,7 +275,7 @@ def _walk(simulation: Simulation, first: int, all_pairs: int) -> _Part:
         if attending:
             tokens.append(walk.tokens(value[0] if type(value) is tuple and value else value))
         name, kind = traced.name(node), traced.kind(node)
-        place = traced.role(node), traced.within(node), traced.reads(node)
+        place = traced.role(node), traced.within(node), traced.reads(node), traced.traits(node)
         if type(value) is tuple and value:
             value = value[0]  # of several results the first, as it is measured
         states = list(value.states) if isinstance(value, Several) else [value]
@@ -332,14 +332,20 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
 
 
 def _tokens(parts: list[list[tuple[list[float], list[float]]]]) -> Tokens | None:
-    """Means over batches of pairs and replicates, and their errors; 0 where nothing was drawn."""
+    """Means over batches of pairs and replicates that have a value, and their errors; 0 where nothing was drawn."""
     if not parts[0]:
         return None
     columns: list[list[tuple[float, float]]] = [[], []]
     for row in zip(*parts, strict=True):
         for column, index in zip(columns, (0, 1), strict=True):
-            each = np.array([part[index] for part in row]).mean(axis=0)
-            column.append((float(each.mean()), float(standard_error(each)) if len(each) > 1 else 0.0 * each[0]))
+            values = np.array([part[index] for part in row])  # [batches, replicates]
+            known = np.isfinite(values)
+            means = np.where(known, values, 0.0).sum(axis=0)[known.any(axis=0)] / known.sum(axis=0)[known.any(axis=0)]
+            if values.shape[1] == 1:
+                column.append((means[0], 0.0) if len(means) else (np.nan, np.nan))
+            else:
+                error = float(standard_error(means)) if len(means) > 1 else np.nan
+                column.append((float(means.mean()) if len(means) else np.nan, error))
     (cosine, cosine_se), (entropy, entropy_se) = (np.array(column).T for column in columns)
     return Tokens(cosine, entropy, cosine_se, entropy_se)
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from initscope.errors import InputError
 from initscope.graph import ActivationLayer, Role, activation_row, declare_role, declare_whole
 from initscope.graph.calls import STANDS_FOR, called_activation
-from initscope.graph.whole import computes_as
+from initscope.graph.single_ops import computes_as
 from initscope.initializers import Initializer, WeightLaw
 from initscope.propagate.budget import Budget
 from initscope.propagate.moments import NotCovered

@@ -28,6 +28,7 @@ from initscope.propagate.numbering import Lines, lines, numbers, same_units, vie
 from initscope.propagate.origins import Chosen
 from initscope.propagate.registry import Context
 from initscope.propagate.totals import Totals, own_call
+from initscope.theory.attention import mean_token_cosine
 
 __all__ = [
     "Drawn",
@@ -252,7 +253,7 @@ def _is_part_of_activation(state: Any) -> bool:
 
 
 def token_cosine(state: Any, context: Context) -> float:
-    """Mean cosine of the tokens of a sample, over x and y; NaN where the state has no tokens, or it is not known."""
+    """Mean cosine of the non-zero tokens of a sample, over x and y; NaN for states without tokens, or not known."""
     if isinstance(state, Given) and not isinstance(state, Drawn) and state.real and len(state.shape) == 2:
         state = state.as_maps(1)
     if not is_tokens(state) or min(state.shape) < _LEAST_TOKENS:
@@ -271,12 +272,9 @@ def token_cosine(state: Any, context: Context) -> float:
 
 
 def _mean_cosine(matrix: Tensor, sizes: tuple[int, ...]) -> float:
-    """Of two different tokens, within x and within y: the sum of all of them is a product with a vector."""
+    """Of two different tokens, within x and within y; NaN where no sample has two tokens that are not zero."""
     shares = torch.tensor(sizes, dtype=torch.float64) / sum(sizes)
     matrix = matrix[:, 0] if len(sizes) == 1 else (matrix * shares[:, None, None]).sum(dim=1)
     tokens = matrix.shape[-1] // 2
-    total = 0.0
-    for block in (matrix[:, :tokens, :tokens], matrix[:, tokens:, tokens:]):
-        scale = block.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(block.dtype).tiny).rsqrt()[..., None]
-        total += float(((scale.mT @ (block @ scale)).flatten() - tokens).mean())
-    return total / (2 * tokens * (tokens - 1))
+    sides = (matrix[:, :tokens, :tokens], matrix[:, tokens:, tokens:])
+    return float(torch.cat([mean_token_cosine(side) for side in sides]).nanmean())

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.graph import (
@@ -25,8 +25,8 @@ from initscope.graph import (
     is_named_tuple,
     overwritten,
 )
+from initscope.graph.borrowing import NoDropoutCalls
 from initscope.graph.calls import called_activation
-from initscope.graph.untouched import NoDropoutCalls
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import Matrix, matrices
 from initscope.propagate.arguments import (
@@ -54,7 +54,7 @@ from initscope.propagate.called_weights import (
     weights_product,
 )
 from initscope.propagate.moments import Given, Maps
-from initscope.propagate.networks import Simulation, attribute
+from initscope.propagate.networks import Simulation
 from initscope.propagate.registry import Reads, find_operation, rule_of_call
 from initscope.propagate.routed import Rows, by_rows, chooses_tokens, sent_to_experts
 from initscope.propagate.rules import Context, NotCovered, find_rule
@@ -143,7 +143,7 @@ class Walk:
         if node.op == "placeholder":
             return next(self._inputs, Missing("it got no input"))
         if node.op == "get_attr":
-            return self._constant(attribute(self._traced.graph_module, str(node.target)))
+            return self._constant(self._traced.constant(node))
         args, kwargs = self._filled_in(node.args), self._filled_in(node.kwargs)
         kwargs.pop("out", None)  # the result is the same; who reads from there later reads this step
         first, *others = self._contexts
@@ -236,10 +236,10 @@ class Walk:
 
     def _filled_in(self, value: Any) -> Any:
         """Arguments with the values of the nodes that they name."""
-        if isinstance(value, Step) and not value.row:
-            return self._value(value) if value.all_input_nodes else self._of_parameters(value)
-        if isinstance(value, (fx.Node, Step)):
-            return self._values[value]
+        if isinstance(value, Node):
+            if value in self._values:
+                return self._values[value]
+            return self._value(value) if value.inputs else self._of_parameters(value)  # it stands in arguments only
         if isinstance(value, slice):
             return slice(*(self._filled_in(part) for part in (value.start, value.stop, value.step)))
         if isinstance(value, dict):

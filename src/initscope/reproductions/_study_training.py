@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from initscope.data import load
+from initscope.data.locations import search_path
 from initscope.distributed.local import in_processes
 from initscope.reproductions._study_networks import Network
 from initscope.training import Loop, seeded
@@ -28,12 +29,16 @@ _BATCH = 64
 _TRAIN, _TEST = 1200, 500
 
 
-@functools.cache
 def splits(name: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Training images and labels, test images and labels, all standardised and 8×8.
 
     Fashion-MNIST is averaged over blocks: 28 pixels, without the outermost two on each side, by threes.
     """
+    return _splits(name, tuple(search_path()))
+
+
+@functools.lru_cache(maxsize=4)
+def _splits(name: str, _folders: tuple[Path, ...]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     images, labels = [], []
     sides = ["train"] if name == "digits" else ["train", "test"]
     for side, count in zip(sides, (_TRAIN + _TEST,) if len(sides) == 1 else (_TRAIN, _TEST), strict=True):
@@ -95,11 +100,12 @@ def train_all(
     seconds: float = float("inf"),
     workers: int = 1,
 ) -> Runs:
-    """Train every network at every rate; each run is a line of ``path``, and runs that it holds are not made again.
+    """Train every network at every rate; each run is a line of ``path``, and is not made again at the same steps.
 
     After ``seconds`` no other run is begun: of this process, or of the clock if ``workers`` processes train.
     """
-    runs = {} if path is None else read_runs(path)
+    kept = {} if path is None else read_runs(path)
+    runs = {key: run for key, run in kept.items() if run["steps"] == steps}
     left = [(network, rate) for network in these for rate in rates if (network.name, rate) not in runs]
     if workers > 1:
         _train_apart(left, steps, seconds, workers, runs, path)

@@ -1,42 +1,41 @@
 """How a network scales with width and depth: transformers from their configuration, and the coordinate check.
 
 `read` understands Hugging Face configurations (a config.json, a dict, ``hf:LlamaConfig``); `outlook` runs the tokens'
-Gram matrix through all blocks without any weights; `compare_starts` compares several initializations. `coordinates`
-builds a model at several widths, `depth_coordinates` at several depths; both predict and measure how scales grow.
-Read ``transformer`` and ``coordinate_check`` first.
+Gram matrix through all blocks without any weights; `compare_initializations` does so for several initializations.
+`coordinates` builds a model at several widths, `depth_coordinates` at several depths; both predict and measure how
+scales grow. Read ``transformer`` and ``coordinate_check`` first.
 """
 
-from initscope.scaling.comparison import StartComparison, compare_starts
+from initscope.scaling.comparison import InitializationComparison, compare_initializations
 from initscope.scaling.coordinate_check import coordinates
-from initscope.scaling.coordinate_results import CoordinateCheck, CoordinateRow, DepthCheck, judged
+from initscope.scaling.coordinate_results import CoordinateCheck, CoordinateRow, DepthCheck
 from initscope.scaling.copies import scaled_copies
 from initscope.scaling.depth_check import depth_coordinates
 from initscope.scaling.exponents import DepthExponents, WidthExponents, depth_exponents, width_exponents
 from initscope.scaling.families import read
+from initscope.scaling.initializations import INITIALIZATIONS, with_initialization
 from initscope.scaling.recursion import BlockRow, Outlook, outlook
-from initscope.scaling.starts import STARTS, with_start
 from initscope.scaling.transformer import Spreads, Transformer
 
 __all__ = [
-    "STARTS",
+    "INITIALIZATIONS",
     "BlockRow",
     "CoordinateCheck",
     "CoordinateRow",
     "DepthCheck",
     "DepthExponents",
+    "InitializationComparison",
     "Outlook",
     "Spreads",
-    "StartComparison",
     "Transformer",
     "WidthExponents",
-    "compare_starts",
+    "compare_initializations",
     "coordinates",
     "depth_coordinates",
     "depth_exponents",
-    "judged",
     "outlook",
     "read",
     "scaled_copies",
     "width_exponents",
-    "with_start",
+    "with_initialization",
 ]

@@ -1,4 +1,4 @@
-"""`compare_starts`: one configuration under several initialisations, side by side."""
+"""`compare_initializations`: one configuration under several initializations, side by side."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from initscope.results import Result, make_axes
+from initscope.scaling.initializations import INITIALIZATIONS, with_initialization
 from initscope.scaling.recursion import Outlook, outlook
-from initscope.scaling.starts import STARTS, with_start
 from initscope.scaling.transformer import Transformer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["StartComparison", "compare_starts"]
+__all__ = ["InitializationComparison", "compare_initializations"]
 
 
 @dataclass(frozen=True)
-class StartComparison(Result):
-    """Outlooks of one configuration, by the name of the start."""
+class InitializationComparison(Result):
+    """Outlooks of one configuration, by the name of the initialization."""
 
     outlooks: dict[str, Outlook]
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per start: the stream and its tokens at the end, attention, logits, loss; notes, if any."""
+        """One dict per initialization: the stream and its tokens at the end, attention, logits, loss; notes, if any."""
         result = []
-        for name, one in self.outlooks.items():
-            stream = [row for row in one.rows if row.kind != "logits"]
-            attention = [row for row in one.rows if row.kind == "attention"]
+        for name, prediction in self.outlooks.items():
+            stream = [row for row in prediction.rows if row.kind != "logits"]
+            attention = [row for row in prediction.rows if row.kind == "attention"]
             result.append({
-                "start": name,
+                "initialization": name,
                 "rms": stream[-1].rms / stream[0].rms,
-                "growth": _without_rounding(one.growth),
+                "growth": _without_rounding(prediction.growth),
                 "token_cosine": _without_rounding(stream[-1].token_cosine),
                 "cosine": stream[-1].cosine,
                 "entropy": min(row.entropy for row in attention),
                 "scores": max(row.scores for row in attention),
-                "logits": one.logits,
-                "loss": one.loss,
-                "note": "; ".join(one.notes),
+                "logits": prediction.logits,
+                "loss": prediction.loss,
+                "note": "; ".join(prediction.notes),
             })  # fmt: skip
         if not any(row["note"] for row in result):
             for row in result:
@@ -47,10 +47,10 @@ class StartComparison(Result):
         return result
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Cosine of tokens against depth, one line for each start."""
+        """Cosine of tokens against depth, one line for each initialization."""
         ax = make_axes(ax)
-        for name, one in self.outlooks.items():
-            ax.plot([row.token_cosine for row in one.rows if row.kind != "logits"], label=name)
+        for name, prediction in self.outlooks.items():
+            ax.plot([row.token_cosine for row in prediction.rows if row.kind != "logits"], label=name)
         ax.set_xlabel("attention and feed-forward layers")
         ax.set_ylabel("mean cosine of tokens")
         ax.legend()
@@ -62,20 +62,34 @@ def _without_rounding(value: float) -> float:
     return 0.0 if abs(value) < 1e-9 else value
 
 
-def compare_starts(
-    model: Transformer, tokens: int = 128, *, starts: Sequence[str] | None = None, **options: Any
-) -> StartComparison:
-    """One configuration under several initialisations; ``options`` as of `outlook`.
+def compare_initializations(
+    model: Transformer, tokens: int = 128, *, initializations: Sequence[str] | None = None, **options: Any
+) -> InitializationComparison:
+    """Compare one configuration under several initializations.
 
-    ``starts`` are names of `STARTS`. None: all, without DeepNorm where there is a decoder behind an encoder.
+    Parameters
+    ----------
+    model : Transformer
+        From `initscope.scaling.read`.
+    tokens : int
+        Length of the sequences.
+    initializations : sequence of str, optional
+        Names of `INITIALIZATIONS`. None: all, without DeepNorm for an encoder with a decoder.
+    options
+        Those of `outlook`: ``ids``, ``heads``, ``seed``.
+
+    Returns
+    -------
+    InitializationComparison
 
     Examples
     --------
     >>> from initscope.scaling import read
     >>> model = read({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2, "vocab_size": 100})
-    >>> [row["start"] for row in compare_starts(model, 8, starts=["configuration", "zero-outputs"]).table()]
-    ['configuration', 'zero-outputs']
+    >>> [row["initialization"] for row in compare_initializations(model, 8, initializations=["mup", "0.02"]).table()]
+    ['mup', '0.02']
     """
-    if starts is None:
-        starts = [name for name in STARTS if not (model.decoder and name == "deepnorm")]
-    return StartComparison({name: outlook(with_start(model, name), tokens, **options) for name in starts})
+    if initializations is None:
+        initializations = [name for name in INITIALIZATIONS if not (model.decoder and name == "deepnorm")]
+    variants = {name: with_initialization(model, name) for name in initializations}
+    return InitializationComparison({name: outlook(variant, tokens, **options) for name, variant in variants.items()})

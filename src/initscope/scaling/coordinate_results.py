@@ -1,4 +1,4 @@
-"""What a coordinate check found: exponents of every row, and the verdict in words."""
+"""What a coordinate check found: exponents of every row, and the finding in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DEPTH", "SCORES", "CoordinateCheck", "CoordinateRow", "DepthCheck", "judged"]
+__all__ = ["DEPTH", "SCORES", "CoordinateCheck", "CoordinateRow", "DepthCheck", "two_errors", "width_findings"]
 
 Floats = npt.NDArray[np.float64]
 SCORES = "scores"
@@ -36,14 +36,16 @@ _ADVICE = {
 class CoordinateRow(Result):
     """Exponents of one row's root mean square against the width.
 
-    ``predicted`` is by theory at the start, NaN where a row has no prediction; ``measured [steps + 1]`` after 0, 1, …
-    steps, with standard errors of the fit ``errors``.
+    ``predicted`` is by theory at initialization, NaN where a row has no prediction; ``predicted_se`` is its standard
+    error over the models that were drawn. ``measured [steps + 1]`` are after 0, 1, … steps, with their standard errors
+    over the draws of the weights ``errors``, NaN with one draw.
     """
 
     layer: str
     kind: str
     role: str
     predicted: float
+    predicted_se: float
     measured: tuple[float, ...]
     errors: tuple[float, ...]
 
@@ -61,33 +63,35 @@ class _Check(Result):
     tolerance: float
     rows: tuple[CoordinateRow, ...]
     sizes: Floats
-    verdicts: tuple[str, ...]
+    findings: tuple[str, ...]
     against: ClassVar[str]
 
     @property
     def passes(self) -> bool:
         """Whether nothing was found."""
-        return not self.verdicts
+        return not self.findings
 
     def table(self) -> list[dict[str, Any]]:
-        """One dict per row: exponents at the start, predicted and measured, and after the last step."""
+        """One dict per row: exponents at initialization, predicted and measured, and after the last step."""
         return [
             {
-                "layer": row.layer, "kind": row.kind, "predicted": row.predicted, "start": row.measured[0],
-                "start_se": row.errors[0], "end": row.measured[-1], "end_se": row.errors[-1],
+                "layer": row.layer, "kind": row.kind,
+                "predicted": row.predicted, "predicted_se": row.predicted_se,
+                "initial": row.measured[0], "initial_se": row.errors[0],
+                "final": row.measured[-1], "final_se": row.errors[-1],
             }
             for row in self.rows
         ]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
-        """Widths or depths, verdicts and rows."""
+        """Widths or depths, findings and rows."""
         return {
             f"{self.against}s": list(self.at), "steps": self.steps, "passes": self.passes,
-            "verdicts": list(self.verdicts), "rows": [row.to_dict() for row in self.rows],
+            "findings": list(self.findings), "rows": [row.to_dict() for row in self.rows],
         }  # fmt: skip
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Root mean squares against the width or depth, at the start (dashed) and after the last step."""
+        """Root mean squares against the width or depth, at initialization (dashed) and after the last step."""
         ax = make_axes(ax)
         chosen = [index for index, row in enumerate(self.rows) if row.role in _DRAWN]
         for place, index in enumerate(chosen):
@@ -127,7 +131,7 @@ class DepthCheck(_Check):
         return self.at
 
 
-def judged(
+def width_findings(
     rows: Sequence[CoordinateRow],
     reads: Sequence[Sequence[int]],
     tolerance: float,
@@ -137,17 +141,17 @@ def judged(
 
     After the last step no size may depend on the width; before the first a size may fall, but not grow. Scores and the
     output may fall at any time: both start small in μP, and a few steps do not make up for it. Scores of heads whose
-    size grows with the width (rows ``wider``) must fall like its root at the start [Yang2021]_: a few steps do not
+    size grows with the width (rows ``wider``) must fall like its root at initialization [Yang2021]_: a few steps do not
     align queries and keys, but training does, and then scores grow by that root.
     """
     wrong: dict[int, float] = {}
     weights = [index for index, row in enumerate(rows) if row.role == "weights"]
     for index, row in enumerate(rows):
         start, end = row.measured[0], row.measured[-1]
-        slack = 2 * (row.errors[-1] if math.isfinite(row.errors[-1]) else 0.0)
-        if math.isfinite(end) and abs(end) > tolerance + slack and not (len(row.measured) == 1 and end < 0):
+        grown = math.isfinite(end) and abs(end) > tolerance + two_errors(row, -1)
+        if grown and not (len(row.measured) == 1 and end < 0):
             wrong[index] = end
-        elif math.isfinite(start) and start > tolerance + 2 * row.errors[0]:
+        elif math.isfinite(start) and start > tolerance + two_errors(row, 0):
             wrong[index] = start
     found = []
     for index, exponent in wrong.items():
@@ -163,10 +167,16 @@ def judged(
     return tuple(found + [text for index in sorted(wider - wrong.keys()) if (text := _unscaled(rows[index]))])
 
 
+def two_errors(row: CoordinateRow, step: int) -> float:
+    """Twice the standard error of an exponent; 0 where one draw has none."""
+    error = row.errors[step]
+    return 2 * error if math.isfinite(error) else 0.0
+
+
 def _unscaled(row: CoordinateRow) -> str:
     """What to say of scores that do not fall with the size of their heads."""
-    start, error = row.measured[0], row.errors[0]
-    if not math.isfinite(start) or start - 2 * error < _HALF_ROOT:
+    start = row.measured[0]
+    if not math.isfinite(start) or start - two_errors(row, 0) < _HALF_ROOT:
         return ""
     told = f"logits of {row.layer} start like width^{start:.2g} and will grow like width^{start + 0.5:.2g}"
     return f"{told} once queries and keys align: {_ADVICE[SCORES]}"

@@ -26,7 +26,7 @@ _KINDS = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM"}
 
 
 def scaled_copies(source: Any, **changes: Any) -> tuple[int, Callable[[int], nn.Module]]:
-    """The width of a configuration, and what builds its model at another: heads keep their size, all else scales.
+    """Return the width of a configuration and a factory of its model at other widths; heads keep their size.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ class WidthExponents(Result):
     layers: tuple[str, ...]
     rms: tuple[float, ...]
     scores: tuple[float | None, ...]
-    verdicts: tuple[str, ...]
+    findings: tuple[str, ...]
 
     def table(self) -> list[dict[str, Any]]:
         """One dict per row."""
@@ -36,13 +36,13 @@ class WidthExponents(Result):
 
 @dataclass(frozen=True)
 class DepthExponents(Result):
-    """Exponents against the number of blocks, of what is found behind the last: see `depth_exponents`."""
+    """Exponents against the number of blocks, of what is found after the last: see `depth_exponents`."""
 
     depths: tuple[int, ...]
     quantities: tuple[str, ...]
     values: tuple[tuple[float, ...], ...]
     exponents: tuple[float, ...]
-    verdicts: tuple[str, ...]
+    findings: tuple[str, ...]
 
     def table(self) -> list[dict[str, Any]]:
         """One dict per quantity: its value at every depth, and the exponent."""
@@ -55,7 +55,22 @@ class DepthExponents(Result):
 
 
 def width_exponents(model: Transformer, factors: Sequence[float], *, tokens: int = 32, seed: int = 0) -> WidthExponents:
-    """Exponents at the start: widths of the configuration times ``factors``, heads of the same size.
+    """Fit exponents at initialization over widths of the configuration times ``factors``, heads of the same size.
+
+    Parameters
+    ----------
+    model : Transformer
+        From `initscope.scaling.read`.
+    factors : sequence of float
+        At least two different ones, above 0.
+    tokens : int
+        Length of the sequences.
+    seed : int
+        Of the heads that are drawn.
+
+    Returns
+    -------
+    WidthExponents
 
     Examples
     --------
@@ -66,30 +81,39 @@ def width_exponents(model: Transformer, factors: Sequence[float], *, tokens: int
     0.5
     """
     _check_factors(factors)
-    made = [model.widened(factor) for factor in factors]
-    told = [outlook(one, tokens, seed=seed).rows for one in made]
-    widths = tuple(one.width for one in made)
-    rms = tuple(float(growth_exponent(widths, [row.rms for row in each])) for each in zip(*told, strict=True))
+    models = [model.widened(factor) for factor in factors]
+    predictions = [outlook(wider, tokens, seed=seed).rows for wider in models]
+    widths, by_layer = tuple(wider.width for wider in models), list(zip(*predictions, strict=True))
+    rms = tuple(float(growth_exponent(widths, [row.rms for row in rows])) for rows in by_layer)
     scores = tuple(
-        float(growth_exponent(widths, [row.scores for row in each])) if each[0].kind == "attention" else None
-        for each in zip(*told, strict=True)
+        float(growth_exponent(widths, [row.scores for row in rows])) if rows[0].kind == "attention" else None
+        for rows in by_layer
     )
-    layers = tuple(row.layer for row in told[0])
-    verdicts = [
+    layers = tuple(row.layer for row in predictions[0])
+    findings = [
         f"{layer} grows like width^{value:.2g}" for layer, value in zip(layers, rms, strict=True) if value > _TOLERANCE
     ]
     worst = max((value for value in scores if value is not None), default=0.0)
     if worst > _TOLERANCE:
-        verdicts.insert(0, f"scores of attention grow like width^{worst:.2g}: scale queries and keys by 1/√width")
-    return WidthExponents(widths, layers, rms, scores, tuple(verdicts[:4]))
+        findings.insert(0, f"scores of attention grow like width^{worst:.2g}: scale queries and keys by 1/√width")
+    return WidthExponents(widths, layers, rms, scores, tuple(findings[:4]))
 
 
 def depth_exponents(model: Transformer, factors: Sequence[float], *, tokens: int = 32, seed: int = 0) -> DepthExponents:
-    """Exponents at the start: blocks of the configuration times ``factors``, at least one.
+    """Fit exponents at initialization over blocks of the configuration times ``factors``, at least one.
 
-    Of the stream behind the last block, of what the last branch has of it, of how far tokens are apart (1 less their
+    Of the stream after the last block, of what the last branch has of it, of how far tokens are apart (1 less their
     mean cosine), and of the logits. What a configuration scales with its depth, as GPT-2 the outputs of branches, is
     as it was read: give other depths to `read` for that.
+
+    Parameters
+    ----------
+    model, factors, tokens, seed
+        As of `width_exponents`.
+
+    Returns
+    -------
+    DepthExponents
 
     Examples
     --------
@@ -101,33 +125,33 @@ def depth_exponents(model: Transformer, factors: Sequence[float], *, tokens: int
     True
     """
     _check_factors(factors)
-    made = [model.deepened(factor) for factor in factors]
-    depths = tuple(one.layers for one in made)
+    models = [model.deepened(factor) for factor in factors]
+    depths = tuple(deeper.layers for deeper in models)
     if len(set(depths)) < 2:
         raise InputError(f"factors = {tuple(factors)} make {depths[0]} blocks of {model.layers} each time")
-    told = [_ends(outlook(one, tokens, seed=seed)) for one in made]
-    quantities = tuple(name for name in told[0] if all(math.isfinite(one[name]) for one in told))
-    values = tuple(tuple(one[name] for one in told) for name in quantities)
-    exponents = tuple(float(growth_exponent(depths, each)) for each in values)
-    verdicts = []
+    ends = [_ends(outlook(deeper, tokens, seed=seed)) for deeper in models]
+    quantities = tuple(name for name in ends[0] if all(math.isfinite(end[name]) for end in ends))
+    values = tuple(tuple(end[name] for end in ends) for name in quantities)
+    exponents = tuple(float(growth_exponent(depths, of_depths)) for of_depths in values)
+    findings = []
     if exponents[0] > _TOLERANCE:
-        verdicts.append(
+        findings.append(
             f"the stream grows like depth^{exponents[0]:.2g}: draw the outputs of branches over √(2·blocks)"
         )
     apart = dict(zip(quantities, values, strict=True))["tokens apart"]
     if min(apart) < 0.05:
         depth = depths[apart.index(min(apart))]
-        verdicts.append(f"tokens are one at {depth} blocks: 1 less their cosine is {min(apart):.2g}")
-    return DepthExponents(depths, quantities, values, exponents, tuple(verdicts))
+        findings.append(f"tokens are one at {depth} blocks: 1 less their cosine is {min(apart):.2g}")
+    return DepthExponents(depths, quantities, values, exponents, tuple(findings))
 
 
-def _ends(told: Outlook) -> dict[str, float]:
-    stream = [row for row in told.rows if row.kind == "feed-forward"]
+def _ends(prediction: Outlook) -> dict[str, float]:
+    stream = [row for row in prediction.rows if row.kind == "feed-forward"]
     return {
         "stream": stream[-1].rms,
         "last branch's share": stream[-1].share,
         "tokens apart": 1 - stream[-1].token_cosine,
-        "logits": told.logits,
+        "logits": prediction.logits,
     }
 
 

@@ -22,7 +22,7 @@ Configuration = Mapping[str, Any]
 
 
 def read(source: str | os.PathLike[str] | Configuration, **changes: Any) -> Transformer:
-    """A transformer from a Hugging Face configuration.
+    """Read a transformer from a Hugging Face configuration.
 
     Parameters
     ----------
@@ -31,6 +31,10 @@ def read(source: str | os.PathLike[str] | Configuration, **changes: Any) -> Tran
         configuration of the library `transformers`, which only this form needs.
     changes
         Entries to set, by their names in the configuration: ``hidden_size=8192``.
+
+    Returns
+    -------
+    Transformer
 
     Examples
     --------

@@ -22,6 +22,7 @@ from initscope.errors import InputError, check_count
 from initscope.results import Result, make_axes
 from initscope.scaling.branches import attention, feed_forward, mixed
 from initscope.scaling.transformer import Transformer
+from initscope.theory.attention import expected_log_sum_exp, growth_exponent, mean_token_cosine
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,11 +59,14 @@ class BlockRow(Result):
 
 @dataclass(frozen=True)
 class Outlook(Result):
-    """What a transformer does at its start (see `initscope.scaling.outlook`).
+    """What a transformer does at initialization (see `initscope.scaling.outlook`).
 
     ``rows`` are the embedding, every attention and feed-forward layer, and the logits. ``logits`` is their root mean
-    square, ``loss`` the expected cross-entropy of the first batch, ln V + logits²/2 for Gaussian logits; both NaN
-    without a vocabulary. ``growth`` is the exponent of the stream's root mean square against the number of blocks.
+    square, ``loss`` the expected cross-entropy of the first batch, where the target is another token than the one that
+    is read; both NaN without a vocabulary. Logits are Gaussian: about ln V + logits²/2 while they are small. Where the
+    head is the embedding, the logit of the token that is read has a mean: the part of its vector that is left in the
+    stream, seen by the same vector. ``growth`` is the exponent of the stream's root mean square against the number of
+    blocks.
     """
 
     model: Transformer
@@ -101,9 +105,9 @@ def outlook(
     heads: int | None = None,
     seed: int = 0,
 ) -> Outlook:
-    """Growth of the stream, collapse of tokens, spread of attention, logits and loss at the start, without weights.
+    """Predict the stream, tokens, attention, logits and loss of a transformer at initialization, without weights.
 
-    Exact as widths grow, but for the heads that are drawn: standard errors tell how far two halves of them differ.
+    Exact as widths grow, but for the heads that are drawn: standard errors come from the difference of two halves.
 
     Parameters
     ----------
@@ -138,14 +142,14 @@ def outlook(
     forward = feed_forward(model)
     with ThreadPoolExecutor(_REPLICATES) as pool:  # each is a chain of small steps that keep one core busy
 
-        def chain(index: int) -> list[BlockRow]:
+        def chain(index: int) -> tuple[list[BlockRow], float]:
             generator = torch_generator(seed, f"heads of replicate {index}")
             return _run(model, start, forward, count // (2 * _REPLICATES), generator)
 
         runs = list(pool.map(chain, range(_REPLICATES)))
-    rows = tuple(_together(each) for each in zip(*runs, strict=True))
+    rows = tuple(_together(each) for each in zip(*(rows for rows, _ in runs), strict=True))
     logits = rows[-1].rms if model.vocabulary else math.nan
-    loss = math.log(model.vocabulary) + logits**2 / 2 if model.vocabulary else math.nan
+    loss = float(np.mean([loss for _, loss in runs]))
     stream = [row.rms for row in rows if row.kind == "feed-forward"]
     growth = _exponent(stream[-(model.decoder or model.layers) :])
     return Outlook(model, tokens, count, seed, rows, logits, loss, growth, _notes(model, rows))
@@ -196,7 +200,8 @@ class _Stream:
 
 def _run(
     model: Transformer, start: Tensor, forward: Callable[[Tensor], Tensor], draws: int, generator: torch.Generator
-) -> list[BlockRow]:
+) -> tuple[list[BlockRow], float]:
+    """Rows of all layers, and the expected loss."""
     stream = _embedded(model, start)
     rows = [_row("embedding", "embedding", stream.gram, status="closed form")]
     blocks = _Blocks(model, forward, draws, generator, rows)
@@ -205,15 +210,31 @@ def _run(
         read = blocks.run("decoder.", stream, model.decoder, causal=True, memory=memory)
     else:
         read = blocks.run("", stream, model.layers, causal=model.causal)
-    if model.vocabulary:
-        spread = (model.spreads.embedding if model.tied else model.spreads.head) * model.head_scale
-        gram = model.width * spread**2 * read.gram
-        if model.tied and not model.head_layer:
-            flat = start.flatten()
-            own = model.width * spread * model.spreads.embedding * read.words
-            gram = gram + own[:, None] * own * (flat[:, None] == flat) / model.vocabulary
+    if not model.vocabulary:
+        return rows, math.nan
+    spread = (model.spreads.embedding if model.tied else model.spreads.head) * model.head_scale
+    gram = model.width * spread**2 * read.gram
+    own = torch.zeros_like(read.words)
+    if model.tied and not model.head_layer:
+        flat = start.flatten()
+        own = model.width * spread * model.spreads.embedding * read.words
+        rows.append(_row("logits", "logits", gram + own[:, None] * own * (flat[:, None] == flat) / model.vocabulary))
+    else:
         rows.append(_row("logits", "logits", gram))
-    return rows
+    return rows, _loss(model, gram.diagonal(), own)
+
+
+def _loss(model: Transformer, square: Tensor, own: Tensor) -> float:
+    """Expected cross-entropy of logits of mean square ``square``, that of the token itself with the mean ``own``.
+
+    The latter is ⟨E, r⟩ of a row E of the head and a normed stream r that has the cosine c with it. Its variance over
+    the weights is s²(1 - c²/2) with c = own/(s√width), to first order: norms keep the length of r.
+    """
+    half = len(own) // 2  # tokens of x, as in all rows
+    deviation, means = float(square[:half].mean().sqrt()), own[:half].numpy()
+    cosine = float(np.sqrt(np.mean(means**2) / model.width)) / deviation if deviation > 0 else 0.0
+    spread = deviation * math.sqrt(1 - min(1.0, cosine) ** 2 / 2)
+    return float(np.mean(expected_log_sum_exp(model.vocabulary, deviation, own=means, own_deviation=spread)))
 
 
 def _embedded(model: Transformer, start: Tensor) -> _Stream:
@@ -277,10 +298,8 @@ def _row(
     layer: str, kind: str, stream: Tensor, *, status: str = "closed form after sampling", **told: float
 ) -> BlockRow:
     half, square = len(stream) // 2, stream.diagonal()
-    scale = square.clamp_min(1e-300).rsqrt()
-    cosines = scale[:half, None] * stream[:half, :half] * scale[:half]
     pair = float(stream[:half, half:].diagonal().sum() / (square[:half].sum() * square[half:].sum()).sqrt())
-    own = float((cosines.sum() - half) / (half * (half - 1)))
+    own = float(mean_token_cosine(stream[:half, :half]))
     rms = float(square[:half].mean().sqrt())
     return BlockRow(layer, kind, rms, own, 0.0, pair, 0.0, status=status, **told)
 
@@ -299,8 +318,6 @@ _AVERAGED = ("rms", "token_cosine", "cosine", "entropy", "scores", "share")
 
 
 def _exponent(stream: list[float]) -> float:
-    from initscope.theory.attention import growth_exponent
-
     later = stream[len(stream) // 2 :]
     if len(later) < 2 or min(later) <= 0:
         return math.nan

@@ -1,4 +1,4 @@
-"""`Transformer`: the sizes of a transformer and the law of its weights, which is all that its start depends on."""
+"""`Transformer`: the sizes of a transformer and the distribution of its weights at initialization."""
 
 from __future__ import annotations
 

@@ -15,14 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from initscope.errors import InputError, check_count
+from initscope.theory._arrays import Array, namespace
 
 __all__ = [
     "angle_exponent",
     "attended_variance",
     "collapse_depth",
     "entropy",
+    "expected_log_sum_exp",
     "frozen_participation",
     "growth_exponent",
+    "mean_token_cosine",
     "participation",
     "residual_growth",
     "uniform_cosine",
@@ -77,10 +80,9 @@ def entropy(tokens: int, deviation: float) -> float:
     u, energies, weights = _grid(tokens, deviation)
     heights = np.exp(np.minimum(u[:, None] + energies, _LARGE))
     laplace = _log_laplace(heights, weights)
-    free = np.sum(np.exp(-np.exp(np.minimum(u, _LARGE))) - np.exp(tokens * laplace)) * _STEP
     inner = (weights * energies * heights * np.exp(-heights)).sum(axis=1)
     energy = tokens * np.sum(inner * np.exp((tokens - 1) * laplace)) * _STEP
-    return float((free - energy) / math.log(tokens))
+    return float((expected_log_sum_exp(tokens, deviation) - energy) / math.log(tokens))
 
 
 def _checked(tokens: int, deviation: float) -> tuple[int, float]:
@@ -104,6 +106,72 @@ def _log_laplace(heights: Floats, weights: Floats) -> Floats:
     lost = (weights * -np.expm1(-heights)).sum(axis=1)
     left = np.maximum((weights * np.exp(-heights)).sum(axis=1), 1e-300)
     return np.asarray(np.where(lost < 0.5, np.log1p(-np.minimum(lost, 0.5)), np.log(left)))
+
+
+def expected_log_sum_exp(tokens: int, deviation: float, *, own: Any = None, own_deviation: float | None = None) -> Any:
+    r"""Mean of :math:`\ln\sum_j e^{E_j}` of V i.i.d. Gaussian logits, of which one may have a mean of its own.
+
+    .. math:: \int_0^\infty \big(e^{-u} - \varphi(u)^{V-1}\,\varphi_o(u)\big)\frac{du}{u},
+        \qquad \varphi(u) = E\,e^{-ue^E}
+
+    From :math:`\ln S = \int (e^{-u} - e^{-uS})\,du/u`; exact for every V and s. It is the expected cross-entropy of a
+    softmax whose target is another logit than the one with a mean. For small s and no such logit it is
+    :math:`\ln V + s^2/2`. The free energy of [Derrida1981]_'s model at finite V; the integral goes beyond the sources.
+
+    Parameters
+    ----------
+    tokens : int
+        Number of logits V, the one with a mean included.
+    deviation : float
+        Standard deviation s of the logits. Above 40 the sum is taken for its largest term, which costs less than .1 %.
+    own : float or array, optional
+        Mean of one of the logits; None: all have mean 0.
+    own_deviation : float, optional
+        Its standard deviation, at most about s; None: s.
+
+    Returns
+    -------
+    float or array
+        One value for each mean.
+
+    Examples
+    --------
+    >>> round(expected_log_sum_exp(1000, 0.1), 4), round(math.log(1000) + 0.1**2 / 2, 4)
+    (6.9128, 6.9128)
+    >>> round(expected_log_sum_exp(1000, 0.1, own=50.0), 4)
+    50.0
+    """
+    tokens = check_count("tokens", tokens)
+    if not 0 <= deviation < math.inf:
+        raise InputError(f"deviation = {deviation} must be finite and not negative")
+    means = np.asarray(0.0 if own is None else own, dtype=np.float64)
+    spread = deviation if own_deviation is None else own_deviation
+    times = max(deviation, 40.0) / 40.0
+    means, deviation, spread = means / times, deviation / times, spread / times
+    widest = max(deviation, spread)
+    step = min(0.25, 0.4 / max(widest, 1e-9))
+    nodes = np.arange(-_REACH, _REACH + step / 2, step)
+    weights = np.exp(-(nodes**2) / 2) * step / math.sqrt(2 * math.pi)
+
+    def laplace(logs: Floats, energies: Floats) -> Floats:
+        """ln φ(u) of ln u, some at a time."""
+        blocks = np.array_split(logs, max(1, logs.size * energies.size >> 20))
+        return np.concatenate(
+            [_log_laplace(np.exp(np.minimum(block[:, None] + energies, _LARGE)), weights) for block in blocks]
+        )
+
+    low = -(math.log(tokens) + _REACH * widest + max(0.0, float(means.max())) + 40)
+    logs = np.arange(low, _REACH * widest + max(0.0, -float(means.min())) + 6, 0.1)
+    base, others = np.exp(-np.exp(np.minimum(logs, _LARGE))), np.exp((tokens - 1) * laplace(logs, deviation * nodes))
+    # The logit with a mean has the same function of ln u, moved by the mean.
+    table = np.arange(low, _REACH * widest + 6, 0.02)
+    own_laplace = np.exp(laplace(table, spread * nodes))
+    values = [
+        0.1 * np.sum(base - others * np.interp(logs + mean, table, own_laplace, left=1.0, right=0.0))
+        for mean in means.reshape(-1)
+    ]
+    result = times * np.reshape(values, means.shape)
+    return float(result) if result.ndim == 0 else result
 
 
 def frozen_participation(tokens: int, deviation: float) -> float:
@@ -171,6 +239,39 @@ def collapse_depth(strength: float) -> float:
     if strength < 0:
         raise InputError(f"strength = {strength} must not be negative: it is a gain of variances")
     return 1 / math.log1p(strength) if strength > 0 else math.inf
+
+
+def mean_token_cosine(gram: Array) -> Array:
+    r"""Mean cosine of two different tokens from the tokens' Gram matrix; zero tokens are left out.
+
+    .. math:: \frac{\sum_{s,t} C_{st}/\sqrt{C_{ss}C_{tt}} - n}{n(n-1)}
+
+    over the n tokens with :math:`C_{tt} > 0`: a zero token (padding, or one that no expert received) has no direction.
+    The measure of collapse of [Noci2022]_.
+
+    Parameters
+    ----------
+    gram : array ``[..., tokens, tokens]``
+        Inner products, or second moments of a unit.
+
+    Returns
+    -------
+    array ``[...]``
+        NaN where fewer than two tokens are non-zero.
+
+    Examples
+    --------
+    >>> float(mean_token_cosine([[4.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
+    0.5
+    """
+    xp, gram = namespace(gram)
+    square = xp.linalg.diagonal(gram)
+    zero = square <= 0  # NaN is not zero: it stays visible
+    scale = xp.where(zero, xp.zeros_like(square), 1 / xp.sqrt(xp.where(zero, xp.ones_like(square), square)))
+    count = xp.sum(xp.astype(~zero, square.dtype), axis=-1)
+    total = xp.sum(scale * xp.squeeze(xp.matmul(gram, scale[..., None]), axis=-1), axis=-1)
+    pairs = count * (count - 1)
+    return xp.where(pairs > 0, (total - count) / xp.where(pairs > 0, pairs, xp.ones_like(pairs)), float("nan"))
 
 
 def angle_exponent(before: float, after: float) -> float:

@@ -1,0 +1,191 @@
+"""One Dask cluster that lives long and serves several drivers: no driver gets what belongs to another run.
+
+Numbers are compared, byte for byte, with those of a run without a cluster.
+"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import sweep_jobs
+from dask_cluster import PATIENCE, Cluster, wait_until
+
+from initscope.distributed import encode_blocks, kernel_in_blocks, named_model, open_blocks
+from initscope.errors import InputError
+
+pytest.importorskip("distributed")
+
+from initscope.distributed import cluster as cluster_module
+from initscope.distributed.cluster import connect, on_cluster
+
+ROWS = 10
+MODEL = """from torch import nn
+from width import WIDTH
+
+def make():
+    return nn.Sequential(nn.Linear(8, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 5))
+"""
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    running = Cluster()
+    running.start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two data sets of 40 rows, and a model in a file, which takes its width from another file."""
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "A.npy", rng.standard_normal((40, 8)).astype(np.float32))
+    np.save(tmp_path / "B.npy", (5 + 3 * rng.standard_normal((40, 8))).astype(np.float32))
+    (tmp_path / "m.py").write_text(MODEL)
+    (tmp_path / "width.py").write_text("WIDTH = 6\n")
+    return tmp_path
+
+
+def kernel(folder, data, dask=None, spec="dense6-relu*2"):
+    """The bytes of the file with the kernel matrix of a data set in blocks."""
+    out = folder / f"{data}-{'here' if dask is None else 'dask'}.npy"
+    blocks = open_blocks(folder / f"{data}.npy", rows=ROWS)
+    kernel_in_blocks(named_model(spec, None, blocks.shape, 0), blocks, out, dask=dask)
+    return out.read_bytes()
+
+
+def of_scheduler(address, question):
+    client = connect(address, PATIENCE)
+    try:
+        return client.run_on_scheduler(question)
+    finally:
+        client.close(timeout=2)
+
+
+def gated_jobs(gate, label, count):
+    """Jobs that end when the file ``gate`` is there; names as those of blocks."""
+    return [(str(start), {"label": label, "gate": str(gate)}) for start in range(count)]
+
+
+def busy_workers(dask_scheduler):
+    """Workers that run a task."""
+    return sum(bool(worker.processing) for worker in dask_scheduler.workers.values())
+
+
+def drivers_with_tasks(dask_scheduler):
+    """Drivers that wait for a task."""
+    return sum(bool(client.wants_what) for client in dask_scheduler.clients.values())
+
+
+def test_two_drivers_with_equal_names_of_jobs(cluster, tmp_path):
+    """Both have asked before any job ends: a scheduler that takes equal names for equal tasks gives one the other's."""
+    gate = tmp_path / "gate"
+
+    def drive(label):
+        jobs = gated_jobs(gate, label, 4)
+        return {outcome.rows for outcome in on_cluster(sweep_jobs.labelled, jobs, cluster.address)}
+
+    with ThreadPoolExecutor(2) as pool:
+        answers = [pool.submit(drive, label) for label in ("A", "B")]
+        wait_until(lambda: of_scheduler(cluster.address, drivers_with_tasks) == 2)
+        gate.touch()
+        assert [answer.result() for answer in answers] == [{"A"}, {"B"}]
+
+
+def test_two_kernels_at_once(cluster, folder):
+    expected = [kernel(folder, data) for data in "AB"]
+    assert expected[0] != expected[1]
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(lambda data: kernel(folder, data, cluster.address), "AB")] == expected
+
+
+def test_a_hash_that_is_fitted_again_under_its_name(cluster, folder):
+    from initscope.embed import SignHash, save_hasher
+
+    codes = []
+    for seed in (1, 2):
+        data = np.load(folder / "A.npy")
+        save_hasher(SignHash(bits=16, random_state=seed).fit(data), folder / "a.hash")
+        for name, dask in (("here.npy", None), ("dask.npy", cluster.address)):
+            encode_blocks(folder / "a.hash", open_blocks(folder / "A.npy", rows=ROWS), folder / name, dask=dask)
+        codes.append((folder / "dask.npy").read_bytes())
+        assert codes[-1] == (folder / "here.npy").read_bytes()
+    assert codes[0] != codes[1]
+
+
+def test_a_model_file_that_is_edited(cluster, folder):
+    """The file itself, to another of the same length within a second, and a file that it imports."""
+    spec, kernels = f"{folder / 'm.py'}:make", []
+    for file, text in (("m.py", MODEL), ("m.py", MODEL.replace("ReLU", "Tanh")), ("width.py", "WIDTH = 7\n")):
+        (folder / file).write_text(text)
+        kernels.append(kernel(folder, "A", cluster.address, spec))
+        assert kernels[-1] == kernel(folder, "A", None, spec)
+    assert len({*kernels[:2]}) == 2  # an NNGP kernel does not depend on the width
+
+
+def test_modules_of_two_folders_with_one_name(folder):
+    """`width.py` of the first folder was given to the model of the second."""
+    from initscope.models import load_model
+
+    other = folder / "other"
+    other.mkdir()
+    (other / "m.py").write_text(MODEL)
+    (other / "width.py").write_text("WIDTH = 9\n")
+    models = [load_model(f"{place / 'm.py'}:make") for place in (folder, other, folder)]
+    assert [model[0].out_features for model in models] == [6, 9, 6]
+    (other / "width.py").unlink()
+    with pytest.raises(InputError, match="width"):
+        load_model(f"{other / 'm.py'}:make")
+
+
+def test_data_that_are_replaced_while_a_run_goes_on(folder):
+    blocks = open_blocks(folder / "A.npy", rows=ROWS)
+    np.save(folder / "A.npy", np.load(folder / "B.npy"))
+    with pytest.raises(InputError, match="other data than when the run began"):
+        next(iter(blocks)).read()
+
+
+def test_a_worker_with_other_code_is_refused(cluster, monkeypatch):
+    monkeypatch.setattr(cluster_module, "code_digest", lambda: "edited")
+    (outcome,) = on_cluster(sweep_jobs.square, sweep_jobs.jobs(1), cluster.address)
+    assert "runs other code of initscope than this" in outcome.error
+
+
+def test_a_killed_worker_costs_nothing(cluster, folder):
+    gate = folder / "gate"
+    jobs = gated_jobs(gate, "A", 6)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(lambda: sorted(on_cluster(sweep_jobs.labelled, jobs, cluster.address)))
+        wait_until(lambda: of_scheduler(cluster.address, busy_workers) == 2)
+        cluster.workers[0].kill()
+        cluster.workers[0].wait()
+        gate.touch()
+        assert [outcome.rows for outcome in answer.result()] == ["A"] * 6
+    assert kernel(folder, "A", cluster.address) == kernel(folder, "A")
+    cluster.workers[0] = cluster.worker()
+
+
+def test_a_killed_scheduler_is_one_line_and_a_rerun_completes(cluster, folder, monkeypatch):
+    monkeypatch.setattr(cluster_module, "_PATIENCE", 0.5)
+    monkeypatch.setattr(cluster_module, "_CONNECT", 0.5)
+    gate, errors = folder / "gate", []
+
+    def drive():
+        jobs = gated_jobs(gate, "A", 4)
+        with pytest.raises(InputError) as refused:
+            list(on_cluster(sweep_jobs.labelled, jobs, cluster.address))
+        errors.append(str(refused.value))
+
+    driver = threading.Thread(target=drive)
+    driver.start()
+    wait_until(lambda: of_scheduler(cluster.address, drivers_with_tasks) == 1)
+    cluster.kill()
+    driver.join(PATIENCE)
+    (message,) = errors
+    assert "the scheduler went away and did not come back" in message
+    assert "\n" not in message
+    cluster.start()
+    monkeypatch.undo()
+    assert kernel(folder, "A", cluster.address) == kernel(folder, "A")
