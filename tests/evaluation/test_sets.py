@@ -80,7 +80,8 @@ def test_new_sets_are_as_large_as_they_should_be():
 def test_every_former_name_has_codes_that_a_cause_accepts_or_that_are_codes():
     codes = {code for known in (*ACCEPTED.values(), *FORMER_NAMES.values()) for code in known}
     assert all(code.startswith("IS") and len(code) == 5 for code in codes)
-    assert {"IS201", "clipped-output"} <= accepted(("loss",))
+    assert "IS201" in accepted(("loss",))
+    assert accepted((), ("clipped-output",)) >= {"IS201", "clipped-output"}
     assert "IS403" not in accepted(("loss",))
 
 
