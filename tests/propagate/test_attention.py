@@ -11,8 +11,7 @@ from torch import nn
 
 import initscope
 from initscope.propagate import MomentMaps
-from initscope.propagate.registry import find_operation
-from initscope.propagate.values.unit_view import UnitView
+from initscope.propagate.rules import views
 
 WIDTH, HEADS, TOKENS, PAIRS = 96, 4, 10, 3
 DRAWS = 24
@@ -266,7 +265,5 @@ def test_zeros_that_are_filled_in_between_heads_are_no_units():
     """A view has numbers of units and none for a zero: padding is left to drawn values, a roll is a move."""
     ones = torch.ones(PAIRS, 1, TOKENS)
     view = MomentMaps(ones, ones, ones, (WIDTH,), "closed form", axis=1).units()
-    context = initscope.propagate.Context(initscope.initializers.He())
-    pad, roll = (find_operation(name, UnitView) for name in ("pad", "roll"))
-    assert pad(context, view, (0, 0, 1, 0)) is NotImplemented
-    assert torch.equal(roll(context, view, 1, 1).index, view.index.roll(1, 1))
+    assert views._moved("pad", view, (0, 0, 1, 0)) is NotImplemented
+    assert torch.equal(views._moved("roll", view, 1, 1).index, view.index.roll(1, 1))
