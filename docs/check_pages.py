@@ -63,8 +63,8 @@ def _page(check, example) -> str:
 def _index(checks, setup: str) -> str:
     parts = [
         _title("All checks", "="),
-        "Every finding of `initscope.inspect` has one of these codes. ``--select``, ``--ignore`` and ``--fail-on`` take "
-        "codes, prefixes such as ``IS2``, and names; `initscope.inspection.checks` returns the same list.",
+        "Every finding of `initscope.inspect` has one of these codes. ``--select``, ``--ignore`` and ``--fail-on`` "
+        "take codes, prefixes such as ``IS2``, and names; `initscope.inspection.checks` returns the same list.",
     ]
     for prefix, title in FAMILIES.items():
         rows = [check for check in checks if check.code.startswith(prefix)]
@@ -87,9 +87,10 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Advice without the places that a report fills in."""
-    for place, word in (("{law}", "he_"), ("{keeping}", "looks_linear_"), ("{at}", "it"), ("{suggested:.2g}", "that size")):
-        text = text.replace(place, word)
+    """Advice without the fields that a report fills in."""
+    words = {"{law}": "he_", "{keeping}": "looks_linear_", "{at}": "it", "{suggested:.2g}": "that size"}
+    for field, word in words.items():
+        text = text.replace(field, word)
     return text
 
 

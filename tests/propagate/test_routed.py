@@ -12,8 +12,10 @@ from initscope.propagate.context import Context
 from initscope.propagate.covariances import gram
 from initscope.propagate.distributions import GaussianUnits
 from initscope.propagate.origins.matrices import KnownGram
+from initscope.propagate.rules.merging import multiply
 from initscope.propagate.rules.routing import at_tokens
 from initscope.propagate.values.routed_tokens import RoutedTokens
+from initscope.propagate.values.sampled_units import SampledUnits
 
 WIDTH, HIDDEN, TOKENS, PAIRS, EXPERTS, CHOSEN = 128, 128, 8, 4, 4, 2
 
@@ -242,3 +244,13 @@ def test_steps_that_mix_rows_of_experts_have_no_rule():
     predicted = initscope.predict(Balanced("indexed"), *pairs(), draws=2)
     assert np.isfinite(predicted.cosine[-1]).all()
     assert NotCovered.__name__ not in " ".join(row.note for row in predicted.rows)
+
+
+def test_moments_after_a_drawn_gate_have_no_gradient_graph():
+    """Gradients pass drawn values by rules of their own; moments with a graph made a later draw fail (Mixtral)."""
+    ones = torch.ones(2, 1, 3)
+    maps = MomentMaps(ones, ones, ones, (8,), "closed form", axis=1)
+    gate = SampledUnits(torch.rand(2, 3, 1, requires_grad=True), torch.rand(2, 3, 1, requires_grad=True), "sampled")
+    after = multiply(Context(initscope.initializers.He()), maps, gate)
+    assert not any(moments.requires_grad for moments in (after.kxx, after.kyy, after.d))
+    torch.testing.assert_close(after.kxx[:, 0], gate.x.detach()[..., 0] ** 2)

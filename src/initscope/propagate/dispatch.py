@@ -36,7 +36,7 @@ from initscope.propagate.rules.gates import independent
 from initscope.propagate.rules.routing import gathers_tokens, row_by_row
 from initscope.propagate.rules.views import unit_by_unit
 from initscope.propagate.totals import NotCovered, own_call
-from initscope.propagate.values.base import Value, is_random, map_values, values_in
+from initscope.propagate.values.base import Value, is_random, is_uncovered, is_view, map_values, values_in
 from initscope.propagate.values.routed_tokens import RoutedTokens
 from initscope.propagate.values.uncovered import RANDOM_WEIGHTS, RandomMatrix, Uncovered
 from initscope.propagate.values.unit_view import UnitView
@@ -114,7 +114,7 @@ class Dispatcher:
         if node.row:
             return self._sampled(node, inputs, reason, context)
         # a size, or weights that are computed: nothing to sample
-        return next((value for value in inputs if isinstance(value, Uncovered)), None) or Uncovered(reason)
+        return next((value for value in inputs if is_uncovered(value)), None) or Uncovered(reason)
 
     def _sampled(self, node: Node, inputs: list[Any], reason: str, context: Context) -> Value:
         """The second moments of whole networks that were drawn."""
@@ -131,7 +131,7 @@ class Dispatcher:
         value = NotImplemented if rule is None else rule(context, *args, **kwargs)
         if value is not NotImplemented:
             return value
-        first = next(value for value in inputs if isinstance(value, Uncovered))
+        first = next(value for value in inputs if is_uncovered(value))
         weights = first.reason == RANDOM_WEIGHTS.reason
         raise NotCovered(RANDOM_WEIGHTS.reason if weights else "a layer before it is not covered")
 
@@ -212,7 +212,7 @@ class Dispatcher:
         first, rule = args[0] if args else None, find_rule(module)
         if isinstance(module, (nn.Identity, nn.Dropout)):
             return first
-        if isinstance(module, nn.Linear) and rule is not None and (isinstance(first, UnitView) or not is_random(first)):
+        if isinstance(module, nn.Linear) and rule is not None and (is_view(first) or not is_random(first)):
             return first.units().through(lambda before: rule(module, before, context))  # type: ignore[union-attr]
         values = map_values(lambda value: value.samples(context), first)
         if rule is not None:

@@ -32,10 +32,9 @@ from initscope.propagate.origins.weights import WeightedSums
 from initscope.propagate.rules.pooling import windows_of
 from initscope.propagate.spread import standard_error
 from initscope.propagate.totals import NotCovered, Totals
-from initscope.propagate.values.base import Value, is_sampled, map_values, values_in
+from initscope.propagate.values.base import is_maps, is_sampled, is_uncovered, is_value, map_values, values_in
 from initscope.propagate.values.inputs import InputValues
 from initscope.propagate.values.moment_maps import MomentMaps
-from initscope.propagate.values.uncovered import Uncovered
 from initscope.propagate.walk import Walk
 
 __all__ = ["Gradients", "gradients_of", "sides_of"]
@@ -162,7 +161,7 @@ class _Backward:
         """Where values were sampled, as behind a table that embeds tokens too, gradients may still know the step."""
         module, value = node.module, self._values.get(node)
         before = next((s for parent in node.inputs for s in _maps_of(self._values.get(parent))), None)
-        if not isinstance(value, MomentMaps) or before is None or before.axis != value.axis or _has_rule(value):
+        if not is_maps(value) or before is None or before.axis != value.axis or _has_rule(value):
             return
         if isinstance(module, nn.Linear) and before.shape == (*value.shape[:-1], module.in_features):
             law = context.law(module)
@@ -190,7 +189,7 @@ class _Backward:
     def _run(self, output: Any) -> None:
         """Gradients at all states that they reach, from the last to the first; squares of those of weights are kept."""
         output = output[0] if type(output) is tuple and output else output
-        if not isinstance(output, Value):
+        if not is_value(output):
             raise NotCovered("it is not known as one value per unit")
         state = output.whole_moments()
         sizes = torch.tensor(state.sizes, dtype=torch.float64)
@@ -262,7 +261,7 @@ class _Backward:
         while stack:
             node = stack.pop()
             value = self._values.get(node)
-            if isinstance(value, Value) and not value.random and not value.sampled:
+            if is_value(value) and not value.random and not value.sampled:
                 continue  # a mean over many channels, as a norm takes it: nothing that a single unit moves
             for parent in node.inputs:
                 if parent not in leads:
@@ -286,7 +285,7 @@ class _Backward:
             return "" if heads else f"{name}: its values were drawn"
         if not before:
             return ""
-        if isinstance(value, Uncovered):
+        if is_uncovered(value):
             return f"{name}: {value.reason}"
         if is_sampled(value):
             return "" if value.x.requires_grad else f"{name}: its values were drawn"
@@ -304,12 +303,13 @@ def _maps_of(value: Any) -> list[MomentMaps]:
 def _totals(value: Any) -> Totals | None:
     """Sums over the units of a value that was not drawn; of several the first; None where there are none."""
     value = value[0] if type(value) is tuple and value else value
-    if not isinstance(value, Value) or value.sampled:
+    if not is_value(value) or value.sampled:
         return None
     try:
-        return value.totals()
+        totals: Totals = value.totals()
     except NotCovered:
         return None
+    return totals
 
 
 def _has_rule(state: MomentMaps) -> bool:

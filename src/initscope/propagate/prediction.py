@@ -28,7 +28,7 @@ from initscope.propagate.networks import Networks, Simulation, tied_weights
 from initscope.propagate.refusals import refuse_undrawable
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import NotCovered, Totals, gaps
-from initscope.propagate.values.base import Value
+from initscope.propagate.values.base import Value, is_value
 from initscope.propagate.values.inputs import InputValues
 from initscope.propagate.walk import Walk
 from initscope.theory._fast import fused_loops
@@ -314,7 +314,7 @@ def _row_of(node: Node, value: Any, pairs: int, one_network: bool) -> _RowOfPart
 
 def _totals(value: Any, pairs: int) -> tuple[tuple[Value, ...], list[Totals]]:
     """A value in every replicate, and sums over its units."""
-    if not isinstance(value, Value):
+    if not is_value(value):
         raise NotCovered("its output is not one value per unit")
     totals = [each.totals() for each in value.replicates]
     if any(len(sums.xx) != pairs for sums in totals):

@@ -17,10 +17,9 @@ from initscope.propagate.registry import find_rule, operation
 from initscope.propagate.rules.merging import stacked
 from initscope.propagate.rules.routing import sent_to_experts
 from initscope.propagate.totals import NotCovered
-from initscope.propagate.values.base import is_value
+from initscope.propagate.values.base import is_routed, is_uncovered, is_value
 from initscope.propagate.values.moment_maps import MomentMaps
-from initscope.propagate.values.routed_tokens import RoutedTokens
-from initscope.propagate.values.uncovered import RANDOM_WEIGHTS, RandomMatrix, Uncovered
+from initscope.propagate.values.uncovered import RANDOM_WEIGHTS, RandomMatrix
 
 __all__ = ["RandomMatrices"]
 
@@ -113,8 +112,8 @@ def _through_linear(context: Context, state: Any, weights: Any, bias: Any = None
     if not isinstance(weights, RandomMatrix) or weights.experts or weights.transposed != inputs_first:
         return NotImplemented
     # What is drawn as the bias comes as a reason too; a constant, or the bias of another, has no place here.
-    known = weights.bias == (bias is not None) and (bias is None or isinstance(bias, Uncovered))
-    if not known or not is_value(state) or isinstance(state, Uncovered):
+    known = weights.bias == (bias is not None) and (bias is None or is_uncovered(bias))
+    if not known or not is_value(state) or is_uncovered(state):
         return NotImplemented
     return state.through(_layer(weights, context))
 
@@ -135,7 +134,7 @@ def _layer(weights: RandomMatrix, context: Context) -> Callable[[Any], MomentMap
 @operation("grouped_mm", "_grouped_mm", on=RandomMatrix)
 def product_with_experts(context: Context, rows: Any, weights: Any, offs: Any = None, **options: Any) -> Any:
     """Rows times the matrix of their expert: as the first does it, with the mean square of all."""
-    if not isinstance(rows, RoutedTokens) or not isinstance(weights, RandomMatrix):
+    if not is_routed(rows) or not isinstance(weights, RandomMatrix):
         return NotImplemented
     if not weights.experts or not weights.transposed:
         return NotImplemented

@@ -14,8 +14,8 @@ from initscope.propagate.dispatch import Dispatcher
 from initscope.propagate.networks import Simulation
 from initscope.propagate.random_matrices import RandomMatrices
 from initscope.propagate.registry import Reads, find_rule, rule_of_call
-from initscope.propagate.values.base import Value, map_values, values_in
-from initscope.propagate.values.replicates import Replicates, replicated
+from initscope.propagate.values.base import Value, is_uncovered, is_value, map_values, values_in
+from initscope.propagate.values.replicates import replicated
 from initscope.propagate.values.uncovered import Uncovered
 
 __all__ = ["Walk"]
@@ -57,7 +57,7 @@ class Walk:
 
     def tokens(self, value: Any) -> tuple[list[float], list[float]]:
         """Of the value of an op, for each replicate: the mean cosine of its tokens, the entropy of its weights."""
-        if not isinstance(value, Value):
+        if not is_value(value):
             return [float("nan")], [float("nan")]
         pairs = zip(value.replicates, self._contexts, strict=False)
         return [each.token_cosine(context) for each, context in pairs], [each.entropy for each in value.replicates]
@@ -69,7 +69,7 @@ class Walk:
             return self._weights.constant(self._graph.constant(node))
         args, kwargs = self._filled_in(node.args), self._filled_in(node.kwargs)
         kwargs.pop("out", None)  # the result is the same; who reads from there later reads this op
-        replicates = any(isinstance(value, Replicates) for value in values_in((args, kwargs)))
+        replicates = any(len(value.replicates) > 1 for value in values_in((args, kwargs)))
         first, *others = self._contexts
         drawn = len(first.sampled)
         if not replicates:
@@ -98,7 +98,7 @@ class Walk:
         if node in self._values:
             return self._values[node]
         value = self._value(node)
-        if node.inputs or not isinstance(value, Uncovered):
+        if node.inputs or not is_uncovered(value):
             return value
         return self._weights.of_parameters(node) or value
 
@@ -121,7 +121,7 @@ def _released(value: Any, *, origin: bool, distribution: bool) -> Any:
     """A value, or the values of a tuple, without what no later op reads."""
     if type(value) is tuple:
         return tuple(_released(item, origin=origin, distribution=distribution) for item in value)
-    return value.released(origin=origin, distribution=distribution) if isinstance(value, Value) else value
+    return value.released(origin=origin, distribution=distribution) if is_value(value) else value
 
 
 def _next_generator(generator: torch.Generator) -> torch.Generator:

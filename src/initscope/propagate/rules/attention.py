@@ -23,7 +23,7 @@ from initscope.propagate.rules.gates import independent
 from initscope.propagate.rules.tied import from_gram
 from initscope.propagate.token_sampling import gaussian_tokens
 from initscope.propagate.totals import NotCovered
-from initscope.propagate.values.base import is_random, is_sampled, map_values, side_of
+from initscope.propagate.values.base import is_random, is_sampled, is_view, map_values, side_of
 from initscope.propagate.values.moment_maps import MomentMaps
 from initscope.propagate.values.sampled_units import SampledUnits
 from initscope.propagate.values.unit_view import UnitView
@@ -104,7 +104,7 @@ def _weights(query: Any, key: Any, mask: Any, grouped: bool, options: dict[str, 
 def _heads_are_alike(query: Any, key: Any, value: UnitView, mask: Any) -> bool:
     """Whether heads are independent draws of one another: nothing but the projections makes them differ."""
     views = (query, key, value)
-    if not all(isinstance(view, UnitView) and view.base.gaussian and view.index.dim() == 4 for view in views):
+    if not all(is_view(view) and view.base.gaussian and view.index.dim() == 4 for view in views):
         return False
     pairs = len(value.base.kxx)
     if any(len(view.base.sizes) > 1 for view in (query, key)) or not independent(query.base, key.base):
@@ -226,7 +226,7 @@ def product(context: Context, a: Any, b: Any) -> Any:
 @operation("matmul", "bmm", on=UnitView)
 def attention_product(context: Context, a: Any, b: Any) -> Any:
     """Weights of an attention times values; other products are run on drawn values."""
-    if not is_sampled(a) or not isinstance(b, UnitView) or a.x.shape[-1] != b.index.shape[-2]:
+    if not is_sampled(a) or not is_view(b) or a.x.shape[-1] != b.index.shape[-2]:
         return NotImplemented
     try:
         return _attended(b, [(a.x, a.y)], a.weights, context)

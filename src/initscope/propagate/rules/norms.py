@@ -23,7 +23,7 @@ from initscope.propagate.rules.gates import known
 from initscope.propagate.rules.merging import per_channel
 from initscope.propagate.rules.weights import WIDE_GROUP
 from initscope.propagate.totals import NotCovered
-from initscope.propagate.values.base import Value
+from initscope.propagate.values.base import Value, is_maps
 from initscope.propagate.values.inputs import InputValues
 from initscope.propagate.values.moment_maps import MomentMaps
 
@@ -58,9 +58,9 @@ def group_norm(module: nn.GroupNorm, state: MomentMaps, context: Context) -> Mom
 
 
 @operation("pow", "square", reads=("distribution", "positions"))
-def power(context: Context, state: Any, exponent: Any = 2) -> Value:
+def power(context: Context, state: Any, exponent: Any = 2) -> Any:
     """Powers of units; squares also where their law is not known: a norm reads only their mean."""
-    if not isinstance(state, MomentMaps) or not isinstance(exponent, (int, float)):
+    if not is_maps(state) or not isinstance(exponent, (int, float)):
         raise NotCovered("its exponent is random")
     inner = state.expression()
     if inner is not None and not (exponent == 2 and state.gaussian):
@@ -93,7 +93,7 @@ def channel_mean(state: MomentMaps, *, keepdim: bool) -> InputValues:
 def variance(context: Context, state: Any, dim: Any = None, *, correction: float = 1, **options: Any) -> Value:
     """The variance over the channels of a position."""
     keepdim = bool(options.get("keepdim", False))
-    if not isinstance(state, MomentMaps) or dim not in (-1, [-1], (-1,)) or state.axis != len(state.shape) - 1:
+    if not is_maps(state) or dim not in (-1, [-1], (-1,)) or state.axis != len(state.shape) - 1:
         raise NotCovered("it is no variance over channels")
     centred = _centred(state, _Axes(blocks=True, positions=False))
     factor = state.channels / (state.channels - correction)

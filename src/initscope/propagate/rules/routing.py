@@ -21,7 +21,15 @@ from initscope.propagate.rules.merging import add
 from initscope.propagate.rules.shapes import KEEPS_VALUES, MOVES, move_of
 from initscope.propagate.rules.tied import from_gram
 from initscope.propagate.totals import NotCovered
-from initscope.propagate.values.base import is_random, is_sampled, is_value, map_values, side_of, values_in
+from initscope.propagate.values.base import (
+    is_maps,
+    is_random,
+    is_routed,
+    is_sampled,
+    is_value,
+    side_of,
+    values_in,
+)
 from initscope.propagate.values.moment_maps import MomentMaps
 from initscope.propagate.values.routed_tokens import RoutedTokens, Sides
 from initscope.propagate.values.unit_view import UnitView
@@ -47,8 +55,8 @@ def at_tokens(rows: RoutedTokens, context: Context) -> MomentMaps:
 
 
 def _sum(context: Context, a: Any, b: Any) -> MomentMaps:
-    result = add(context, a, b)
-    if not isinstance(result, MomentMaps):
+    result: MomentMaps = add(context, a, b)
+    if not is_maps(result):
         raise NotCovered("it adds rows to what is no state of tokens")
     return result
 
@@ -69,7 +77,7 @@ def gather(context: Context, tokens: Any, index: Any) -> Any:
     """Tokens, or rows of them, in an order that was drawn."""
     if not gathers_tokens("getitem", (tokens, index)):
         return _move("getitem")(context, tokens, index)
-    if isinstance(tokens, RoutedTokens):
+    if is_routed(tokens):
         return tokens.reordered(lambda number, side: _on_side(lambda chosen: number[chosen], index, side))
     return _routed(tokens.units(), index)
 
@@ -113,7 +121,7 @@ def _both_sides(read: Callable[[Any], Tensor], index: Any) -> Sides:
 @operation(*KEEPS_VALUES, on=RoutedTokens)
 def unchanged(context: Context, rows: Any, *args: Any, **kwargs: Any) -> Any:
     """The rows themselves."""
-    return rows if isinstance(rows, RoutedTokens) else NotImplemented
+    return rows if is_routed(rows) else NotImplemented
 
 
 def _move(name: str) -> Callable[..., Any]:
@@ -121,7 +129,7 @@ def _move(name: str) -> Callable[..., Any]:
     name = "reshape" if name == "view" else name
 
     def moved(context: Context, rows: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(rows, RoutedTokens) or any(value.random for value in values_in((args, kwargs))):
+        if not is_routed(rows) or any(value.random for value in values_in((args, kwargs))):
             return NotImplemented
         channels = rows.base.channels
 
@@ -155,7 +163,7 @@ for _name in set(MOVES) - {"getitem", "index_select"}:
 @operation("mul", on=RoutedTokens)
 def weigh(context: Context, a: Any, b: Any) -> Any:
     """Rows times a number for each that was drawn with their order."""
-    rows, factor = (a, b) if isinstance(a, RoutedTokens) else (b, a)
+    rows, factor = (a, b) if is_routed(a) else (b, a)
     if not is_sampled(factor):
         return NotImplemented
     sides = []
@@ -167,12 +175,12 @@ def weigh(context: Context, a: Any, b: Any) -> Any:
 
 
 @operation("add", on=RoutedTokens)
-def add_rows(context: Context, a: Any, b: Any, alpha: float = 1) -> RoutedTokens:
+def add_rows(context: Context, a: Any, b: Any, alpha: float = 1) -> Any:
     """Rows added to what stood at their tokens: nothing, or a value."""
-    rows, other = (a, b) if isinstance(a, RoutedTokens) else (b, a)
+    rows, other = (a, b) if is_routed(a) else (b, a)
     if is_sampled(other) and other.zero and alpha == 1:
         return rows
-    if isinstance(other, RoutedTokens) and alpha == 1 and _same(rows.token, other.token):
+    if is_routed(other) and alpha == 1 and _same(rows.token, other.token):
         for added, onto in ((rows, other), (other, rows)):
             if added.onto is None and onto.plain:
                 return replace(added, onto=onto.base, note="")
@@ -235,7 +243,7 @@ def write_to_tokens(context: Context, target: Any, index: Any, rows: Any) -> Any
 
 def _target_of_rows(target: Any, index: Any, rows: Any) -> Any:
     """What rows are written to, as a view of its units if it is random: the tokens that they came from."""
-    if not isinstance(rows, RoutedTokens) or not (isinstance(target, Tensor) or is_random(target)):
+    if not is_routed(rows) or not (isinstance(target, Tensor) or is_random(target)):
         raise NotCovered("it writes what is not known as rows of tokens")
     target = target.units() if is_random(target) else target
     shape = target.index.shape if is_random(target) else target.shape
@@ -247,7 +255,7 @@ def _target_of_rows(target: Any, index: Any, rows: Any) -> Any:
 
 def row_by_row(args: Any, kwargs: Any, rule: Callable[[Any, Any], Any]) -> Any:
     """An op that acts on every row alike: ``rule(args, kwargs)`` is what it does to the maps of all tokens."""
-    rows = [value for value in args if isinstance(value, RoutedTokens)]
+    rows = [value for value in args if is_routed(value)]
     if not rows or not all(each.plain for each in rows):
         raise NotCovered("it reads sums of experts before they are back at their tokens")
     like = rows[0]
@@ -255,12 +263,12 @@ def row_by_row(args: Any, kwargs: Any, rule: Callable[[Any, Any], Any]) -> Any:
         raise NotCovered("it puts rows of different experts together")
     if any(is_value(value) and not value.random for value in args):
         raise NotCovered("it reads rows and other values together")
-    bases = map_values(lambda value: value.base if isinstance(value, RoutedTokens) else value, tuple(args))
+    bases = tuple(value.base if is_routed(value) else value for value in args)
     rank = like.token[0].dim()
     result = rule(bases, {key: -1 if key == "dim" and value == rank else value for key, value in kwargs.items()})
 
-    def back(state: Any) -> RoutedTokens:
-        if not isinstance(state, MomentMaps) or state.positions != like.base.positions:
+    def back(state: Any) -> Any:
+        if not is_maps(state) or state.positions != like.base.positions:
             raise NotCovered("it mixes rows")
         return like.with_base(state)
 

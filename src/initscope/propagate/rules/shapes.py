@@ -16,7 +16,7 @@ from initscope.graph.ops import OPS
 from initscope.propagate.context import Context
 from initscope.propagate.registry import operation, rule
 from initscope.propagate.totals import NotCovered
-from initscope.propagate.values.base import Value, values_in
+from initscope.propagate.values.base import Value, is_value, values_in
 
 __all__ = ["KEEPS_VALUES", "MOVES", "move_of", "moves_units"]
 
@@ -65,7 +65,7 @@ def _move(name: str) -> Callable[..., Any]:
     """The rule of a function or method of that name."""
 
     def moved(context: Context, state: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(state, Value):
+        if not is_value(state):
             return move_of(name, state, *args, **kwargs)
         if values_in((args, kwargs)):
             raise NotCovered(f"{name} of two values has no rule")

@@ -15,8 +15,7 @@ from initscope.propagate.numbering import numbers, same_units
 from initscope.propagate.registry import operation
 from initscope.propagate.rules.shapes import KEEPS_VALUES, MOVES, move_of
 from initscope.propagate.totals import NotCovered, own_call
-from initscope.propagate.values.base import is_random, is_sampled, is_value
-from initscope.propagate.values.moment_maps import MomentMaps
+from initscope.propagate.values.base import is_maps, is_random, is_sampled, is_value, is_view
 from initscope.propagate.values.unit_view import UnitView
 
 __all__ = ["unit_by_unit"]
@@ -25,7 +24,7 @@ __all__ = ["unit_by_unit"]
 @operation(*KEEPS_VALUES, on=UnitView)
 def unchanged(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
     """The units themselves."""
-    return value if isinstance(value, UnitView) else NotImplemented
+    return value if is_view(value) else NotImplemented
 
 
 def _moved(name: str, value: Any, *args: Any, **kwargs: Any) -> Any:
@@ -67,7 +66,7 @@ def only_part(context: Context, tensors: Any, *args: Any, **kwargs: Any) -> Any:
     return parts[0] if len(parts) == 1 and is_random(parts[0]) else NotImplemented
 
 
-def unit_by_unit(args: Any, context: Context, rule: Callable[[Any], Any]) -> MomentMaps | UnitView:
+def unit_by_unit(args: Any, context: Context, rule: Callable[[Any], Any]) -> Any:
     """An op that acts on every unit by itself, on tokens that were only folded together with the samples.
 
     Parameters
@@ -85,14 +84,14 @@ def unit_by_unit(args: Any, context: Context, rule: Callable[[Any], Any]) -> Mom
         The units after the op, where they stood before.
     """
     args = [value.units() if is_random(value) else value for value in args]
-    views = [value for value in args if isinstance(value, UnitView)]
+    views = [value for value in args if is_view(value)]
     if not views:
         raise NotCovered("it reads no units")
     view = max(views, key=lambda value: value.whole[-1])
     if not _in_place(view):
         raise NotCovered("its units stand at other places")
     after = rule(tuple(_unfolded(value, view, context) for value in args))
-    if not isinstance(after, MomentMaps) or after.shape != view.base.shape:
+    if not is_maps(after) or after.shape != view.base.shape:
         raise NotCovered("it changes the shape of its units")
     return replace(view, base=replace(after, note=""), note=after.note).simplest()
 
@@ -106,9 +105,9 @@ def _in_place(view: UnitView) -> bool:
 
 def _unfolded(value: Any, view: UnitView, context: Context) -> Any:
     """An argument as the rule of maps reads it: the maps themselves, or one number for all channels of a token."""
-    if isinstance(value, UnitView) and value.whole[-1] == 1 < view.whole[-1]:
+    if is_view(value) and value.whole[-1] == 1 < view.whole[-1]:
         value = value.samples(context)  # a gate
-    if isinstance(value, UnitView):
+    if is_view(value):
         if value.whole != view.whole or not same_units(value.index, view.index, view.whole):
             raise NotCovered("its units stand at other places")
         return value.base

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from initscope.propagate.values.moment_maps import MomentMaps
     from initscope.propagate.values.unit_view import UnitView
 
-__all__ = ["Value", "is_random", "is_sampled", "is_value", "map_values", "side_of", "values_in"]
+__all__ = [
+    "Value", "is_maps", "is_random", "is_routed", "is_sampled", "is_uncovered", "is_value", "is_view", "map_values",
+    "side_of", "values_in",
+]  # fmt: skip
 
 
 class Value:
@@ -37,6 +40,8 @@ class Value:
     """Whether it depends on weights in a way that only moments describe."""
     sampled = False
     """Whether these are values of units that were drawn."""
+    view = routed = uncovered = False
+    """Whether it is units at other positions, tokens sent to experts, or only a reason."""
     knows_samples = False
     """Whether it is known which sample each entry belongs to, wherever samples lie."""
 
@@ -127,24 +132,44 @@ class Value:
         raise NotCovered(f"its attribute {name} has no rule")
 
 
-def is_value(value: Any) -> bool:
+def is_value(argument: Any) -> bool:
     """Whether an argument is a value, not a constant."""
-    return isinstance(value, Value)
+    return isinstance(argument, Value)
 
 
-def is_random(value: Any) -> bool:
+def is_random(argument: Any) -> bool:
     """Whether an argument is a value of random units."""
-    return isinstance(value, Value) and value.random
+    return is_value(argument) and argument.random
 
 
-def is_sampled(value: Any) -> bool:
+def is_sampled(argument: Any) -> bool:
     """Whether an argument is values of units that were drawn."""
-    return isinstance(value, Value) and value.sampled
+    return is_value(argument) and argument.sampled
+
+
+def is_maps(argument: Any) -> bool:
+    """Whether an argument is maps of second moments."""
+    return is_value(argument) and argument.axis is not None
+
+
+def is_view(argument: Any) -> bool:
+    """Whether an argument is units at other positions than those of their maps."""
+    return is_value(argument) and argument.view
+
+
+def is_routed(argument: Any) -> bool:
+    """Whether an argument is tokens that were sent to experts."""
+    return is_value(argument) and argument.routed
+
+
+def is_uncovered(argument: Any) -> bool:
+    """Whether an argument is a reason why nothing is known."""
+    return is_value(argument) and argument.uncovered
 
 
 def map_values(function: Callable[[Value], Any], arguments: Any) -> Any:
     """Nested arguments with ``function(value)`` in the place of every value."""
-    if isinstance(arguments, Value):
+    if is_value(arguments):
         return function(arguments)
     if type(arguments) is dict:
         return {key: map_values(function, item) for key, item in arguments.items()}
@@ -163,7 +188,7 @@ def values_in(arguments: Any) -> list[Any]:
 
 
 def _every_value(arguments: Any) -> Iterator[Value]:
-    if isinstance(arguments, Value):
+    if is_value(arguments):
         yield arguments
     elif isinstance(arguments, (tuple, list, dict)):
         for item in arguments.values() if isinstance(arguments, dict) else arguments:

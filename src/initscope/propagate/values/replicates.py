@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from initscope.propagate.values.base import Value
+from initscope.propagate.values.base import Value, is_uncovered, is_value
 from initscope.propagate.values.uncovered import Uncovered
 
 __all__ = ["Replicates", "replicated"]
@@ -40,11 +40,11 @@ class Replicates(Value):
 def replicated(values: list[Any]) -> Any:
     """The values of all replicates as one; what is no value is the same in all."""
     first = values[0]
-    uncovered = next((value for value in values if isinstance(value, Uncovered)), None)
+    uncovered = next((value for value in values if is_uncovered(value)), None)
     if uncovered is not None:
         return uncovered
     if type(first) is not tuple:
-        return Replicates(tuple(values)) if isinstance(first, Value) else first
+        return Replicates(tuple(values)) if is_value(first) else first
     if any(len(value) != len(first) for value in values):
         return Uncovered("it has more results in one draw than in another")
     return tuple(replicated(list(items)) for items in zip(*values, strict=True))

@@ -53,7 +53,7 @@ class RoutedTokens(Value):
     onto: MomentMaps | None = None
     weights: frozenset[object] = frozenset()
     note: str = ""
-    knows_samples = True
+    routed = knows_samples = True
 
     @property
     def status(self) -> Status:  # type: ignore[override]

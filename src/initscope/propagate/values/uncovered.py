@@ -19,6 +19,7 @@ class Uncovered(Value):
     """Nothing is known, for this reason."""
 
     reason: str
+    uncovered = True
 
     def totals(self) -> Totals:
         """None, for the reason."""

@@ -41,7 +41,7 @@ class UnitView(Value):
     index: Tensor
     note: str = ""
     entropy: float = math.nan
-    knows_samples = True
+    view = knows_samples = True
 
     @property
     def status(self) -> Status:  # type: ignore[override]
