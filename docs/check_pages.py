@@ -88,7 +88,12 @@ def _code(text: str) -> str:
 
 def _plain(text: str) -> str:
     """Advice without the places that a report fills in."""
-    for place, word in (("{law}", "he_"), ("{keeping}", "looks_linear_"), ("{at}", "it"), ("{suggested:.2g}", "that size")):
+    for place, word in (
+        ("{law}", "he_"),
+        ("{keeping}", "looks_linear_"),
+        ("{at}", "it"),
+        ("{suggested:.2g}", "that size"),
+    ):
         text = text.replace(place, word)
     return text
 

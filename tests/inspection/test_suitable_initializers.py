@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from evaluation.published.seeded_bugs import FAULTS
 from torch import nn
 
 import initscope
