@@ -78,17 +78,17 @@ def facts_of(model: nn.Module, seen: Observation, training: Training | None = No
     idle = seen.mode != "train" and _has_idle_norms(model)
     if training is None:
         return Facts(weight_facts(model), None, input_facts(seen), idle_norms=idle)
-    loss, name = _known_loss(model, seen, training)
-    found = probe(model, seen, training.loss, training.classes)
-    head = trial = None
-    if name and not found.failed:
-        with warnings.catch_warnings():  # outputs of other shapes are tried, which torch warns about
-            warnings.simplefilter("ignore")
+    with warnings.catch_warnings():  # the user's loss warns of its own; outputs of other shapes are tried too
+        warnings.simplefilter("ignore")
+        loss, name = _known_loss(model, seen, training)
+        found = probe(model, seen, training.loss, training.classes)
+        head = trial = None
+        if name and not found.failed:
             head = examine_head(model, seen.x, seen.targets, loss)
-            if training.trial is not False:
-                budget = "long" if training.trial == "long" else None
-                options = {"optimizer": training.optimizer, "lr": training.lr, "budget": budget}
-                trial = run_trial(model, seen.x, seen.targets, loss, **options)
+        if head is not None and training.trial is not False:
+            budget = "long" if training.trial == "long" else None
+            options: dict[str, Any] = {"optimizer": training.optimizer, "lr": training.lr, "budget": budget}
+            trial = run_trial(model, seen.x, seen.targets, loss, **options)
     depends = dependence(model, seen)  # last: it leaves the model in evaluation mode
     return Facts(weight_facts(model), found, input_facts(seen), depends, head, trial, loss, name, idle)
 

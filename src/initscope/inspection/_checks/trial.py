@@ -17,7 +17,7 @@ _LEAK = 0.2
 
 
 @check(
-    "IS401", "does-not-learn", "error", reads=("trial",), follows=("IS403", "IS404", "IS406", *_CAUSES),
+    "IS401", "does-not-learn", "error", reads=("trial",), follows=("IS403", "IS404", *_CAUSES, "IS406"),
     message="The model stops learning at {percent:.0f} % of the possible fall of the loss: {start:.3g} → {end:.3g} on "
     "one batch, at the best learning rate.",
     why="a model that cannot fit one small batch will not fit the data",
@@ -31,7 +31,7 @@ def _does_not_learn(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS402", "inputs-unused", "error", reads=("trial",), follows=("IS403", "IS404", "IS406", *_CAUSES),
+    "IS402", "inputs-unused", "error", reads=("trial",), follows=("IS403", "IS404", *_CAUSES, "IS406"),
     message="The model learns no more than the best constant prediction: loss {start:.3g} → {end:.3g}, a constant has "
     "{constant:.3g}.",
     why="its output does not use the inputs, or no gradient gets through",
