@@ -112,7 +112,7 @@ def test_a_planner_is_one_file(monkeypatch, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["low"] <= 0.5**4 <= found["high"]
     assert _summary(coins).startswith("How many coins")
-    assert plan.check(coins(eps=0.1, delta=0.3), trials=200, seed=1).kept
+    assert plan.check(coins(eps=0.1, delta=0.3), trials=200, seed=1).holds
 
 
 def test_a_check_is_one_declaration(monkeypatch, capsys):

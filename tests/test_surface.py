@@ -91,13 +91,13 @@ def test_results_show_and_export_alike(tmp_path):
         assert text.startswith('<!DOCTYPE html>\n<html lang="en">')
         assert re.search(r'<meta charset="utf-8">.*<title>\w.* · initscope</title>', text, re.DOTALL)
         assert result.plot().has_data()
-    found = initscope.embed.Neighbours(np.zeros((50, 4)), np.zeros((50, 4), dtype=int))
-    assert repr(found) == "Neighbours(distances=<ndarray 50 × 4>, ids=<ndarray 50 × 4>)"
+    found = initscope.embed.Neighbors(np.zeros((50, 4)), np.zeros((50, 4), dtype=int))
+    assert repr(found) == "Neighbors(distances=<ndarray 50 × 4>, ids=<ndarray 50 × 4>)"
     np.testing.assert_array_equal(near.plot().lines[-1].get_ydata(), np.median(near.distances, axis=0))
 
 
 def test_only_words_have_no_picture():
-    with pytest.raises(InputError, match="holds no numbers to draw"):
+    with pytest.raises(InputError, match="holds no numbers to plot"):
         initscope.inspection.Audit(()).plot()
 
 

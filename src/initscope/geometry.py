@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from initscope.errors import InputError
-from initscope.results import Result, drawing_room, plain
+from initscope.results import Result, plain, rendering_module
 from initscope.theory.pair_sums import angle_from_gap
 from initscope.traits import Traits
 
@@ -381,14 +381,14 @@ class Comparison(Result):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Mean angle after each layer: predicted as a line, measured as points with two standard errors."""
-        axes: Axes = drawing_room().angle_figure(self, ax)
+        axes: Axes = rendering_module().angle_figure(self, ax)
         return axes
 
     def _html(self) -> str:
         """One self-contained page: what happened, the table, the pictures."""
-        text: str = drawing_room().render_page(self)
+        text: str = rendering_module().render_page(self)
         return text
 
     def _repr_html_(self) -> str:
-        text: str = drawing_room().render_page(self, fragment=True)
+        text: str = rendering_module().render_page(self, fragment=True)
         return text

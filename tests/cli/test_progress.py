@@ -115,7 +115,7 @@ def test_a_folder_is_not_made_silently(listen, tmp_path):
     with watching(Meter()):
         write_text(tmp_path / "new" / "a.txt", "one")
         write_text(tmp_path / "new" / "b.txt", "two")
-    assert stderr.getvalue() == f"initscope: the folder {tmp_path / 'new'} was not there and has been made\n"
+    assert stderr.getvalue() == f"initscope: created the folder {tmp_path / 'new'}\n"
 
 
 def test_compiling_is_told(listen, tmp_path, monkeypatch):

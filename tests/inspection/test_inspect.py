@@ -220,11 +220,11 @@ def test_one_row_per_epoch_of_a_training_loop():
     torch.manual_seed(0)
     model, data = mlp(2, He()), samples()
     log = initscope.inspection.EpochLog(data, pairs=8)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for epoch in range(3):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         model(data).square().mean().backward()
-        optimiser.step()
+        optimizer.step()
         log(model, epoch)
     assert [row["epoch"] for row in log.rows] == [0, 1, 2]
     assert log.rows[0]["rms_ratio"] > log.rows[2]["rms_ratio"]  # the loss shrinks the output

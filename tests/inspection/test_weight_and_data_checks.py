@@ -355,7 +355,7 @@ class Listed(nn.Module):
         return self.head(x)
 
 
-def test_layers_in_a_plain_list_are_seen_by_no_optimiser():
+def test_layers_in_a_plain_list_are_seen_by_no_optimizer():
     found = problems(inspect(Listed(list)))["unregistered-weights"]
     assert found.layer == "hidden"
     assert "not in model.parameters()" in found.message

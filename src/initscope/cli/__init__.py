@@ -53,7 +53,7 @@ COMMANDS = {
     ),
     "coordinates": (
         "coordinates:coordinates",
-        "Check that sizes do not depend on the width: exponents by theory, and after steps of the optimiser.\n\n"
+        "Check that sizes do not depend on the width: exponents by theory, and after steps of the optimizer.\n\n"
         "Exit code 1 where they do.",
     ),
     "plan": (

@@ -109,7 +109,7 @@ def inspect(
 ) -> None:
     """Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried."""
     import initscope
-    from initscope._utils.disk import check_room
+    from initscope._utils.disk import check_space
     from initscope.inspection._checks import failing, selected
 
     source, options, output = source or InspectSource(), options or InspectOptions(), output or InspectOutput()
@@ -124,7 +124,7 @@ def inspect(
     with user_code():
         built = build_model(model, source, tuple(inputs.shape[1:]) if inputs is not data else data.shape)
         if output.apply is not None:
-            check_room(output.apply, sum(value.nbytes for value in built.state_dict().values()))
+            check_space(output.apply, sum(value.nbytes for value in built.state_dict().values()))
         report = initscope.inspect(
             built,
             inputs,

@@ -90,7 +90,7 @@ class EpochLog(Result):
     >>> log = EpochLog(torch.rand(32, 8), pairs=8)
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
     >>> for epoch in range(2):
-    ...     _ = log(model, epoch)  # after the epoch's optimiser steps
+    ...     _ = log(model, epoch)  # after the epoch's optimizer steps
     >>> [row["epoch"] for row in log.rows]
     [0, 1]
     """

@@ -52,7 +52,7 @@ class Watch(EpochLog):
     >>> watch.start(model).healthy
     True
     >>> for epoch in range(2):
-    ...     if watch.step(model, epoch):  # after the epoch's optimiser steps
+    ...     if watch.step(model, epoch):  # after the epoch's optimizer steps
     ...         break
     >>> [row["epoch"] for row in watch.rows]
     [0, 1]

@@ -11,6 +11,8 @@ _TINY_INPUT = 1e-3
 """Root mean square below which inputs are lost next to biases."""
 _AS_EASY, _ENOUGH_SAMPLES = 0.85, 32
 """Share of the real targets' fall from which on permuted ones are as easy, and the least samples to say so."""
+_RELATED = 2.0
+"""Standard deviations by which the targets of nearest neighbours agree more than by chance."""
 _STANDARDIZE = "data = (data - data.mean()) / data.std()"
 _BY_COLUMN = "data = (data - data.mean(0)) / (data.std(0) + 1e-6)"
 
@@ -106,12 +108,15 @@ def _constant_targets(evidence: Evidence, _: float) -> Hit | None:
     references=("Zhang et al. 2017, section 2",),
 )  # fmt: skip
 def _shuffled_targets(evidence: Evidence, _: float) -> Hit | None:
-    """The model learns permuted targets as fast as the real ones."""
+    """The model learns permuted targets as fast as the real ones, and nearest neighbours have unrelated targets."""
     trial, use = evidence.trial, evidence.trial.use or 0.0
     if trial.outcome != "learns" or trial.permuted is None or trial.samples < _ENOUGH_SAMPLES:
         return None
-    shares = {"real": 100 * use, "permuted": 100 * trial.permuted}
-    return Hit(evidence.start, trial.permuted / use, facts=shares) if trial.permuted >= _AS_EASY * use else None
+    relation, level = evidence.data.relation, None if evidence.data.relation is not None else "warning"
+    if trial.permuted < _AS_EASY * use or (relation is not None and relation > _RELATED):
+        return None
+    shares = {"real": 100 * use, "permuted": 100 * trial.permuted, "relation": relation}
+    return Hit(evidence.start, trial.permuted / use, level=level, facts=shares)  # type: ignore[arg-type]
 
 
 @check(

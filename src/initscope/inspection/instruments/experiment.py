@@ -48,6 +48,7 @@ _TIE = 0.05
 """Share of the loss of a constant prediction within which two rates count as equally good; the smaller is chosen."""
 _FEWEST_FOR_CONTROLS = 16
 """Samples from which on permuted targets are other targets."""
+_UNKNOWN = "it is not known which arguments of the model are targets"
 _PERMUTATIONS = 3
 """Permutations of the targets over which a control is averaged, where passes are fast."""
 _CHECK_EVERY = 10
@@ -273,7 +274,7 @@ class _Experiment:
         shares = []
         for batch in batches:
             if batch is None:
-                self.not_done[name] = "no targets with one entry for each sample"
+                self.not_done[name] = _UNKNOWN
             elif self._left() < steps:
                 self.not_done[name] = f"no time left for {steps} passes"
             else:
@@ -288,6 +289,9 @@ class _Experiment:
     def _on_shuffled(self, run: Run) -> float | None:
         assert run.model is not None
         shuffled = shuffled_inputs(self.batch, self.seed)
+        if shuffled is None:
+            self.not_done["shuffled_inputs"] = _UNKNOWN
+            return None
         try:
             output = run.model(*shuffled.inputs.args, **shuffled.inputs.kwargs)
             return self._share([float(loss_value(self.loss, output, shuffled.targets))])
