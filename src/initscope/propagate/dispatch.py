@@ -26,7 +26,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from initscope.graph import Node, SampleAxis, as_module, is_named_tuple, overwritten
 from initscope.graph.ops import SIZES
-from initscope.initializers._base import weight_layers
 from initscope.propagate.context import Context
 from initscope.propagate.model_calls import function_of, of_constants, run_on_values
 from initscope.propagate.networks import Simulation
@@ -60,7 +59,7 @@ class Op:
 
     def sample_axis(self) -> SampleAxis | None:
         """Where the samples of its output lie, if that is known."""
-        return self._simulation.axes.of(self.node)
+        return self._simulation.networks.axes.of(self.node)
 
     def run(self, args: Any, kwargs: Any) -> Any:
         """The op itself, on constants and known values."""
@@ -70,7 +69,8 @@ class Op:
 
     def moves_samples(self, node: Node) -> bool:
         """Whether the samples of a node lie elsewhere than along its first axis."""
-        axis = self._simulation.axes.of(node)
+        axes = self._simulation.networks.axes
+        axis = axes.of(node) if axes.found else None  # none is found where no op may move samples
         return axis is not None and not axis.first
 
 
@@ -183,8 +183,9 @@ class Dispatcher:
 
     def _of_module(self, module: nn.Module, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
         known, pairs = not any(value.random for value in inputs), self._simulation.x.samples
-        if known and inputs and _is_fixed(module):
-            return run_on_values(module, args, kwargs, pairs)
+        parameters = any(True for _ in module.parameters())
+        if known and inputs and not parameters and not isinstance(module, _BatchNorm):
+            return run_on_values(module, args, kwargs, pairs)  # a fixed function of each sample
         if not inputs and not self._weights.drawn_in(module):
             return of_constants(own_call(module, *args, **kwargs), pairs)
         rule = find_rule(module)
@@ -220,13 +221,6 @@ class Dispatcher:
         if self._weights.drawn_in(module):
             raise NotCovered(f"{type(module).__name__} has no rule")
         return op.run((values, *args[1:]), kwargs)
-
-
-def _is_fixed(module: nn.Module) -> bool:
-    """Whether a module is a fixed function of each sample, without parameters."""
-    if weight_layers(module) or isinstance(module, _BatchNorm):
-        return False
-    return not any(True for _ in module.parameters())
 
 
 def _knows_samples(value: Any) -> bool:

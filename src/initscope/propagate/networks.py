@@ -170,11 +170,6 @@ class Simulation:
         """Records of the pairs beside; None if no networks had to be run."""
         return self._records[1] if len(self._records) > 1 else None
 
-    @property
-    def axes(self) -> SampleAxes:
-        """Where the samples of each step are."""
-        return self.networks.axes
-
     def state(self, node: Node, axis: int | None, context: Context) -> MomentMaps:
         """Second moments after ``node`` as they were sampled; ``axis`` is where its channels are, if that is known."""
         record = self._recorded()[context.replicate][node.name]

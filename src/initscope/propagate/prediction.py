@@ -28,7 +28,7 @@ from initscope.propagate.networks import Networks, Simulation, tied_weights
 from initscope.propagate.refusals import refuse_undrawable
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import NotCovered, Totals, gaps
-from initscope.propagate.values.base import Value, is_value
+from initscope.propagate.values.base import is_value
 from initscope.propagate.values.inputs import InputValues
 from initscope.propagate.walk import Walk
 from initscope.theory._fast import fused_loops
@@ -123,10 +123,11 @@ def predict(
         beside = None if sides is None or alone or sides[1].stop > size else sides
         parts, known = list[_Part](), None
         for start in steps(range(0, given, size), "predicting pairs"):
-            both = (_part(side, start, size, networks.traced.batch) for side in (x, y))
+            whole = size == given and networks.traced.batch in (None, given)
+            both = (x, y) if whole else tuple(_part(side, start, size, networks.traced.batch) for side in (x, y))
             simulation = Simulation(networks, *both, beside=None if start else beside)
             parts.append(_predicted_part(simulation, start, given))
-            known = simulation.beside if start == 0 else known
+            known = simulation.beside if beside is not None and start == 0 else known
         found = _assembled(networks, parts, given)
     if sides is None:
         return found
@@ -300,7 +301,11 @@ def _row_of(node: Node, value: Any, pairs: int, one_network: bool) -> _RowOfPart
     """The row of an op, with its status; "not covered", with the reason, where it has no sums over units."""
     context = node.role, node.path, node.reads, node.traits
     try:
-        values, totals = _totals(value, pairs)
+        if not is_value(value):
+            raise NotCovered("its output is not one value per unit")
+        values, totals = value.replicates, [each.totals() for each in value.replicates]
+        if any(len(sums.xx) != pairs for sums in totals):
+            raise NotCovered("its first axis is not that of the samples")
     except NotCovered as reason:
         unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
         row = Row(node.name, node.kind, "not covered", (), str(reason), *context)
@@ -310,16 +315,6 @@ def _row_of(node: Node, value: Any, pairs: int, one_network: bool) -> _RowOfPart
     if len(totals) == 1:
         return _RowOfPart(row, totals[0])
     return _RowOfPart(row, Totals.mean(totals), None if one_network else 1 - gaps(totals).cpu().numpy())
-
-
-def _totals(value: Any, pairs: int) -> tuple[tuple[Value, ...], list[Totals]]:
-    """A value in every replicate, and sums over its units."""
-    if not is_value(value):
-        raise NotCovered("its output is not one value per unit")
-    totals = [each.totals() for each in value.replicates]
-    if any(len(sums.xx) != pairs for sums in totals):
-        raise NotCovered("its first axis is not that of the samples")
-    return value.replicates, totals
 
 
 def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction:
@@ -343,13 +338,12 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
         stated = f"cosine ± {spread:.1g}"
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
     sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.law)
-    return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap, _tokens([part.tokens for part in parts]))
+    tokens = _tokens([part.tokens for part in parts]) if parts[0].tokens else None
+    return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap, tokens)
 
 
-def _tokens(parts: list[list[tuple[list[float], list[float]]]]) -> Tokens | None:
+def _tokens(parts: list[list[tuple[list[float], list[float]]]]) -> Tokens:
     """Means over batches of pairs and replicates that have a value, and their errors; 0 where nothing was drawn."""
-    if not parts[0]:
-        return None
     columns: list[list[tuple[float, float]]] = [[], []]
     for row in zip(*parts, strict=True):
         for column, index in zip(columns, (0, 1), strict=True):

@@ -39,7 +39,7 @@ def finite_width_sd(
             break
     known = np.isfinite(cosine[0])
     sds = [np.zeros_like(cosine[0])]
-    for pair in relu_stack_cosine_sd(np.where(known, cosine[0], 0.0), widths):
+    for pair in relu_stack_cosine_sd(np.where(known, cosine[0], 0.0), widths) if widths else ():
         sds += [np.where(known, sd, np.nan) for sd in pair]
     result = np.full(cosine.shape, np.nan)
     result[: len(columns)] = np.stack(sds)[columns]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from initscope.propagate.dispatch import Dispatcher
 from initscope.propagate.networks import Simulation
 from initscope.propagate.random_matrices import RandomMatrices
 from initscope.propagate.registry import Reads, find_rule, rule_of_call
-from initscope.propagate.values.base import Value, is_uncovered, is_value, map_values, values_in
+from initscope.propagate.values.base import is_uncovered, is_value, map_values, values_in
 from initscope.propagate.values.replicates import replicated
 from initscope.propagate.values.uncovered import Uncovered
 
@@ -30,9 +30,11 @@ class Walk:
         """``keep``: where every value comes from stays known, whether or not a later op reads it."""
         self._graph = graph
         self._keep = keep or attends(graph)  # every row asks for the cosines of its tokens
-        self._contexts = [context] + [
-            context.of_replicate(index, _next_generator(context.generator)) for index in range(1, context.replicates)
-        ]
+        self._contexts = [context]
+        for index in range(1, context.replicates):
+            seed = int(torch.randint(1 << 62, (), generator=context.generator))
+            generator = torch.Generator(device=context.generator.device).manual_seed(seed)
+            self._contexts.append(context.of_replicate(index, generator))
         self._inputs = iter(inputs)
         self._values: dict[Node, Any] = {}
         self._weights = RandomMatrices(graph.model)
@@ -48,7 +50,8 @@ class Walk:
             # What no later op reads is set free, and with it the early maps that it rests on.
             origin = self._keep or index < last_reader["positions"]
             distribution = index < max(last_reader["distribution"], last_reader["means"])
-            self._values[node] = _released(value, origin=origin, distribution=distribution)
+            released = methodcaller("released", origin=origin, distribution=distribution)
+            self._values[node] = released(value) if is_value(value) else map_values(released, value)
             if node.row:
                 yield node, value
             for parent in node.inputs:
@@ -77,14 +80,14 @@ class Walk:
             if len(first.sampled) == drawn:
                 return value
             return replicated([value, *(self._dispatcher.value_of(node, args, kwargs, each) for each in others)])
-        own = [map_values(partial(_replicate, each.replicate), (args, kwargs)) for each in self._contexts]
+        own = [map_values(methodcaller("replicate", each.replicate), (args, kwargs)) for each in self._contexts]
         values = zip(own, self._contexts, strict=True)
         return replicated([self._dispatcher.value_of(node, a, k, context) for (a, k), context in values])
 
     def _filled_in(self, value: Any) -> Any:
         """Arguments with the values of the nodes that they name."""
         if isinstance(value, Node):
-            return self._of_node(value)
+            return self._values[value] if value in self._values else self._in_arguments(value)
         if isinstance(value, slice):
             return slice(*(self._filled_in(part) for part in (value.start, value.stop, value.step)))
         if isinstance(value, dict):
@@ -93,18 +96,12 @@ class Walk:
             return (list if isinstance(value, list) else tuple)(self._filled_in(item) for item in value)
         return self._weights.constant(value)
 
-    def _of_node(self, node: Node) -> Any:
-        """The value of a node; of one that stands in arguments only, as sizes and parameters do, found now."""
-        if node in self._values:
-            return self._values[node]
+    def _in_arguments(self, node: Node) -> Any:
+        """The value of a node that stands in arguments only, as sizes and parameters do."""
         value = self._value(node)
         if node.inputs or not is_uncovered(value):
             return value
         return self._weights.of_parameters(node) or value
-
-
-def _replicate(index: int, value: Value) -> Value:
-    return value.replicate(index)
 
 
 def _last_readers(nodes: Sequence[Node]) -> dict[Reads, int]:
@@ -115,15 +112,3 @@ def _last_readers(nodes: Sequence[Node]) -> dict[Reads, int]:
         for what in () if rule is None else rule.reads(node.module):
             last[what] = index
     return last
-
-
-def _released(value: Any, *, origin: bool, distribution: bool) -> Any:
-    """A value, or the values of a tuple, without what no later op reads."""
-    if type(value) is tuple:
-        return tuple(_released(item, origin=origin, distribution=distribution) for item in value)
-    return value.released(origin=origin, distribution=distribution) if is_value(value) else value
-
-
-def _next_generator(generator: torch.Generator) -> torch.Generator:
-    seed = int(torch.randint(1 << 62, (), generator=generator))
-    return torch.Generator(device=generator.device).manual_seed(seed)

@@ -125,9 +125,10 @@ def convolution(module: _ConvNd, state: Value, context: Context) -> Value:
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, windows=taps)
-    return _of_few_channels(
-        module, state, after, lambda: _narrow_group(module, before, after, taps, context.law(module))
-    )
+    if module.groups == 1:
+        return after
+    law = context.law(module)
+    return _of_few_channels(module, state, after, lambda: _narrow_group(module, before, after, taps, law))
 
 
 def _narrow_group(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -180,19 +180,13 @@ def map_values(function: Callable[[Value], Any], arguments: Any) -> Any:
 
 def values_in(arguments: Any) -> list[Any]:
     """All values in nested arguments, each once."""
-    values: list[Any] = []
-    for value in _every_value(arguments):
-        if not any(value is other for other in values):
-            values.append(value)
-    return values
-
-
-def _every_value(arguments: Any) -> Iterator[Value]:
     if is_value(arguments):
-        yield arguments
-    elif isinstance(arguments, (tuple, list, dict)):
+        return [arguments]
+    values: list[Any] = []
+    if isinstance(arguments, (tuple, list, dict)):
         for item in arguments.values() if isinstance(arguments, dict) else arguments:
-            yield from _every_value(item)
+            values += [value for value in values_in(item) if not any(value is other for other in values)]
+    return values
 
 
 def side_of(arguments: Any, side: str, *, copies: bool = False) -> Any:
