@@ -1,5 +1,7 @@
 """Mistakes that practitioners make: each is shown with its level and a fix that a trial saw to help."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -29,7 +31,7 @@ def cnn(*end):
 
 def mlp(*sizes):
     torch.manual_seed(0)
-    layers = [part for a, b in zip(sizes, sizes[1:], strict=False) for part in (nn.Linear(a, b), nn.ReLU())]
+    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(nn.Flatten(), *layers[:-1])
 
 
@@ -96,7 +98,7 @@ def test_three_of_four_layers_frozen(digits):
 
 
 def test_targets_in_another_order_and_a_rate_that_is_off(digits):
-    images, labels = digits
+    _, labels = digits
     shuffled = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))]
     options = {"optimizer": "adam", "lr": 3e-3}
     assert "shuffled-targets" in names(inspect(mlp(64, 128, 128, 10), digits, targets=shuffled, **options).errors)
