@@ -25,10 +25,9 @@ OP_NAMES = {"kind", "target", "function", "__name__", "name"}
 STILL_COMPARE = {
     "inspection/evidence.py", "inspection/expansivity.py", "inspection/losses.py", "inspection/signal.py",
     "inspection/signal_verdicts.py", "inspection/straight_through.py", "inspection/structure_verdicts.py",
-    "inspection/suitable_laws.py", "propagate/called_weights.py", "propagate/networks.py", "propagate/routed.py",
-    "propagate/rules/shapes.py", "propagate/spread.py", "propagate/walk.py", "propagate/without_rule.py",
+    "inspection/suitable_laws.py",
 }  # fmt: skip
-"""Files of ``inspection/`` and ``propagate/`` that do not read traits yet. The list only gets shorter."""
+"""Files of ``inspection/`` that do not read traits yet. The list only gets shorter."""
 OTHER_VOCABULARY = {
     "scaling/recursion.py": "kinds of rows of a transformer's recursion: embedding, attention, feed-forward",
     "scaling/comparison.py": "the same",
