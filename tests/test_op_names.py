@@ -22,8 +22,6 @@ WORDS = {  # of plain English, or of our own: two of them are no set of ops
 OP_NAMES = {"kind", "target", "function", "__name__", "name"}
 """Attributes and variables that hold the name of an op."""
 
-STILL_COMPARE = {"propagate/rules/routing.py", "propagate/rules/shapes.py", "propagate/rules/views.py"}
-"""Rules that do not read traits yet. The list only gets shorter."""
 OTHER_VOCABULARY = {
     "scaling/recursion.py": "kinds of rows of a transformer's recursion: embedding, attention, feed-forward",
     "scaling/comparison.py": "the same",
@@ -122,7 +120,4 @@ def test_nobody_outside_of_graph_compares_names_of_ops():
         lines = offences(path.read_text(encoding="utf-8"))
         if lines and file not in OTHER_VOCABULARY:
             found[file] = lines
-    new = {file: lines for file, lines in found.items() if file not in STILL_COMPARE}
-    assert not new, f"read traits instead (initscope/traits.py): {new}"
-    done = sorted(STILL_COMPARE - set(found))
-    assert not done, f"these read traits now: take them from STILL_COMPARE: {done}"
+    assert not found, f"read traits instead (initscope/traits.py): {found}"

@@ -114,6 +114,7 @@ _VIEWS = (
     "vsplit dsplit unbind narrow select getitem diagonal unfold as_strided"
 )
 _ops(_VIEWS, role="movement", is_view=True, moves_values=True, may_alias=True)
+_ops("as_strided", moves_values=False)  # which reads memory as it lies
 _ops("view view_as reshape reshape_as flatten unflatten ravel squeeze unsqueeze", reshapes=True)
 _ops("permute transpose swapaxes swapdims movedim moveaxis t T mT H mH adjoint", permutes_axes=True)
 _ops(

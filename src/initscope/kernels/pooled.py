@@ -80,13 +80,13 @@ class OffsetRecursion:
         tasks = meetings(len(left), len(blocks), LANES, alike=alike)
         found = np.zeros((1 + self.tangent, len(left), len(blocks), LANES))
 
-        def work(share: slice) -> None:
+        def compute(share: slice) -> None:
             room = self._room()
             for i, b in tasks[share]:
                 images, deviations = (np.repeat(values[i, ..., None], LANES, axis=-1) for values in each)
                 found[:, i, b] = self._sums((images, deviations), blocks[b], self.offsets, room)
 
-        in_threads(work, len(tasks), threads())
+        in_threads(compute, len(tasks), threads())
         return list(found)
 
     def own(self, side: Side) -> tuple[Tensor, Tensor]:

@@ -144,8 +144,8 @@ def _pairs(stack: ReluStack, left: Side, right: Side, *, tangent: bool, alike: b
         for step, size in zip(stack.image_steps, left.sizes)
     ]
     tasks = meetings(len(left), len(blocks), lanes, alike=alike)
-    work = partial(_add, totals, list(zip(stack.image_steps, boxes)), left, blocks, tasks)
-    in_threads(work, len(tasks), threads())
+    compute = partial(_add, totals, list(zip(stack.image_steps, boxes)), left, blocks, tasks)
+    in_threads(compute, len(tasks), threads())
     return totals
 
 
@@ -212,8 +212,8 @@ def _dense(steps: Sequence[Step], left: Ends, right: Ends, k: Floats, theta: Flo
                 tangents *= step.gain
                 tangents += row
 
-    def work(share: slice) -> None:
+    def compute(share: slice) -> None:
         for i in range(share.start, share.stop):
             through(i, k[i : i + 1], None if theta is None else theta[i : i + 1])
 
-    in_threads(work, len(k), threads())
+    in_threads(compute, len(k), threads())

@@ -72,6 +72,41 @@ def gathers_tokens(name: str, args: Any) -> bool:
     return any(is_sampled(part) for part in (index if isinstance(index, tuple) else (index,)))
 
 
+def _move(name: str) -> Callable[..., Any]:
+    """The rule of a function or method of that name: rows in another shape."""
+
+    def moved(context: Context, rows: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_routed(rows) or any(value.random for value in values_in((args, kwargs))):
+            return NotImplemented
+        channels = rows.base.channels
+
+        def move(number: Tensor, side: int) -> Tensor:
+            wide = number[..., None].expand(*number.shape, channels)
+            after = move_of(name, wide, *side_of(args, _SIDES[side]), in_order=False, **kwargs)
+            if not isinstance(after, Tensor) or after.dim() < 2 or after.shape[-1] != channels:
+                raise _CutsChannels
+            if not bool((after == after[..., :1]).all()):
+                raise NotCovered("it mixes rows and channels")
+            return after[..., 0]
+
+        try:
+            return rows.reordered(move)
+        except _CutsChannels:
+            return NotImplemented
+        except RuntimeError as error:
+            raise NotCovered(f"rows of experts cannot be moved so ({error})") from error
+
+    return moved
+
+
+class _CutsChannels(Exception):
+    """It is no move of whole rows."""
+
+
+for _name in MOVES:
+    operation(_name, on=RoutedTokens)(_move(_name))
+
+
 @operation("getitem", on=RoutedTokens)
 def gather(context: Context, tokens: Any, index: Any) -> Any:
     """Tokens, or rows of them, in an order that was drawn."""
@@ -122,42 +157,6 @@ def _both_sides(read: Callable[[Any], Tensor], index: Any) -> Sides:
 def unchanged(context: Context, rows: Any, *args: Any, **kwargs: Any) -> Any:
     """The rows themselves."""
     return rows if is_routed(rows) else NotImplemented
-
-
-def _move(name: str) -> Callable[..., Any]:
-    """The rule of a function or method of that name: rows in another shape."""
-    name = "reshape" if name == "view" else name
-
-    def moved(context: Context, rows: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_routed(rows) or any(value.random for value in values_in((args, kwargs))):
-            return NotImplemented
-        channels = rows.base.channels
-
-        def move(number: Tensor, side: int) -> Tensor:
-            wide = number[..., None].expand(*number.shape, channels)
-            after = move_of(name, wide, *side_of(args, _SIDES[side]), **kwargs)
-            if not isinstance(after, Tensor) or after.dim() < 2 or after.shape[-1] != channels:
-                raise _CutsChannels
-            if not bool((after == after[..., :1]).all()):
-                raise NotCovered("it mixes rows and channels")
-            return after[..., 0]
-
-        try:
-            return rows.reordered(move)
-        except _CutsChannels:
-            return NotImplemented
-        except RuntimeError as error:
-            raise NotCovered(f"rows of experts cannot be moved so ({error})") from error
-
-    return moved
-
-
-class _CutsChannels(Exception):
-    """It is no move of whole rows."""
-
-
-for _name in set(MOVES) - {"getitem", "index_select"}:
-    operation(_name, on=RoutedTokens)(_move(_name))
 
 
 @operation("mul", on=RoutedTokens)

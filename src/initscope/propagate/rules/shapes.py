@@ -16,7 +16,7 @@ from initscope.graph.ops import OPS
 from initscope.propagate.context import Context
 from initscope.propagate.registry import operation, rule
 from initscope.propagate.totals import NotCovered
-from initscope.propagate.values.base import Value, is_value, values_in
+from initscope.propagate.values.base import Value, is_random, is_value, values_in
 
 __all__ = ["KEEPS_VALUES", "MOVES", "move_of", "moves_units"]
 
@@ -50,13 +50,8 @@ def upsample(module: nn.Upsample, state: Value, context: Context) -> Value:
     return state.moved(module)  # type: ignore[no-any-return]
 
 
-MOVES = tuple(name for name, op in OPS.items() if op.traits.moves_values and name != "as_strided")
-"""Functions and methods whose results are values of their input, at other positions, and zeros that are filled in.
-
-Not what reads memory as it lies.
-"""
-
-
+MOVES = tuple(name for name, op in OPS.items() if op.traits.moves_values)
+"""Functions and methods whose results are values of their input, at other positions, and zeros that are filled in."""
 KEEPS_VALUES = tuple(name for name, op in OPS.items() if op.traits.keeps_values)
 """Functions and methods that leave values as they are; dropout is off."""
 
@@ -69,25 +64,29 @@ def _move(name: str) -> Callable[..., Any]:
             return move_of(name, state, *args, **kwargs)
         if values_in((args, kwargs)):
             raise NotCovered(f"{name} of two values has no rule")
-        if name == "pad" and state.random and _pad_value(*args, **kwargs) != 0:
-            raise NotCovered("it pads with a constant, which is not random")
         return state.moved(lambda values: move_of(name, values, *args, **kwargs))
 
     return moved
 
 
-def move_of(name: str, values: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """The call of that name, on values or on numbers of units."""
-    if name == "getitem":
-        return values[args[0]]
-    if hasattr(values, name):
-        return getattr(values, name)(*args, **kwargs)
-    return getattr(nn.functional, name)(values, *args, **kwargs)
+_COPIES = {"view": "reshape"}
+"""What does the same to values that lie in another order in memory."""
+
+
+def move_of(name: str, values: Tensor, *args: Any, in_order: bool = True, **kwargs: Any) -> Any:
+    """The call of that name, on values or on numbers of units, which may not lie ``in_order`` in memory."""
+    name = name if in_order else _COPIES.get(name, name)
+    method = getattr(Tensor, name, None) or getattr(Tensor, f"__{name}__", None) or getattr(nn.functional, name)
+    return method(values, *args, **kwargs)
 
 
 for _name in MOVES:
     operation(_name, reads=())(_move(_name))
 
 
-def _pad_value(pad: Any, mode: str = "constant", value: float | None = None) -> float:
-    return 0.0 if value is None or mode != "constant" else value
+@operation("pad", reads=())
+def pad(context: Context, state: Any, pad: Any, mode: str = "constant", value: float | None = None) -> Any:
+    """Zeros, or copies, around; other constants have no place in zero-mean maps."""
+    if is_random(state) and mode == "constant" and value is not None and value != 0:
+        raise NotCovered("it pads with a constant, which is not random")
+    return _move("pad")(context, state, pad, mode, value)

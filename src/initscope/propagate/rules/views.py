@@ -28,13 +28,13 @@ def unchanged(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _moved(name: str, value: Any, *args: Any, **kwargs: Any) -> Any:
-    """The units after a move of that name; a view is a reshape: numbers may lie in another order in memory."""
+    """The units after a move of that name."""
     if not is_value(value) or value.sampled or any(is_value(arg) for arg in args):
         return NotImplemented
-    name, units = "reshape" if name == "view" else name, value.units()
+    units = value.units()
     if not OPS[name].traits.is_view and _fills_in(name, units.index, *args, **kwargs):
         return NotImplemented  # zeros have no number
-    return units.moved(lambda index: move_of(name, index, *args, **kwargs))
+    return units.moved(lambda index: move_of(name, index, *args, in_order=False, **kwargs))
 
 
 def _fills_in(name: str, index: Tensor, *args: Any, **kwargs: Any) -> bool:
