@@ -1,6 +1,6 @@
-"""Benchmarks find the modules beside them, however they are imported."""
+"""Benchmarks find the modules next to them, and ``evaluation``, however they are imported."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]

@@ -1,7 +1,7 @@
 """What `inspect` costs beside training: in forward and backward passes of the same network over the same images.
 
     pytest benchmarks/test_inspect.py                # four blocks of a ResNet, 48 images of 32×32
-    python benchmarks/test_inspect.py alexnet        # or vit_b16, resnet50: at real size, some minutes
+    PYTHONPATH=. python benchmarks/test_inspect.py alexnet  # or vit_b16, resnet50: at real size, some minutes
 
 Times are processor times, the least of several, in turns, on one thread.
 """
@@ -11,10 +11,10 @@ from __future__ import annotations
 import sys
 import time
 
-import networks
 import pytest
 import torch
 import torch.nn.functional as F
+from evaluation.published import full_size
 from measuring import in_turns
 from test_measurement import resnet50
 from torch import nn
@@ -23,7 +23,11 @@ from initscope import inspect
 from initscope.inspection import what_if
 
 IMAGES, SIZE = 48, 32
-REAL = {"alexnet": (networks.alexnet, 16, 224), "vit_b16": (networks.vit_b16, 8, 224), "resnet50": (resnet50, 16, 224)}
+REAL = {
+    "alexnet": (full_size.alexnet, 16, 224),
+    "vit_b16": (full_size.vit_b16, 8, 224),
+    "resnet50": (resnet50, 16, 224),
+}
 """Network, number of images and their side."""
 
 
@@ -53,7 +57,7 @@ def test_passes(benchmark, call, passes, repeats):
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    given = (networks.resnet_of_four_blocks(), *images(IMAGES, SIZE))
+    given = (full_size.resnet_of_four_blocks(), *images(IMAGES, SIZE))
     calls = [lambda: call(*given), lambda: one_pass(*given)]
     ours, bare = benchmark.pedantic(in_turns, args=calls, kwargs={"repeats": repeats}, rounds=1)
     torch.set_num_threads(before)

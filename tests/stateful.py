@@ -221,6 +221,67 @@ class Expanded(Base):
         return torch.relu(h)
 
 
+class OddAttributes(Base):
+    """Bytes that are counted up, and an array of objects whose elements are replaced and written."""
+
+    def build(self):
+        self.counter = bytearray(3)
+        self.objects = np.array([[1], torch.zeros(2), None], dtype=object)
+
+    def middle(self, h):
+        self.counter[0] += 1
+        self.objects[0].append(2)
+        self.objects[1].add_(1)
+        self.objects[2] = "new"
+        return torch.relu(h)
+
+
+class Slots(Base):
+    """Attributes that are not in ``vars(model)``."""
+
+    __slots__ = ("calls", "mean", "unset")
+
+    def build(self):
+        self.calls, self.mean = [], torch.zeros(8)
+
+    def middle(self, h):
+        self.calls.append(1)
+        self.mean.lerp_(h.detach().mean(0), 0.1)
+        self.unset = 1
+        return torch.relu(h - self.mean)
+
+
+class SetsGlobals(Base):
+    """Sets defaults and switches of the whole process."""
+
+    def middle(self, h):
+        torch.set_default_dtype(torch.float64)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.autograd.set_detect_anomaly(True, check_nan=False)
+        torch.set_float32_matmul_precision("high")
+        torch.set_grad_enabled(False)
+        return torch.relu(h)
+
+
+class SharedBuffers(Base):
+    """Two buffers of one memory, one that a list holds too, one in a tuple."""
+
+    def build(self):
+        self.register_buffer("both", torch.zeros(2, 8))
+        self.register_buffer("first_row", self.both[0])
+        self.register_buffer("listed", torch.zeros(8))
+        self.several, self.pair = [self.listed, torch.ones(8)], (torch.zeros(8), 1)
+
+    def middle(self, h):
+        with torch.no_grad():
+            self.first_row.add_(1)
+            self.several[0].add_(1)
+            self.pair[0].add_(1)
+        assert torch.equal(self.both[0], self.first_row)
+        assert torch.equal(self.listed, self.several[0])
+        return torch.relu(h + self.both[0] + self.listed)
+
+
 class Fails(RunningMean):
     """Only after it has written."""
 
@@ -255,6 +316,10 @@ MODELS = {
     "instance norm": instance_normed,
     "recurrent": Recurrent,
     "odd buffers": Expanded,
+    "odd attributes": OddAttributes,
+    "slots": Slots,
+    "sets globals": SetsGlobals,
+    "shared buffers": SharedBuffers,
     "fails": Fails,
 }
 
@@ -333,6 +398,7 @@ def _bits(tensor):
         (tuple(tensor.shape), tensor.stride(), tensor.dtype),
         values.reshape(-1).view(torch.uint8).numpy().tobytes(),
         (tensor.requires_grad, tensor.is_leaf),
+        None if tensor.is_inference() else tensor._version,
         None if gradient is None else (id(gradient), gradient.clone().numpy().tobytes()),
     )
 
@@ -357,7 +423,9 @@ def _content(value, seen):
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
     if isinstance(value, np.ndarray):
-        return id(value), value.tobytes()
+        return id(value), [_content(item, seen) for item in value.flat] if value.dtype == object else value.tobytes()
+    if isinstance(value, bytearray):
+        return id(value), bytes(value)
     return repr(value)
 
 
@@ -374,6 +442,13 @@ def process_state():
         ],
         "modes of functions": torch._C._len_torch_function_stack(),
         "gradient mode": torch.is_grad_enabled(),
+        "default dtype": torch.get_default_dtype(),
+        "deterministic": (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        ),
+        "anomaly mode": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        "precision of products": torch.get_float32_matmul_precision(),
         "inference mode": torch.is_inference_mode_enabled(),
         "autocast": torch.is_autocast_enabled("cpu"),
         "interrupts": signal.getsignal(signal.SIGINT),
@@ -385,8 +460,13 @@ def process_state():
 
 def state(model):
     """What of a model and of the process a run may change."""
+    modules = {id(module) for module in model.modules()}
     return process_state() | {
-        path or "model": (list(module._modules), _content(vars(module), {id(m) for m in model.modules()}))
+        path or "model": (
+            list(module._modules),
+            _content(vars(module), set(modules)),
+            [_content(getattr(module, name, "missing"), set(modules)) for name in getattr(module, "__slots__", ())],
+        )
         for path, module in model.named_modules()
     }
 

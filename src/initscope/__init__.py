@@ -5,10 +5,10 @@ Predict it (`predict`), measure it (`measure`), plan for it, use it. The formula
 
 import lazy_loader
 
-from initscope.results import drawn_by
+from initscope.results import set_rendering_module
 
 __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-drawn_by("initscope.rendering")
+set_rendering_module("initscope.rendering")

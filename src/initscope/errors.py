@@ -1,6 +1,7 @@
-"""The one error class for bad input, and the checks that every room shares.
+"""The error class for bad input, and the argument checks that all packages share.
 
-A message says the value, the bound, the cause and the next step. The command line prints it as one line, exit code 2.
+A message gives the value, the bound, the cause and the next step. The command line prints it on one line and exits
+with code 2.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ __all__ = [
 
 
 class InputError(ValueError):
-    """What the caller passed cannot be used; the message says why and what to do instead."""
+    """An argument or a file cannot be used; the message says why and what to do instead."""
 
 
 class MissingDependencyError(ImportError):
-    """An optional library is not installed; the message says which extra brings it, or that it is installed itself."""
+    """An optional library is not installed; the message gives the ``pip install`` command for it."""
 
     def __init__(self, library: str, extra: str | None) -> None:
         wanted = f"'initscope[{extra}]'" if extra else library
-        super().__init__(f"{library} is not installed; it comes with: pip install {wanted}")
+        super().__init__(f"{library} is not installed; install it with: pip install {wanted}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A question to put behind a word that nobody knows; empty if no known one is like it or has it as a part.
+    """Return " (did you mean …?)" for an unknown word, or "" if no known word is similar or contains it.
 
     >>> did_you_mean("fashon-mnist", ["photos", "fashion-mnist"]), did_you_mean("mnist", ["photos", "fashion-mnist"])
     (' (did you mean fashion-mnist?)', ' (did you mean fashion-mnist?)')
@@ -65,7 +66,7 @@ _BOUNDS = {
 def check_between(
     name: str, value: float, low: float, high: float, *, ends: Literal["", "low", "high", "both"] = "", hint: str = ""
 ) -> float:
-    """Return ``value`` if ``low < value < high``, or is one of the ``ends`` that count, else raise `InputError`.
+    """Return ``value`` if ``low < value < high``, else raise `InputError`; ``ends`` says which bounds are allowed.
 
     NaN is refused.
     """
@@ -93,5 +94,5 @@ def check_count(name: str, value: int, *, least: int = 1, most: float = math.inf
 def check_seed(name: str, value: int) -> int:
     """Return ``value`` as an int if NumPy and torch both take it as a seed, else raise `InputError`."""
     if not _is_number(value) or not 0 <= value < 2**63 or int(value) != value:
-        _refuse(name, value, "a whole number from 0 to 2^63 - 1", "a seed only tells draws apart: any such number does")
+        _refuse(name, value, "a whole number from 0 to 2^63 - 1", "any number in this range can be a seed")
     return int(value)

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from initscope.errors import InputError
-from initscope.results import Result, drawing_room, plain
+from initscope.results import Result, plain, rendering_module
 from initscope.theory.pair_sums import angle_from_gap
+from initscope.traits import Traits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,8 +48,8 @@ def weakest(*statuses: Status) -> Status:
 class Row(Result):
     """One layer: its name, what it is, how its numbers were obtained, its output's shape, a remark, what it does.
 
-    ``within`` is the path of the module that the step is, or that calls it; ``reads`` are the rows whose values it
-    reads.
+    ``within`` is the path of the module that the op is, or that calls it; ``reads`` are the rows whose values it reads;
+    ``traits`` say what the op is.
     """
 
     layer: str
@@ -59,6 +60,7 @@ class Row(Result):
     role: str = "other"
     within: str = field(default="", compare=False)
     reads: tuple[int, ...] = field(default=(), compare=False)
+    traits: Traits = field(default=Traits(), compare=False, repr=False)
 
     @property
     def title(self) -> str:
@@ -373,20 +375,20 @@ class Comparison(Result):
         assert source is not None
         medians = median_over_pairs(source.angle)
         covered = covered_rows(source.angle)
-        below = {row: bool(medians[row] <= ratio * medians[covered[0]]) for row in covered}
-        after = [row for place, row in enumerate(covered) if all(below[later] for later in covered[place:])]
-        return self.rows[after[0]].layer if after else None
+        above = [place for place, row in enumerate(covered) if not medians[row] <= ratio * medians[covered[0]]]
+        first = above[-1] + 1 if above else 0
+        return self.rows[covered[first]].layer if first < len(covered) else None
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Mean angle after each layer: predicted as a line, measured as points with two standard errors."""
-        axes: Axes = drawing_room().angle_figure(self, ax)
+        axes: Axes = rendering_module().angle_figure(self, ax)
         return axes
 
     def _html(self) -> str:
         """One self-contained page: what happened, the table, the pictures."""
-        text: str = drawing_room().render_page(self)
+        text: str = rendering_module().render_page(self)
         return text
 
     def _repr_html_(self) -> str:
-        text: str = drawing_room().render_page(self, fragment=True)
+        text: str = rendering_module().render_page(self, fragment=True)
         return text

@@ -1,6 +1,7 @@
-"""`Result`: the base of every frozen result dataclass, so that all of them show, export and plot alike.
+"""`Result`: the base class of all frozen result dataclasses, with the same display, export and plot methods.
 
-A subclass is a ``@dataclass(frozen=True)``; what is tabular overrides `Result.table`, what has a picture `Result.plot`.
+A subclass is a ``@dataclass(frozen=True)``. It overrides `Result.table` if it has rows and `Result.plot` if it has a
+figure.
 """
 
 from __future__ import annotations
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Result",
     "counted",
-    "drawing_room",
-    "drawn_by",
     "format_number",
     "html_table",
     "label_text",
@@ -39,12 +38,14 @@ __all__ = [
     "panels",
     "plain",
     "printable",
+    "rendering_module",
     "rows_of_columns",
+    "set_rendering_module",
 ]
 
 
 def plain(value: Any) -> Any:
-    """Turn arrays, tensors, fractions and nested results into what JSON can hold (NaN and infinities become None)."""
+    """Convert arrays, tensors, fractions and nested results to values that JSON can hold (NaN and ±∞ become None)."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
@@ -61,7 +62,7 @@ def plain(value: Any) -> Any:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number and its noun, in the plural unless there is one.
+    """Return a number with its noun in the singular or plural.
 
     >>> counted(1, "image"), counted(2, "image")
     ('1 image', '2 images')
@@ -70,7 +71,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def format_number(value: Any, digits: int = 4) -> str:
-    """Short text of a table cell: floats to ``digits`` significant digits, None as a dash."""
+    """Return the short text of a table cell: floats with ``digits`` significant digits, None as a dash."""
     if value is None:
         return "–"
     if isinstance(value, bool) or not isinstance(value, float):
@@ -82,9 +83,9 @@ _NOT_PLAIN = re.compile(r"[^\n\t\x20-\x7e]")
 
 
 def printable(text: str) -> str:
-    r"""``text`` with its control characters spelled out: names and messages of others never steer a terminal.
+    r"""Return ``text`` with control characters escaped, so that foreign names and messages cannot control a terminal.
 
-    Newlines and tabs stay. Marks that turn the direction of writing, and halves of characters, are spelled out too.
+    Newlines and tabs stay. Bidirectional marks and lone surrogates are escaped too.
 
     >>> printable("conv\x1b[2J1\u202e")
     'conv\\x1b[2J1\\u202e'
@@ -100,7 +101,7 @@ def _spelled(character: str) -> str:
 
 
 def label_text(name: str) -> str:
-    r"""A name as a label of a picture: matplotlib would read what stands between dollars as a formula.
+    r"""Return a name as a label of a plot, with ``$`` escaped because matplotlib reads ``$…$`` as a formula.
 
     >>> label_text("$x$")
     '\\$x\\$'
@@ -109,7 +110,7 @@ def label_text(name: str) -> str:
 
 
 def html_table(rows: list[dict[str, Any]]) -> str:
-    """Plain HTML table of a list of dicts that share their keys."""
+    """Return a plain HTML table of a list of dicts with the same keys."""
     if not rows:
         return "<table></table>"
     head = "".join(f"<th>{html.escape(printable(str(name)))}</th>" for name in rows[0])
@@ -121,13 +122,13 @@ def html_table(rows: list[dict[str, Any]]) -> str:
 
 
 def rows_of_columns(result: Result) -> list[dict[str, Any]]:
-    """Rows of a result whose fields are columns of equal length; a single number is a column of one."""
+    """Return the rows of a result whose fields are columns of equal length; a single number is a column of length 1."""
     columns = {name: value if isinstance(value, list) else [value] for name, value in result.to_dict().items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def make_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> Axes:
-    """The given axes, or those of a new figure, which no global state of pyplot knows and a notebook shows."""
+    """Return ``ax``, or the axes of a new figure, which a notebook shows and which pyplot does not register."""
     if ax is not None:
         return ax
     from matplotlib.figure import Figure
@@ -138,7 +139,7 @@ def make_axes(ax: Axes | None, figsize: tuple[float, float] | None = None) -> Ax
 
 
 def panels(*draws: Callable[[Axes], Any]) -> Figure:
-    """A figure with one panel per function, side by side."""
+    """Return a figure with one panel per function, side by side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.5 * len(draws), 4), layout="constrained")
@@ -147,24 +148,24 @@ def panels(*draws: Callable[[Axes], Any]) -> Figure:
     return figure
 
 
-_DRAWN_BY: list[str] = []
+_RENDERING_MODULE: list[str] = []
 
 
-def drawn_by(room: str) -> None:
-    """Name the module that draws what results cannot draw themselves; the package's front door does."""
-    _DRAWN_BY[:] = [room]
+def set_rendering_module(name: str) -> None:
+    """Set the module that renders pages and figures of results; ``initscope/__init__.py`` calls this."""
+    _RENDERING_MODULE[:] = [name]
 
 
-def drawing_room() -> Any:
-    """That module, loaded when something is to be drawn: results stand below it and do not import it."""
-    return importlib.import_module(_DRAWN_BY[0])
+def rendering_module() -> Any:
+    """Import the rendering module on first use: it is a higher layer, which this module must not import."""
+    return importlib.import_module(_RENDERING_MODULE[0])
 
 
 _LONGEST = 80
 
 
 def _short_repr(result: Result) -> str:
-    """The name of the class and its fields; of what would be long only the kind and the size."""
+    """Return the class name and its fields; long values are given by type and size only."""
     shown = [
         f"{field.name}={_short(getattr(result, field.name))}"
         for field in dataclasses.fields(result)  # type: ignore[arg-type]
@@ -186,28 +187,28 @@ def _short(value: Any) -> str:
 
 
 class Result:
-    """Mixin of frozen dataclasses: the same exports everywhere."""
+    """Mixin of frozen dataclasses: all results have the same exports."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__repr__" not in vars(cls) and cls.__repr__ in (object.__repr__, _short_repr):
-            cls.__repr__ = _short_repr  # type: ignore[assignment]  # `dataclass` leaves what is there
+            cls.__repr__ = _short_repr  # type: ignore[assignment]  # `dataclass` does not replace it
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain Python values, ready for JSON."""
+        """Return all fields as plain Python values, ready for JSON."""
         return dict(plain(self))
 
     def table(self) -> list[dict[str, Any]]:
-        """Rows of the result as dicts; by default one row that holds the fields."""
+        """Return the rows of the result as dicts; by default one row that holds the fields."""
         return [self.to_dict()]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """`table` as a pandas DataFrame."""
+        """Return `table` as a pandas DataFrame."""
         frame: pandas.DataFrame = library("pandas").DataFrame(self.table())
         return frame
 
     def to_arrow(self) -> pyarrow.Table:
-        """`table` as an Arrow table."""
+        """Return `table` as an Arrow table."""
         made: pyarrow.Table = library("pyarrow").Table.from_pylist(plain(self.table()))
         return made
 
@@ -218,7 +219,7 @@ class Result:
     def to_html(self, path: str | os.PathLike[str]) -> Path: ...
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str | Path:
-        """The result as a page of HTML; with ``path`` it is written there instead, and the path returned."""
+        """Return the result as an HTML page; with ``path``, write the page there and return the path."""
         text = self._html()
         if path is None:
             return text
@@ -226,15 +227,15 @@ class Result:
         return Path(path)
 
     def _html(self) -> str:
-        """What `to_html` gives, a whole page; results that show more than their table override it."""
-        text: str = drawing_room().render_result(self)
+        """Return the page of `to_html`; results that show more than their table override this."""
+        text: str = rendering_module().render_result(self)
         return text
 
     def _repr_html_(self) -> str:
         return html_table(self.table())
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the numeric fields as bars, else the numbers of `table` row by row; subclasses draw something better."""
+        """Plot the numeric fields as bars, else the numeric columns of `table` as lines; subclasses override this."""
         ax = make_axes(ax)
         numbers = {name: value for name, value in self.to_dict().items() if _is_number(value)}
         if numbers:
@@ -245,7 +246,7 @@ class Result:
         columns = {name: [row.get(name) for row in rows] for name in (rows[0] if rows else ())}
         drawn = {name: values for name, values in columns.items() if any(map(_is_number, values))}
         if not drawn:
-            raise InputError(f"{type(self).__name__} holds no numbers to draw; use to_dict() to read it")
+            raise InputError(f"{type(self).__name__} holds no numbers to plot; use to_dict() to read it")
         for name, values in drawn.items():
             ax.plot([value if _is_number(value) else math.nan for value in values], "o-", label=label_text(name))
         ax.set_xlabel("row")

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from initscope._utils.disk import check_room, reserved_array
+from initscope._utils.disk import check_space, reserved_array
 from initscope.cli import main
 from initscope.embed import SignHash, save_hasher
 from initscope.errors import InputError
@@ -53,15 +53,15 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch, reserving):
     monkeypatch.setattr(os, "posix_fallocate", reserving or refusal(errno.EOPNOTSUPP))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2e6))
     with pytest.raises(
-        InputError, match=r"x.npy: cannot be written .*: it needs 8 MB, and the disk has 2 MB free; make room"
+        InputError, match=r"x.npy: cannot be written .*: it needs 8 MB, and the disk has 2 MB free; free some space"
     ):
-        check_room(tmp_path / "x.npy", 8_000_000)
+        check_space(tmp_path / "x.npy", 8_000_000)
     assert not [*tmp_path.iterdir()]
 
 
 def test_a_system_that_cannot_reserve_is_trusted_with_what_fits(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "posix_fallocate")
-    check_room(tmp_path / "not yet" / "x.npy", 1000)
+    check_space(tmp_path / "not yet" / "x.npy", 1000)
     assert not [*tmp_path.iterdir()]
 
 

@@ -89,7 +89,7 @@ def test_a_command_says_which_extra_it_needs(line, without, tmp_path, monkeypatc
     messages = [message for message in capsys.readouterr().err.splitlines() if message.startswith("initscope: ")]
     assert left.value.code == 2
     name, _ = LIBRARIES[package]
-    assert messages == [f"initscope: {name} is not installed; it comes with: pip install 'initscope[{extra}]'"]
+    assert messages == [f"initscope: {name} is not installed; install it with: pip install 'initscope[{extra}]'"]
 
 
 PICTURE = np.full((1, 8, 8), 0.5, dtype=np.float32)
@@ -132,4 +132,4 @@ def test_a_call_says_what_it_needs(name, without, tmp_path, monkeypatch):
         call()
     library_name, extra = LIBRARIES[package]
     wanted = f"'initscope[{extra}]'" if extra else library_name
-    assert str(error.value) == f"{library_name} is not installed; it comes with: pip install {wanted}"
+    assert str(error.value) == f"{library_name} is not installed; install it with: pip install {wanted}"

@@ -102,7 +102,7 @@ def test_headers_that_promise_more_than_the_file_holds(tmp_path):
             read_tensors(tmp_path / name, hint="HINT")
 
 
-def quantised():
+def quantized():
     return torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)
 
 
@@ -112,7 +112,7 @@ def quantised():
     [
         (lambda: torch.eye(3).to_sparse(), "sparse_coo"),
         (lambda: torch.eye(3).to_sparse_csr(), "sparse_csr"),
-        (quantised, "quantised"),
+        (quantized, "quantized"),
     ],
 )
 def test_tensors_that_are_no_arrays_of_numbers(tmp_path, tensor, kind):

@@ -59,7 +59,7 @@ def test_decide_a_bare_state_dict(tmp_path, capsys, suffix):
     assert "proof verified: yes" in err
     assert json.loads(out)["injective"] is True
     out, _, _ = run(capsys, "decide", "--weights", str(path), "--layer", "fc2", "--format", "csv")
-    assert next(csv.DictReader(io.StringIO(out)))["verdict"] == "not injective"
+    assert next(csv.DictReader(io.StringIO(out)))["decision"] == "not injective"
     out, _, _ = run(capsys, "decide", "--weights", str(path), "--layer", "fc1", "--stability", "--format", "json")
     assert json.loads(out)["stability"]["frame"] == pytest.approx(1.0)
 
@@ -74,7 +74,7 @@ def test_decide_a_convolution_with_the_shape_that_the_messages_advise(tmp_path, 
     assert (code, "the model has 2 layers; choose one with --layer: 0, 1" in err) == (2, True)
     _, err, code = run(capsys, "decide", model, "--layer", "1")
     assert code == 2
-    advised = err.strip().rsplit("such as ", 1)[1].split("x")
+    advised = err.strip().rsplit("--input-shape ", 1)[1].split("x")
     out, _, code = run(
         capsys,
         "decide",
@@ -111,7 +111,7 @@ def test_bad_use_is_one_line_and_exit_two(capsys, arguments, message):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.ones(20), "weights.npy holds no matrix of weights, outputs × inputs, but W of shape (20,)"),
+        (np.ones(20), "weights.npy holds no weight matrix (outputs × inputs), only W of shape (20,)"),
         (np.ones((4, 2)) * 1j, "W is complex"),
         (np.full((4, 2), 1e300), "W holds entries up to 1e+300; beyond 1e+150 their squares overflow"),
     ],

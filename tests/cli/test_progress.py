@@ -115,7 +115,7 @@ def test_a_folder_is_not_made_silently(listen, tmp_path):
     with watching(Meter()):
         write_text(tmp_path / "new" / "a.txt", "one")
         write_text(tmp_path / "new" / "b.txt", "two")
-    assert stderr.getvalue() == f"initscope: the folder {tmp_path / 'new'} was not there and has been made\n"
+    assert stderr.getvalue() == f"initscope: created the folder {tmp_path / 'new'}\n"
 
 
 def test_compiling_is_told(listen, tmp_path, monkeypatch):
@@ -283,7 +283,7 @@ def test_ctrl_c_prints_what_was_found_and_exits_130(tmp_path):
             process.kill()  # the end of the block waits for it, for ever if need be
     assert process.returncode == 130, messages
     assert "initscope: interrupted: this is what was found so far" in messages
-    assert "What if" in output
+    assert "Alternatives that were tried" in output
     assert "interrupted" in output
 
 

@@ -67,7 +67,7 @@ def test_size_crops_the_centre_and_resizes(tmp_path):
     data = load_folder(tmp_path, size=8)
     assert data.images.shape == (2, 1, 8, 8)
     assert (data.images == 1).all()
-    assert data.steps[0] == "centre crop, resize to 8×8"
+    assert data.steps[0] == "center crop, resize to 8×8"
     whole = load_folder(tmp_path, size=(4, 10)).images[0, 0]
     assert whole.shape == (4, 10)
     assert (whole[:, 4:6] > 0.95).all()

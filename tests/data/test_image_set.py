@@ -68,5 +68,5 @@ def test_contact_sheet_shows_every_image_once(data):
     assert np.allclose(sheet[7:11, 22:27], data.images[7 * 10 // 8].transpose(1, 2, 0))
     wide = ImageSet(np.stack([np.full((1, 4, 4), -3.0), np.full((1, 4, 4), 5.0)])).plot()
     assert np.asarray(wide.images[0].get_array())[2, [2, 8]].tolist() == [0, 1]
-    with pytest.raises(InputError, match="cannot be drawn"):
+    with pytest.raises(InputError, match="cannot be plotted"):
         ImageSet(np.ones((2, 7))).plot()

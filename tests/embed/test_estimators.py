@@ -125,7 +125,7 @@ def test_fractions_are_no_counts(estimator):
 @pytest.mark.parametrize("hasher", [DiffHash(2), SSH(8, pairs=500), KSH(6), LearnedHash(12, steps=2)], ids=repr)
 def test_a_continuous_target_is_no_set_of_classes(hasher):
     X, y = load_digits(n_class=3, return_X_y=True)
-    with pytest.raises(InputError, match=r"y holds 0\.25, which is no class"):
+    with pytest.raises(InputError, match=r"y holds 0\.25, which is not a class"):
         hasher.fit(X, y + 0.25)
     hasher.fit(X, y.astype(np.float64))
     hasher.fit(X, y.astype(str))

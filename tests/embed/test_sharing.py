@@ -49,7 +49,7 @@ for step in range(40):
             index.save(path)
             break
         except InputError as error:
-            assert "changed by somebody else" in str(error)
+            assert "changed by another process" in str(error)
             told += 1
 print(told)
 """
@@ -80,7 +80,7 @@ def test_the_second_writer_is_told(tmp_path):
     first.save(path)
     second.add(codes_of(3))
     for target in (path, link):
-        with pytest.raises(InputError, match="changed by somebody else since"):
+        with pytest.raises(InputError, match="changed by another process since"):
             second.save(target)
     second.save(tmp_path / "other")
     first.save(path)  # what it saved itself is no change by others

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from initscope.graph import trace
-from initscope.graph._light import FewUnits
+from initscope.graph.few_units import FewUnits
 
 
 def test_units_are_repeated_and_shapes_kept():
@@ -39,4 +39,4 @@ class Branches(nn.Module):
 def test_a_model_that_looks_at_its_values_is_run_as_a_whole():
     traced = trace(Branches(), torch.ones(2, 4))
     assert traced.fallback
-    assert [traced.name(step) for step in traced.steps][-1] == "one"
+    assert [step.name for step in traced.nodes][-1] == "one"

@@ -11,20 +11,26 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
-from stateful import CALLS, MODELS, changed, inputs_of, process_state, state
+from stateful import CALLS, MODELS, Compiled, changed, inputs_of, process_state, state
 from torch import nn
 
 import initscope
 from initscope.errors import InputError
 from initscope.graph import bind, trace
-from initscope.graph._interrupts import uninterrupted
-from initscope.graph.untouched import leaves_no_trace
+from initscope.graph.borrowing import borrowed, unwrapped
+from initscope.graph.interrupts import uninterrupted
 from initscope.measurement import observe
 
 # All calls on all models: benchmarks/attacks/no_trace.py. Here each call, and each model, at least once.
 PAIRS = [(name, list(CALLS)[index % len(CALLS)]) for index, name in enumerate(MODELS)]
 PAIRS += [("running mean", "inspect"), ("embedding with max_norm", "measure as it is"), ("clamped weights", "observe")]
 PAIRS += [("spectral norm", "inspect"), ("spectral norm", "predict"), ("running mean, branching", "observe")]
+PAIRS += [
+    (name, call)
+    for name in ("odd attributes", "slots", "sets globals", "shared buffers", "batch norm and dropout")
+    for call in CALLS
+]
+PAIRS = list(dict.fromkeys(PAIRS))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -48,6 +54,70 @@ def test_tensors_can_be_resized_as_before(call):
     assert all(tensor.untyped_storage().resizable() for tensor in held)
     CALLS[call](model, x)
     assert all(tensor.untyped_storage().resizable() for tensor in held)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", ["batch norm and dropout", "instance norm", "running mean, detached", "clamped data"])
+def test_a_backward_pass_that_was_begun_before_still_runs(name, call):
+    """Gradients are those of a model that was never looked at: no buffer and no weight counts as written since."""
+    torch.manual_seed(0)
+    model, x = MODELS[name](), inputs_of(name).requires_grad_()
+    twin = copy.deepcopy(model)
+    (expected,) = torch.autograd.grad(_seeded(twin, x), x)
+    loss = _seeded(model, x)
+    with suppress(InputError):
+        CALLS[call](model, x.detach())
+    (gradient,) = torch.autograd.grad(loss, x)
+    assert torch.equal(gradient, expected)
+
+
+def _seeded(model, x):
+    torch.manual_seed(1)
+    return model(x).square().sum()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_tensors_of_a_model_are_not_written_inside():
+    """Inside, modules hold copies of their buffers; the very same tensors are there again afterwards."""
+    model, x = MODELS["batch norm and dropout"](), inputs_of("batch norm and dropout")
+    before = dict(model.named_buffers())
+    versions = [value._version for value in before.values()]
+    with borrowed(model):
+        assert not any(value is before[name] for name, value in model.named_buffers())
+        model(x)
+        assert float(model[1].num_batches_tracked) == 1
+        assert float(before["1.num_batches_tracked"]) == 0
+        with borrowed(model):  # an inner context leaves the buffers as it found them
+            model.eval()
+            model.train()
+            model(x)
+    assert all(value is before[name] for name, value in model.named_buffers())
+    assert [value._version for value in before.values()] == versions
+
+
+def test_inner_contexts_put_modes_back_and_save_nothing(monkeypatch):
+    model, x = MODELS["batch norm and dropout"](), inputs_of("batch norm and dropout")
+    with borrowed(model):
+        monkeypatch.setattr("initscope.graph.borrowing.SavedState", None)  # it would fail
+        model[1].eval()
+        with borrowed(model):
+            model.train()
+            model(x)
+        assert [module.training for module in model] == [True, False, True, True, True]
+        assert float(model[1].num_batches_tracked) == 0
+
+
+def test_data_parallel_models_are_looked_into():
+    torch.manual_seed(0)
+    layers, x = MODELS["batch norm and dropout"]().eval(), inputs_of("batch norm and dropout")
+    wrapped = nn.DataParallel(layers)
+    assert unwrapped(nn.DataParallel(Compiled(layers))) is layers
+    for name, call in CALLS.items():
+        inside, plain = call(wrapped, x), call(layers, x)
+        if hasattr(plain, "rows"):
+            assert [row.layer for row in inside.rows] == [row.layer for row in plain.rows], name
+            assert len(plain.rows) > 2
 
 
 def test_a_running_statistic_can_be_copied_and_trained_after_an_inspection():
@@ -91,8 +161,8 @@ def test_a_trace_keeps_regions_without_gradients():
     model, x = MODELS["running mean"](), inputs_of("running mean")
     traced, modes = trace(model, x), {}
     assert traced.fallback == ""
-    with leaves_no_trace(model), torch.enable_grad():
-        traced.run(bind(model, x), lambda step, *call: modes.update({traced.name(step): torch.is_grad_enabled()}))
+    with borrowed(model), torch.enable_grad():
+        traced.execute(bind(model, x), lambda step, *call: modes.update({step.name: torch.is_grad_enabled()}))
     assert [name for name, enabled in modes.items() if not enabled] == ["mean", "lerp"]
     assert len(modes) == 7
 
@@ -129,7 +199,7 @@ def test_a_model_built_in_inference_mode_runs_and_says_why_it_has_no_gradients()
 
 
 def test_weights_that_are_too_large_to_be_copied_are_told_of(monkeypatch):
-    monkeypatch.setattr("initscope.graph.untouched._COPIED", 0)
+    monkeypatch.setattr("initscope.graph.borrowing._COPIED", 0)
     with pytest.raises(InputError, match=r"writes its own weights \(first.weight\)"):
         observe(MODELS["clamped weights"](), torch.randn(8, 6), pairs=4)
     observe(MODELS["running mean"](), torch.randn(8, 6), pairs=4)
@@ -153,7 +223,7 @@ def test_an_unrelated_model_runs_in_another_thread_while_one_is_traced():
 
     x_other = x
     traced = trace(Waits(), torch.randn(3, 6))
-    assert [traced.name(step) for step in traced.steps] == ["input", "fc"]
+    assert [step.name for step in traced.nodes] == ["input", "fc"]
     assert torch.equal(found[0][0], expected)
     assert found[0][1] is other[0].weight
 
@@ -189,7 +259,7 @@ def test_a_model_that_is_measured_refuses_to_be_called_in_another_thread():
         except InputError as error:
             said.append(str(error))
 
-    with leaves_no_trace(model):
+    with borrowed(model):
         thread = threading.Thread(target=call)
         thread.start()
         thread.join()
@@ -240,7 +310,7 @@ def test_an_interrupt_waits_until_what_is_begun_is_finished():
         steps.append("finished")
 
     def run():
-        with leaves_no_trace(model):
+        with borrowed(model):
             protected()
             steps.append("left")
 
@@ -254,12 +324,12 @@ def test_an_interrupt_waits_until_what_is_begun_is_finished():
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_torch_leaves_a_context_comes_a_moment_later():
     """Struck at once, ``torch.overrides`` would put a mode back whenever its generator is collected."""
-    from initscope.graph._interrupts import _handle
+    from initscope.graph.interrupts import _handle
 
     model, came = nn.Linear(2, 2), []
 
     def run():
-        with leaves_no_trace(model):
+        with borrowed(model):
             try:
                 _handle(signal.SIGINT, Frame())
                 came.append("later")
@@ -283,11 +353,11 @@ def test_handlers_of_others_are_left_alone():
     seen = []
     before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
     try:
-        with leaves_no_trace(nn.Linear(2, 2)):
+        with borrowed(nn.Linear(2, 2)):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.01)
         assert seen == [signal.SIGINT]
-        with leaves_no_trace(nn.Linear(2, 2)):
+        with borrowed(nn.Linear(2, 2)):
             mine = signal.signal(signal.SIGINT, signal.default_int_handler)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         assert mine is not before

@@ -66,9 +66,9 @@ def test_outputs_are_the_modules_own_bit_by_bit(name, training):
     expected = model(x.clone().requires_grad_())
     before = copy.deepcopy(model.state_dict())
     traced, seen = trace(model, x, opened=True), []
-    output = traced.run(bind(model, x), lambda step, args, kwargs, output: seen.append(step))
+    output = traced.execute(bind(model, x), lambda step, args, kwargs, output: seen.append(step))
     assert traced.opened
-    assert len(seen) == len(traced.steps) >= 3
+    assert len(seen) == len(traced.nodes) >= 3
     for ours, theirs in zip(flat(output), flat(expected), strict=True):
         assert torch.equal(ours, theirs)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
@@ -122,5 +122,5 @@ def test_packed_sequences_and_dropout_between_layers_stay_whole():
     torch.manual_seed(0)
     model, x = Packed(), normal(6, 5, 12)
     traced = trace(model, x, opened=True)
-    assert torch.equal(traced.run(bind(model, x), lambda *call: None), model(x))
+    assert torch.equal(traced.execute(bind(model, x), lambda *call: None), model(x))
     assert "gru.l0" not in traced.names.values()

@@ -7,7 +7,7 @@ from torch import nn
 
 import initscope
 from initscope.graph import bind, trace
-from initscope.graph.untouched import without_dropout
+from initscope.graph.borrowing import without_dropout
 from initscope.measurement import observe
 
 
@@ -110,8 +110,8 @@ def test_numbers_drawn_while_tracing_are_not_kept_as_constants():
     model, x = Noisy(), torch.zeros(3, 6)
     traced = trace(model, x)
     assert "which a trace would keep" in traced.fallback
-    assert "(randn)" in traced.note(traced.steps[1])
-    first, second = (traced.run(bind(model, x), lambda *call: None) for _ in range(2))
+    assert "(randn)" in traced.nodes[1].note
+    first, second = (traced.execute(bind(model, x), lambda *call: None) for _ in range(2))
     assert not torch.equal(first, second)
 
 

@@ -49,7 +49,7 @@ class Branching(Folded):
 def axes_of(model, x):
     traced = trace(model, x)
     axes = sample_axes(traced, bind(model, x))
-    return traced, axes, {traced.name(step): axes.of(step) for step in traced.steps}
+    return traced, axes, {step.name: axes.of(step) for step in traced.nodes}
 
 
 def test_axes_are_found_wherever_the_samples_are():
@@ -78,10 +78,10 @@ def test_samples_in_front_are_what_a_run_of_each_alone_gives(branching):
         def watch(step, args, kwargs, output):
             with torch._C.DisableTorchFunction():
                 found = axes.tensor(step, output, len(batch))
-            values[traced.name(step)] = None if found is None else found[1].clone()
+            values[step.name] = None if found is None else found[1].clone()
 
         with torch.no_grad():
-            traced.run(bind(model, batch), watch)
+            traced.execute(bind(model, batch), watch)
         return values
 
     together, alone = seen(x), [seen(x[index : index + 1]) for index in range(6)]
@@ -128,7 +128,7 @@ def test_what_is_not_known_is_taken_to_be_first():
     traced = trace(model, x)
     axes = sample_axes(traced, bind(model, x))
     assert axes == SampleAxes()
-    assert axes.of(traced.steps[0]) == SampleAxis()
+    assert axes.of(traced.nodes[0]) == SampleAxis()
     assert SampleAxis().to_front(x, 5) is None
 
 
@@ -160,7 +160,7 @@ class Crossed(Residual):
 
 def without_definitions(model, x, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("initscope.graph._samples.all_keep_samples_first", lambda *given: False)
+        patch.setattr("initscope.graph.samples.all_keep_samples_first", lambda *given: False)
         return axes_of(model, x)[1:]
 
 

@@ -8,8 +8,8 @@ from torch import nn
 
 import initscope
 from initscope.errors import InputError
-from initscope.graph import recorder
-from initscope.graph.untouched import leaves_no_trace
+from initscope.graph import running
+from initscope.graph.borrowing import borrowed
 from initscope.measurement import observe
 
 
@@ -67,7 +67,7 @@ def test_the_number_is_put_back_after_failures_and_interrupts(failure):
 
 
 def test_large_runs_go_on_with_all_threads(monkeypatch):
-    monkeypatch.setattr(recorder, "LARGE", 8 * (6 + 36 + 6) + 1)  # the input, a layer and its activation
+    monkeypatch.setattr(running, "LARGE", 8 * (6 + 36 + 6) + 1)  # the input, a layer and its activation
     observe(Asks(), data(), pairs=4, gradients=False)
     assert THREADS[-3:] == [1, 3, 3]
     assert torch.get_num_threads() == 3
@@ -88,7 +88,7 @@ def test_other_threads_keep_theirs():
     thread.start()
     assert ready.wait(20)
     torch.set_num_threads(3)
-    with leaves_no_trace(Asks()):
+    with borrowed(Asks()):
         inside.set()
         assert done.wait(20)
     thread.join()

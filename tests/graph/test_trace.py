@@ -11,7 +11,7 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.graph import Inputs, bind, hidden_sides, trace
-from initscope.graph.untouched import leaves_no_trace
+from initscope.graph.borrowing import borrowed
 
 
 class Everything(nn.Module):
@@ -46,7 +46,7 @@ NAMES += ["mean", "block.0", "getitem"]
 
 
 def names(traced):
-    return [traced.name(step) for step in traced.steps]
+    return [step.name for step in traced.nodes]
 
 
 def test_symbolic_and_recorded_traces_have_the_same_rows_and_the_same_wiring():
@@ -57,15 +57,12 @@ def test_symbolic_and_recorded_traces_have_the_same_rows_and_the_same_wiring():
     assert names(symbolic) == NAMES
     assert [name for name in names(recorded) if name != "sum"] == NAMES
     for traced in (symbolic, recorded):
-        parents = {
-            traced.name(step): [traced.name(parent) for parent in step.all_input_nodes if parent in traced.names]
-            for step in traced.steps
-        }
+        parents = {step.name: [parent.name for parent in step.inputs if parent.row] for step in traced.nodes}
         assert parents["fc (2)"] == ["relu"]
         assert parents["add"] == ["relu (2)", "fc (2)"]
         assert parents["add (2)"] == ["relu (3)"], "what was written in place is read from the step that wrote it"
         assert parents["cat"] == ["act", "input"]
-        assert [traced.kind(step) for step in traced.steps if traced.name(step) in ("relu (3)", "act", "fc")] == [
+        assert [step.kind for step in traced.nodes if step.name in ("relu (3)", "act", "fc")] == [
             "Linear",
             "relu_",
             "ReLU",
@@ -76,7 +73,7 @@ def test_symbolic_and_recorded_traces_have_the_same_rows_and_the_same_wiring():
 def test_running_a_trace_gives_the_models_output_and_shows_values_before_they_are_overwritten(build):
     model, x = build(), torch.randn(5, 4)
     traced, seen = trace(model, x), {}
-    output = traced.run(bind(model, x), lambda step, args, kwargs, value: seen.update({traced.name(step): value + 0}))
+    output = traced.execute(bind(model, x), lambda step, args, kwargs, value: seen.update({step.name: value + 0}))
     torch.testing.assert_close(output["z"], model(x)["z"], rtol=0, atol=0)
     assert list(seen) == names(traced)
     assert (seen["add"] < 0).any(), "the sum before relu_ writes into it"
@@ -89,10 +86,10 @@ def test_watch_may_replace_an_output():
         traced = trace(model, x)
 
         def silence(step, args, kwargs, value, traced=traced):
-            return torch.zeros_like(value) if traced.name(step) == "act" else None
+            return torch.zeros_like(value) if step.name == "act" else None
 
         torch.testing.assert_close(
-            traced.run(bind(model, x), silence)["z"], model.block[0].bias[:2].expand(5, 2), rtol=0, atol=0
+            traced.execute(bind(model, x), silence)["z"], model.block[0].bias[:2].expand(5, 2), rtol=0, atol=0
         )
 
 
@@ -142,7 +139,7 @@ def test_assignment_into_a_slice_is_a_step_of_the_recorded_run():
 
     traced = trace(Writes(), torch.ones(3, 2))
     assert names(traced) == ["input", "mul", "setitem", "add"]
-    assert traced.steps[3].all_input_nodes == [traced.steps[2]]
+    assert traced.nodes[3].inputs == (traced.nodes[2],)
 
 
 def rewrites_columns(self, x):
@@ -239,7 +236,7 @@ def test_what_is_written_through_any_view_is_read_from_the_step_that_wrote_it(fu
         seen[step] = value.clone()
 
     with torch.no_grad():
-        output = traced.run(bind(model, x), watch)
+        output = traced.execute(bind(model, x), watch)
         torch.testing.assert_close(output, model(x.clone()), rtol=0, atol=0)
     assert torch.equal(x, kept)
 
@@ -258,8 +255,8 @@ def test_masks_and_computed_weights_of_a_recorded_run_are_no_rows_but_their_own_
     model = Masks()
     traced = trace(model, torch.ones(3, 4))
     assert names(traced)[-2:] == ["mul", "linear"]
-    product, linear = traced.steps[-2:]
-    assert product.all_input_nodes == [traced.steps[0]]
+    product, linear = traced.nodes[-2:]
+    assert product.inputs == (traced.nodes[0],)
     assert (product.args[1].name, product.args[1].row) == ("gt", False)
     assert linear.constants == [model.fc.weight]
 
@@ -300,10 +297,10 @@ def test_tracing_and_running_leave_no_trace(sign):
     before = state_of(model)
     with nullcontext() if sign > 0 else pytest.raises(InputError, match="refused"):
         traced = trace(model, x)
-        with leaves_no_trace(model):
+        with borrowed(model):
             model.eval()
             model.fc.weight.requires_grad_(True)
-            traced.run(bind(model, x), lambda *call: None)
+            traced.execute(bind(model, x), lambda *call: None)
     after = state_of(model)
     assert all(torch.equal(before[0][name], after[0][name]) for name in before[0])
     assert before[1] == after[1]

@@ -1,5 +1,7 @@
 """Independent draws are believed, in all but few cases; trained, shifted and orthogonal weights are not."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -33,6 +35,53 @@ def test_of_many_layers_none_is_rejected_by_chance():
     with torch.no_grad():  # a mean of a tenth of a standard deviation is 6.4 standard errors
         layer.weight += 0.1 * layer.weight.std() - layer.weight.mean()
     assert not believability(layer, among=1500).believable
+
+
+def aligned(edge):
+    """A layer whose largest singular value lies at ``edge``, in units of the Tracy–Widom law."""
+    layer = He().fill_(nn.Linear(300, 200), generator=torch.Generator().manual_seed(0))
+    left, values, right = torch.linalg.svd(layer.weight.detach().double(), full_matrices=False)
+    low, high = 1.0, 2.0
+    for _ in range(40):
+        factor = (low + high) / 2
+        with torch.no_grad():
+            layer.weight.copy_(left @ torch.diag(values * torch.cat([torch.tensor([factor]), torch.ones(199)])) @ right)
+        low, high = (factor, high) if believability(layer).edge < edge else (low, factor)
+    return layer
+
+
+def test_the_edge_among_many_layers_is_as_rare_as_for_one():
+    """Tails of the Tracy–Widom law are exp(-2s^{3/2}/3): among 1,500 layers 6 becomes 8.70, and .3 off is seen."""
+    limit = (6**1.5 + 1.5 * math.log(1500)) ** (2 / 3)
+    tails = [math.exp(-2 / 3 * s**1.5) for s in (6, limit)]
+    assert tails[0] / tails[1] == pytest.approx(1500)
+    for edge, alone, among in (
+        (5.7, True, True),
+        (6.3, False, True),
+        (limit - 0.3, False, True),
+        (limit + 0.3, False, False),
+    ):
+        layer = aligned(edge)
+        assert believability(layer).edge == pytest.approx(edge, abs=0.01)
+        assert believability(layer).believable is alone
+        assert believability(layer, among=1500).believable is among
+
+
+def test_the_mean_among_many_layers_is_as_rare_as_for_one():
+    """Tails of a Gaussian are exp(-z²/2): among 1,500 layers 4 becomes 5.53, and .2 off is seen."""
+    limit = math.sqrt(16 + 2 * math.log(1500))
+    layer = He().fill_(nn.Linear(300, 200), generator=torch.Generator().manual_seed(0))
+    for z, alone, among in (
+        (3.8, True, True),
+        (4.2, False, True),
+        (limit - 0.2, False, True),
+        (limit + 0.2, False, False),
+    ):
+        with torch.no_grad():
+            layer.weight += z * layer.weight.std() / layer.weight.numel() ** 0.5 - layer.weight.mean()
+        assert believability(layer).mean_z == pytest.approx(z, abs=0.01)
+        assert believability(layer).believable is alone
+        assert believability(layer, among=1500).believable is among
 
 
 def test_what_is_not_independent_is_told_so():

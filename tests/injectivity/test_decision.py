@@ -229,7 +229,7 @@ def test_budget_is_kept_and_honest():
     assert result.injective is None
     assert not verify(weight, None, result)
     assert result.fewest_active >= 20
-    assert result.table()[0]["verdict"] == "undecided"
+    assert result.table()[0]["decision"] == "undecided"
 
 
 def test_without_numba_the_plain_code_decides():
@@ -288,7 +288,7 @@ def test_collisions_of_integer_weights_are_refined_to_any_digits():
 def test_rows_whose_squares_vanish_are_refused():
     opposite = np.vstack([np.eye(3), -np.eye(3)])
     opposite[4] *= 1e-200
-    with pytest.raises(InputError, match="below 1e-150 their squares vanish"):
+    with pytest.raises(InputError, match="below 1e-150 their squares underflow"):
         decide(opposite)
     opposite[4] *= 1e60
     decision = decide(opposite)

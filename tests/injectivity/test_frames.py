@@ -56,7 +56,7 @@ def test_zero_exactly_when_not_injective():
     rng = np.random.default_rng(3)
     for m in range(8, 18):
         weight = rng.standard_normal((m, 3))
-        assert (stability(weight, starts=1).upper > 0) == decide(weight).injective
+        assert (stability(weight, restarts=1).upper > 0) == decide(weight).injective
 
 
 def test_repeated_rows_count_twice():
@@ -73,7 +73,7 @@ def test_vertices_are_listed_while_there_is_time():
     """46 rows of 5 inputs: exact in five seconds, bounded in less; no cell among 20,000 sampled ones lies below."""
     rng = np.random.default_rng(7)
     weight = rng.standard_normal((46, 5))
-    exact, hurried = stability(weight, starts=1), stability(weight, starts=1, seconds=0.2)
+    exact, hurried = stability(weight, restarts=1), stability(weight, restarts=1, seconds=0.2)
     assert exact.exact
     assert not hurried.exact
     assert hurried.lower <= exact.lower
@@ -86,7 +86,7 @@ def test_vertices_are_listed_while_there_is_time():
 def test_larger_layers_have_an_honest_lower_bound():
     """Ten inputs are too many for a proof in a second: the lower bound is then 0, not a guess."""
     weight = np.random.default_rng(4).standard_normal((90, 10))
-    result = stability(weight, starts=2, seconds=0.5)
+    result = stability(weight, restarts=2, seconds=0.5)
     assert not result.exact
     assert result.lower == 0.0
     assert 0 < result.upper <= result.frame

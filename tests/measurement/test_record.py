@@ -1,4 +1,4 @@
-"""`record`: tallies of a user's own see every step, and which modules are one step is decided below both siblings."""
+"""`record`: observers of a user's own see every step, and which modules are one step is decided below both siblings."""
 
 import subprocess
 import sys
@@ -12,14 +12,14 @@ from torch import nn
 
 import initscope
 from initscope.errors import InputError
-from initscope.graph import Batch, Recorder, bind, stays_whole, trace
+from initscope.graph import Batch, bind, run, stays_whole, trace
 from initscope.initializers import He
 from initscope.initializers._redrawn import redrawn
-from initscope.measurement import Tally, record
-from initscope.propagate import Given
+from initscope.measurement import Observer, record
+from initscope.propagate import InputValues
 
 
-class ClassMeans(Tally):
+class ClassMeans(Observer):
     """Sums of the outputs of each class, as a measure of separation would need them."""
 
     def __init__(self, classes):
@@ -42,11 +42,11 @@ def net():
     return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(inplace=True), nn.Dropout(0.5), nn.Linear(6, 3))
 
 
-def test_a_tally_sees_every_step_with_the_targets_and_leaves_no_trace(net):
+def test_an_observer_sees_every_step_with_the_targets_and_leaves_no_trace(net):
     x, labels = torch.randn(150, 4), torch.arange(150) % 3
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    tally = ClassMeans(3)
-    seen = record(net, (x, labels), [tally], mode="eval")
+    observer = ClassMeans(3)
+    seen = record(net, (x, labels), [observer], mode="eval")
     assert [row.layer for row in seen.rows] == ["input", "0", "1", "2", "3", "4"]
     assert seen.samples == 150
     assert seen.mode == "eval"
@@ -54,38 +54,38 @@ def test_a_tally_sees_every_step_with_the_targets_and_leaves_no_trace(net):
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
     net.eval()
     with torch.no_grad():
-        for step, part in zip(seen.steps, (net[:0], net[:1], net[:2], net[:3], net[:4], net), strict=True):
+        for step, part in zip(seen.nodes, (net[:0], net[:1], net[:2], net[:3], net[:4], net), strict=True):
             expected = F.one_hot(labels).float().T @ part(x)
-            torch.testing.assert_close(tally.sums[step], expected, rtol=1e-4, atol=1e-4)  # before the in-place ReLU
-        torch.testing.assert_close(torch.cat(tally.outputs), net(x))
+            torch.testing.assert_close(observer.sums[step], expected, rtol=1e-4, atol=1e-4)  # before the in-place ReLU
+        torch.testing.assert_close(torch.cat(observer.outputs), net(x))
     assert seen.to_dict()["samples"] == 150
 
 
 def test_bad_data_and_failing_models_are_told(net):
     with pytest.raises(InputError, match="fails on inputs of shape"):
-        record(net, torch.randn(5, 7), [Tally()])
+        record(net, torch.randn(5, 7), [Observer()])
     with pytest.raises(InputError, match="no samples"):
-        record(net, [], [Tally()])
+        record(net, [], [Observer()])
 
 
 def test_one_recording_serves_draws_and_samples(net):
-    """What prediction by whole networks needs: the same recorder, draw by draw, with a tally of its own."""
+    """What prediction by whole networks needs: the same run, draw by draw, with an observer of its own."""
     x = torch.randn(8, 4)
 
-    class Squares(Tally):
+    class Squares(Observer):
         def __init__(self):
             self.found = {}
 
         def see(self, step, values):
             self.found.setdefault(step, []).append(float(values.square().sum()))
 
-    tally = Squares()
+    observer = Squares()
     inputs = bind(net, x)
     for traced in redrawn(net, He(), 3, inputs, seed=0):
-        Recorder(traced, [tally]).run(replace(Batch(inputs), sides=None))
-    assert {len(values) for values in tally.found.values()} == {3}
-    assert len({values[0] for values in tally.found.values()}) > 1
-    assert len(set(list(tally.found.values())[1])) == 3
+        run(traced, replace(Batch(inputs), sides=None), [observer])
+    assert {len(values) for values in observer.found.values()} == {3}
+    assert len({values[0] for values in observer.found.values()}) > 1
+    assert len(set(list(observer.found.values())[1])) == 3
 
 
 class Own(nn.Linear):
@@ -116,7 +116,7 @@ def test_what_is_one_step():
 
     @initscope.rule(Known)
     def known(module, state, context):
-        return state.run(module) if isinstance(state, Given) else state.scaled(0.5)
+        return state.run(module) if isinstance(state, InputValues) else state.scaled(0.5)
 
     model = nn.Sequential(Own(4, 20), Known())
     predicted, measured = initscope.predict(model, x, y), initscope.measure(model, x, y)

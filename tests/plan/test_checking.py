@@ -44,7 +44,7 @@ def test_depth(eps, delta, width):
     if planned.exact:
         assert_kept(plan.check(planned, trials=1500), exact=True)
     else:
-        with pytest.raises(InputError, match="nothing to draw"):
+        with pytest.raises(InputError, match="nothing to simulate"):
             plan.check(planned)
 
 
@@ -99,8 +99,8 @@ def test_a_false_promise_is_caught():
     planned = plan.width(eps=0.3, delta=0.05)
     halved = dataclasses.replace(planned, exact=planned.exact // 2)
     found = plan.check(halved, trials=1000)
-    assert not found.kept
-    assert found.table()[0]["verdict"] == "broken"
+    assert not found.holds
+    assert found.table()[0]["result"] == "violated"
 
 
 def test_check_is_reproducible_and_says_what_it_needs():
@@ -156,13 +156,13 @@ def test_extremes_against_a_fine_grid():
     assert high == pytest.approx(norms.max(), rel=1e-4)
 
 
-def test_a_verdict_needs_trials():
+def test_a_result_needs_trials():
     """No failure in 50 trials excludes neither the promise of 0.05 nor a width that is twice too large."""
     planned = plan.width(eps=0.3, delta=0.05)
 
-    def verdict(answer, trials):
-        return plan.check(planned, answer=answer, trials=trials).table()[0]["verdict"]
+    def result(answer, trials):
+        return plan.check(planned, answer=answer, trials=trials).table()[0]["result"]
 
-    assert verdict("paper", 50) == "undecided at 50 trials"
-    assert verdict("paper", 4000) == "kept"
-    assert verdict("exact", 4000) == "sharp"
+    assert result("paper", 50) == "undecided at 50 trials"
+    assert result("paper", 4000) == "holds"
+    assert result("exact", 4000) == "sharp"

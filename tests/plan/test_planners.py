@@ -149,7 +149,7 @@ def test_a_band_wider_than_any_number_is_open():
     """1.9^1200 is beyond the largest float."""
     found = plan.width(eps=0.9, delta=0.05, depth=1200, per_layer=True)
     assert 1 < found.exact < found.chernoff < found.paper
-    assert plan.check(found, trials=10).kept
+    assert plan.check(found, trials=10).holds
 
 
 def test_the_order_of_the_arguments_is_that_of_the_question():

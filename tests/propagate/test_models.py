@@ -7,8 +7,8 @@ import copy
 import numpy as np
 import pytest
 import torch
+from evaluation.published.by_width import MODELS, Branching, DictInput, mobilenet, resnet, vgg
 from torch import nn
-from zoo import MODELS, Branching, DictInput, mobilenet, resnet, vgg
 
 import initscope
 from initscope.initializers import He
@@ -170,7 +170,7 @@ class Joined(nn.Module):
         return torch.relu(self.last(torch.cat([self.up(torch.relu(self.down(first))), first], 1)))
 
 
-class Neighbours(nn.Module):
+class Neighbors(nn.Module):
     """The features of each point's neighbours, found by indices that are computed of the data."""
 
     def __init__(self):
@@ -184,7 +184,7 @@ class Neighbours(nn.Module):
         return self.layer(x.reshape(-1, axes)[near.view(-1)].view(samples, points, 2, axes)).amax(2)
 
 
-@pytest.mark.parametrize(("model", "shape"), [(Joined(), (1, 8, 8)), (Neighbours(), (6, 3))])
+@pytest.mark.parametrize(("model", "shape"), [(Joined(), (1, 8, 8)), (Neighbors(), (6, 3))])
 def test_covariances_that_are_not_known_and_whole_numbers_end_no_prediction(model, shape):
     data = torch.randn(8, *shape, generator=torch.Generator().manual_seed(1))
     predicted = initscope.predict(model, data[:4], data[4:], gradients=True)

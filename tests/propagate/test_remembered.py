@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from scipy.stats import norm
 
-from initscope.graph._opened import opened_attention
+from initscope.graph.opened_modules import opened_attention
 from initscope.propagate.rules.gates import known
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from evaluation.published.by_width import Function
 from torch import nn
-from zoo import Function
 
 import initscope
 from initscope.graph import Inputs

@@ -10,6 +10,7 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.scaling import coordinates, depth_coordinates
+from initscope.scaling.coordinate_results import SCORES, CoordinateRow, width_findings
 from initscope.testing import assert_coordinates
 
 TOKENS, VOCABULARY, HEADS = 8, 32, 2
@@ -192,3 +193,26 @@ def test_inputs_that_the_model_cannot_take_are_told():
     pictures = torch.rand(4, 1, 8, 8)
     with pytest.raises(InputError, match=r"fails on inputs of shape \(4, 1, 8, 8\).*Linear\(in_features=64"):
         coordinates(lambda width: nn.Sequential(nn.Linear(64, width), nn.ReLU()), pictures, widths=[8, 16])
+
+
+@pytest.mark.parametrize(("start", "error", "named"), [(-0.2, 0.1, False), (-0.2, 0.01, True), (-0.2, math.nan, True),
+                                                       (-0.4, 0.01, False), (-0.4, 0.2, False)])  # fmt: skip
+def test_scores_are_named_only_beyond_two_errors(start, error, named):
+    """Scores must start below width^-0.25: -0.2 is above it by half an error of 0.1, and by five errors of 0.01."""
+    row = CoordinateRow("attention", SCORES, SCORES, math.nan, math.nan, (start, 0.0), (error, 0.0))
+    assert bool(width_findings([row], [()], 0.2, frozenset({0}))) is named
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_exponents_are_named_only_beyond_two_errors(place):
+    """0.3 exceeds a tolerance of 0.2 by one error of 0.1, and by ten errors of 0.01."""
+    for error, named in ((0.1, False), (0.01, True), (math.nan, True)):
+        measured, errors = [0.0, 0.0], [0.0, 0.0]
+        measured[place], errors[place] = 0.3, error
+        row = CoordinateRow("layer", "Linear", "weights", math.nan, math.nan, tuple(measured), tuple(errors))
+        assert bool(width_findings([row], [()], 0.2)) is named
+
+
+def test_one_draw_has_no_error():
+    found = check(steps=0, draws=1)
+    assert all(math.isnan(row.errors[0]) for row in found.rows)

@@ -104,7 +104,7 @@ def chains_injective(first, second):
     alike = unit.T @ unit
     gap = np.abs(CIRCLE[::4, None] - CIRCLE[::4])
     apart = np.minimum(gap, 2 * math.pi - gap)
-    # Neighbours on the circle turn by at least a little where the rank is two, and far points never agree.
+    # Neighbors on the circle turn by at least a little where the rank is two, and far points never agree.
     step = np.einsum("ij,ij->j", unit, np.roll(unit, 1, axis=1))
     return bool(step.max() < 1 - 1e-14 and alike[apart > 0.05].max() < 1 - 1e-6)
 

@@ -210,7 +210,8 @@ def angle_and_distance():
 def cosine_spread():
     u, v = relu_units(1.0, (4000, 400))
     cosines = (u * v).sum(axis=1) / np.sqrt((u**2).sum(axis=1) * (v**2).sum(axis=1))
-    return Witness(cosines.std(ddof=1), cosines.std() / math.sqrt(2 * 4000) * 1.2, tolerance=0.01)
+    value, error = cosines.std(ddof=1), cosines.std() / math.sqrt(2 * 4000) * 1.2
+    return Witness([value, value], [error, error], tolerance=0.01)
 
 
 def ratios():

@@ -1,4 +1,4 @@
-"""What every room may use and none owns: files written whole, tensors read safely, seeds by purpose, compiled loops.
+"""Helpers for all packages: atomic file writes, safe reading of tensors, seeded generators, compiled loops.
 
-One file each, which explains itself; no room is imported from here.
+Each file covers one topic and imports no other package.
 """

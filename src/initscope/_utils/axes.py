@@ -1,6 +1,6 @@
-"""`ShownAxes`: axes that a notebook shows as a picture when they are the last expression of a cell.
+"""`ShownAxes`: axes that a notebook displays as a figure when they are the last expression of a cell.
 
-A figure that pyplot does not know is shown by nobody; its axes would be one line of text.
+Notebooks display only figures that pyplot has registered; other axes would appear as one line of text.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["ShownAxes"]
 
 
 class ShownAxes(Axes):
-    """Like any axes; a notebook asks them for the PNG of their whole figure."""
+    """Axes with a PNG representation of their whole figure, for notebooks."""
 
     def _repr_png_(self) -> bytes:
         stream = io.BytesIO()
-        whole: Figure = self.figure.canvas.figure  # also of axes in a part of a figure, by every matplotlib
+        whole: Figure = self.figure.canvas.figure  # works for subfigures too, in all supported matplotlib versions
         whole.savefig(stream, format="png", dpi=110, bbox_inches="tight")
         return stream.getvalue()

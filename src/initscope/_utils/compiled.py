@@ -1,9 +1,10 @@
-"""Loops compiled by numba (extra ``fast``): the one way to compile them, to decide on them and to share them out.
+"""Loops compiled by numba (extra ``fast``): compile them, decide whether to load them, split them over threads.
 
-Loading numba takes half a second, compiling a loop for the first time a few more; the machine code is kept on disk.
-So a room keeps its loops in a module of their own and asks `loops` for it with a word on whether the work pays.
-A cache that is damaged, full or not writable costs the time of compiling, never the answer. It holds code of the same
-sources only: those of the loop, of loops in other files that it calls, of numbers that it reads, and its options.
+Loading numba takes half a second and compiling a loop for the first time a few seconds; the machine code is cached on
+disk. A package therefore keeps its loops in a separate module and loads it by `loops`, where ``pays`` says
+whether the work is large enough. A cache that is damaged, full or not writable costs compile time and never changes
+the result. An entry is valid only for the same sources: the loop, the loops in other files that it calls, the
+constants that it reads, and its options.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ def has_numba() -> bool:
 
 
 def compiled(function: Function, **options: Any) -> Function:
-    """``function``, plain loops over arrays, as machine code that releases the interpreter lock; as is if no numba."""
+    """Compile ``function`` (loops over arrays) to code that releases the GIL; return it unchanged without numba."""
     if not has_numba():
         return function
     import numba
 
     fast = numba.njit(nogil=True, **options)(function)
-    # No folder is writable for the cache, or numba keeps it in another way now: compile afresh in each process.
+    # If no cache folder is writable, or a new numba stores its cache differently: compile again in each process.
     with suppress(Exception):
         fast._cache = _tolerant_cache()(function, _sources_digest(function, options))
     return fast  # type: ignore[no-any-return]
 
 
 def _sources_digest(function: Any, options: Mapping[str, Any]) -> str:
-    """Return a digest of everything that the machine code of a loop is made from."""
+    """Return a digest of everything that the machine code of a loop depends on."""
     options = {name: sorted(value) if isinstance(value, set) else value for name, value in sorted(options.items())}
     parts, seen, functions = [repr(options)], set[str](), [function]
     while functions:
@@ -68,11 +69,11 @@ def _sources_digest(function: Any, options: Mapping[str, Any]) -> str:
 
 @functools.cache
 def _tolerant_cache() -> Any:
-    """numba's cache of a function on disk, whose files carry a checksum, and whose failures are misses."""
+    """Return a class for numba's disk cache whose files have a checksum and whose failures count as misses."""
     caching: Any = importlib.import_module("numba.core.caching")
 
     class Checked(caching.IndexDataCacheFile):  # type: ignore[misc]
-        """Pickles end where they say, so that a checksum may follow them."""
+        """Cache files with a checksum after the pickle; a pickle marks its own end, so bytes may follow it."""
 
         def _dump(self, obj: Any) -> bytes:
             data = bytes(super()._dump(obj))
@@ -91,16 +92,16 @@ def _tolerant_cache() -> Any:
         def __init__(self, function: Any, sources: str) -> None:
             super().__init__(function)
             self._cache_file.__class__ = Checked
-            # numba's own stamp is the time and size of the one file that the function stands in.
+            # numba's own stamp covers only the time and size of the file that defines the function.
             self._cache_file._source_stamp = sources
 
         def load_overload(self, *arguments: Any) -> Any:
-            found = None
+            overload = None
             with suppress(Exception):
-                found = super().load_overload(*arguments)
-            if found is None:
-                note("compiling loops for this machine, which takes up to a minute, once: they are kept on disk")
-            return found
+                overload = super().load_overload(*arguments)
+            if overload is None:
+                note("compiling loops for this machine; this takes up to a minute, once, and is cached on disk")
+            return overload
 
         def save_overload(self, *arguments: Any) -> None:
             with suppress(Exception):
@@ -110,7 +111,7 @@ def _tolerant_cache() -> Any:
 
 
 def _is_whole(path: str, beginning: bytes) -> bool:
-    """Whether a file of the cache begins so and ends with the checksum of what lies between."""
+    """Return whether a cache file starts with ``beginning`` and ends with the checksum of the bytes between."""
     try:
         content = Path(path).read_bytes()
     except OSError:
@@ -120,18 +121,18 @@ def _is_whole(path: str, beginning: bytes) -> bool:
 
 
 def loops(module: str, *, pays: bool) -> ModuleType | None:
-    """The module of compiled loops of that name, if numba is there and loading it ``pays`` or is done already."""
+    """Return the module of compiled loops if numba is installed and the module ``pays`` or is already loaded."""
     if not (pays or module in sys.modules) or module in _UNUSABLE or not has_numba():
         return None
     try:
         return importlib.import_module(module)
-    except Exception:  # a numba that does not fit the other libraries: whoever asks has another way
+    except Exception:  # numba is incompatible with another library: the caller has a fallback
         _UNUSABLE.add(module)
         return None
 
 
 def in_threads(work: Callable[[slice], None], count: int, threads: int) -> None:
-    """Run ``work`` on contiguous shares of ``range(count)``, one per thread."""
+    """Run ``work`` on contiguous slices of ``range(count)``, one per thread."""
     threads = max(1, min(threads, count))
     edges = [count * k // threads for k in range(threads + 1)]
     shares = [slice(a, b) for a, b in pairwise(edges)]

@@ -1,4 +1,4 @@
-"""Digests of what files, arrays and this package hold: a name or a time says nothing of the content.
+"""Digests of the contents of files, arrays and this package; file names and times do not identify a content.
 
 The driver of a distributed run sends digests along, and every worker compares them with what it has loaded itself.
 """
@@ -62,11 +62,11 @@ def sampled_digest(path: str | os.PathLike[str]) -> str:
 @lru_cache(maxsize=1024)
 def _sampled(path: str, size: int, *_changes_with_the_content: int) -> str:
     last = max(0, size - _SAMPLE_BYTES)
-    starts = sorted({last * sample // (_SAMPLES - 1) for sample in range(_SAMPLES)})
+    offsets = sorted({last * sample // (_SAMPLES - 1) for sample in range(_SAMPLES)})
     digest = hashlib.sha256(str(size).encode())
     with open(path, "rb") as file:
-        for start in starts:
-            file.seek(start)
+        for offset in offsets:
+            file.seek(offset)
             digest.update(file.read(_SAMPLE_BYTES))
     return digest.hexdigest()
 

@@ -1,6 +1,6 @@
-"""Room on the disk, looked at before the work: `check_room` and `reserved_array`.
+"""Disk space, checked before the work begins: `check_space` and `reserved_array`.
 
-A mapped file grows as it is written, and a full disk then ends the process by a signal (SIGBUS), without a message.
+A memory-mapped file grows as it is written. A full disk then kills the process by SIGBUS, without a message.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from initscope.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["check_room", "reserve", "reserved_array"]
+__all__ = ["check_space", "reserve", "reserved_array"]
 
 _SMALL = 1 << 16
-"""Bytes that a file has room for at least, if nobody says how many it needs."""
+"""Bytes to check for if the caller does not give the size of the file."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def check_room(target: str | os.PathLike[str], needed: int = _SMALL) -> None:
-    """Refuse, before any work is done, a file that cannot be written or does not fit on its disk."""
+def check_space(target: str | os.PathLike[str], needed: int = _SMALL) -> None:
+    """Raise `InputError` before any work is done if a file cannot be written or does not fit on its disk."""
     with scratch_path(target) as temporary:
         reserve(temporary, needed, target)
 
 
 def reserve(path: Path, size: int, target: str | os.PathLike[str]) -> None:
-    """Have the first ``size`` bytes of a file on the disk, so that writing them cannot fail; else `InputError`.
+    """Reserve the first ``size`` bytes of a file on the disk, so that writing them cannot fail; else `InputError`.
 
-    ``target`` is the name that the message gives. Where the system cannot reserve, the free space is looked at.
+    ``target`` is the name for the message. If the system cannot reserve space, the free space is checked instead.
     """
     if size <= 0:
         return
@@ -46,12 +46,12 @@ def reserve(path: Path, size: int, target: str | os.PathLike[str]) -> None:
             reason = getattr(error, "strerror", None) or "the disk is full"
             raise InputError(
                 f"{os.fspath(target)}: cannot be written ({reason}): it needs {_shown(size)}, and the disk has "
-                f"{_shown(free)} free; make room, or give a name on another disk"
+                f"{_shown(free)} free; free some space, or give a name on another disk"
             ) from error
 
 
 def reserved_array(path: Path, dtype: type[np.generic], shape: tuple[int, ...], target: str | os.PathLike[str]) -> Any:
-    """A new .npy file as an array in memory, with all its room on the disk; ``target`` as in `reserve`."""
+    """Return a new memory-mapped .npy file with all its disk space reserved; ``target`` as in `reserve`."""
     import numpy as np
 
     array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)

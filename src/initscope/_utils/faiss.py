@@ -1,7 +1,7 @@
-"""faiss, an optional library: its loading, the codes that its flat indexes hold, and what a fork needs.
+"""The optional library faiss: loading, the codes of its flat indexes, and safety around ``fork``.
 
-faiss's threads are those of OpenMP. They do not survive a fork, and the child would wait for them for ever: there faiss
-goes on with one. Nor does the child have the thread that was adding codes: so forks wait until the indexes are at rest.
+faiss uses OpenMP threads. They do not survive a fork, and the child would wait for them forever, so the child uses one
+thread. A thread that was adding codes does not exist in the child either, so a fork waits until all indexes are idle.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["has_faiss", "load_faiss", "nearest_rows", "rests_before_forks", "sto
 
 
 class Lock(Protocol):
-    """What `threading.RLock` makes."""
+    """The interface of `threading.RLock` that is used here."""
 
     def acquire(self) -> bool:
-        """Take it."""
+        """Acquire the lock."""
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
 
 
 _OWNERS: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -39,44 +39,44 @@ def has_faiss() -> bool:
 
 
 def load_faiss() -> Any:
-    """The module, or the error that says how to get it."""
+    """Return the module, or raise the error that says how to install it."""
     return library("faiss")
 
 
 def nearest_rows(queries: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Squared distances and numbers of the ``k`` nearest rows of each query, nearest first, all float32.
+    """Return squared distances and indices of the ``k`` nearest rows of each query, nearest first; all float32.
 
-    By faiss; by NumPy, a matrix product for some queries at a time, where faiss is not installed.
+    faiss does the search if it is installed, else NumPy with one matrix product per batch of queries.
     """
     if has_faiss():
-        distances, places = load_faiss().knn(queries, rows, k)
-        return distances, places
+        distances, indices = load_faiss().knn(queries, rows, k)
+        return distances, indices
     lengths = np.einsum("ij,ij->i", rows, rows)
-    distances, places = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-    for start in range(0, len(queries), _TOGETHER):
-        part = slice(start, start + _TOGETHER)
-        own = np.einsum("ij,ij->i", queries[part], queries[part])
-        squared = np.maximum(lengths - 2 * queries[part] @ rows.T + own[:, None], 0)
+    distances, indices = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+    for start in range(0, len(queries), _BATCH):
+        part = slice(start, start + _BATCH)
+        query_lengths = np.einsum("ij,ij->i", queries[part], queries[part])
+        squared = np.maximum(lengths - 2 * queries[part] @ rows.T + query_lengths[:, None], 0)
         near = np.argpartition(squared, k - 1, axis=1)[:, :k]
-        found = np.take_along_axis(squared, near, axis=1)
-        order = np.argsort(found, axis=1, kind="stable")
-        distances[part] = np.take_along_axis(found, order, axis=1)
-        places[part] = np.take_along_axis(near, order, axis=1)
-    return distances, places
+        nearest = np.take_along_axis(squared, near, axis=1)
+        order = np.argsort(nearest, axis=1, kind="stable")
+        distances[part] = np.take_along_axis(nearest, order, axis=1)
+        indices[part] = np.take_along_axis(near, order, axis=1)
+    return distances, indices
 
 
-_TOGETHER = 256  # queries whose distances to all rows are held at once
+_BATCH = 256  # queries whose distances to all rows are held at once
 
 
 def stored(flat: Any) -> np.ndarray:
-    """Codes held by a flat index, faiss's or `initscope.embed._plain`'s."""
+    """Return the codes of a flat index of faiss or of `initscope.embed._plain`."""
     if hasattr(flat, "codes"):
         return np.asarray(flat.codes)
     return np.asarray(load_faiss().vector_to_array(flat.xb)).reshape(flat.ntotal, flat.code_size)
 
 
 def rests_before_forks(owner: Any) -> None:
-    """Have every fork wait for ``owner.lock``."""
+    """Make every fork wait for ``owner.lock``."""
     _OWNERS.add(owner)
 
 

@@ -1,9 +1,9 @@
-"""Files: written under a temporary name and renamed, read with one error for whatever is wrong with them.
+"""Files: writes go to a temporary name and are renamed; every failed read is one `InputError`.
 
 Writing: `atomic_path`, `scratch_path`, `write_text`; `locked` and `exclusive` keep other processes from editing at the
 same time.
-Reading: `open_regular` refuses what may never end, `reading` turns any failure of a reader into one `InputError`,
-`check_memory` refuses what would unpack to more than `memory_limit`.
+Reading: `open_regular` refuses devices and pipes, `reading` turns any failure of a reader into one `InputError`,
+`check_memory` refuses files that would unpack to more than `memory_limit`.
 """
 
 from __future__ import annotations
@@ -53,50 +53,50 @@ _GIGABYTE = 10**9
 
 @contextmanager
 def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside ``target``; on success it is flushed and renamed, on an exception removed.
+    """Yield a temporary path next to ``target``; on success it is flushed and renamed, on an exception removed.
 
-    Links are followed, so that the file they lead to is replaced. A file that is there keeps its mode and, where the
-    system allows it, its owner; a read-only one, a folder, a device or a pipe is refused. What killed writers have left
-    in the folder is removed first: only files that nobody has locked.
+    Links are followed, so that the file they lead to is replaced. An existing file keeps its mode and, if the system
+    allows it, its owner. Read-only files, folders, devices and pipes are refused. Unlocked temporary files that killed
+    processes have left in the folder are removed first.
     """
     given = Path(target)
-    with _told(given):
-        place, before = _destination(given)
-        if not place.parent.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            note(f"the folder {place.parent} was not there and has been made")
-    suffix = place.suffix if len(os.fsencode(place.suffix)) <= _LONGEST_SUFFIX else ""
-    with _temporary(given, place, suffix, 0o666 if before is None else 0o600) as temporary, _told(given):
+    with _write_errors(given):
+        destination, before = _destination(given)
+        if not destination.parent.exists():
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            note(f"created the folder {destination.parent}")
+    suffix = destination.suffix if len(os.fsencode(destination.suffix)) <= _LONGEST_SUFFIX else ""
+    with _temporary(given, destination, suffix, 0o666 if before is None else 0o600) as temporary, _write_errors(given):
         yield temporary
         with temporary.open("rb+") as written:
             if before is not None:
                 _restore_owner_and_mode(written.fileno(), before)
             os.fsync(written.fileno())
-        temporary.replace(place)
-    _flush_folder(place.parent)
+        temporary.replace(destination)
+    _flush_folder(destination.parent)
 
 
 @contextmanager
 def scratch_path(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield the path of an empty file on the disk of ``target`` that is removed in the end.
+    """Yield the path of an empty file on the disk of ``target``; the file is removed at the end.
 
-    It stands in the folder of ``target``, or in the nearest one that is there. Targets that `atomic_path` refuses are
-    refused, and what killed writers have left is removed.
+    It lies in the folder of ``target``, or in the nearest parent that exists. Targets that `atomic_path` refuses are
+    refused, and temporary files of killed processes are removed.
     """
     given = Path(target)
-    with _told(given):
-        place, _ = _destination(given)
-    folder = next(parent for parent in place.parents if parent.exists())
-    with _temporary(given, folder / place.name, ".scratch", 0o600) as temporary:
+    with _write_errors(given):
+        destination, _ = _destination(given)
+    folder = next(parent for parent in destination.parents if parent.exists())
+    with _temporary(given, folder / destination.name, ".scratch", 0o600) as temporary:
         yield temporary
 
 
 @contextmanager
-def _temporary(given: Path, place: Path, suffix: str, mode: int) -> Iterator[Path]:
-    """A new file beside ``place``, locked and in the end removed; leftovers of killed writers go first."""
-    with _told(given):
-        _remove_leftovers(place.parent)
-        temporary, handle = _new_file(place.parent, _prefix(place, suffix), suffix, mode)
+def _temporary(given: Path, destination: Path, suffix: str, mode: int) -> Iterator[Path]:
+    """Yield a new locked file next to ``destination`` and remove it at the end; remove leftovers first."""
+    with _write_errors(given):
+        _remove_leftovers(destination.parent)
+        temporary, handle = _new_file(destination.parent, _prefix(destination, suffix), suffix, mode)
     try:
         yield temporary
     finally:
@@ -106,17 +106,17 @@ def _temporary(given: Path, place: Path, suffix: str, mode: int) -> Iterator[Pat
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:
-    """Write ``text`` to ``target`` atomically, as UTF-8; what UTF-8 cannot hold is written as an escape."""
+    """Write ``text`` to ``target`` atomically as UTF-8; lone surrogates are written as escapes."""
     with atomic_path(target) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 @contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the lock of the file at ``path`` while it is read, changed and replaced; others who ask for it wait.
+    """Hold the lock of the file at ``path`` while it is read, changed and replaced; other processes wait for it.
 
-    The lock is the file's own, so that no second file is left behind; it goes with the process that holds it. A file
-    that is not there yet has none, nor has one on a system or a disk without locks.
+    The lock is on the file itself, so no lock file remains. It ends with the process that holds it. There is no lock
+    if the file does not exist yet, or if the system or the disk has no locks.
     """
     handle = _lock_of(os.path.realpath(path))
     try:
@@ -128,11 +128,11 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextmanager
 def exclusive(path: str | os.PathLike[str], refusal: str) -> Iterator[None]:
-    """Hold the lock of the file at ``path``, made if it is not there; `InputError` with ``refusal`` if another does.
+    """Hold the lock of the file at ``path``, created if missing; `InputError` with ``refusal`` if it is taken.
 
-    The file stays; its lock goes with the process, however that ends.
+    The file stays; its lock ends with the process.
     """
-    with _told(Path(path)):
+    with _write_errors(Path(path)):
         handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
     try:
         if fcntl is not None:
@@ -148,12 +148,12 @@ def exclusive(path: str | os.PathLike[str], refusal: str) -> Iterator[None]:
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a file for reading, binary; folders, devices, pipes and sockets, which may never end, are `InputError`."""
+    """Open a file for binary reading; raise `InputError` for folders, devices, pipes and sockets."""
     _check_regular(path, os.stat(path))
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     file = os.fdopen(handle, "rb")
     try:
-        _check_regular(path, os.fstat(handle))  # another file may have taken its place meanwhile
+        _check_regular(path, os.fstat(handle))  # the file may have been replaced since
     except InputError:
         file.close()
         raise
@@ -162,11 +162,11 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 @contextmanager
 def reading(path: str | os.PathLike[str], what: str, hint: str) -> Iterator[None]:
-    """Turn whatever a reader raises inside into one `InputError` on the file.
+    """Turn any exception of a reader inside the block into one `InputError` about the file.
 
-    Readers of damaged files fail in many ways (zlib, struct, tokenize, SyntaxError, OverflowError, …), and new versions
-    of their libraries bring others: so everything counts as damage but what we refuse ourselves, errors of the disk and
-    lack of memory. ``what`` is what the file should be, ``hint`` the next step.
+    Readers of damaged files fail in many ways (zlib, struct, tokenize, SyntaxError, OverflowError, …), and new library
+    versions add others. So every exception counts as damage, except `InputError`, disk errors and lack of memory.
+    ``what`` describes the expected file, ``hint`` is the next step.
     """
     try:
         yield
@@ -175,18 +175,21 @@ def reading(path: str | os.PathLike[str], what: str, hint: str) -> Iterator[None
     except MemoryError as error:
         raise InputError(f"{path} does not fit into memory; {hint}") from error
     except OSError as error:
-        if error.strerror is None:  # of a format (gzip, Pillow), not of the disk
+        if error.strerror is None:  # raised by a format (gzip, Pillow), not by the disk
             raise InputError(f"{path} is not {what}, or damaged; {hint}") from error
         step = "check the path" if isinstance(error, FileNotFoundError) else hint
         raise InputError(f"{path} cannot be read ({error.strerror}); {step}") from error
     except Exception as error:
         if "\0" in str(path):
-            raise InputError(f"{str(path)!r} is no path: it holds a zero byte") from error
+            raise InputError(f"{str(path)!r} is not a path: it contains a zero byte") from error
         raise InputError(f"{path} is not {what}, or damaged; {hint}") from error
 
 
 def memory_limit() -> int:
-    """Most bytes that a file may unpack to: ``INITSCOPE_MEMORY`` (in GB), else half of the memory, or what is free."""
+    """Return the largest allowed size of an unpacked file in bytes.
+
+    This is ``INITSCOPE_MEMORY`` (in GB) if set, else half of the memory or the free memory, whichever is less.
+    """
     given = os.environ.get("INITSCOPE_MEMORY", "")
     if given:
         try:
@@ -196,19 +199,19 @@ def memory_limit() -> int:
         if limit <= 0:
             raise InputError(f"INITSCOPE_MEMORY = {given!r} must be a positive number of gigabytes, for example 8")
         return limit
-    found = [8 * _GIGABYTE]
+    limits = [8 * _GIGABYTE]
     with suppress(OSError, ValueError, AttributeError):
-        found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+        limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for group in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):  # of a container
         with suppress(OSError, ValueError):
-            found.append(int(Path(group).read_text()))
+            limits.append(int(Path(group).read_text()))
     with suppress(OSError, ValueError, IndexError):  # what other programs leave
-        found.append(2 * 1024 * int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]))
-    return min(found) // 2
+        limits.append(2 * 1024 * int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]))
+    return min(limits) // 2
 
 
 def check_memory(path: str | os.PathLike[str], needed: int, hint: str) -> None:
-    """Refuse, before any of it is unpacked, a file that needs more bytes than `memory_limit`."""
+    """Raise `InputError` before a file is unpacked if it needs more bytes than `memory_limit`."""
     limit = memory_limit()
     if needed > limit:
         raise InputError(
@@ -227,7 +230,7 @@ def _kind(status: os.stat_result) -> str:
 
 
 @contextmanager
-def _told(target: Path) -> Iterator[None]:
+def _write_errors(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -236,57 +239,57 @@ def _told(target: Path) -> Iterator[None]:
 
 
 def _destination(target: Path) -> tuple[Path, os.stat_result | None]:
-    """Where the links of ``target`` lead, and what is there; `InputError` if it may not be replaced."""
+    """Return the file that ``target`` links to and its status; `InputError` if it may not be replaced."""
     if "\0" in str(target):
-        raise InputError(f"{str(target)!r}: cannot be written (a name holds no zero byte); give another name")
-    place = Path(os.path.realpath(target))
+        raise InputError(f"{str(target)!r}: cannot be written (it contains a zero byte); give another name")
+    destination = Path(os.path.realpath(target))
     try:
-        before = os.stat(place)
+        before = os.stat(destination)
     except FileNotFoundError:
-        return place, None
+        return destination, None
     if not stat.S_ISREG(before.st_mode):
         raise InputError(f"{target}: cannot be written (it is {_kind(before)}, not a file); give the name of a file")
-    # Who may do everything is asked too: a file without any right to write was protected on purpose.
-    if not before.st_mode & 0o222 or not os.access(place, os.W_OK):
+    # Applies to root too: a file without any write permission was protected on purpose.
+    if not before.st_mode & 0o222 or not os.access(destination, os.W_OK):
         raise InputError(f"{target}: cannot be written (it is read-only); give another name, or make it writable")
-    return place, before
+    return destination, before
 
 
 def _host() -> str:
     return f"{zlib.crc32(platform.node().encode()):08x}"
 
 
-def _prefix(place: Path, suffix: str) -> str:
-    """What the temporary names of a file begin with: its name as far as it fits, and this host."""
-    room = _LONGEST_NAME - len(f"..{_host()}.") - 16 - len(os.fsencode(suffix))
-    name = os.fsencode(place.name)[:room].decode("utf-8", "ignore")
+def _prefix(destination: Path, suffix: str) -> str:
+    """Return the prefix of temporary names: the file's name, truncated if needed, and this host."""
+    length = _LONGEST_NAME - len(f"..{_host()}.") - 16 - len(os.fsencode(suffix))
+    name = os.fsencode(destination.name)[:length].decode("utf-8", "ignore")
     return f".{name}.{_host()}."
 
 
 def _new_file(folder: Path, prefix: str, suffix: str, mode: int) -> tuple[Path, int]:
-    """A new file under a name of its own, locked as long as the handle is open.
+    """Create a file with a unique name and return its path and handle; it is locked while the handle is open.
 
-    Made here, not by the writer: with the permissions that any new file gets, and never over another file.
+    It is created here so that it gets the usual permissions and never overwrites another file.
     """
     while True:
         path = folder / f"{prefix}{secrets.token_hex(8)}{suffix}"
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
         if fcntl is None:
             return path, handle
-        with suppress(OSError):  # a disk without locks: then nobody takes it for a leftover either
+        with suppress(OSError):  # a disk without locks: then no process treats it as a leftover either
             fcntl.flock(handle, fcntl.LOCK_EX)
         if _is_at(handle, path):
             return path, handle
-        os.close(handle)  # taken for a leftover before it was locked
+        os.close(handle)  # another process removed it as a leftover before it was locked
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files, of whatever target, of writers of this host that are gone: nobody holds their lock."""
+    """Remove unlocked temporary files of any target: the processes of this host that wrote them are gone."""
     if fcntl is None:
         return
     pattern = re.compile(rf"\..*\.{_host()}\.[0-9a-f]{{16}}(\.[^.]*)?", re.DOTALL)
     for name in filter(pattern.fullmatch, os.listdir(folder)):
-        with suppress(OSError):  # alive, somebody else's, or just removed by another writer
+        with suppress(OSError):  # in use, owned by another user, or just removed by another process
             handle = os.open(folder / name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -295,11 +298,11 @@ def _remove_leftovers(folder: Path) -> None:
                 os.close(handle)
 
 
-def _lock_of(place: str) -> int | None:
-    """An open handle that holds the lock of the file that is at ``place`` when the lock is got."""
+def _lock_of(destination: str) -> int | None:
+    """Return an open handle that holds the lock of the file at ``destination``."""
     while fcntl is not None:
         try:
-            handle = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
+            handle = os.open(destination, os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
             return None
         try:
@@ -310,9 +313,9 @@ def _lock_of(place: str) -> int | None:
         except BaseException:
             os.close(handle)
             raise
-        if _is_at(handle, place):
+        if _is_at(handle, destination):
             return handle
-        os.close(handle)  # replaced while we waited: the lock that counts is that of the new file
+        os.close(handle)  # the file was replaced while we waited: lock the new one
     return None
 
 
@@ -326,13 +329,13 @@ def _is_at(handle: int, path: str | os.PathLike[str]) -> bool:
 def _restore_owner_and_mode(handle: int, before: os.stat_result) -> None:
     if not hasattr(os, "fchmod"):
         return
-    with suppress(OSError):  # only a superuser gives files away
+    with suppress(OSError):  # only root may change the owner
         os.fchown(handle, before.st_uid, before.st_gid)
     os.fchmod(handle, stat.S_IMODE(before.st_mode))
 
 
 def _flush_folder(folder: Path) -> None:
-    """Have the renaming itself on the disk, on systems that can open a folder."""
+    """Flush the renaming to the disk, on systems that can open a folder."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Libraries that only some users have: the one way to load them, and which extra of ours brings each."""
+"""Optional libraries: how to load them, and which extra of initscope installs each."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ LIBRARIES = {
     "transformers": ("transformers", "integrations"),
     "wandb": ("wandb", "integrations"),
 }
-"""What is imported → what its makers call it, and the extra that brings it; None: no extra does."""
+"""Module name → name of the distribution and the extra that installs it (None if there is no extra)."""
 
 
 def library(module: str, *others: str, of: str = "") -> Any:
-    """The first of these modules that can be imported, or the error that says how the library is installed.
+    """Return the first of these modules that can be imported, or raise the error that says how to install it.
 
-    The library is that of the first name, or the one it is ``of``, if it comes under a name of another package.
+    ``of`` names the library for the message if it differs from the first module name.
 
     >>> library("a_package_nobody_has", of="timm")
     Traceback (most recent call last):
-    initscope.errors.MissingDependencyError: timm is not installed; it comes with: pip install timm
+    initscope.errors.MissingDependencyError: timm is not installed; install it with: pip install timm
     """
     failed: ImportError | None = None
     for name in (module, *others):

@@ -1,8 +1,8 @@
-"""Where long work is, and what becomes of it on Ctrl-C: rooms tell, whoever watches decides.
+"""Progress of long work, and its behavior on Ctrl-C: packages report progress, a watcher shows it.
 
-A room passes what it goes through to `steps`, or names what it does by `stage`; without a watcher nothing happens.
-Around work whose parts are worth having it puts `kept_if_interrupted`: if the watcher keeps what was found, Ctrl-C ends
-that work only, and `interrupted` says so from then on. The command line watches; a library call never prints.
+A package passes its loop to `steps`, or names its current work by `stage`; without a watcher both do nothing.
+`kept_if_interrupted` wraps work whose partial results are useful. If there is a watcher, Ctrl-C ends only that work,
+and `interrupted` returns True from then on. The command line has a watcher; a library call never prints.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Item = TypeVar("Item")
 
 @dataclass
 class Stage:
-    """What is being done, how far it is (``done`` of ``total``, if anybody knows), and when it ``began``."""
+    """A piece of work: its description, its progress (``done`` of ``total``, if known), and when it ``began``."""
 
     what: str
     total: int | None
@@ -40,13 +40,13 @@ class Stage:
 
 @dataclass
 class Watcher:
-    """Who looks on: ``stages`` holds the outermost stage first."""
+    """An observer of progress: ``stages`` holds the outermost stage first."""
 
     stages: list[Stage] = field(default_factory=list)
     interrupted: bool = False
 
     def note(self, message: str) -> None:
-        """A remark on what takes time."""
+        """Show a remark about slow work."""
 
 
 _WATCHERS: list[Watcher] = []
@@ -55,7 +55,7 @@ _NOTED: set[str] = set()
 
 @contextmanager
 def watching(watcher: Watcher) -> Iterator[Watcher]:
-    """Let ``watcher`` look on for the time of the block."""
+    """Send the progress of the block to ``watcher``."""
     _WATCHERS.append(watcher)
     try:
         yield watcher
@@ -65,7 +65,7 @@ def watching(watcher: Watcher) -> Iterator[Watcher]:
 
 @contextmanager
 def stage(what: str, total: int | None = None) -> Iterator[Stage | None]:
-    """Name what the block does."""
+    """Name the work of the block."""
     import time
 
     if not _WATCHERS:
@@ -80,7 +80,7 @@ def stage(what: str, total: int | None = None) -> Iterator[Stage | None]:
 
 
 def steps(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
-    """``items`` one by one, counted as done when the next one is asked for."""
+    """Yield ``items``; each counts as done when the next one is requested."""
     if total is None and isinstance(items, Sized):
         total = len(items)
     with stage(what, total) as begun:
@@ -92,7 +92,7 @@ def steps(items: Iterable[Item], what: str, total: int | None = None) -> Iterato
 
 @contextmanager
 def kept_if_interrupted() -> Iterator[None]:
-    """Let Ctrl-C end the block instead of the call, if the watcher keeps what was found."""
+    """Let Ctrl-C end the block instead of the call, if there is a watcher; results so far are kept."""
     try:
         yield
     except KeyboardInterrupt:
@@ -101,19 +101,19 @@ def kept_if_interrupted() -> Iterator[None]:
         _WATCHERS[-1].interrupted = True
 
 
-def none_is_no_result(found: Sized) -> None:
-    """Let Ctrl-C end the call after all, where nothing was ``found`` before it."""
-    if interrupted() and not len(found):
+def none_is_no_result(results: Sized) -> None:
+    """Let Ctrl-C end the call after all, if there are no ``results`` yet."""
+    if interrupted() and not len(results):
         raise KeyboardInterrupt
 
 
 def interrupted() -> bool:
-    """Whether the watcher's work was interrupted, so that what is left of it is better left out."""
+    """Return whether the work was interrupted, so that the rest of it is skipped."""
     return bool(_WATCHERS) and _WATCHERS[-1].interrupted
 
 
 def note(message: str) -> None:
-    """Say why nothing seems to happen, once: to the watcher, or on stderr where a person sits before it."""
+    """Explain a delay once per message: to the watcher, or on stderr in an interactive session."""
     if message in _NOTED:
         return
     _NOTED.add(message)

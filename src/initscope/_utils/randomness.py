@@ -1,4 +1,4 @@
-"""Random generators by seed and purpose, so that one seed used for two things never gives the same numbers twice."""
+"""Random generators by seed and purpose, so that one seed used for two purposes gives independent numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["generator", "torch_generator"]
 
 
 def generator(seed: int | np.random.Generator, purpose: str) -> np.random.Generator:
-    """A generator for ``purpose``; a generator given as ``seed`` is used as it is.
+    """Return a generator for ``purpose``; a generator given as ``seed`` is returned unchanged.
 
     Data that a user made with ``default_rng(0)`` must not coincide with the directions drawn for ``seed=0``:
     the purpose is hashed into the seed.
@@ -30,7 +30,7 @@ def generator(seed: int | np.random.Generator, purpose: str) -> np.random.Genera
 
 
 def torch_generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
-    """The same for torch: weights drawn for ``seed=0`` are not the data of a user who called ``manual_seed(0)``.
+    """Return a torch generator: weights for ``seed=0`` differ from data that a user drew after ``manual_seed(0)``.
 
     >>> import torch
     >>> data = torch.randn(3, generator=torch.Generator().manual_seed(0))

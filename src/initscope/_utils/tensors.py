@@ -1,7 +1,7 @@
-"""Reading of .npy, .npz, .pt and .pth files; nothing in a file is ever executed, nothing is unpacked unchecked.
+"""Reading of .npy, .npz, .pt and .pth files; no code in a file is executed, and sizes are checked before unpacking.
 
-`read_tensors` reads a whole file; `stored_arrays` only looks what .npy and .npz files hold, for `StoredArray.read` to
-read what is needed of it.
+`read_tensors` reads a whole file. `stored_arrays` reads only the headers of .npy and .npz files; `StoredArray.read`
+then reads the rows that are needed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array in a .npy file, or the ``member`` of a .npz file, that is read when asked."""
+    """An array in a .npy file, or the ``member`` of a .npz file, that is read on demand."""
 
     file: Path
     member: str | None
@@ -45,17 +45,17 @@ class StoredArray:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one entry along the first axis."""
+        """Return the bytes of one entry along the first axis."""
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     def read(self, rows: NDArray[np.integer[Any]] | None = None) -> NDArray[Any]:
-        """The array, or these of its rows (increasing numbers): no others are held in memory."""
+        """Return the array, or only the given rows (increasing indices); other rows are not held in memory."""
         import numpy as np
 
         count = math.prod(self.shape[:1]) if rows is None else len(rows)
         whole = rows is None or self.by_columns
         check_memory(self.file, math.prod(self.shape[:1]) * self.row_bytes if whole else count * self.row_bytes, _FEWER)
-        with _told(self.file, self.hint), _opened(self.file, self.member) as stream:
+        with _read_errors(self.file, self.hint), _opened(self.file, self.member) as stream:
             if whole:
                 values = np.empty(self.shape, self.dtype, order="F" if self.by_columns else "C")
                 _fill(stream, values.reshape(-1, order="A"), self.start)
@@ -73,11 +73,11 @@ _FEWER = "ask for fewer rows (--limit on the command line)"
 
 
 def stored_arrays(file: Path, *, hint: str) -> StoredArray | dict[str, StoredArray]:
-    """What a .npy file (one array) or a .npz file (several by name) holds, whatever its name ends in.
+    """Return the array of a .npy file, or the arrays of a .npz file by name; the suffix does not matter.
 
     Only the headers are read, and compared with the size of the file.
     """
-    with _told(file, hint), open_regular(file) as stream:
+    with _read_errors(file, hint), open_regular(file) as stream:
         beginning = stream.read(8)
         stream.seek(0)
         if beginning.startswith(_NPY):
@@ -90,7 +90,7 @@ def stored_arrays(file: Path, *, hint: str) -> StoredArray | dict[str, StoredArr
 
 
 def _members(archive: zipfile.ZipFile) -> Iterator[tuple[zipfile.ZipInfo, IO[bytes]]]:
-    """The arrays of an archive, each open at its beginning; what else it holds is passed over."""
+    """Yield the arrays of an archive, each open at its beginning; other members are skipped."""
     for info in archive.infolist():
         with archive.open(info) as member:
             begins = member.read(len(_NPY)) == _NPY
@@ -100,42 +100,42 @@ def _members(archive: zipfile.ZipFile) -> Iterator[tuple[zipfile.ZipInfo, IO[byt
 
 
 def read_tensors(file: Path, *, hint: str) -> Any:
-    """What ``file`` holds: a NumPy array (.npy), a dict of them (.npz), or what ``torch.save`` wrote (.pt, .pth).
+    """Return the content of ``file``: an array (.npy), a dict of arrays (.npz), or what ``torch.save`` wrote.
 
-    Objects other than dense tensors and plain containers are refused (``weights_only=True``, ``allow_pickle=False``);
-    and so are damaged files; ``hint`` ends the message. Tensors of a file of today's torch stay on the disk until they
-    are used.
+    Damaged files are refused, and so are objects other than dense tensors and plain containers
+    (``weights_only=True``, ``allow_pickle=False``). ``hint`` ends the message. Tensors in the zip format of
+    ``torch.save`` are memory-mapped.
     """
     check_kind(file)
     if file.suffix in (".pt", ".pth"):
-        with _told(file, hint):
+        with _read_errors(file, hint):
             return _read_torch(file, hint)
-    found = stored_arrays(file, hint=hint)
-    return found.read() if isinstance(found, StoredArray) else {name: array.read() for name, array in found.items()}
+    arrays = stored_arrays(file, hint=hint)
+    return arrays.read() if isinstance(arrays, StoredArray) else {name: array.read() for name, array in arrays.items()}
 
 
 def check_kind(file: Path, otherwise: str = "") -> None:
-    """Refuse a file that is not there, or of another kind by its name; ``otherwise`` says how such ones are read."""
+    """Raise `InputError` if a file is missing or has another suffix; ``otherwise`` says how to read such files."""
     if not file.is_file() and not file.exists():
         raise InputError(f"{file} is not a file; give a {', '.join(TENSOR_SUFFIXES)} file")
     if file.suffix not in TENSOR_SUFFIXES:
         raise InputError(
-            f"{file}: files of kind {file.suffix!r} are not read; give {', '.join(TENSOR_SUFFIXES)}{otherwise}"
+            f"{file}: files of type {file.suffix!r} are not supported; give {', '.join(TENSOR_SUFFIXES)}{otherwise}"
         )
 
 
 @contextmanager
-def _told(file: Path, hint: str) -> Iterator[None]:
-    """`reading`, with a word of its own for files that would have to be executed."""
+def _read_errors(file: Path, hint: str) -> Iterator[None]:
+    """Call `reading`, with a separate message for files that can only be read by executing code."""
     suffix = file.suffix if file.suffix in TENSOR_SUFFIXES else ".npy or .npz"
     with reading(file, f"a {suffix} file", hint):
         try:
             with open_regular(file) as stream:
                 if file.suffix in TENSOR_SUFFIXES and not stream.read(8).startswith(_BEGINNINGS[file.suffix]):
-                    raise ValueError("the file does not begin as its suffix says")
+                    raise ValueError("the first bytes do not fit the suffix of the file")
             yield
         except (pickle.UnpicklingError, RuntimeError) as error:
-            # torch has one kind of error for damage and for what only runs as a programme.
+            # torch raises the same exception for damaged files and for TorchScript programs.
             if isinstance(error, pickle.UnpicklingError) or "TorchScript" in str(error):
                 raise InputError(
                     f"{file} holds Python objects, which cannot be read without executing them; {hint}"
@@ -154,7 +154,7 @@ def _opened(file: Path, member: str | None) -> Iterator[BinaryIO]:
 
 
 def _described(file: Path, member: str | None, stream: Any, size: int, hint: str) -> StoredArray:
-    """The array whose header the stream begins with; it must fit into the ``size`` bytes that are there."""
+    """Return the array whose header is at the beginning of the stream; it must fit into ``size`` bytes."""
     from numpy.lib import format as npy
 
     version = npy.read_magic(stream)
@@ -168,22 +168,22 @@ def _described(file: Path, member: str | None, stream: Any, size: int, hint: str
 
 
 def _fill(stream: BinaryIO, values: NDArray[Any], start: int) -> None:
-    """Read a contiguous array from ``start`` on, a piece at a time."""
+    """Fill a contiguous array with the bytes from ``start`` on, in chunks."""
     import numpy as np
 
-    if isinstance(stream, zipfile.ZipExtFile):  # its own seeking takes 16 MB at a time
+    if isinstance(stream, zipfile.ZipExtFile):  # its own `seek` reads 16 MB at a time
         while stream.tell() < start and stream.read(min(_CHUNK, start - stream.tell())):
             pass
     stream.seek(start)
     if values.nbytes == 0:
         return
-    room = values.view(np.uint8)
+    target = values.view(np.uint8)
     done = 0
-    while done < len(room):
-        piece = stream.read(min(_CHUNK, len(room) - done))
+    while done < len(target):
+        piece = stream.read(min(_CHUNK, len(target) - done))
         if not piece:
-            raise EOFError(f"{done} of {len(room)} bytes")
-        room[done : done + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
+            raise EOFError(f"{done} of {len(target)} bytes")
+        target[done : done + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
         done += len(piece)
 
 
@@ -194,14 +194,14 @@ def _read_torch(file: Path, hint: str) -> Any:
     if on_disk:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
-        if any(each.compress_type != zipfile.ZIP_STORED for each in members):
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("torch.save compresses nothing")
-        if sum(each.file_size for each in members) > file.stat().st_size:
+        if sum(member.file_size for member in members) > file.stat().st_size:
             raise ValueError("the parts are larger than the file")
     else:
         check_memory(file, file.stat().st_size, hint)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # old kinds of storage are told by a warning
+        warnings.simplefilter("ignore")  # torch warns about old storage types
         if on_disk:
             content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
         else:
@@ -212,19 +212,19 @@ def _read_torch(file: Path, hint: str) -> Any:
 
 
 def _check_dense(file: Path, value: Any, hint: str) -> None:
-    """Refuse tensors that are no plain arrays of numbers, and those that stand for more than memory holds."""
+    """Raise `InputError` for tensors that are not dense arrays, and for those that do not fit into memory."""
     import torch
 
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (list, tuple, set)):
-        for each in value:
-            _check_dense(file, each, hint)
+        for item in value:
+            _check_dense(file, item, hint)
     if not isinstance(value, torch.Tensor):
         return
     if value.is_quantized or value.is_nested or value.layout != torch.strided or value.device.type != "cpu":
-        kind = "quantised" if value.is_quantized else "nested" if value.is_nested else str(value.layout)[6:]
+        kind = "quantized" if value.is_quantized else "nested" if value.is_nested else str(value.layout)[6:]
         raise InputError(f"{file} holds a {kind} tensor; save a dense one: tensor.dequantize() or tensor.to_dense()")
     size = value.numel() * value.element_size()
-    if size > value.untyped_storage().nbytes():  # one number may stand for many
+    if size > value.untyped_storage().nbytes():  # an expanded tensor
         check_memory(file, size, hint)

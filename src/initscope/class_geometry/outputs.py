@@ -9,8 +9,8 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from initscope.errors import InputError
-from initscope.graph import Batch, Node, Recorder, Tally, Trace, bind, trace
-from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
+from initscope.graph import Batch, Graph, Node, Observer, bind, run, trace
+from initscope.graph.borrowing import borrowed, runnable, without_dropout
 
 __all__ = ["Layer", "layers_of", "watch_layers"]
 
@@ -29,9 +29,9 @@ class Layer(NamedTuple):
 
 def layers_of(model: nn.Module, images: Tensor, layers: Collection[str] | None = None) -> tuple[Layer, ...]:
     """The layers to look at: those named, or every activation and the last layer."""
-    with _traced(model, images[:2]) as traced:
-        listing = _Listing(traced)
-        Recorder(traced, [listing]).run(Batch(bind(traced.model, images[:2])))
+    with _traced(model, images[:2]) as graph:
+        listing = _Listing()
+        run(graph, Batch(bind(graph.model, images[:2])), [listing])
     known = [layer.name for layer, _ in listing.found]
     if layers is not None:
         if unknown := sorted(set(layers) - set(known)):
@@ -41,21 +41,19 @@ def layers_of(model: nn.Module, images: Tensor, layers: Collection[str] | None =
     return tuple(layer for place, (layer, active) in enumerate(listing.found) if active or place == last)
 
 
-class _Listing(Tally):
+class _Listing(Observer):
     """Every step behind the input with real values, and whether it is an activation."""
 
-    def __init__(self, traced: Trace) -> None:
-        self._traced = traced
+    def __init__(self) -> None:
         self.found: list[tuple[Layer, bool]] = []
 
-    def see(self, step: Node, values: Tensor) -> None:
-        """Note the step."""
-        role = self._traced.role(step)
-        if role == "input":
+    def see(self, node: Node, values: Tensor) -> None:
+        """Note the layer."""
+        if node.role == "input":
             return
-        active = role == "activation"
+        active = node.role == "activation"
         depth = (self.found[-1][0].depth if self.found else 0) + active
-        layer = Layer(self._traced.name(step), self._traced.kind(step), values[0].numel(), depth)
+        layer = Layer(node.name, node.kind, values[0].numel(), depth)
         self.found.append((layer, active))
 
 
@@ -72,32 +70,35 @@ def watch_layers(
     Batches hold whole groups of ``group`` rows.
     """
     size = max(1, _BATCH_VALUES // (group * images[0].numel())) * group
-    with _traced(model, images[:2]) as traced:
-        recorder = Recorder(traced, [_PassingOn(traced, {layer.name for layer in layers}, watch)])
-        recorder.run_all(Batch(bind(traced.model, images[k : k + size])) for k in range(0, len(images), size))
+    with _traced(model, images[:2]) as graph:
+        batches = (Batch(bind(graph.model, images[k : k + size])) for k in range(0, len(images), size))
+        run(graph, batches, [_PassingOn({layer.name for layer in layers}, watch)])
 
 
-class _PassingOn(Tally):
+class _PassingOn(Observer):
     """Hands the outputs of some steps to a function, with the number of their first row."""
 
-    def __init__(self, traced: Trace, wanted: set[str], watch: Callable[[str, int, Tensor], None]) -> None:
-        self._traced, self._wanted, self._watch = traced, wanted, watch
+    def __init__(self, wanted: set[str], watch: Callable[[str, int, Tensor], None]) -> None:
+        self._wanted, self._watch = wanted, watch
         self._first, self._next = 0, 0
 
     def begin(self, batch: Batch) -> None:
         """Count the rows."""
         self._first, self._next = self._next, self._next + len(batch)
 
-    def see(self, step: Node, values: Tensor) -> None:
+    def nodes(self, graph: Graph) -> Collection[Node]:
+        """The layers that are asked for."""
+        return [node for node in graph.nodes if node.name in self._wanted]
+
+    def see(self, node: Node, values: Tensor) -> None:
         """Pass the rows on, flat and in single precision."""
-        if (name := self._traced.name(step)) in self._wanted:
-            self._watch(name, self._first, values.flatten(1).float())
+        self._watch(node.name, self._first, values.flatten(1).float())
 
 
 @contextmanager
-def _traced(model: nn.Module, few: Tensor) -> Iterator[Trace]:
+def _traced(model: nn.Module, few: Tensor) -> Iterator[Graph]:
     """The steps of ``model`` in evaluation mode; it is as before afterwards."""
     model = runnable(model)
-    with leaves_no_trace(model), without_dropout(model):
+    with borrowed(model), without_dropout(model):
         model.eval()
         yield trace(model, few)

@@ -234,12 +234,17 @@ def separation_of(
                 layer.depth,
                 float(scale[place]),
                 **medians,  # type: ignore[arg-type]
-                angle_random=bootstrap_median(angles[place]),
-                angle_predicted=bootstrap_median(predicted[place]),
+                angle_random=bootstrap_median(_by_anchor(angles[place])),
+                angle_predicted=bootstrap_median(_by_anchor(predicted[place])),
                 recall=recall,
             )
         )
     return Separation(tuple(rows), ratios, angles, predicted, chosen.points, data.names, len(data), seed)
+
+
+def _by_anchor(values: Floats) -> Floats:
+    """``[anchors, 2]``: both values of an anchor, which do not vary independently of each other."""
+    return values.reshape(2, -1).T
 
 
 def _ratios(

@@ -117,7 +117,7 @@ def label_study(
     objectives, seeds
         What is compared, and over which runs; a seed chooses labels, weights and order.
     steps : int
-        Steps of the optimiser, the same for all: every objective sees as many batches.
+        Steps of the optimizer, the same for all: every objective sees as many batches.
     options
         Of `train`, for all runs.
     """

@@ -19,7 +19,7 @@ from initscope.class_geometry.augmentation import Augmentation
 from initscope.class_geometry.labelled import Labelled, labelled
 from initscope.class_geometry.objectives import Objective
 from initscope.errors import InputError, check_between, check_count, check_seed
-from initscope.graph.untouched import runnable
+from initscope.graph.borrowing import runnable
 from initscope.results import Result, make_axes
 from initscope.training import Loop, seeded
 
@@ -102,7 +102,7 @@ def train(
     test: Any = None,
     epochs: int = 12,
     batch: int = 256,
-    optimiser: str = "sgd",
+    optimizer: str = "sgd",
     learning_rate: float | None = None,
     weight_decay: float = 5e-4,
     label_smoothing: float = 0.0,
@@ -117,7 +117,7 @@ def train(
 
     Source: the checkpoints at 25, 21 and 18 % of [Bronstein2016]_, and its 'DNNs as metric learners'.
 
-    Optimisers, losses and the schedule (one cycle of the learning rate) are torch's own. The same seed, data, starting
+    Optimizers, losses and the schedule (one cycle of the learning rate) are torch's own. The same seed, data, starting
     weights and number of threads give the same run, bit for bit, also when it was killed and started again.
 
     Parameters
@@ -142,7 +142,7 @@ def train(
     test : ImageSet, or a pair of images and labels, optional
         What the test error is measured on; by default a tenth of the samples, drawn by ``seed`` and not trained on.
     epochs, batch, weight_decay, label_smoothing : training
-    optimiser : "sgd" (Nesterov momentum) or "adam" (AdamW)
+    optimizer : "sgd" (Nesterov momentum) or "adam" (AdamW)
     learning_rate : float, optional
         Highest rate of the cycle; by default 0.1 for sgd, 0.003 for adam.
     flip, shift : bool, int
@@ -181,14 +181,14 @@ def train(
     per_epoch = -(-goal.items // batch)
     steps = check_count("epochs", epochs) * per_epoch
     every = -(-per_epoch // evaluations) if check_count("evaluations", evaluations, least=0) else steps
-    rate = check_between("learning_rate", learning_rate or (0.1 if optimiser == "sgd" else 3e-3), 0.0, 1e3)
+    rate = check_between("learning_rate", learning_rate or (0.1 if optimizer == "sgd" else 3e-3), 0.0, 1e3)
     with seeded(seed):
-        chosen = _optimiser(optimiser, model, rate, weight_decay)
+        chosen = _optimizer(optimizer, model, rate, weight_decay)
         schedule = torch.optim.lr_scheduler.OneCycleLR(chosen, max_lr=rate, total_steps=steps, pct_start=0.25)
-        loop = Loop(model, goal, items=goal.items, batch=batch, optimiser=chosen, schedule=schedule)
+        loop = Loop(model, goal, items=goal.items, batch=batch, optimizer=chosen, schedule=schedule)
         settings = {
             "objective": objective if isinstance(objective, str) else _described(objective),
-            "seed": seed, "test errors": targets, "epochs": epochs, "batch": batch, "optimiser": optimiser,
+            "seed": seed, "test errors": targets, "epochs": epochs, "batch": batch, "optimizer": optimizer,
             "learning rate": rate, "weight decay": weight_decay, "label smoothing": label_smoothing, "flip": flip,
             "shift": shift, "margin": margin, "metric weight": metric_weight, "evaluations": evaluations,
             "model": _structure(model),
@@ -298,12 +298,12 @@ def _laid_out(model: nn.Module, images: Tensor) -> nn.Module:
     return model
 
 
-def _optimiser(name: str, model: nn.Module, rate: float, weight_decay: float) -> torch.optim.Optimizer:
+def _optimizer(name: str, model: nn.Module, rate: float, weight_decay: float) -> torch.optim.Optimizer:
     if name == "sgd":
         return torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, nesterov=True, weight_decay=weight_decay)
     if name == "adam":
         return torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=weight_decay)
-    raise InputError(f"optimiser = {name!r} is unknown; choose 'sgd' or 'adam'")
+    raise InputError(f"optimizer = {name!r} is unknown; choose 'sgd' or 'adam'")
 
 
 def _test_error(model: nn.Module, goal: Objective, data: Labelled, held_out: Labelled) -> float:

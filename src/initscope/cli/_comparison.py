@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from initscope._utils.disk import check_room
+from initscope._utils.disk import check_space
 from initscope.cli._output import Format, emit, print_fitted, say
 from initscope.errors import InputError
 
@@ -65,7 +65,7 @@ def check_suffix(path: Path | None, option: str, suffixes: tuple[str, ...]) -> N
         raise InputError(f"{option} {path}: {folder} is a file, so it cannot hold others; give another folder")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{option} {path}: the folder {folder} cannot be written to; give another one")
-    check_room(path)
+    check_space(path)
 
 
 def save_figure(ax: Axes, path: Path) -> None:

@@ -52,11 +52,11 @@ def fit(
     seed
         Seed of everything random.
     """
-    from initscope._utils.disk import check_room
+    from initscope._utils.disk import check_space
     from initscope.embed._base import SupervisedHasher
     from initscope.embed.persistence import hasher_class, save_hasher
 
-    check_room(out)
+    check_space(out)
     chosen = hasher_class(method)
     known = chosen().get_params()
     asked = {name: value for name, value in (("layers", layers), ("directions", directions)) if value is not None}
@@ -85,7 +85,7 @@ def encode(fitted: Path, out: Path, source: VectorSource | None = None, blocks: 
     out
         File for the codes; with --rows or --dask a name in .npy holds the bare codes.
     """
-    from initscope._utils.disk import check_room
+    from initscope._utils.disk import check_space
     from initscope.embed.codes import code_bytes
     from initscope.embed.persistence import load_hasher
 
@@ -99,7 +99,7 @@ def encode(fitted: Path, out: Path, source: VectorSource | None = None, blocks: 
             f"{data.name} has rows of {data.images.shape[1]} numbers, {fitted} was fitted to {hasher.n_features_in_}; "
             "use the same --size and --describe"
         )
-    check_room(out, len(data) * code_bytes(hasher.bits))
+    check_space(out, len(data) * code_bytes(hasher.bits))
     codes = hasher.transform(data.images)
     write_codes(out, Codes(codes, hasher.bits, data.labels))
     say(f"{out}: {len(codes)} codes of {hasher.bits} bits")

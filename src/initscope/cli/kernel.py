@@ -43,7 +43,7 @@ def kernel(
     import numpy as np
 
     import initscope
-    from initscope._utils.disk import check_room
+    from initscope._utils.disk import check_space
     from initscope._utils.files import atomic_path
     from initscope.embed.network_kernel import left_out_accuracy
 
@@ -57,7 +57,7 @@ def kernel(
         raise InputError(
             f"{len(data)} images make {len(data) ** 2:.1e} pairs; give --limit, at most {_MOST}, or --rows"
         )
-    check_room(out, np.dtype(float).itemsize * len(data) ** 2)
+    check_space(out, np.dtype(float).itemsize * len(data) ** 2)
     with user_code():
         built = build_model(model, source, data.shape).eval()
         found, error = initscope.kernel(

@@ -18,7 +18,7 @@ from initscope.embed.index import Kind
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
-    from initscope.embed import Neighbours
+    from initscope.embed import Neighbors
 
 __all__ = ["app"]
 
@@ -45,11 +45,11 @@ def build(codes: Path, out: Path, *, kind: Kind = "flat", ids: Path | None = Non
     ids
         Whole numbers, one per code (.npy); default: 0, 1, 2 …
     """
-    from initscope._utils.disk import check_room
+    from initscope._utils.disk import check_space
     from initscope.embed import HammingIndex
 
     rows = read_codes(codes)
-    check_room(out, rows.codes.nbytes)
+    check_space(out, rows.codes.nbytes)
     index = HammingIndex(rows.bits, kind)
     index.add(rows.codes, None if ids is None else _ids(ids))
     index.save(out)
@@ -77,7 +77,7 @@ def query(
     codes
         Codes of the queries.
     k
-        Neighbours for each.
+        Neighbors for each.
     rerank
         With --vectors: how many of the nearest codes are ranked by the exact cosine of their vectors.
     vectors
@@ -87,7 +87,7 @@ def query(
     format
         table, json or csv.
     """
-    from initscope.embed import HammingIndex, Neighbours
+    from initscope.embed import HammingIndex, Neighbors
 
     asked = read_codes(codes)
     ask_of(data={"index": str(index), "queries": str(codes)})
@@ -100,14 +100,14 @@ def query(
         raise InputError("--vectors and --queries go together: exact cosines need both sides")
     title = f"{codes} in {index}"
     if vectors is None or queries is None:
-        emit(Neighbours(*found.search(asked.codes, k)), format, title=title)
+        emit(Neighbors(*found.search(asked.codes, k)), format, title=title)
         return
     emit(_reranked(found, asked, k, rerank, vectors, queries), format, title=f"{title}: 1 - cosine")
 
 
 def _reranked(found: Any, asked: Codes, k: int, rerank: int, vectors: Path, queries: Path) -> Any:
     """The nearest by exact cosine among the nearest codes; the vectors stay on the disk."""
-    from initscope.embed import Neighbours, rerank as ranked
+    from initscope.embed import Neighbors, rerank as ranked
 
     rows, sides = mapped_vectors(vectors), mapped_vectors(queries)
     if len(sides) != len(asked.codes):
@@ -115,7 +115,7 @@ def _reranked(found: Any, asked: Codes, k: int, rerank: int, vectors: Path, quer
     _, ids = found.search(asked.codes, min(max(k, rerank), len(found)))
     _rows_of(ids, rows, vectors)
     cosines, near = ranked(sides, ids, rows, k)
-    return Neighbours(1 - cosines, near)
+    return Neighbors(1 - cosines, near)
 
 
 @app.command(help_epilogue=examples("search recall"))
@@ -138,7 +138,7 @@ def recall(
     vectors
         The vectors that were encoded, one row for each id from 0 on (.npy, read from the disk block by block).
     k
-        Neighbours that each query is asked for.
+        Neighbors that each query is asked for.
     rerank
         Candidates, as of search query.
     sample
@@ -156,7 +156,7 @@ def recall(
     rows = mapped_vectors(vectors)
     _rows_of(ids, rows, vectors)
     found = own_recall(codes, lambda places: rows[ids[places]], k, max(k, rerank), sample, seed)
-    told = f"found: share of the {k} nearest by cosine of {len(found.places)} of the vectors; first as asked, then more"
+    told = f"found: share of the {k} nearest by cosine of {len(found.ranks)} of the vectors; first as asked, then more"
     emit(found, format, title=f"{index}: what candidates find", below=[told])
 
 
@@ -265,14 +265,14 @@ def _rows_of(ids: np.ndarray, rows: np.ndarray, vectors: Path) -> None:
         raise InputError(f"--vectors {vectors} has {len(rows)} rows, but id {ids.max()} is in the index")
 
 
-def _in_blocks(path: Path, queries: Codes, k: int, options: BlockOptions) -> Neighbours:
+def _in_blocks(path: Path, queries: Codes, k: int, options: BlockOptions) -> Neighbors:
     from initscope.distributed import nearest_in_blocks
-    from initscope.embed import Neighbours
+    from initscope.embed import Neighbors
 
     codes, bits = stored_codes(path)
     _same_length(queries, bits, path)
     more = {} if options.rows is None else {"rows": options.rows}
-    return Neighbours(*nearest_in_blocks(codes, bits, queries.codes, k, dask=options.dask, **more))
+    return Neighbors(*nearest_in_blocks(codes, bits, queries.codes, k, dask=options.dask, **more))
 
 
 def _same_length(queries: Codes, bits: int, where: Path) -> None:

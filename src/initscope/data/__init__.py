@@ -1,4 +1,4 @@
-"""Real data by name, folders of images, arrays; normalisation; pairs and triplets.
+"""Data sets by name, folders of images, arrays; normalization; pairs and triplets.
 
 Start with `load`, `load_any` and `random_pairs`; `ImageSet` is what every loader returns.
 """

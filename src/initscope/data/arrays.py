@@ -24,14 +24,14 @@ HINT = "save plain arrays or tensors"
 
 
 def load_array(path: str | os.PathLike[str], *, limit: int | None = None) -> ImageSet:
-    """Images or vectors from an array file; with ``limit`` so many of them, evenly spaced, and no others are read.
+    """Load images or vectors from an array file; with ``limit``, read only that many, evenly spaced.
 
-    ``.npy``: one array. ``.npz`` and ``.pt`` with several: ``images`` (or ``x``, ``data``, or the only array), and if
-    there ``labels`` (or ``y``, ``targets``) and ``class_names``.
+    ``.npy``: one array. ``.npz`` and ``.pt`` with several arrays: ``images`` (or ``x``, ``data``, or the only array),
+    and optionally ``labels`` (or ``y``, ``targets``) and ``class_names``.
 
-    Shapes: ``[N, D]`` vectors; ``[N, H, W]`` grey images; ``[N, C, H, W]``, or ``[N, H, W, C]`` if only the last axis
-    can be channels (1, 3 or 4); beyond that unchanged. Values: uint8 is divided by 255, uint16 by 65535, booleans
-    become 0 and 1, floats stay as they are. ``steps`` of the result says what was done.
+    Shapes: ``[N, D]`` vectors; ``[N, H, W]`` gray images; ``[N, C, H, W]``, or ``[N, H, W, C]`` if only the last axis
+    can be channels (1, 3 or 4); others are unchanged. Values: uint8 is divided by 255, uint16 by 65535, booleans become
+    0 and 1, floats are unchanged. ``steps`` of the result lists these changes.
     """
     file = Path(path)
     check_kind(file, f", or text:{file} for its bytes as tokens")
@@ -55,7 +55,7 @@ def load_array(path: str | os.PathLike[str], *, limit: int | None = None) -> Ima
 
 
 def array_as_images(file: Path, values: NDArray[Any]) -> ImageSet:
-    """Rows of an array as `load_array` reads them."""
+    """Return the rows of an array as `load_array` reads them."""
     images, steps = _as_images(file, values)
     return ImageSet(images, name=str(file), steps=tuple(steps))
 
@@ -66,8 +66,8 @@ def _chosen(file: Path, content: dict[Any, Any]) -> tuple[Any, Any, Any]:
     if key is None and len(content) == 1:
         key = next(iter(content))
     if key is None:
-        found = ", ".join(map(str, list(content)[:8])) or "nothing"
-        raise InputError(f"{file} holds {found}; name the array of images 'images'")
+        keys = ", ".join(map(str, list(content)[:8])) or "nothing"
+        raise InputError(f"{file} holds {keys}; name the array of images 'images'")
     if not hasattr(content[key], "shape"):
         raise InputError(
             f"{file}: {key!r} is of type {type(content[key]).__name__}, not an array; save arrays or tensors"
@@ -77,7 +77,7 @@ def _chosen(file: Path, content: dict[Any, Any]) -> tuple[Any, Any, Any]:
 
 
 def _rows(file: Path, images: Any, labels: Any, limit: int | None) -> NDArray[np.int64] | None:
-    """Numbers of the images to read, None for all; what they become must fit into memory."""
+    """Return the indices of the images to read, None for all; raise `InputError` if they do not fit into memory."""
     total = images.shape[0] if images.shape else 0
     known = labels is None or not hasattr(labels, "shape") or tuple(labels.shape[:1]) == (total,)
     if not known:
@@ -108,11 +108,11 @@ def _as_images(file: Path, values: NDArray[Any]) -> tuple[NDArray[Any], list[str
     if 0 in values.shape:
         raise InputError(f"{file} is empty: its array has shape {values.shape}; give at least one image")
     if values.ndim == 2 and values.dtype in (np.int32, np.int64):
-        return values.astype(np.int64), ["whole numbers, kept as indices"]
+        return values.astype(np.int64), ["whole numbers, used as indices"]
     steps = []
     if values.ndim == 3:
         values = values[:, None]
-        steps.append("a grey channel added")
+        steps.append("a gray channel added")
     elif values.ndim == 4 and values.shape[1] not in CHANNELS and values.shape[3] in CHANNELS:
         values = values.transpose(0, 3, 1, 2)
         steps.append("channels moved to the front")

@@ -1,4 +1,4 @@
-"""Data that ships with scikit-learn, so that it is always there: two photographs and 1,797 digits."""
+"""Data that ships with scikit-learn and is always available: two photographs and 1,797 digits."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def photos(*, limit: int | None = None, crop: int = 64, stride: int | None = Non
     stride
         Step between crops; by default ``crop``, so that they do not overlap (120 crops of 64×64).
 
-    Crops are in one fixed random order, so that the first few already come from all over both photographs.
+    The order of the crops is random but fixed, so that the first few already come from all parts of both photographs.
     """
     crop = check_count("crop", crop, most=427, hint="the photographs are 427×640")
     stride = check_count("stride", crop if stride is None else stride)
-    pictures = [_photograph(f"{name}.jpg") for name in ("china", "flower")]
+    photographs = [_photograph(f"{name}.jpg") for name in ("china", "flower")]
     windows = [
-        np.lib.stride_tricks.sliding_window_view(picture, (crop, crop), axis=(0, 1))[::stride, ::stride]
-        for picture in pictures
+        np.lib.stride_tricks.sliding_window_view(photograph, (crop, crop), axis=(0, 1))[::stride, ::stride]
+        for photograph in photographs
     ]
     crops = np.concatenate([window.reshape(-1, 3, crop, crop) for window in windows])
     labels = np.repeat(np.arange(len(windows)), [window.shape[0] * window.shape[1] for window in windows])
@@ -43,7 +43,7 @@ def photos(*, limit: int | None = None, crop: int = 64, stride: int | None = Non
 
 
 def _photograph(name: str) -> np.ndarray:
-    """One of the photographs ``[427, 640, 3]``, from scikit-learn's folder: to import it takes over a second."""
+    """Return a photograph ``[427, 640, 3]`` from scikit-learn's folder; importing scikit-learn takes over a second."""
     package = importlib.util.find_spec("sklearn")
     path = None if package is None or package.origin is None else Path(package.origin).parent / "datasets/images" / name
     if path is None or not path.exists():  # another layout
@@ -52,12 +52,12 @@ def _photograph(name: str) -> np.ndarray:
         return np.asarray(load_sample_image(name))
     from PIL import Image
 
-    with Image.open(path) as picture:
-        return np.asarray(picture)
+    with Image.open(path) as photograph:
+        return np.asarray(photograph)
 
 
 def digits(*, limit: int | None = None) -> ImageSet:
-    """scikit-learn's 1,797 handwritten digits, 1×8×8, 17 grey levels."""
+    """scikit-learn's 1,797 handwritten digits, 1×8×8, 17 gray levels."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()

@@ -1,4 +1,4 @@
-"""Checks of input arrays that every room shares: NumPy arrays and torch tensors alike."""
+"""Checks of input arrays for all packages: NumPy arrays and torch tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["check_images", "check_pairs"]
 
 
 def check_images(x: Any, *, name: str = "x", ndim: int | tuple[int, ...] = (2, 3, 4, 5), zeros: bool = False) -> Any:
-    """Return ``x`` if it is a batch of usable inputs, else raise `InputError` that names the first bad image.
+    """Return ``x`` if it is a valid batch of inputs, else raise `InputError` that names the first invalid image.
 
     Parameters
     ----------

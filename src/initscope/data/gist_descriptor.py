@@ -1,6 +1,6 @@
 r"""`gist`: the GIST descriptor of images [OlivaTorralba2001]_, energies of a Gabor bank in a grid of cells.
 
-Grey image → logarithm, local mean removed, divided by local contrast → for each filter the modulus of its response,
+Gray image → logarithm, local mean removed, divided by local contrast → for each filter the modulus of its response,
 averaged over 4 × 4 cells. All filters are Gaussians in frequency, in polar coordinates.
 """
 
@@ -37,7 +37,7 @@ def gist(
     .. math:: \exp\Bigl(-3.5\Bigl(\frac{1.85^i f}{0.3} - 1\Bigr)^2 - \frac{\pi n^2}{32}\,\varphi_j^2\Bigr),
 
     f the frequency in cycles per pixel, :math:`\varphi_j` the angle from direction -πj/n. The image before it is
-    log(1 + grey), grey in 0 … 255, minus its low-pass :math:`e^{-f^2\log 2/16}` (f in cycles per padded image), divided
+    log(1 + gray), gray in 0 … 255, minus its low-pass :math:`e^{-f^2\log 2/16}` (f in cycles per padded image), divided
     by 0.2 plus the root of the low-passed square. Boundaries of the Gabor filters are cyclic.
 
     Parameters
@@ -65,29 +65,29 @@ def gist(
         raise InputError("orientations is empty; give at least one scale, for example (8, 8, 8)")
     pixels = _checked(images.images if isinstance(images, ImageSet) else np.asarray(images))
     height, width = pixels.shape[2:]
-    check_count("cells", cells, most=min(height, width), hint="no more than the image has pixels a side")
+    check_count("cells", cells, most=min(height, width), hint="at most the side of the image in pixels")
     bank = _gabor_bank(counts, height, width)
     rows, columns = (np.arange(cells) * side // cells for side in (height, width))
     areas = np.outer(np.diff(rows, append=height), np.diff(columns, append=width))
     result = np.empty((len(pixels), len(bank) * cells**2), dtype=np.float32)
     for start in range(0, len(pixels), _CHUNK):
-        spectrum = np.fft.fft2(_prefiltered(_grey(pixels[start : start + _CHUNK])))
+        spectrum = np.fft.fft2(_prefiltered(_gray(pixels[start : start + _CHUNK])))
         for number, transfer in enumerate(bank):
             energy = np.abs(np.fft.ifft2(spectrum * transfer))
             means = np.add.reduceat(np.add.reduceat(energy, rows, axis=1), columns, axis=2) / areas
-            place = slice(number * cells**2, (number + 1) * cells**2)
-            result[start : start + _CHUNK, place] = means.transpose(0, 2, 1).reshape(len(means), -1)
+            columns_of_filter = slice(number * cells**2, (number + 1) * cells**2)
+            result[start : start + _CHUNK, columns_of_filter] = means.transpose(0, 2, 1).reshape(len(means), -1)
     return result
 
 
 def mirrored_gist(
     descriptors: NDArray[Any], *, orientations: Sequence[int] = (8, 8, 8), cells: int = 4
 ) -> NDArray[Any]:
-    """Descriptors of the images mirrored left to right, without the images: orientations and cells change places.
+    """Return descriptors of the images mirrored left to right, computed from the descriptors alone.
 
-    Mirroring turns the direction -πj/n into that of filter n - j and the cells' columns around. This is `gist` of the
-    mirrored images but for the highest frequency of an even side, which has no mirror image in the Fourier grid (and,
-    with cells or margins of unequal size, for those): half a per cent on CIFAR-10.
+    Mirroring maps the direction -πj/n to that of filter n - j and reverses the columns of cells. The result equals
+    `gist` of the mirrored images except for the highest frequency of an even side, which has no mirror image in the
+    Fourier grid, and except for cells or margins of unequal size. The difference is 0.5 % on CIFAR-10.
 
     Parameters
     ----------
@@ -114,13 +114,13 @@ def mirrored_gist(
 
 
 def cifar10_gist(*, limit: int | None = None) -> ImageSet:
-    """GIST descriptors of CIFAR-10, train then test: the published ones where found, else computed from the images."""
+    """Return GIST descriptors of CIFAR-10, train then test: the published file if present, else computed."""
     file = find("cifar10_gist384.npz")
     if file is not None:
         descriptors, labels = first_rows(file, ("gist", "labels"), limit)
         if descriptors.ndim != 2 or descriptors.dtype.kind != "f" or not np.isin(labels, np.arange(10)).all():
-            found = f"{descriptors.dtype} {descriptors.shape}"
-            raise InputError(f"{file}: gist {found} must be floats [N, 384] with labels 0 to 9; fetch it again")
+            actual = f"{descriptors.dtype} {descriptors.shape}"
+            raise InputError(f"{file}: gist {actual} must be floats [N, 384] with labels 0 to 9; fetch it again")
         return ImageSet(descriptors, labels, _names(labels), name="cifar10-gist", steps=("GIST, 384 numbers",))
     from initscope.data.named import load
 
@@ -143,26 +143,26 @@ def _checked(images: NDArray[Any]) -> NDArray[Any]:
     most = 255 if images.dtype.kind in "iu" else 1
     if not (images.min() >= 0 and images.max() <= most):
         raise InputError(
-            f"images of type {images.dtype} hold values from {images.min():g} to {images.max():g}; GIST needs grey "
-            "values in [0, 1], or whole numbers in 0 … 255, not normalised: rescale them"
+            f"images of type {images.dtype} hold values from {images.min():g} to {images.max():g}; GIST needs gray "
+            "values in [0, 1] or whole numbers in 0 … 255, before normalization; rescale them"
         )
     return images
 
 
-def _grey(images: NDArray[Any]) -> Floats:
-    """Grey values in 0 … 255, [N, H, W]."""
+def _gray(images: NDArray[Any]) -> Floats:
+    """Gray values in 0 … 255, [N, H, W]."""
     values = images.astype(np.float64) * (1 if images.dtype.kind in "iu" else 255)
     return values[:, 0] if images.shape[1] == 1 else np.asarray(np.einsum("nchw,c->nhw", values, np.array(LUMA)))
 
 
-def _prefiltered(grey: Floats) -> Floats:
-    """Logarithm with local mean and contrast removed, on a symmetric margin and a square of even side."""
-    height, width = grey.shape[1:]
+def _prefiltered(gray: Floats) -> Floats:
+    """Return the logarithm with local mean and contrast removed; images are padded to a square of even side."""
+    height, width = gray.shape[1:]
     pad = _PREFILTER_PADDING
     side = max(height, width) + 2 * pad
     side += side % 2
     margins = [(0, 0), (pad, side - height - pad), (pad, side - width - pad)]
-    logs = np.pad(np.log1p(grey), margins, mode="symmetric")
+    logs = np.pad(np.log1p(gray), margins, mode="symmetric")
     cycles = np.fft.fftfreq(side) * side
     low = np.exp(-(cycles[:, None] ** 2 + cycles**2) * np.log(2) / _PREFILTER_CYCLES**2)
     detail = logs - np.fft.ifft2(np.fft.fft2(logs) * low).real
@@ -178,7 +178,7 @@ def _gabor_bank(counts: Sequence[int], height: int, width: int) -> Floats:
     for scale, count in enumerate(counts):
         radial = 3.5 * (frequency * 1.85**scale / 0.3 - 1) ** 2
         for number in range(count):
-            turned = angle + np.pi * number / count
-            turned = np.where(turned > np.pi, turned - 2 * np.pi, turned)
-            bank.append(np.exp(-radial - np.pi * count**2 / 32 * turned**2))
+            relative_angle = angle + np.pi * number / count
+            relative_angle = np.where(relative_angle > np.pi, relative_angle - 2 * np.pi, relative_angle)
+            bank.append(np.exp(-radial - np.pi * count**2 / 32 * relative_angle**2))
     return np.array(bank)

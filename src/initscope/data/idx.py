@@ -18,7 +18,7 @@ UNSIGNED_BYTE = 8
 
 
 def read_idx(path: Path, *, limit: int | None = None) -> NDArray[np.uint8]:
-    """Array of an IDX file of unsigned bytes; ``limit`` reads the first items only.
+    """Return the array of an IDX file of unsigned bytes; with ``limit`` only its first items.
 
     The file opens with two zero bytes, the type (8: unsigned byte), the number of dimensions, then each dimension as a
     big-endian 32-bit number; the values follow, the last dimension fastest.

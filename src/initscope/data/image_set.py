@@ -1,4 +1,4 @@
-"""`ImageSet`: images with their labels, what every loader returns."""
+"""`ImageSet`: images with their labels; all loaders return one."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = ["ImageSet"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet(Result):
-    """Images, their labels, and what was done to the pixels.
+    """Images, their labels, and the steps applied to the pixels.
 
     Parameters
     ----------
     images
-        float32, ``[N, C, H, W]`` in [0, 1] unless a step below says otherwise; vectors are ``[N, D]``. Indices of
-        words, ``[N, length]``, stay int64.
+        float32, ``[N, C, H, W]`` in [0, 1] unless ``steps`` says otherwise; vectors are ``[N, D]``. Token indices,
+        ``[N, length]``, stay int64.
     labels
-        int64 ``[N]``, or None where the data has no classes.
+        int64 ``[N]``, or None if the data has no classes.
     class_names
-        Name of each label; empty where the data has no classes.
+        Name of each label; empty if the data has no classes.
     name
-        Where the images come from.
+        The source of the images.
     steps
-        What was done to the values on the way in, in order.
+        The steps applied to the values, in order.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class ImageSet(Result):
 
     def __post_init__(self) -> None:
         given = np.asarray(self.images)
-        indices = given.ndim == 2 and given.dtype == np.int64  # of words, for an embedding
+        indices = given.ndim == 2 and given.dtype == np.int64  # of tokens, for an embedding
         images = np.ascontiguousarray(self.images, dtype=np.int64 if indices else np.float32)
         if images.ndim < 2:
             raise InputError(f"{self.name}: images must be [N, C, H, W] or [N, D]; the array has shape {images.shape}")
@@ -75,7 +75,7 @@ class ImageSet(Result):
         return len(self.images)
 
     def __getitem__(self, index: slice | Sequence[int] | NDArray[Any]) -> ImageSet:
-        """Part of the set: a slice, a list of indices or a mask; always an `ImageSet`."""
+        """Return a part of the set by a slice, a list of indices or a mask; always an `ImageSet`."""
         if isinstance(index, (int, np.integer)):
             raise InputError(
                 f"index {index}: an ImageSet is sliced, data[{index}:{index + 1}]; one image is data.images[{index}]"
@@ -84,11 +84,11 @@ class ImageSet(Result):
         return replace(self, images=self.images[index], labels=labels)
 
     def take(self, count: int) -> ImageSet:
-        """The first ``count`` images (all of them if there are fewer)."""
+        """Return the first ``count`` images (all of them if there are fewer)."""
         return self[: check_count("count", count)]
 
     def spread(self, count: int) -> ImageSet:
-        """``count`` images evenly spaced over the set, so that sets sorted by class keep every class."""
+        """Return ``count`` images evenly spaced over the set, so that sets sorted by class keep every class."""
         count = min(check_count("count", count), len(self))
         return self[np.arange(count) * len(self) // count]
 
@@ -101,9 +101,9 @@ class ImageSet(Result):
     def summary(self) -> str:
         """Name, count, size, classes and steps in one line."""
         size = "×".join(map(str, self.shape))
-        words = self.images.ndim == 2 and self.images.dtype == np.int64
-        kind = "sequence" if words else "image" if self.images.ndim > 2 else "vector"
-        text = f"{self.name}: {counted(len(self), kind)} {f'of {size} tokens' if words else size}"
+        is_text = self.images.ndim == 2 and self.images.dtype == np.int64
+        kind = "sequence" if is_text else "image" if self.images.ndim > 2 else "vector"
+        text = f"{self.name}: {counted(len(self), kind)} {f'of {size} tokens' if is_text else size}"
         if self.class_names:
             text += f", {len(self.class_names)} class{'' if len(self.class_names) == 1 else 'es'}"
         return text + "".join(f"; {step}" for step in self.steps)
@@ -112,7 +112,7 @@ class ImageSet(Result):
         return f"ImageSet({self.summary})"
 
     def to_dict(self) -> dict[str, Any]:
-        """What the set is, without its pixels."""
+        """Return the description of the set, without its pixels."""
         empty = self.images.size == 0
         return {
             "name": self.name,
@@ -126,7 +126,7 @@ class ImageSet(Result):
         }
 
     def table(self) -> list[dict[str, Any]]:
-        """One row: name, count, size and range."""
+        """Return one row: name, count, size and range."""
         row = self.to_dict()
         row.update(
             shape="×".join(map(str, row["shape"])), class_names=len(self.class_names), steps="; ".join(self.steps)
@@ -135,9 +135,9 @@ class ImageSet(Result):
         return [row]
 
     def plot(self, ax: Axes | None = None, *, count: int = 32) -> Axes:
-        """Contact sheet of up to ``count`` images; values beyond [0, 1] are brought into it by one map for all."""
+        """Plot a contact sheet of up to ``count`` images; values outside [0, 1] are rescaled together."""
         if self.images.ndim != 4 or self.shape[0] not in (1, 3):
-            raise InputError(f"{self!r} cannot be drawn; only images with 1 or 3 channels can")
+            raise InputError(f"{self!r} cannot be plotted; only images with 1 or 3 channels can")
         ax = make_axes(ax)
         images = self.spread(count).images
         low, high = min(0, images.min()), max(1, images.max())

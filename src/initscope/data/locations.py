@@ -1,7 +1,7 @@
-"""Where data files are: folders of ``INITSCOPE_DATA``, Debian's data sets, else a download whose checksum is verified.
+"""Locations of data files: folders of ``INITSCOPE_DATA``, Debian's data sets, else a download with a checksum.
 
 ``INITSCOPE_DATA``: folders, separated by ``:``. ``INITSCOPE_MIRROR``: a base URL to download from instead of the
-official one. ``INITSCOPE_CACHE``: where downloads are kept (by default the user's cache folder).
+official one. ``INITSCOPE_CACHE``: the folder for downloads (by default the user's cache folder).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Remote:
 
 
 def search_path() -> list[Path]:
-    """Folders looked into: those of ``INITSCOPE_DATA`` in order, then the system's."""
+    """Return the folders to search: those of ``INITSCOPE_DATA`` in order, then the system's."""
     given = os.environ.get("INITSCOPE_DATA", "")
     return [Path(part).expanduser() for part in given.split(os.pathsep) if part] + list(SYSTEM_FOLDERS)
 
 
 def find(*candidates: str) -> Path | None:
-    """The first of the ``candidates`` (paths inside a data folder) that exists in the first folder that has one."""
+    """Return the first of the ``candidates`` (paths inside a data folder) in the first folder that has one."""
     for folder in search_path():
         for candidate in candidates:
             if (folder / candidate).exists():
@@ -75,7 +75,7 @@ def fetch(remote: Remote, *, mirror: str | None = None) -> Path:
 
 
 def missing(name: str, ways: tuple[str, str, str], cause: Exception | None = None) -> InputError:
-    """The error of data that is not there: where it was looked for, and the three ways to get it."""
+    """Return the error for missing data: the folders searched, and three ways to get the data."""
     looked = ", ".join(map(str, search_path()))
     text = f"{name} was not found (looked in {looked}). Three ways to get it: "
     text += "; ".join(f"({number}) {way}" for number, way in enumerate(ways, 1))

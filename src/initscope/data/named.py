@@ -1,4 +1,4 @@
-"""`load`: data sets by name. The table below is the list; each loader is in the module it names."""
+"""`load`: data sets by name. ``LOADERS`` lists them, with the module and function that loads each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def load(name: str, /, *, split: str = "train", limit: int | None = None, **opti
     Raises
     ------
     InputError
-        Unknown name or option; data that is not there (the message says three ways to get it).
+        Unknown name or option, or missing data (the message gives three ways to get it).
 
     Examples
     --------
@@ -71,7 +71,7 @@ def load(name: str, /, *, split: str = "train", limit: int | None = None, **opti
     if "split" in inspect.signature(loader).parameters:
         options["split"] = split
     elif split != "train":
-        raise InputError(f"{name} has no test split; all of it is split='train', slice it as you need")
+        raise InputError(f"{name} has no test split; all of it is split='train'; slice that instead")
     return loader(limit=limit, **options)
 
 

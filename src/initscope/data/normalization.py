@@ -1,4 +1,4 @@
-"""`normalize`: shift and scale the values of an `ImageSet`, and say exactly what was done."""
+"""`normalize`: shift and scale the values of an `ImageSet`, and record the step."""
 
 from __future__ import annotations
 

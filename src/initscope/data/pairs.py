@@ -1,6 +1,6 @@
-"""Pairs and triplets of images: random, within and between classes, Gaussian of given correlation.
+"""Pairs and triplets of images: random, within and between classes, Gaussian with a given correlation.
 
-Each sampler returns the images and their indices, so that what was drawn can be named again.
+Each sampler returns the images and their indices.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Triplets(NamedTuple):
 def random_pairs(images: Any, count: int, seed: int = 0) -> Pairs:
     """Draw ``count`` pairs of two different images, uniformly among all pairs.
 
-    No pair comes twice while there are enough of them (N(N-1)/2); beyond that all come equally often, up to one.
+    Pairs are distinct if ``count`` is at most N(N-1)/2; beyond that, the counts of two pairs differ by at most one.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def random_pairs(images: Any, count: int, seed: int = 0) -> Pairs:
 
 
 def drawn_pairs(data: Any, count: int = 64, seed: int = 0) -> Pairs:
-    """At most ``count`` pairs of `random_pairs` of an `ImageSet`, array or tensor: no pair twice.
+    """Draw at most ``count`` distinct pairs by `random_pairs` from an `ImageSet`, array or tensor.
 
     >>> import numpy as np
     >>> len(drawn_pairs(np.eye(4)).x)
@@ -187,6 +187,6 @@ def _draw(images: Any, order: Any, first_partner: Any, partners: Any, count: int
     item = np.searchsorted(last_number, numbers, side="right")
     partner = first_partner[item] + numbers - (last_number - partners)[item]
     indices = order[np.stack([item, partner], axis=1)].astype(np.int64)
-    # Either of the two may come first: sorted data would else put the early classes always in x.
+    # Shuffle the order within pairs: otherwise early classes of sorted data would always be in x.
     indices = rng.permuted(indices, axis=1)
     return Pairs(images[indices[:, 0]], images[indices[:, 1]], indices)

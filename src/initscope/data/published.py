@@ -61,7 +61,7 @@ AGAIN = "fetch it again"
 def fashion_mnist(
     *, split: str = "train", limit: int | None = None, download: bool = True, mirror: str | None = None
 ) -> ImageSet:
-    """Fashion-MNIST: 60,000 training and 10,000 test pictures of clothes, 1×28×28, ten classes."""
+    """Fashion-MNIST: 60,000 training and 10,000 test images of clothes, 1×28×28, ten classes."""
     prefix = "train" if split == "train" else "t10k"
     images, labels = (
         read_idx(_fashion_file(f"{prefix}-{part}-ubyte", download, mirror), limit=limit)
@@ -74,9 +74,9 @@ def fashion_mnist(
 
 def _fashion_file(name: str, download: bool, mirror: str | None) -> Path:
     folders = ("fashion-mnist/", "FashionMNIST/raw/", "")
-    found = find(*(f"{folder}{name}{suffix}" for folder in folders for suffix in (".gz", "")))
-    if found:
-        return found
+    file = find(*(f"{folder}{name}{suffix}" for folder in folders for suffix in (".gz", "")))
+    if file:
+        return file
     ways = (
         "on Debian or Ubuntu: apt-get install dataset-fashion-mnist",
         f"put the four IDX files (among them {name}.gz) into FOLDER/fashion-mnist and set INITSCOPE_DATA=FOLDER",
@@ -109,11 +109,11 @@ def cifar10(
 
 
 def first_rows(path: Path, names: tuple[str, ...], limit: int | None) -> list[NDArray[Any]]:
-    """The first ``limit`` rows of arrays of a .npz file, which must be as long as one another."""
-    found = stored_arrays(path, hint=AGAIN)
-    if isinstance(found, StoredArray) or not set(names) <= set(found):
+    """Return the first ``limit`` rows of arrays of a .npz file, which must have equal lengths."""
+    content = stored_arrays(path, hint=AGAIN)
+    if isinstance(content, StoredArray) or not set(names) <= set(content):
         raise InputError(f"{path} does not hold the arrays {', '.join(names)}; {AGAIN}")
-    arrays = [found[name] for name in names]
+    arrays = [content[name] for name in names]
     total = {array.shape[:1] for array in arrays}
     if len(total) != 1 or total == {()}:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in zip(names, arrays))
@@ -123,7 +123,7 @@ def first_rows(path: Path, names: tuple[str, ...], limit: int | None) -> list[ND
 
 
 def _channels_first(path: Path, images: NDArray[Any]) -> NDArray[np.uint8]:
-    """Bytes ``[N, H, W, 3]`` with the channels moved to the front."""
+    """Move the channels of bytes ``[N, H, W, 3]`` to the front."""
     if images.ndim != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
         raise InputError(f"{path} holds images {images.dtype} {images.shape}, not uint8 [N, H, W, 3]; {AGAIN}")
     return images.transpose(0, 3, 1, 2)
@@ -154,7 +154,7 @@ def _read_cifar_archive(path: Path, split: str, limit: int | None) -> tuple[NDAr
 
 
 def _members(path: Path, archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
-    """Members of the archive; refused as soon as they are larger than CIFAR-10's."""
+    """Return the members of the archive; raise `InputError` as soon as one is larger than in CIFAR-10."""
     members = []
     for member in archive:
         members.append(member)
@@ -164,7 +164,7 @@ def _members(path: Path, archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
 
 
 class _Bounded:
-    """A file that refuses to be read in pieces larger than any of CIFAR-10's: what else unpacks to is not known."""
+    """A file that refuses reads larger than any file of CIFAR-10, as a guard against decompression bombs."""
 
     def __init__(self, file: BinaryIO | gzip.GzipFile) -> None:
         self._file = file
@@ -177,13 +177,13 @@ class _Bounded:
 
 
 def imagenet_sample(*, limit: int | None = None, resolution: int = 128) -> ImageSet:
-    """One photograph of each of 1,000 ImageNet classes, centre crop; ``resolution`` 128 (1,000) or 224.
+    """One photograph of each of 1,000 ImageNet classes, center crop; ``resolution`` 128 (1,000) or 224.
 
     Read from ``imagenet_sample_RESOLUTION.npz`` (uint8 ``[N, H, W, 3]``, names) or from the folder
     ``imagenet-sample-images`` of JPEG files (any resolution) in a folder of ``INITSCOPE_DATA``.
     """
-    found = find(f"imagenet_sample_{resolution}.npz", "imagenet-sample-images")
-    if found is None:
+    location = find(f"imagenet_sample_{resolution}.npz", "imagenet-sample-images")
+    if location is None:
         ways = (
             f"put imagenet_sample_{resolution}.npz (images uint8 [N, H, W, 3], name) into a folder and set "
             "INITSCOPE_DATA to it (resolutions made so far: 128 and 224)",
@@ -191,16 +191,16 @@ def imagenet_sample(*, limit: int | None = None, resolution: int = 128) -> Image
             f"use your own photographs instead: --data FOLDER --size {resolution}",
         )
         raise missing(f"imagenet-sample at {resolution}×{resolution}", ways)
-    if found.is_dir():
+    if location.is_dir():
         from initscope.data.folders import image_files, read_images
 
-        files = image_files(found)[:limit]
+        files = image_files(location)[:limit]
         names = tuple(file.stem.partition("_")[2] or file.stem for file in files)
-        steps = (f"centre crop, resize to {resolution}×{resolution}", *BYTES)
+        steps = (f"center crop, resize to {resolution}×{resolution}", *BYTES)
         photographs = read_images(files, (resolution, resolution))
         return ImageSet(photographs, np.arange(len(files)), names, name="imagenet-sample", steps=steps)
-    pixels, named = first_rows(found, ("images", "name"), limit)
-    images = _channels_first(found, pixels) / np.float32(255)
+    pixels, named = first_rows(location, ("images", "name"), limit)
+    images = _channels_first(location, pixels) / np.float32(255)
     return ImageSet(images, np.arange(len(images)), tuple(map(str, named)), name="imagenet-sample", steps=BYTES)
 
 

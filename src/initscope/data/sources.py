@@ -1,6 +1,6 @@
-"""`load_any`: one word for data, as on the command line: a name, a folder of images, or an array file.
+"""`load_any`: data from a specification as on the command line: a name, a folder of images, or an array file.
 
-`seeded` gives data that is drawn a seed, `pairs_of` draws pairs as the commands do.
+`seeded` adds a seed to synthetic data, `pairs_of` samples pairs as the commands do.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def load_any(
     spec
         A name of `load`, with options after a colon if wanted (``photos:crop=32``, ``gaussian:rho=0.9``,
         ``fashion-mnist:split=test``); the path of a folder (`load_folder`); or of a .npy, .npz or .pt file
-        (`load_array`); ``text`` or ``text:FILE`` for sequences of bytes (`initscope.data.text`). A folder that
-        bears the name of a data set is given as ``./name``.
+        (`load_array`); ``text`` or ``text:FILE`` for sequences of bytes (`initscope.data.text`). Give a folder with
+        the name of a data set as ``./name``.
     size
-        For folders: crop and resize to this side, or (height, width). For text: tokens of a sequence, 64 if not given.
+        For folders: crop and resize to this side, or (height, width). For text: tokens per sequence, 64 by default.
     normalize
         ``imagenet``, ``standardize`` or ``MEAN,STD``, see `initscope.data.normalize`; after ``limit``.
     limit
-        At most so many images: the first of a named set, evenly spaced ones of a folder or file.
+        Load at most this many images: the first of a named set, evenly spaced ones of a folder or file.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def load_any(
     else:
         raise InputError(
             f"data {spec!r} is neither a name ({', '.join(_known())}) nor a folder or file"
-            + (did_you_mean(name, [*_known(), *_beside(path)]) or "; check the spelling")
+            + (did_you_mean(name, [*_known(), *_siblings(path)]) or "; check the spelling")
         )
     if size is not None and (name in names() or not path.is_dir()):
         raise InputError(f"size = {size}: only folders of images are resized; {spec} has its own size {data.shape}")
@@ -78,24 +78,24 @@ def load_any(
 
 
 def _known() -> tuple[str, ...]:
-    """Names of data, text included, which is no set of images."""
+    """Return the names of data sets, with "text"."""
     return (*names(), "text")
 
 
-def _beside(path: Path) -> list[str]:
-    """Paths in the folder of one that is not there."""
+def _siblings(path: Path) -> list[str]:
+    """Return the paths in the folder of a missing path."""
     try:
         return [str(other) for other in path.parent.iterdir()]
-    except (OSError, ValueError):  # there is no such folder, or nothing that a path may hold
+    except (OSError, ValueError):  # no such folder, or not a valid path
         return []
 
 
 def _with_limit(spec: str, options: dict[str, Any], limit: int | None) -> dict[str, Any]:
-    """The options with the limit that is given beside them; two different ones are a mistake."""
+    """Return the options with ``limit``; raise `InputError` if the options have a different one."""
     if limit is None:
         return options
     if options.get("limit", limit) != limit:
-        raise InputError(f"data {spec!r} has limit={options['limit']}, and limit = {limit} is given too; give one")
+        raise InputError(f"data {spec!r} has limit={options['limit']}, but limit = {limit} is given too; give only one")
     return {**options, "limit": limit}
 
 
@@ -118,7 +118,7 @@ def _options(spec: str, text: str) -> dict[str, Any]:
 
 
 def seeded(spec: str, seed: int) -> str:
-    """``spec`` with a seed if it names data that is drawn and says none.
+    """Return ``spec`` with a seed added if it names synthetic data without a seed.
 
     >>> seeded("shapes:size=32", 3), seeded("digits", 3)
     ('shapes:size=32,seed=3', 'digits')
@@ -128,12 +128,12 @@ def seeded(spec: str, seed: int) -> str:
 
 
 def is_drawn(spec: str) -> bool:
-    """Whether the data are drawn from a generator, so that name, options and seed say all of them."""
+    """Return whether the data is synthetic, so that name, options and seed determine it."""
     return spec.partition(":")[0] in ("gaussian", "shapes")
 
 
 def pairs_of(data: ImageSet, count: int, seed: int) -> Pairs:
-    """``count`` different pairs, or all if there are fewer; of Gaussian data those that were drawn in twos."""
+    """Return ``count`` different pairs, or all if there are fewer; Gaussian data has pairs of its own."""
     check_images(data.images, name=data.name, zeros=data.images.dtype.kind == "i")
     in_twos = data.name == "gaussian"
     different = len(data) // 2 if in_twos else len(data) * (len(data) - 1) // 2

@@ -1,4 +1,4 @@
-"""Data made from a seed: Gaussian pairs of given correlation, and binary bodies."""
+"""Synthetic data from a seed: Gaussian pairs with a given correlation, and binary shapes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def gaussian(
 ) -> ImageSet:
     """Standard Gaussian images in pairs: images 2k and 2k+1 have entrywise correlation ``rho`` and share label k.
 
-    ``limit`` counts images (default 400, that is 200 pairs); values are not confined to [0, 1]. The pairs themselves:
-    `initscope.data.within_class_pairs`, or directly `initscope.data.gaussian_pairs`.
+    ``limit`` is the number of images (default 400, that is 200 pairs); values are not limited to [0, 1]. Get the pairs
+    by `initscope.data.within_class_pairs`, or directly by `initscope.data.gaussian_pairs`.
     """
     count = check_count("limit", 400 if limit is None else limit, least=2, hint="the images come in pairs")
     x, y = gaussian_pairs(-(-count // 2), rho, shape=shape, seed=seed)
@@ -30,11 +30,11 @@ def gaussian(
 
 
 def shapes(*, limit: int | None = None, size: int = 64, seed: int = 0) -> ImageSet:
-    """Binary bodies, values 0 and 1, ``1×size×size``: disc, rectangle, union of up to four of these, independent noise.
+    """Binary shapes, values 0 and 1, ``1×size×size``: disc, rectangle, union of up to four of these, independent noise.
 
-    The four kinds are the classes and take turns; ``limit`` counts images (default 200). Discs have radius
-    size/10 … size/3, rectangles half-sides of the same range, centres anywhere on the picture; noise pixels are 1 with
-    a probability drawn from [0.2, 0.8]. No body is empty.
+    The four kinds are the classes, in turn; ``limit`` is the number of images (default 200). Discs have radius
+    size/10 … size/3, rectangles half-sides of the same range, and centers lie anywhere in the image. Noise pixels are 1
+    with a probability drawn from [0.2, 0.8]. No shape is empty.
     """
     count = check_count("limit", 200 if limit is None else limit)
     size = check_count("size", size, least=8)

@@ -1,6 +1,6 @@
-"""Text as data: pairs of sequences of bytes, from a file or from the lines that are bundled.
+"""Text as data: pairs of byte sequences, from a file or from bundled lines.
 
-A byte is a token: the tokeniser that every model with 256 entries in its table can read, and no download.
+Each byte is a token, so any model with at least 256 embeddings can read it, and nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ of May, and summer's lease hath all too short a date.
 
 
 def is_text(spec: str | None) -> bool:
-    """Whether a name of data is text: ``text`` or ``text:FILE``."""
+    """Return whether ``spec`` names text: ``text`` or ``text:FILE``."""
     return spec is not None and (spec == "text" or spec.startswith("text:"))
 
 
 def text_tokens(spec: str = "text") -> npt.NDArray[np.int64]:
-    """All bytes of ``text:FILE``, or of the bundled lines for ``text``.
+    """Return all bytes of ``text:FILE``, or of the bundled lines for ``text``.
 
     >>> text_tokens()[:4].tolist()
     [67, 97, 108, 108]
     """
     if not is_text(spec):
-        raise InputError(f"data = {spec!r} is no text; give text, or text:FILE")
+        raise InputError(f"data = {spec!r} is not text; give text or text:FILE")
     if spec == "text":
         raw = _LINES.encode()
     else:
@@ -61,34 +61,34 @@ def text_tokens(spec: str = "text") -> npt.NDArray[np.int64]:
 
 
 def text_set(spec: str = "text", *, tokens: int = 64, limit: int | None = None) -> ImageSet:
-    """Passages of ``tokens`` bytes one after the other, as indices ``[N, tokens]``.
+    """Return consecutive passages of ``tokens`` bytes, as indices ``[N, tokens]``.
 
     >>> text_set(tokens=32, limit=5)
     ImageSet(text: 5 sequences of 32 tokens)
     """
-    found, tokens = text_tokens(spec), check_count("tokens", tokens, least=2)
-    count = len(found) // tokens if limit is None else min(limit, len(found) // tokens)
+    content, tokens = text_tokens(spec), check_count("tokens", tokens, least=2)
+    count = len(content) // tokens if limit is None else min(limit, len(content) // tokens)
     if count < 2:
-        raise InputError(f"the text has {len(found)} bytes, too few for two passages of {tokens}; give a longer one")
-    return ImageSet(found[: count * tokens].reshape(count, tokens), name=spec)
+        raise InputError(f"the text has {len(content)} bytes, too few for two passages of {tokens}; give a longer one")
+    return ImageSet(content[: count * tokens].reshape(count, tokens), name=spec)
 
 
 def text_pairs(
     spec: str = "text", *, tokens: int = 64, pairs: int = 8
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Pairs of different passages, ``[pairs, tokens]`` bytes each, spread over the text.
+    """Return pairs of different passages, ``[pairs, tokens]`` bytes each, evenly spaced over the text.
 
     >>> x, y = text_pairs(tokens=16, pairs=3)
     >>> x.shape, bool((x == y).all())
     ((3, 16), False)
     """
     tokens, pairs = check_count("tokens", tokens, least=2), check_count("pairs", pairs)
-    found = text_tokens(spec)
-    if len(found) < tokens + 2 * pairs:
+    content = text_tokens(spec)
+    if len(content) < tokens + 2 * pairs:
         raise InputError(
-            f"the text has {len(found)} bytes, too few for {pairs} pairs of {tokens} tokens; give a longer one, "
+            f"the text has {len(content)} bytes, too few for {pairs} pairs of {tokens} tokens; give a longer one, "
             "fewer tokens or fewer pairs"
         )
-    starts = np.linspace(0, len(found) - tokens, 2 * pairs).round().astype(np.int64)
-    passages = found[starts[:, None] + np.arange(tokens)]
+    offsets = np.linspace(0, len(content) - tokens, 2 * pairs).round().astype(np.int64)
+    passages = content[offsets[:, None] + np.arange(tokens)]
     return passages[::2], passages[1::2]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from initscope._utils.content import digest_of, sampled_digest
-from initscope._utils.disk import check_room, reserve, reserved_array
+from initscope._utils.disk import check_space, reserve, reserved_array
 from initscope._utils.files import atomic_path, scratch_path
 from initscope._utils.tensors import StoredArray
 from initscope.distributed.block_map import on_blocks
@@ -48,7 +48,7 @@ def encode_blocks(
     shape = (len(blocks), code_bytes(hasher.bits))
     bare, size = place.suffix == ".npy", math.prod(shape)
     if not bare:  # which holds a copy of the codes, made at the end
-        check_room(place, 2 * size + labels.nbytes + _HEADERS)
+        check_space(place, 2 * size + labels.nbytes + _HEADERS)
     with ExitStack() as files:
         temporary = files.enter_context(atomic_path(place))
         if not bare:

@@ -11,7 +11,7 @@ from initscope.distributed.block_map import on_blocks
 from initscope.distributed.model_names import ModelName, built_model
 from initscope.distributed.sources import Blocks
 from initscope.errors import check_count
-from initscope.measurement.by_layer import LayerTally, LayerWidths, layer_sums, layer_tallies, widths_of
+from initscope.measurement.by_layer import LayerStatistics, LayerWidths, layer_statistics, layer_sums, widths_of
 from initscope.measurement.width import MeanWidth, RunningWidth
 
 __all__ = ["layer_widths_of_blocks", "mean_width_of_blocks"]
@@ -24,10 +24,10 @@ def mean_width_of_blocks(blocks: Blocks, *, draws: int = 128, seed: int = 0, das
     sums = dict(on_blocks(_sum, jobs, dask))
     centre = sum(sums[name] for name in jobs) / len(blocks)  # in the order of the rows: rounding is the same each time
     more = {"draws": draws, "seed": seed, "centre": centre}
-    tallies = dict(on_blocks(_tally, {name: job | more for name, job in jobs.items()}, dask))
-    first, *others = (tallies[name] for name in jobs)
-    for tally in others:
-        first.merge(tally)
+    parts = dict(on_blocks(_running_width, {name: job | more for name, job in jobs.items()}, dask))
+    first, *others = (parts[name] for name in jobs)
+    for running in others:
+        first.merge(running)
     result: MeanWidth = first.result()
     return result
 
@@ -37,11 +37,11 @@ def _sum(job: Mapping[str, Any]) -> Any:
     return data.images.reshape(len(data), -1).sum(axis=0, dtype=np.float64)
 
 
-def _tally(job: Mapping[str, Any]) -> RunningWidth:
-    tally = RunningWidth(job["draws"], job["seed"], centre=job["centre"])
-    tally.add(job["block"].read().images)
-    tally.forget()
-    return tally
+def _running_width(job: Mapping[str, Any]) -> RunningWidth:
+    running = RunningWidth(job["draws"], job["seed"], centre=job["centre"])
+    running.add(job["block"].read().images)
+    running.forget()
+    return running
 
 
 def layer_widths_of_blocks(
@@ -56,8 +56,8 @@ def layer_widths_of_blocks(
         for steps in zip(*(sums[name] for name in jobs), strict=True)
     ]
     more = {"draws": draws, "seed": seed, "centres": centres}
-    tallies = dict(on_blocks(_layer_tallies, {name: job | more for name, job in jobs.items()}, dask))
-    first, *others = (tallies[name] for name in jobs)
+    parts = dict(on_blocks(_layer_statistics, {name: job | more for name, job in jobs.items()}, dask))
+    first, *others = (parts[name] for name in jobs)
     for part in others:
         for (_, _, mine), (_, _, later) in zip(first, part, strict=True):
             if mine is not None:
@@ -65,10 +65,10 @@ def layer_widths_of_blocks(
     return widths_of(first)
 
 
-def _layer_sums(job: Mapping[str, Any]) -> list[LayerTally]:
+def _layer_sums(job: Mapping[str, Any]) -> list[LayerStatistics]:
     return layer_sums(built_model(job["model"]), job["block"].read().images)
 
 
-def _layer_tallies(job: Mapping[str, Any]) -> list[LayerTally]:
+def _layer_statistics(job: Mapping[str, Any]) -> list[LayerStatistics]:
     options = {name: job[name] for name in ("draws", "seed", "centres")}
-    return layer_tallies(built_model(job["model"]), job["block"].read().images, **options)
+    return layer_statistics(built_model(job["model"]), job["block"].read().images, **options)

@@ -1,6 +1,7 @@
-"""Use it: random and learned embeddings as scikit-learn estimators, Hamming search, retrieval metrics.
+"""Random and learned embeddings as scikit-learn estimators, Hamming search, retrieval metrics.
 
-Start with `SignHash` (random, law known exactly), `LearnedHash` (trained on labels or pairs) and `HammingIndex`.
+Start with `SignHash` (random, exactly known distribution), `LearnedHash` (trained on labels or pairs) and
+`HammingIndex`.
 """
 
 import lazy_loader

@@ -22,7 +22,7 @@ from .distortion import (
 )
 from .evaluation import (
     Evaluation as Evaluation,
-    Neighbours as Neighbours,
+    Neighbors as Neighbors,
     evaluate_among_others as evaluate_among_others,
     evaluate_retrieval as evaluate_retrieval,
 )

@@ -1,4 +1,4 @@
-"""Squared distances to anchors, which kernels and neighbourhood graphs are made of."""
+"""Squared distances to anchors, for kernels and neighborhood graphs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ def squared_distances(rows: np.ndarray, anchors: np.ndarray) -> np.ndarray:
     r"""Squared Euclidean distances ``[rows, anchors]`` in float64.
 
     :math:`\|x\|^2 - 2\langle x,a\rangle + \|a\|^2` around the mean of the anchors: far from the origin the terms would
-    be large and nearly equal, and their difference rounding error.
+    be large and nearly equal, and their difference would be rounding error.
 
     >>> squared_distances(np.array([[1e9, 0.0]]), np.array([[1e9, 3.0], [1e9 + 4, 0.0]]))
     array([[ 9., 16.]])
     """
-    centre = anchors.mean(axis=0, dtype=np.float64)
-    rows, anchors = rows - centre, anchors - centre
+    center = anchors.mean(axis=0, dtype=np.float64)
+    rows, anchors = rows - center, anchors - center
     squares = rows @ (-2 * anchors.T)
     squares += np.einsum("ij,ij->i", rows, rows)[:, None]
     squares += np.einsum("ij,ij->i", anchors, anchors)

@@ -1,6 +1,6 @@
-"""What every embedding and hash shares: validation, block-wise encoding, packed bits, names of columns, random state.
+"""Base classes of embeddings and hashes: validation, block-wise encoding, packed bits, column names, random state.
 
-A hash only says how to `fit` and how rows become scores (`_scores`); a bit is ``score > 0``.
+A hash only implements `fit` and the scores of rows (`_scores`); a bit is ``score > 0``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from initscope.errors import InputError, check_count
 
 __all__ = ["Embedding", "Hasher", "SupervisedHasher", "random_generator"]
 
-_BLOCK_VALUES = 1 << 20  # of a block: its scores stay in the cache, where packing them costs next to nothing
+_BLOCK_VALUES = 1 << 20  # per block: the scores stay in the CPU cache, where packing them is cheap
 
 
 def random_generator(random_state: Any, purpose: str) -> np.random.Generator:
@@ -32,7 +32,7 @@ def random_generator(random_state: Any, purpose: str) -> np.random.Generator:
 
 
 def _check_finite(rows: np.ndarray, first: int = 0) -> None:
-    """Refuse NaN and infinity, and say in which row of X; ``first`` is the number of the first row here."""
+    """Raise `InputError` for NaN and infinity, with the row of X; ``first`` is the index of the first row here."""
     with np.errstate(over="ignore", invalid="ignore"):
         total = rows.sum()
     if np.isfinite(total):  # one pass over what is nearly always finite
@@ -46,7 +46,7 @@ def _check_finite(rows: np.ndarray, first: int = 0) -> None:
 
 
 class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of the transformers of this room: rows in, rows out, block by block."""
+    """Base class of the transformers of this package: rows in, rows out, block by block."""
 
     weights_: Any
 
@@ -56,9 +56,9 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Number of columns of the output."""
 
     def _validated(self, X: Any, *, reset: bool, y: Any = None) -> Any:
-        """X (and y) as scikit-learn wants them: training data as floats, new data as they are.
+        """Return X (and y) as scikit-learn expects them: training data as floats, new data unchanged.
 
-        New data become floats block by block, and are checked to be finite there, in the cache.
+        New data is converted to floats and checked block by block.
         """
         if not reset:
             return validate_data(self, X, reset=False, ensure_all_finite=False, ensure_min_samples=0)
@@ -70,7 +70,7 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return rows if y is None else (rows, checked[1])
 
     def _float_type(self) -> Any:
-        """The float type of what was fitted, which new data are cast to."""
+        """Return the float type of the fitted values; new data is cast to it."""
         return self.weights_.dtype
 
     def _blocks(self, X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
@@ -84,7 +84,7 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             yield rows, block
 
     def _row_values(self) -> int:
-        """Values computed for a row on the way to its output; with its length it bounds the rows of a block."""
+        """Return the number of intermediate values per row, which limits the number of rows in a block."""
         return self._n_features_out
 
     @abstractmethod
@@ -97,7 +97,7 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def transform(self, X: Any) -> np.ndarray:
         """Embed the rows of ``X`` in the float type of `fit`, block by block.
 
-        Beside input and output it needs some tens of megabytes, however many rows there are.
+        In addition to input and output it needs some tens of megabytes, for any number of rows.
         """
         check_is_fitted(self)
         X = self._validated(X, reset=False)
@@ -107,19 +107,19 @@ class Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return output
 
     def transform_stream(self, batches: Iterable[Any]) -> Iterator[np.ndarray]:
-        """Yield the embedded rows of each batch: for data that do not fit in memory."""
+        """Yield the embedded rows of each batch, for data that does not fit in memory."""
         for batch in batches:
             yield self.transform(batch)
 
 
 class Hasher(Embedding):
-    """Base of the hashes. Subclasses have parameters ``bits``, ``packed`` and give `_scores`."""
+    """Base class of hashes. Subclasses have the parameters ``bits`` and ``packed`` and implement `_scores`."""
 
     bits: int
     packed: bool
 
     def _start(self) -> int:
-        """Check ``bits`` and keep the length of the code; called by every ``fit``."""
+        """Check ``bits`` and store the length of the code; every ``fit`` calls this."""
         self._bits = check_count("bits", self.bits)
         return self._bits
 
@@ -152,10 +152,10 @@ class Hasher(Embedding):
 
 
 class SupervisedHasher(Hasher):
-    """Base of the hashes that learn from class labels: rows of one class are similar, all others are not."""
+    """Base class of hashes that learn from class labels: rows of the same class are similar, others are not."""
 
     def _validated_labels(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Checked rows, and labels as class numbers 0, 1, …; the classes are kept in ``classes_``."""
+        """Return checked rows, and labels as class indices 0, 1, …; ``classes_`` holds the classes."""
         if y is None:
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from class labels"
@@ -164,12 +164,12 @@ class SupervisedHasher(Hasher):
         fractions = y[y != np.floor(y)] if y.dtype.kind == "f" else y[:0]
         if len(fractions):
             raise InputError(
-                f"y holds {fractions[0]:g}, which is no class: {type(self).__name__} learns from class labels; give "
+                f"y holds {fractions[0]:g}, which is not a class: {type(self).__name__} learns from class labels; give "
                 "whole numbers or strings, for example bins of y"
             )
         self.classes_, classes = np.unique(y, return_inverse=True)
         if len(X) < 2:
-            raise InputError(f"n_samples = {len(X)}: one sample makes no pair; give at least two")
+            raise InputError(f"n_samples = {len(X)}: a pair needs two samples; give at least two")
         return X, classes
 
     def __sklearn_tags__(self) -> Any:

@@ -59,11 +59,13 @@ def read_signed(
         size = os.fstat(file.fileno()).st_size
         prefix = file.read(_PREFIX.size)
         if prefix[: len(magic)] != magic or size < _PREFIX.size + _DIGEST:
-            what = "is too short" if prefix.startswith(magic) else "is no file of this kind"
+            what = "is too short" if prefix.startswith(magic) else "is not a file of this kind"
             raise InputError(f"{path}: {what}; expected {kind} saved by initscope")
-        _, found, header_length = _PREFIX.unpack_from(prefix)
-        if found > version:
-            raise InputError(f"{path}: has format version {found}, this initscope reads up to {version}; update it")
+        _, file_version, header_length = _PREFIX.unpack_from(prefix)
+        if file_version > version:
+            raise InputError(
+                f"{path}: has format version {file_version}, this initscope reads up to {version}; update it"
+            )
         digest = _checked_digest(path, file, size)
         try:
             return *_unpacked(file, size - _PREFIX.size - _DIGEST, header_length), digest
@@ -74,7 +76,7 @@ def read_signed(
 
 
 def stored_digest(path: str | os.PathLike[str]) -> bytes | None:
-    """The checksum that the file ends with, None if there is no such file: it tells whether a file has changed."""
+    """Return the checksum at the end of the file, None if there is no file; a different one means a changed file."""
     with suppress(OSError), open_regular(path) as file:
         file.seek(max(os.fstat(file.fileno()).st_size - _DIGEST, 0))
         return file.read()
@@ -82,7 +84,7 @@ def stored_digest(path: str | os.PathLike[str]) -> bytes | None:
 
 
 def storable(array: np.ndarray) -> np.ndarray:
-    """The array in a type that files hold: itself, or the floats that hold its numbers."""
+    """Return the array in a type that files can hold, converted to floats if needed."""
     if array.dtype.name in _DTYPES:
         return array
     return array.astype(np.float32 if np.can_cast(array.dtype, np.float32) else np.float64)

@@ -1,6 +1,6 @@
-"""`Graph`: faiss's HNSW graph of the distinct codes, each of which stands for all codes equal to it.
+"""`Graph`: faiss's HNSW graph of the distinct codes; each node stands for all codes equal to it.
 
-In a graph of all codes equal ones link to one another only, and whatever lies beyond them is never found.
+In a graph of all codes, equal codes would link only to one another, and the search would never leave them.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ class Graph:
         faiss = load_faiss()
         self._index = faiss.IndexBinaryHNSW(bits, links)
         self._distinct = faiss.downcast_IndexBinary(self._index.storage)
-        self._places = np.empty(0, dtype=np.int64)  # of each code among the distinct ones
+        self._nodes = np.empty(0, dtype=np.int64)  # index of each code among the distinct codes
         self._groups: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     @property
     def ntotal(self) -> int:
         """Number of codes; -1 if adding was interrupted half-way."""
-        held = int(self._places.max(initial=-1)) + 1
-        return len(self._places) if self._index.ntotal == held == self._index.hnsw.offsets.size() - 1 else -1
+        held = int(self._nodes.max(initial=-1)) + 1
+        return len(self._nodes) if self._index.ntotal == held == self._index.hnsw.offsets.size() - 1 else -1
 
     def add(self, codes: np.ndarray) -> None:
-        """Add codes: link those that the graph lacks, and note the place of each."""
+        """Add codes: link those that the graph lacks, and store the node of each."""
         held = self._index.ntotal
         together = np.concatenate([stored(self._distinct), codes])
         whole_rows = together.view(np.dtype((np.void, together.shape[1]))).ravel()
         _, first, same = np.unique(whole_rows, return_index=True, return_inverse=True)
         lacking = np.sort(first[first >= held])
-        place = np.where(first < held, first, held + np.searchsorted(lacking, first))
-        places = np.concatenate([self._places, place[same[held:]]])
+        node = np.where(first < held, first, held + np.searchsorted(lacking, first))
+        nodes = np.concatenate([self._nodes, node[same[held:]]])
         self._groups = None
         try:
             if len(lacking):  # faiss crashes on none
                 self._index.add(together[lacking])
         finally:  # see `HammingIndex.add`
             if self._index.ntotal == held + len(lacking):
-                self._places = places
+                self._nodes = nodes
 
     def search(self, queries: np.ndarray, k: int, effort: int) -> tuple[np.ndarray, np.ndarray]:
         """Distances and numbers of the nearest codes, -1 where fewer than ``k`` were found."""
         self._index.hnsw.efSearch = max(effort, k)
         near, distinct = self._index.search(queries, min(k, self._index.ntotal))
         if self._groups is None:
-            sizes = np.bincount(self._places)
-            self._groups = np.argsort(self._places, kind="stable"), sizes.cumsum() - sizes, sizes
-        members, starts, sizes = self._groups
+            sizes = np.bincount(self._nodes)
+            self._groups = np.argsort(self._nodes, kind="stable"), sizes.cumsum() - sizes, sizes
+        members, offsets, sizes = self._groups
         size = np.where(distinct < 0, 0, sizes[distinct])
         rank = size.cumsum(axis=1) - size  # of the first code of each group
         taken = np.clip(k - rank, 0, size).ravel()
@@ -62,7 +62,7 @@ class Graph:
         at = group // max(distinct.shape[1], 1), rank.ravel()[group] + within
         distances, numbers = np.zeros((len(queries), k), dtype=np.int32), np.full((len(queries), k), -1)
         distances[at] = near.ravel()[group]
-        numbers[at] = members[starts[distinct.ravel()[group]] + within]
+        numbers[at] = members[offsets[distinct.ravel()[group]] + within]
         return distances, numbers
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -70,7 +70,7 @@ class Graph:
         faiss, hnsw = load_faiss(), self._index.hnsw
         return {
             "codes": stored(self._distinct),
-            "places": self._places,
+            "places": self._nodes,  # the key in files of version 1
             "levels": faiss.vector_to_array(hnsw.levels),
             "links": faiss.vector_to_array(hnsw.neighbors),
             "entry": np.array([hnsw.entry_point], dtype=np.int64),
@@ -80,12 +80,12 @@ class Graph:
         """Fill an empty graph; faiss follows links unchecked, so that each is checked here."""
         faiss, hnsw = load_faiss(), self._index.hnsw
         codes = expect(arrays, "codes", np.uint8, None, self._index.code_size)
-        places = expect(arrays, "places", np.int64, count)
+        nodes = expect(arrays, "places", np.int64, count)
         levels = expect(arrays, "levels", np.int32, len(codes))
         ends = faiss.vector_to_array(hnsw.cum_nneighbor_per_level)  # links up to each level
-        inside = len(places) == 0 or (places.min() >= 0 and places.max() < len(codes))
-        if not inside or (np.bincount(places, minlength=len(codes)) == 0).any():
-            raise ValueError("places are not those of the codes")
+        inside = len(nodes) == 0 or (nodes.min() >= 0 and nodes.max() < len(codes))
+        if not inside or (np.bincount(nodes, minlength=len(codes)) == 0).any():
+            raise ValueError("nodes are not those of the codes")
         if len(codes) == 0:
             return
         if levels.min() < 1 or levels.max() >= len(ends):
@@ -98,8 +98,8 @@ class Graph:
         if links.min() < -1 or links.max() >= len(codes):
             raise ValueError(f"links from {links.min()} to {links.max()} among {len(codes)} codes")
         for level in range(1, int(levels.max())):
-            nodes = np.flatnonzero(levels > level)
-            near = links[offsets[nodes, None] + np.arange(ends[level], ends[level + 1])]
+            linked = np.flatnonzero(levels > level)
+            near = links[offsets[linked, None] + np.arange(ends[level], ends[level + 1])]
             if (levels[near[near >= 0]] <= level).any():
                 raise ValueError(f"links of level {level} to codes below it")
         self._distinct.add(codes)
@@ -111,4 +111,4 @@ class Graph:
         ):
             faiss.copy_array_to_vector(array, vector)
         hnsw.entry_point, hnsw.max_level = entry, int(levels.max()) - 1
-        self._places = places
+        self._nodes = nodes

@@ -45,7 +45,7 @@ def image_shape_of(shape: Any, features: int) -> Shape:
 
 
 def kernel_shape(kernel_size: int, shape: Shape) -> tuple[int, int]:
-    """Height and width of the filter: square, cut to one line where the image is one line."""
+    """Return height and width of the filter: square, or one line if the image is one line."""
     side = check_count("kernel_size", kernel_size, most=max(shape[1:]), hint="no larger than the image")
     return min(side, shape[1]), min(side, shape[2])
 
@@ -65,11 +65,11 @@ def local_rows(rng: np.random.Generator, rows: int, kernel_size: int, shape: Sha
 
 
 def orthonormal_groups(rows: np.ndarray) -> np.ndarray:
-    """Orthonormalise Gaussian rows in groups as large as they are long; each group is uniform (Haar)."""
+    """Orthonormalize Gaussian rows in groups as large as they are long; each group is uniform (Haar)."""
     groups = []
     for start in range(0, len(rows), rows.shape[1]):
         q, r = np.linalg.qr(rows[start : start + rows.shape[1]].T)
-        groups.append((q * np.sign(np.diag(r))).T)  # the signs are what makes QR uniform
+        groups.append((q * np.sign(np.diag(r))).T)  # fixing the signs makes QR uniform (Haar)
     return np.concatenate(groups)
 
 

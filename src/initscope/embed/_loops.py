@@ -45,14 +45,14 @@ def _distances(block: Any, query: Any, out: Any) -> int:
 
 
 @compiled
-def _keep_nearest(distances: Any, places: Any, size: int, k: int, worst: int, fewer: int) -> int:
+def _keep_nearest(distances: Any, indices: Any, size: int, k: int, worst: int, fewer: int) -> int:
     """Drop all but the first ``k`` candidates: those nearer than ``worst`` (there are ``fewer``), then those at it."""
     kept, at_worst = 0, k - fewer
     for i in range(size):
         if distances[i] > worst or (distances[i] == worst and at_worst == 0):
             continue
         at_worst -= distances[i] == worst
-        distances[kept], places[kept] = distances[i], places[i]
+        distances[kept], indices[kept] = distances[i], indices[i]
         kept += 1
     return kept
 
@@ -63,18 +63,18 @@ def nearest(
     count: int,
     queries: npt.NDArray[np.uint64],
     distances: npt.NDArray[np.int32],
-    places: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int64],
 ) -> None:
-    """The ``k`` nearest of ``count`` codes to each query into ``distances``, ``places [queries, k]``; ties in order.
+    """The ``k`` nearest of ``count`` codes to each query into ``distances``, ``indices [queries, k]``; ties in order.
 
     A query keeps candidates and how many of them lie at each distance. ``worst`` is the k-th smallest distance so far:
     later codes count only below it, so few are ever looked at one by one.
     """
     asked, k = distances.shape
     farthest = 64 * queries.shape[1] + 1
-    room = 2 * k + BLOCK
-    tally = np.zeros((asked, farthest + 1), np.int64)
-    candidates, candidate_places = np.empty((asked, room), np.int32), np.empty((asked, room), np.int64)
+    capacity = 2 * k + BLOCK
+    counts = np.zeros((asked, farthest + 1), np.int64)
+    candidates, candidate_indices = np.empty((asked, capacity), np.int32), np.empty((asked, capacity), np.int64)
     sizes, fewer, worst = np.zeros(asked, np.int64), np.zeros(asked, np.int64), np.full(asked, farthest)
     out = np.empty(BLOCK, np.int64)
     for block in range(blocks.shape[0]):
@@ -83,23 +83,23 @@ def nearest(
         for q in range(asked):
             if _distances(blocks[block], queries[q], out) >= worst[q]:
                 continue
-            if sizes[q] + held > room:
-                sizes[q] = _keep_nearest(candidates[q], candidate_places[q], sizes[q], k, worst[q], fewer[q])
+            if sizes[q] + held > capacity:
+                sizes[q] = _keep_nearest(candidates[q], candidate_indices[q], sizes[q], k, worst[q], fewer[q])
             for i in range(held):
                 if out[i] < worst[q]:
-                    candidates[q, sizes[q]], candidate_places[q, sizes[q]] = out[i], first + i
+                    candidates[q, sizes[q]], candidate_indices[q, sizes[q]] = out[i], first + i
                     sizes[q] += 1
-                    tally[q, out[i]] += 1
+                    counts[q, out[i]] += 1
                     fewer[q] += 1
                     while fewer[q] >= k:
                         worst[q] -= 1
-                        fewer[q] -= tally[q, worst[q]]
+                        fewer[q] -= counts[q, worst[q]]
     for q in range(asked):
-        size = _keep_nearest(candidates[q], candidate_places[q], sizes[q], k, worst[q], fewer[q])
+        size = _keep_nearest(candidates[q], candidate_indices[q], sizes[q], k, worst[q], fewer[q])
         start = 0
         for distance in range(worst[q] + 1):  # where each distance starts in the sorted row
-            tally[q, distance], start = start, start + tally[q, distance]
+            counts[q, distance], start = start, start + counts[q, distance]
         for i in range(size):
-            at = tally[q, candidates[q, i]]
-            distances[q, at], places[q, at] = candidates[q, i], candidate_places[q, i]
-            tally[q, candidates[q, i]] += 1
+            at = counts[q, candidates[q, i]]
+            distances[q, at], indices[q, at] = candidates[q, i], candidate_indices[q, i]
+            counts[q, candidates[q, i]] += 1

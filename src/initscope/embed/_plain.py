@@ -21,18 +21,18 @@ class PlainFlat:
         return len(self.codes)
 
     def add(self, codes: np.ndarray) -> None:
-        """Put codes behind those that are there."""
+        """Append codes."""
         self.codes = np.concatenate([self.codes, codes])
 
-    def remove_ids(self, places: np.ndarray) -> None:
-        """Remove the codes at these places; the others keep their order."""
-        self.codes = np.delete(self.codes, places, axis=0)
+    def remove_ids(self, indices: np.ndarray) -> None:
+        """Remove the codes at these indices; the others keep their order."""
+        self.codes = np.delete(self.codes, indices, axis=0)
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Distances and places of the ``k`` nearest codes of each query, ties in the order of the codes."""
-        found = np.empty((len(queries), k), dtype=np.int64)
+        """Distances and indices of the ``k`` nearest codes of each query, ties in the order of the codes."""
+        nearest = np.empty((len(queries), k), dtype=np.int64)
         for rows, distances in hamming_blocks(queries, self.codes):
             keys = distances.astype(np.int64) * self.ntotal + np.arange(self.ntotal)  # no two alike
-            nearest = np.partition(keys, k - 1, axis=1)[:, :k] if k < self.ntotal else keys
-            found[rows] = np.sort(nearest, axis=1)
-        return (found // self.ntotal).astype(np.int32), found % self.ntotal
+            smallest = np.partition(keys, k - 1, axis=1)[:, :k] if k < self.ntotal else keys
+            nearest[rows] = np.sort(smallest, axis=1)
+        return (nearest // self.ntotal).astype(np.int32), nearest % self.ntotal

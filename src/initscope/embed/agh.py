@@ -1,4 +1,4 @@
-"""`AGH`: anchor graph hashing, signs of the smooth eigenvectors of a neighbourhood graph through anchors."""
+"""`AGH`: anchor graph hashing, signs of the smooth eigenvectors of a neighborhood graph with anchors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = ["AGH"]
 class AGH(Hasher):
     r"""Anchor graph hashing [LiuWangKumarChang2011]_: unsupervised.
 
-    Rows are tied to their s nearest of m anchors (k-means centres) with Gaussian weights that sum to one, Z. The graph
+    Rows are connected to their s nearest of m anchors (k-means centers) with Gaussian weights Z that sum to one. The
+    graph
     :math:`Z\Lambda^{-1}Z^T`, :math:`\Lambda = \mathrm{diag}(Z^T1)`, has eigenvectors :math:`ZW`,
     :math:`W = \Lambda^{-1/2}V\Sigma^{-1/2}` from the m × m matrix :math:`\Lambda^{-1/2}Z^TZ\Lambda^{-1/2}`; the
     constant one is dropped and the signs of the next are bits. With ``layers=2`` each eigenvector gives a second bit:
@@ -31,10 +32,10 @@ class AGH(Hasher):
     anchors : int
         Fewer if there are fewer rows.
     nearest : int
-        Anchors that a row is tied to.
+        Number of anchors that a row is connected to.
     packed : bool
     random_state : int, RandomState, Generator or None
-        Seed of the k-means start.
+        Seed of the k-means initialization.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class AGH(Hasher):
                 f"n_samples = {len(X)} give {anchors} anchors and at most {layers * (anchors - 1)} bits, not {bits}"
             )
         seed = int(random_generator(self.random_state, "agh").integers(2**31))
-        # The paper runs a handful of iterations: anchors need not be converged centres.
+        # The paper runs a handful of iterations: anchors need not be converged centers.
         self.anchors_ = (
             KMeans(anchors, n_init=1, max_iter=20, random_state=seed).fit(X).cluster_centers_.astype(X.dtype)
         )
@@ -75,7 +76,7 @@ class AGH(Hasher):
         self.bandwidth_ = float(squares[:, -1].mean()) or 1.0
         ties = self._ties(index, squares)
         degree = np.maximum(ties.sum(axis=0), 1e-12)
-        # The constant eigenvector is taken out, not dropped: in a graph of several parts it shares its eigenvalue 1.
+        # Project the constant eigenvector out: in a graph of several components it shares its eigenvalue 1.
         constant = np.sqrt(degree / degree.sum())
         graph = (ties.T @ ties).toarray() / np.sqrt(np.outer(degree, degree))
         values, eigenvectors = np.linalg.eigh(graph - np.outer(constant, constant))
@@ -92,20 +93,21 @@ class AGH(Hasher):
         """Nearest anchors of each row and their squared distances, nearest first."""
         count = min(check_count("nearest", self.nearest), len(self.anchors_))
         indices, squares = np.empty((len(rows), count), dtype=np.int32), np.empty((len(rows), count))
-        for place, block in self._blocks(rows):
+        for part, block in self._blocks(rows):
             distances = squared_distances(block, self.anchors_)
             index = np.argpartition(distances, count - 1, axis=1)[:, :count]
             near = np.take_along_axis(distances, index, axis=1)
             order = np.argsort(near, axis=1)
-            indices[place], squares[place] = (np.take_along_axis(each, order, axis=1) for each in (index, near))
+            indices[part] = np.take_along_axis(index, order, axis=1)
+            squares[part] = np.take_along_axis(near, order, axis=1)
         return indices, squares
 
     def _ties(self, index: np.ndarray, squares: np.ndarray) -> csr_array:
         """Z from the nearest anchors of its rows: weights to them, zero to the others."""
         weights = np.exp(-(squares - squares[:, :1]) / self.bandwidth_)
         weights /= weights.sum(axis=1, keepdims=True)
-        starts = np.arange(len(index) + 1) * index.shape[1]
-        return csr_array((weights.ravel(), index.ravel(), starts), shape=(len(index), len(self.anchors_)))
+        offsets = np.arange(len(index) + 1) * index.shape[1]
+        return csr_array((weights.ravel(), index.ravel(), offsets), shape=(len(index), len(self.anchors_)))
 
     def _row_values(self) -> int:
         return max(self._bits, len(self.anchors_))
@@ -125,7 +127,7 @@ class AGH(Hasher):
 def _second_cuts(values: np.ndarray, ties: csr_array, degree: np.ndarray) -> np.ndarray:
     r"""Cuts (b₊, b₋) of the two sides of an eigenvector: least graph cut, in balance.
 
-    Minimise :math:`v^TLv`, L = I - ZΛ⁻¹Zᵀ, of v = y - b₊ on the positive side and b₋ - y on the other, with 1ᵀv = 0.
+    Minimize :math:`v^TLv`, L = I - ZΛ⁻¹Zᵀ, of v = y - b₊ on the positive side and b₋ - y on the other, with 1ᵀv = 0.
     """
     positive = values > 0
     base = np.where(positive, values, -values)

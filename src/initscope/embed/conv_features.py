@@ -18,7 +18,7 @@ __all__ = ["ConvFeatures"]
 
 
 class ConvFeatures(Embedding):
-    r"""Random filters, cyclic convolution, ReLU: norms are kept and cosines known for every pair of images.
+    r"""Random filters, cyclic convolution, ReLU: norms are preserved and cosines are known for every pair of images.
 
     .. math:: x \mapsto N^{-1/2}\,(\max(F_k * x, 0))_{k\le N},\quad F_k \sim N(0, 2/r^2),\qquad E\|\cdot\|^2 = \|x\|^2
 
@@ -69,7 +69,7 @@ class ConvFeatures(Embedding):
         X = self._validated(X, reset=True)
         self.image_shape_ = image_shape_of(self.image_shape, X.shape[1])
         channels, height, width = self.image_shape_
-        # Without a shape of its own a short row is one line, and the filter as long as it can be.
+        # Without image_shape a short row is one line, and the filter is as long as possible.
         side = min(self.kernel_size, max(height, width)) if self.image_shape is None else self.kernel_size
         self.kernel_shape_ = kernel_shape(side, self.image_shape_)
         rng = random_generator(self.random_state, "conv features")

@@ -1,4 +1,4 @@
-"""Cosines of pairs after random features, observed beside what theory predicts for them."""
+"""Cosines of pairs after random features, compared with the prediction of theory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from initscope.errors import InputError
 from initscope.results import Result, make_axes
 from initscope.theory.angles import relu_cosine
-from initscope.theory.norms import relu_cosine_sd
+from initscope.theory.norms import relu_stack_cosine_sd
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ class CosineDistortion(Result):
     largest : float
         Largest absolute deviation from the prediction.
     statement : str
-        What the prediction rests on.
+        The theorem or formula of the prediction.
     input, predicted, observed : array
         Each pair's cosines.
     """
@@ -57,7 +57,7 @@ class CosineDistortion(Result):
         return [{name: value for name, value in self.to_dict().items() if name not in hidden}]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Cosines after against cosines before: pairs as dots, predictions as crosses."""
+        """Plot cosines after the embedding against cosines before: pairs as dots, predictions as crosses."""
         ax = make_axes(ax)
         ax.plot(self.input, self.observed, ".", markersize=2, label="observed")
         ax.plot(self.input, self.predicted, "x", markersize=3, label="predicted")
@@ -69,7 +69,7 @@ class CosineDistortion(Result):
 def cosine_distortion(
     before: np.ndarray, predicted: np.ndarray, observed: np.ndarray, spread: np.ndarray, statement: str
 ) -> CosineDistortion:
-    """Summarise cosines of pairs; ``spread`` is the predicted standard deviation of each."""
+    """Summarize cosines of pairs; ``spread`` is the predicted standard deviation of each."""
     deviation = observed - predicted
     return CosineDistortion(
         pairs=len(before),
@@ -87,10 +87,10 @@ def cosine_distortion(
 
 
 def row_cosines(rows: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Cosines of pairs of rows; a zero row has no angle and is refused."""
+    """Return cosines of pairs of rows; raise `InputError` for a zero row, which has no angle."""
     norms = np.linalg.norm(rows.astype(np.float64), axis=1)
     if (norms[left] * norms[right] == 0).any():
-        raise InputError("a row is zero and has no angle with another; leave zero rows out of the report")
+        raise InputError("a row is zero, so it has no angle with another row; leave zero rows out of the report")
     products = np.einsum("ij,ij->i", rows[left], rows[right], dtype=np.float64)
     return np.asarray(np.clip(products / (norms[left] * norms[right]), -1, 1))
 
@@ -98,10 +98,9 @@ def row_cosines(rows: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.nda
 def dense_spread(cosine: np.ndarray, width: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
     r"""Predicted cosine after ``depth`` random ReLU layers, and its standard deviation.
 
-    A layer adds its own fluctuation and passes on what came in: `theory.norms.relu_cosine_sd`, layer by layer.
+    The standard deviation is that of `theory.norms.relu_stack_cosine_sd`.
     """
-    spread = np.zeros_like(cosine)
+    spread = relu_stack_cosine_sd(cosine, [width] * depth)[-1][1]
     for _ in range(depth):
-        spread = np.asarray(relu_cosine_sd(cosine, width, before=spread))
         cosine = np.clip(np.asarray(relu_cosine(cosine)), -1, 1)
-    return cosine, spread
+    return cosine, np.asarray(spread)

@@ -1,4 +1,4 @@
-r"""How far codes and features are from the geometry they stand for: predicted, and observed on data.
+r"""Distortion of distances by codes and features: predicted, and observed on data.
 
 A pair at angle θ has Binomial(m, θ/π) unequal bits out of m, so the deviation of a random pair is known exactly;
 over many pairs the union bound gives the largest deviation to expect (`hamming_bound`).
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 _FEWEST_BITS = 16
-"""Bits below which Student's t of values that are not Gaussian is not to be relied on."""
+"""Fewest bits for which Student's t of non-Gaussian values is reliable."""
 
 
 _DRAWN_SINGLY = 2000
-"""Points of a picture that are shapes of their own; more become pixels, or its file would grow with them."""
+"""Most points drawn as vector shapes; more are rasterized, to limit the size of the file."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class HammingDistortion(Result):
         Mean of ``hamming/bits - angle/π`` over the pairs, and its standard error over the bits: bits are independent
         draws, pairs that share rows and one layer are not. None for orthogonal rows and fewer than 16 bits.
     pvalue : float or None
-        Of a bias at least this large if the law holds: Student's t of the bits, whatever the pairs share.
+        Probability of a bias at least this large under the binomial distribution, by Student's t over the bits; valid
+        even if pairs share rows.
     angles, hamming : array
         Each pair's angle (radians) and number of unequal bits.
     """
@@ -106,9 +107,9 @@ def hamming_distortion(
     independent: bool = True,
     by_bit: np.ndarray | None = None,
 ) -> HammingDistortion:
-    """Set the unequal bits of pairs beside the binomial law of their angles, which holds if bits are independent.
+    """Compare the unequal bits of pairs with the binomial distribution of their angles, exact for independent bits.
 
-    ``by_bit`` is the share of pairs that differ in each bit; without it there is no p-value.
+    ``by_bit`` is the fraction of pairs that differ in each bit; without it there is no p-value.
     """
     share = np.clip(np.asarray(angles, dtype=np.float64) / math.pi, 0.0, 1.0)
     deviation = hamming / bits - share
@@ -177,7 +178,7 @@ def random_pairs(rows: int, pairs: int, rng: np.random.Generator) -> tuple[np.nd
     [(0, 1), (0, 2), (1, 2)]
     """
     if rows < 2:
-        raise InputError(f"{rows} row makes no pair; give at least two")
+        raise InputError(f"{rows} row: a pair needs two rows; give at least two")
     total = rows * (rows - 1) // 2
     number = rng.choice(total, min(check_count("pairs", pairs), total), replace=False)
     # Pair number r(r-1)/2 + l is (l, r) with l < r; the root is rounded, so it is put right by one.
@@ -189,8 +190,8 @@ def random_pairs(rows: int, pairs: int, rng: np.random.Generator) -> tuple[np.nd
 
 def rows_of_pairs(X: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The rows of ``X`` that occur in pairs, and the pairs as indices into them."""
-    used, places = np.unique(np.stack([left, right]), return_inverse=True)
-    return X[used], *places.reshape(2, -1)
+    used, indices = np.unique(np.stack([left, right]), return_inverse=True)
+    return X[used], *indices.reshape(2, -1)
 
 
 def mean_patch_angle(
@@ -206,9 +207,9 @@ def mean_patch_angle(
         x, y = (to_images(rows[side[pick]].astype(np.float64), shape) for side in (left, right))
         maps = [(x * x).sum(axis=1), (y * y).sum(axis=1), (x * y).sum(axis=1)]
         if kernel_size is None:
-            squares = [each.sum(axis=(1, 2)) for each in maps]
+            squares = [products.sum(axis=(1, 2)) for products in maps]
         else:
-            squares = [patch_sums(each, kernel_shape(kernel_size, shape)) for each in maps]
+            squares = [patch_sums(products, kernel_shape(kernel_size, shape)) for products in maps]
         scale = np.sqrt(squares[0] * squares[1])
         both_zero = (squares[0] <= 0) & (squares[1] <= 0)
         cosine = np.divide(squares[2], scale, out=both_zero.astype(np.float64), where=scale > 0)

@@ -1,4 +1,4 @@
-"""How good the neighbours are: the nearest codes as a table, and one evaluation with mAP, precision and recall."""
+"""Nearest codes as a table, and the evaluation of a ranking by mAP, precision and recall."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Evaluation", "Neighbours", "evaluate_among_others", "evaluate_retrieval"]
+__all__ = ["Evaluation", "Neighbors", "evaluate_among_others", "evaluate_retrieval"]
 
 _RANKS = (1, 10, 100, 1000)
 
 
 @dataclass(frozen=True)
-class Neighbours(Result):
-    """Ids and distances of the nearest of each query: unequal bits of codes, or 1 - cosine of vectors."""
+class Neighbors(Result):
+    """Ids and distances of the nearest neighbors of each query: unequal bits of codes, or 1 - cosine of vectors."""
 
     distances: np.ndarray
     ids: np.ndarray
@@ -61,7 +61,9 @@ class Evaluation(Result):
 
 
 def evaluate_retrieval(queries: Any, query_labels: Any, codes: Any, labels: Any) -> Evaluation:
-    """Rank all ``codes`` for each query: mAP, and precision and recall at 1, 10, 100 and 1000 where there are so many.
+    """Rank all ``codes`` for each query: mAP, and precision and recall at ranks 1, 10, 100 and 1000.
+
+    Ranks beyond the number of codes are left out.
 
     >>> codes = np.array([[0], [1], [254], [255]], dtype=np.uint8)
     >>> evaluate_retrieval(codes, [0, 0, 1, 1], codes, [0, 0, 1, 1]).mean_average_precision["value"]
@@ -73,17 +75,17 @@ def evaluate_retrieval(queries: Any, query_labels: Any, codes: Any, labels: Any)
 
 
 def evaluate_among_others(codes: Any, labels: Any) -> Evaluation:
-    """Every code against all others, one by one: each has a ranking of its own. One alone in its class is skipped."""
+    """Rank all other codes for each code. A code that is alone in its class is skipped."""
     codes, labels = np.asarray(codes), np.asarray(labels)
-    _, place, size = np.unique(labels, return_inverse=True, return_counts=True)
-    asked = np.flatnonzero(size[place] > 1)
+    _, class_index, size = np.unique(labels, return_inverse=True, return_counts=True)
+    asked = np.flatnonzero(size[class_index] > 1)
     if len(asked) == 0:
         raise InputError("no two codes share a label: no query has a relevant item")
-    each = []
+    evaluations = []
     for query in asked:
         others = np.arange(len(labels)) != query
-        each.append(evaluate_retrieval(codes[[query]], labels[[query]], codes[others], labels[others]))
-    scores = [one.mean_average_precision for one in each]
+        evaluations.append(evaluate_retrieval(codes[[query]], labels[[query]], codes[others], labels[others]))
+    scores = [evaluation.mean_average_precision for evaluation in evaluations]
     values = [score["value"] for score in scores]
     score = {
         **scores[0],
@@ -92,7 +94,7 @@ def evaluate_among_others(codes: Any, labels: Any) -> Evaluation:
         "queries": len(asked),
         "skipped": len(labels) - len(asked),
     }
-    at = zip(*(one.curve for one in each))
+    at = zip(*(evaluation.curve for evaluation in evaluations))
     return Evaluation(score, [{"at": rows[0]["at"], **_means(list(rows), "precision", "recall")} for rows in at])
 
 

@@ -1,8 +1,8 @@
 """`HammingIndex`: nearest codes by Hamming distance on faiss's binary indexes, with your own ids, saved safely.
 
-Codes are padded to whole 64-bit words inside: distances are the same and the search is two to three times faster for
-codes such as 48 bits. Once an index has been asked enough, exhaustive search goes on in loops of our own (`scan`).
-Threads take turns; processes that save to one file are told of each other, or wait with `HammingIndex.edit`.
+Codes are padded to whole 64-bit words: distances are the same, and the search is two to three times faster for codes
+such as 48 bits. After enough queries, exhaustive search switches from faiss to compiled loops (`scan`). Threads take
+turns. A process that saves to a file that another process has changed gets an error; `HammingIndex.edit` waits instead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _in_turn(method: Method) -> Method:
-    """Let one thread at a time into an index: faiss's own are not made for a search while codes are added."""
+    """Let one thread at a time use an index: faiss does not support a search while codes are added."""
 
     @functools.wraps(method)
     def alone(self: HammingIndex, *args: Any, **options: Any) -> Any:
@@ -55,7 +55,7 @@ class HammingIndex:
     bits : int
         Length of the codes.
     kind : {"flat", "ivf", "hnsw"}
-        Exact; inverted lists (a few per cent of the codes are looked at); graph of the distinct codes (fast, cannot
+        Exact; inverted lists (a few percent of the codes are compared); graph of the distinct codes (fast, cannot
         remove).
     lists, probes : int
         Of "ivf": number of lists (None: four times the root of the number of codes first added) and how many are
@@ -172,16 +172,16 @@ class HammingIndex:
             raise InputError("the index is empty; add codes before searching")
         k = check_count("k", k, most=len(self), hint=f"the index holds {len(self)} codes")
         if self.kind == "flat":
-            distances, places = self._exhaustive(queries, k)
-            return distances, self._ids[places]
+            distances, indices = self._exhaustive(queries, k)
+            return distances, self._ids[indices]
         if self.kind == "hnsw":
-            distances, places = self._index.search(queries, k, self.effort)
-            found = np.where(places < 0, -1, self._ids[places])
+            distances, indices = self._index.search(queries, k, self.effort)
+            ids = np.where(indices < 0, -1, self._ids[indices])
         else:
             self._index.nprobe = min(self.probes, self._index.nlist)
-            distances, found = self._index.search(queries, k)
-        distances[found < 0] = self.bits + 1
-        return distances, found
+            distances, ids = self._index.search(queries, k)
+        distances[ids < 0] = self.bits + 1
+        return distances, ids
 
     @_in_turn
     def codes_and_ids(self) -> tuple[np.ndarray, np.ndarray]:
@@ -198,19 +198,19 @@ class HammingIndex:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to ``path``: a whole new file, renamed over the old one only when it is on the disk.
 
-        If the index came from this very file and somebody else has saved to it since, `InputError`: what they added
-        would be lost. `edit` waits for them instead.
+        If the index was loaded from this file and another process has saved to it since, `InputError`: the changes of
+        that process would be lost. `edit` waits for other processes instead.
         """
-        place = os.path.realpath(path)
-        with nullcontext() if place == self._edited else locked(path):
-            if self._source is not None and self._source[0] == place:
+        destination = os.path.realpath(path)
+        with nullcontext() if destination == self._edited else locked(path):
+            if self._source is not None and self._source[0] == destination:
                 there = stored_digest(path)
                 if there is not None and there != self._source[1]:
                     raise InputError(
-                        f"{path}: was changed by somebody else since this index was loaded from it or saved to it; "
+                        f"{path}: was changed by another process since this index was loaded from it or saved to it; "
                         "load it again and repeat the change (HammingIndex.edit waits for others), or save elsewhere"
                     )
-            self._source = place, write_arrays(path, _MAGIC, _VERSION, *self.__getstate__())
+            self._source = destination, write_arrays(path, _MAGIC, _VERSION, *self.__getstate__())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -227,7 +227,7 @@ class HammingIndex:
     @classmethod
     @contextmanager
     def edit(cls, path: str | os.PathLike[str]) -> Iterator[Self]:
-        """Load a saved index, have it changed, save it; other processes that edit the same file wait for their turn.
+        """Load a saved index, yield it for changes, and save it; other processes that edit the file wait.
 
         After an exception nothing is saved.
 
@@ -261,12 +261,12 @@ class HammingIndex:
         self._restore(arrays)
 
     def _check_whole(self) -> None:
-        """Refuse to go on, above all to save, if faiss was stopped half-way."""
+        """Raise `InputError`, above all before saving, if an operation of faiss was interrupted."""
         if (0 if self._index is None else self._index.ntotal) != len(self._ids):
             raise InputError("an add or remove was interrupted half-way; load the index again from where it was saved")
 
     def _exhaustive(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Distances and places: by faiss at first, by the compiled loops once their loading is paid for; both alike."""
+        """Return distances and indices: by faiss at first, by compiled loops once loading them pays; both agree."""
         self._compared += len(queries) * len(self) * self._padded // 64
         if self._scan is None and not self._loops_fail and (loops := scan_loops(self._compared)):
             self._scan = Scan(stored(self._index), loops)
@@ -276,8 +276,8 @@ class HammingIndex:
                 return self._scan.search(queries, k, threads=threads)
             except Exception:  # they could not be compiled: faiss has the same answer
                 self._scan, self._loops_fail = None, True
-        distances, found = self._index.search(queries, k)
-        return distances, found
+        distances, indices = self._index.search(queries, k)
+        return distances, indices
 
     # What faiss holds, as arrays and back.
 
@@ -289,10 +289,10 @@ class HammingIndex:
         if self.kind == "hnsw":
             return dict(self._index.arrays())
         faiss, lists, size = load_faiss(), self._index.invlists, self._padded // 8
-        sizes = np.array([lists.list_size(each) for each in range(self._index.nlist)], dtype=np.int64)
-        filled = [each for each in range(self._index.nlist) if sizes[each]]
-        codes = [faiss.rev_swig_ptr(lists.get_codes(each), int(sizes[each]) * size).copy() for each in filled]
-        ids = [faiss.rev_swig_ptr(lists.get_ids(each), int(sizes[each])).copy() for each in filled]
+        sizes = np.array([lists.list_size(number) for number in range(self._index.nlist)], dtype=np.int64)
+        filled = [number for number in range(self._index.nlist) if sizes[number]]
+        codes = [faiss.rev_swig_ptr(lists.get_codes(number), int(sizes[number]) * size).copy() for number in filled]
+        ids = [faiss.rev_swig_ptr(lists.get_ids(number), int(sizes[number])).copy() for number in filled]
         return {
             "centroids": stored(faiss.downcast_IndexBinary(self._index.quantizer)),
             "sizes": sizes,
@@ -301,7 +301,7 @@ class HammingIndex:
         }
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Fill an empty index. Files are no more to be trusted than their writers: faiss sees checked arrays only."""
+        """Fill an empty index. Files are not trusted: faiss gets only checked arrays."""
         ids = expect(arrays, "ids", np.int64, None)
         if ids.min(initial=0) < 0 or not _all_different(ids):
             raise ValueError("ids that repeat or are negative")
@@ -326,10 +326,10 @@ class HammingIndex:
             raise ValueError("list_ids are not the ids")
         self._index = self._inverted(centroids)
         ends = np.cumsum(sizes)
-        for each, (start, stop) in enumerate(zip(ends - sizes, ends)):
+        for number, (start, stop) in enumerate(zip(ends - sizes, ends)):
             if stop > start:
                 names, part = list_ids[start:stop], codes[start:stop]
-                self._index.invlists.add_entries(each, len(names), faiss.swig_ptr(names), faiss.swig_ptr(part))
+                self._index.invlists.add_entries(number, len(names), faiss.swig_ptr(names), faiss.swig_ptr(part))
         self._index.ntotal = len(ids)
 
     def _empty(self) -> Any:

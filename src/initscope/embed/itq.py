@@ -1,4 +1,4 @@
-"""`ITQ`: iterative quantisation, principal components rotated so that their signs lose least."""
+"""`ITQ`: iterative quantization, principal components rotated to minimize the quantization error."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["ITQ"]
 
 
 class ITQ(Hasher):
-    r"""Iterative quantisation [GongLazebnik2011]_: unsupervised, the usual baseline.
+    r"""Iterative quantization [GongLazebnik2011]_: unsupervised, the usual baseline.
 
-    The centred rows are projected on their first principal components, V, and rotated:
+    The centered rows are projected on their first principal components, V, and rotated:
 
     .. math:: \min_{B\in\{-1,1\},\,R} \|B - VR\|_F,\qquad B = \mathrm{sign}(VR),\quad R = UW^T
               \text{ from } V^TB = USW^T,

@@ -16,7 +16,7 @@ __all__ = ["KSH"]
 class KSH(SupervisedHasher):
     r"""Supervised hashing with kernels [LiuWangJiJiangChang2012]_.
 
-    Bits are signs of :math:`\bar k(x)^Ta` with :math:`\bar k` a centred Gaussian kernel to anchors. Inner products
+    Bits are signs of :math:`\bar k(x)^Ta` with :math:`\bar k` a centered Gaussian kernel to anchors. Inner products
     of codes are to be m for like rows and -m for unlike ones, S; greedily, bit by bit, with the residue
     :math:`R = mS - \sum_{j<k} h_jh_j^T`, :math:`\max_a h^TRh`, :math:`h = \mathrm{sign}(\bar Ka)`: first the relaxed
     eigenproblem, then ascent with the sign smoothed to tanh, keeping what is better. S is never formed.
@@ -74,13 +74,13 @@ class KSH(SupervisedHasher):
         for bit in range(bits):
             last = len(gram) - 1
             relaxed = eigh(pulled_kernel, gram, subset_by_index=[last, last])[1][:, 0]
-            relaxed *= np.sqrt(len(X))  # gram-normalised: scores of unit variance
-            found = [relaxed]
+            relaxed *= np.sqrt(len(X))  # Gram-normalized: scores of unit variance
+            candidates = [relaxed]
             if steps:
-                found.append(minimize(loss, relaxed, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x)
-            signs = [np.where(kernel @ a > 0, 1.0, -1.0) for a in found]
+                candidates.append(minimize(loss, relaxed, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x)
+            signs = [np.where(kernel @ a > 0, 1.0, -1.0) for a in candidates]
             best = int(np.argmax([float(h @ residue(h)) for h in signs]))
-            self.weights_[bit] = found[best]
+            self.weights_[bit] = candidates[best]
             codes = np.column_stack([codes, signs[best]])
             share = kernel.T @ signs[best]
             pulled_kernel -= np.outer(share, share)  # the residue has lost h hᵀ

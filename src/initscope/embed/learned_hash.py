@@ -1,4 +1,4 @@
-"""`LearnedHash`: a network trained in coupled copies on like and unlike pairs, smooth first, then binarised."""
+"""`LearnedHash`: a network trained in coupled copies on like and unlike pairs, smooth first, then binarized."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Codes = Callable[["torch.Tensor"], "torch.Tensor"]
 class LearnedHash(SupervisedHasher):
     r"""Neural-network hash: two copies with shared weights see the two rows of a pair [MasciBronstein2012]_.
 
-    The code is smooth while training, :math:`b = \tanh f(x)`, and the probability that a pair is like is modelled as
+    The code is smooth while training, :math:`b = \tanh f(x)`, and the probability that a pair is like is modeled as
     :math:`1/(1+e^{-s\langle b,b'\rangle/m})` with sharpness s; the logistic loss, like and unlike pairs weighing the
-    same in total, is minimised by AdamW. Afterwards a bit is :math:`f(x) > 0`. With labels all pairs of a batch count.
+    same in total, is minimized by AdamW. Afterwards a bit is :math:`f(x) > 0`. With labels all pairs of a batch count.
     The softmax loss asks for less, only that like rows are nearer than unlike ones [Khosla2020]_: the mean over like
     pairs of :math:`-\log(e^{s\langle b_i,b_j\rangle/m} / \sum_{k\ne i} e^{s\langle b_i,b_k\rangle/m})`.
 
@@ -39,8 +39,8 @@ class LearnedHash(SupervisedHasher):
     hidden : int
         Width of the layers before the last.
     network : callable, optional
-        ``network(bits)`` returns a torch module that maps rows (or images, with ``image_shape``) to ``[N, bits]``, in
-        place of the dense layers.
+        ``network(bits)`` returns a torch module that maps rows (or images, with ``image_shape``) to ``[N, bits]``,
+        instead of the dense layers.
     image_shape : tuple, optional
         ``(channels, height, width)``: rows are handed to ``network`` as images.
     steps, batch, learning_rate, weight_decay : training
@@ -158,7 +158,7 @@ class LearnedHash(SupervisedHasher):
         return (surprise * others).sum() / others.sum().clamp(min=1)
 
     def _train(self, X: np.ndarray, items: int, loss: Callable[[torch.Tensor, Codes], torch.Tensor]) -> Self:
-        """Minimise ``loss(batch of item numbers, rows -> smooth codes)`` over random batches of the items."""
+        """Minimize ``loss(batch of item numbers, rows -> smooth codes)`` over random batches of the items."""
         import torch
 
         from initscope.training import Loop, seeded
@@ -167,22 +167,22 @@ class LearnedHash(SupervisedHasher):
         batch = min(check_count("batch", self.batch, least=2), items)
         rate = check_between("learning_rate", self.learning_rate, 0.0, 1e3)
         steps = check_count("steps", self.steps)
-        self._standardise(X)
+        self._standardize(X)
         inputs = self._inputs(X)
         seed = int(random_generator(self.random_state, "learned hash").integers(2**62))
         with seeded(seed):
             network = self._build(X.shape[1], bits).float()  # whatever torch's default type
-            optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=self.weight_decay)
+            optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=self.weight_decay)
             # Up over the first tenth, then down along a cosine.
             schedule = torch.optim.lr_scheduler.LambdaLR(
-                optimiser, lambda step: min(10 * (step + 1) / steps, 0.5 + 0.5 * math.cos(math.pi * step / steps))
+                optimizer, lambda step: min(10 * (step + 1) / steps, 0.5 + 0.5 * math.cos(math.pi * step / steps))
             )
             loop = Loop(
                 network,
                 lambda pick: loss(pick, lambda rows: torch.tanh(network(inputs[rows]))),
                 items=items,
                 batch=batch,
-                optimiser=optimiser,
+                optimizer=optimizer,
                 schedule=schedule,
             )
             for _ in range(steps):
@@ -215,7 +215,7 @@ class LearnedHash(SupervisedHasher):
             parts.append(torch.nn.Linear(into, out))
         return torch.nn.Sequential(*parts)
 
-    def _standardise(self, X: np.ndarray) -> None:
+    def _standardize(self, X: np.ndarray) -> None:
         """Keep mean and scale of the features, in the float type of the data: they may be far from the origin."""
         with np.errstate(over="ignore", invalid="ignore"):
             mean, spread = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
@@ -225,13 +225,13 @@ class LearnedHash(SupervisedHasher):
         varies = spread > np.finfo(X.dtype).eps * np.abs(mean)  # a spread of rounding errors is none
         self.mean_, self.scale_ = mean.astype(X.dtype), np.where(varies, spread, 1.0).astype(X.dtype)
 
-    def _standardised(self, rows: np.ndarray) -> np.ndarray:
+    def _standardized(self, rows: np.ndarray) -> np.ndarray:
         return np.asarray((rows - self.mean_) / self.scale_, dtype=np.float32)
 
     def _inputs(self, rows: np.ndarray) -> torch.Tensor:
         import torch
 
-        inputs = torch.from_numpy(self._standardised(rows))
+        inputs = torch.from_numpy(self._standardized(rows))
         if self.image_shape is not None:
             inputs = inputs.reshape(len(rows), *image_shape_of(self.image_shape, rows.shape[1]))
         return inputs
@@ -240,7 +240,7 @@ class LearnedHash(SupervisedHasher):
         return self.mean_.dtype
 
     def _row_values(self) -> int:
-        # A network of the user's own may have many times its inputs in hidden activations.
+        # The user's network may have many more hidden activations than inputs.
         return 16 * self.n_features_in_ if self.network is not None else max(len(part) for part in self.weights_)
 
     def _scores(self, block: np.ndarray) -> np.ndarray:
@@ -249,7 +249,7 @@ class LearnedHash(SupervisedHasher):
 
             with torch.no_grad():
                 return np.asarray(self.network_(self._inputs(block)).numpy())
-        values = self._standardised(block)
+        values = self._standardized(block)
         for depth, (weights, biases) in enumerate(zip(self.weights_, self.biases_)):
             if depth:
                 np.maximum(values, 0, out=values)

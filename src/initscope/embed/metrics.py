@@ -95,7 +95,7 @@ def mean_average_precision(
     --------
     >>> codes = np.array([[0], [0], [255]], dtype=np.uint8)
     >>> result = mean_average_precision(codes[:1], [1], codes, [1, 0, 1])
-    >>> [round(each, 4) for each in (result.worst, result.value, result.best)]      # ranks 1 or 2, then 3
+    >>> [round(score, 4) for score in (result.worst, result.value, result.best)]      # ranks 1 or 2, then 3
     [0.5833, 0.7083, 0.8333]
     """
     query_labels, labels = _labels("query_labels", query_labels), _labels("labels", labels)
@@ -140,14 +140,14 @@ def precision_recall(
     found_at_radius, seen_at_radius = np.zeros((2, len(radii), len(query_labels)))
     relevant_items = np.zeros(len(query_labels))
     for rows, counts, relevant in _grouped(query_codes, query_labels, codes, labels, None):
-        seen, found = counts.cumsum(axis=1), relevant.cumsum(axis=1)
-        relevant_items[rows] = found[:, -1]
+        seen, hits = counts.cumsum(axis=1), relevant.cumsum(axis=1)
+        relevant_items[rows] = hits[:, -1]
         for i, k in enumerate(ranks):
             taken = np.clip(k - (seen - counts), 0, counts)
             found_at_rank[i, rows] = (relevant * taken / np.maximum(counts, 1)).sum(axis=1)
         for i, radius in enumerate(radii):
             last = min(radius, counts.shape[1] - 1)
-            found_at_radius[i, rows], seen_at_radius[i, rows] = found[:, last], seen[:, last]
+            found_at_radius[i, rows], seen_at_radius[i, rows] = hits[:, last], seen[:, last]
     counted = relevant_items > 0
     if not counted.any():
         raise InputError("no query has a relevant item: query_labels and labels share no value")
@@ -158,11 +158,11 @@ def precision_recall(
     total = np.maximum(relevant_items, 1)
     return PrecisionRecall(
         rank=ranks,
-        precision_at_rank=tuple(mean(found / k) for k, found in zip(ranks, found_at_rank)),
-        recall_at_rank=tuple(mean(found / total) for found in found_at_rank),
+        precision_at_rank=tuple(mean(hits / k) for k, hits in zip(ranks, found_at_rank)),
+        recall_at_rank=tuple(mean(hits / total) for hits in found_at_rank),
         radius=radii,
         precision_at_radius=tuple(mean(f / np.maximum(s, 1)) for f, s in zip(found_at_radius, seen_at_radius)),
-        recall_at_radius=tuple(mean(found / total) for found in found_at_radius),
+        recall_at_radius=tuple(mean(hits / total) for hits in found_at_radius),
     )
 
 
@@ -184,37 +184,37 @@ def _grouped(query_codes: Any, query_labels: np.ndarray, codes: Any, labels: np.
         for query, row in enumerate(distances):
             order = np.argsort(row, kind="stable")
             ranked = row[order]
-            starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+            offsets = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
             hits = np.concatenate([[0], np.cumsum(labels[order] == query_labels[query])])
-            ends = np.append(starts[1:], len(row))
-            yield slice(query, query + 1), (ends - starts)[None, :], (hits[ends] - hits[starts])[None, :]
+            ends = np.append(offsets[1:], len(row))
+            yield slice(query, query + 1), (ends - offsets)[None, :], (hits[ends] - hits[offsets])[None, :]
         return
     query_codes, codes = check_codes("query_codes", query_codes), check_codes("codes", codes)
-    for name, array, each in (("query_codes", query_codes, query_labels), ("codes", codes, labels)):
-        if len(array) != len(each):
-            raise InputError(f"{name} has {len(array)} rows but {len(each)} labels")
+    for name, array, labels_of_rows in (("query_codes", query_codes, query_labels), ("codes", codes, labels)):
+        if len(array) != len(labels_of_rows):
+            raise InputError(f"{name} has {len(array)} rows but {len(labels_of_rows)} labels")
     groups = 8 * codes.shape[1] + 1
     order = np.argsort(labels, kind="stable")  # the relevant items of a query are then a slice
     first, last = (np.searchsorted(labels, query_labels, side=side, sorter=order) for side in ("left", "right"))
     for rows, block in hamming_blocks(query_codes, codes[order]):
         counts, relevant = np.empty((2, len(block), groups), dtype=np.int64)
-        for place, (row, start, end) in enumerate(zip(block, first[rows], last[rows])):
-            counts[place] = np.bincount(row, minlength=groups)
-            relevant[place] = np.bincount(row[start:end], minlength=groups)
+        for row_index, (row, start, end) in enumerate(zip(block, first[rows], last[rows])):
+            counts[row_index] = np.bincount(row, minlength=groups)
+            relevant[row_index] = np.bincount(row[start:end], minlength=groups)
         yield rows, counts, relevant
 
 
 def _average_precision(counts: np.ndarray, relevant: np.ndarray, harmonic: np.ndarray) -> np.ndarray:
     """Mean, best and worst average precision [3, rows] from counts per group."""
-    before, found = counts.cumsum(axis=1) - counts, relevant.cumsum(axis=1) - relevant
+    before, hits = counts.cumsum(axis=1) - counts, relevant.cumsum(axis=1) - relevant
     total = np.maximum(relevant.sum(axis=1), 1)
     spread = harmonic[before + counts] - harmonic[before]  # sum of 1/(N+j)
     slope = (relevant - 1) / np.maximum(counts - 1, 1)
-    mean = relevant / np.maximum(counts, 1) * ((found + 1) * spread + slope * (counts - (before + 1) * spread))
+    mean = relevant / np.maximum(counts, 1) * ((hits + 1) * spread + slope * (counts - (before + 1) * spread))
 
     def consecutive(skipped: np.ndarray) -> np.ndarray:
         """Relevant items in consecutive ranks after ``skipped`` items: sum of (R+i)/(M+i)."""
-        return np.asarray(relevant + (found - skipped) * (harmonic[skipped + relevant] - harmonic[skipped]))
+        return np.asarray(relevant + (hits - skipped) * (harmonic[skipped + relevant] - harmonic[skipped]))
 
     best, worst = consecutive(before), consecutive(before + counts - relevant)
     return np.asarray(np.stack([mean.sum(axis=1), best.sum(axis=1), worst.sum(axis=1)]) / total)

@@ -1,4 +1,4 @@
-"""`NetworkKernel`: learning with an infinitely wide version of one's own network, without training it."""
+"""`NetworkKernel`: classification and regression with the infinite-width kernel of a network, without training it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ Floats = npt.NDArray[np.float64]
 _NOISES = 10.0 ** np.arange(-8, 1.5, 0.5)
 _NODES = 64
 _FEW, _LITTLE = 5, 1e-4
-"""Samples of a class below which leaving one out tells that the class is gone, nothing of noise; the noise then."""
+"""Fewest samples of a class for choosing the noise by leave-one-out errors, and the noise for smaller classes.
+
+With fewer samples, leaving one out mostly measures that its class is missing."""
 
 
 class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -42,16 +44,16 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     model : torch.nn.Module
         Any model that `initscope.kernel` covers, as far as its last hidden layer or with its head.
     kind : {"nngp", "ntk"}
-        Only the last layer trained, or all of them: which kernel.
+        The kernel of training only the last layer, or all layers.
     method : {"gp", "svm"}
         Gaussian process, or support vectors (classes only).
     noise : float or "auto"
         :math:`s^2`, for support vectors 1/C. "auto": the value with the least exact leave-one-out error on a grid;
         1e-4, which fits all samples, where a class has fewer than five.
     initializer : Initializer, its class or its name, optional
-        The law of the weights. None: the variances that the model's weights have now.
+        The distribution of the weights. None: the variances that the model's weights have now.
     seed : int
-        For models of which some steps are sampled.
+        Seed for models of which some ops are sampled.
     device : str or torch.device, optional
         Where torch computes kernels, as in `initscope.kernel`.
 
@@ -138,7 +140,7 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
         deviation = np.maximum(deviation, 1e-12)[:, None, None]
-        # P(class c is the largest) = E over its own value of the product of all others' probabilities to lie below
+        # P(class c is the largest) = E over its value of the product of the probabilities that the others lie below
         below = stats.norm.logcdf((mean[:, :, None] - mean[:, None, :])[..., None] / deviation[..., None] + nodes)
         below[:, np.arange(mean.shape[1]), np.arange(mean.shape[1])] = 0
         chance = np.exp(below.sum(axis=2)) @ (weights / weights.sum())
@@ -161,8 +163,8 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return {"initializer": self.initializer, "kind": self.kind, "seed": self.seed, "device": self.device}
 
     def _kernel(self, X: Any, others: Any = None) -> Floats:
-        found: Floats = kernel(self.model, X, others, normalize=False, **self._options())
-        return found
+        values: Floats = kernel(self.model, X, others, normalize=False, **self._options())
+        return values
 
     def _targets(self, y: npt.NDArray[Any]) -> Floats:
         """Columns to solve for; of classes the indicators, all less their means."""
@@ -199,9 +201,9 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError("support vectors have no uncertainty; use method='gp'")
         rows = self.transform(X)
         mean = self._mean(rows)
-        own = diagonal(self.model, X, **self._options()) / self.scale_
+        variances = diagonal(self.model, X, **self._options()) / self.scale_
         solved = linalg.solve_triangular(self.factor_[0], rows.T, lower=True)
-        return mean, np.sqrt(np.maximum(own - np.square(solved).sum(axis=0), 0))
+        return mean, np.sqrt(np.maximum(variances - np.square(solved).sum(axis=0), 0))
 
     def _decided(self, mean: Floats) -> npt.NDArray[Any]:
         if hasattr(self, "classes_"):
@@ -210,12 +212,12 @@ class NetworkKernel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def left_out_accuracy(K: Floats, labels: npt.NDArray[Any]) -> tuple[float, float]:
-    """Accuracy of the Gaussian process when each sample is told from all others, and the noise that it takes."""
+    """Return the leave-one-out accuracy of the Gaussian process, and its noise."""
     indicators = (labels[:, None] == np.unique(labels)).astype(np.float64)
     mean = indicators.mean(axis=0)
     noise, errors = _left_out(K / np.mean(np.diag(K)), indicators - mean)
-    told = indicators - errors
-    return float((told.argmax(axis=1) == indicators.argmax(axis=1)).mean()), noise
+    predicted = indicators - errors
+    return float((predicted.argmax(axis=1) == indicators.argmax(axis=1)).mean()), noise
 
 
 def _left_out(K: Floats, targets: Floats) -> tuple[float, Floats]:

@@ -24,21 +24,21 @@ HASHERS = {
     "ksh": "ksh:KSH",
     "learned": "learned_hash:LearnedHash",
 }
-"""Short name of every hash, as the command line and the files call it."""
+"""Short name of every hash, for the command line and for files."""
 
 _MAGIC, _VERSION = b"initscope-hash1\n", 1
 _MOST_FEATURES = 1 << 26
 
 
 def hasher_class(name: str) -> type[Hasher]:
-    """The class behind a short name."""
+    """Return the class of a short name."""
     if name not in HASHERS:
         raise InputError(
             f"method = {name!r} is unknown{did_you_mean(name, HASHERS)}; choose one of {', '.join(HASHERS)}"
         )
     module, _, attribute = HASHERS[name].partition(":")
-    found: type[Hasher] = getattr(importlib.import_module(f"initscope.embed.{module}"), attribute)
-    return found
+    hasher_class: type[Hasher] = getattr(importlib.import_module(f"initscope.embed.{module}"), attribute)
+    return hasher_class
 
 
 def save_hasher(hasher: Hasher, path: str | os.PathLike[str]) -> None:
@@ -50,12 +50,12 @@ def save_hasher(hasher: Hasher, path: str | os.PathLike[str]) -> None:
 
 
 def hasher_state(hasher: Hasher) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What a file holds of a fitted hash: plain values, and arrays by name."""
+    """Return the plain values and the arrays of a fitted hash, by name."""
     target = f"{type(hasher).__module__}:{type(hasher).__qualname__}"
     names = [name for name, known in HASHERS.items() if target == f"initscope.embed.{known}"]
     if not names:
         raise InputError(
-            f"{hasher!r} ({target}) is no hash of initscope's own, and a file holds no class; keep it as a pickle"
+            f"{hasher!r} ({target}) is not a hash of initscope, and files hold no code; save it as a pickle"
         )
     if not hasattr(hasher, "n_features_in_"):
         raise InputError(f"{hasher!r} is not fitted; fit it first")
@@ -71,7 +71,7 @@ def hasher_state(hasher: Hasher) -> tuple[dict[str, Any], dict[str, np.ndarray]]
             labels[name] = _plain(name, value)
         elif isinstance(value, list):
             lists[name] = len(value)
-            arrays.update({f"{name}/{place}": np.asarray(each) for place, each in enumerate(value)})
+            arrays.update({f"{name}/{index}": np.asarray(item) for index, item in enumerate(value)})
         elif isinstance(value, np.ndarray):
             arrays[name] = value
         else:
@@ -92,12 +92,12 @@ def load_hasher(path: str | os.PathLike[str]) -> Hasher:
     meta, arrays = read_arrays(path, _MAGIC, _VERSION, "a fitted hash")
     try:
         return restored_hasher(meta, arrays)
-    except Exception as error:  # whatever a hash makes of wrong arrays, the file is at fault
+    except Exception as error:  # wrong arrays may raise anything; the cause is the file
         raise InputError(f"{path}: holds no usable hash ({error or type(error).__name__})") from error
 
 
 def restored_hasher(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Hasher:
-    """The hash of a `hasher_state`; whatever error a wrong one meets."""
+    """Return the hash of a `hasher_state`; a wrong state may raise any exception."""
     parameters = {
         name: tuple(value) if isinstance(value, list) else value for name, value in meta["parameters"].items()
     }
@@ -106,7 +106,7 @@ def restored_hasher(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Hash
     features = hasher.n_features_in_ = check_count("features", meta["features"], most=_MOST_FEATURES)
     learned: dict[str, Any] = {name: float(value) for name, value in meta["numbers"].items()}
     for name, count in meta["lists"].items():
-        learned[name] = [arrays.pop(f"{name}/{place}") for place in range(count)]
+        learned[name] = [arrays.pop(f"{name}/{index}") for index in range(count)]
     for name, values in meta["labels"].items():
         learned[name] = np.array(values, dtype=object if name == "feature_names_in_" else None)
     for name, value in {**learned, **arrays}.items():
@@ -120,14 +120,14 @@ def restored_hasher(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Hash
 
 
 def _encode_a_row(hasher: Hasher) -> None:
-    """Try the arrays out: they are there and fit one another if a row becomes one score per bit."""
+    """Check the arrays by encoding a row: it must give one score per bit."""
     trial = copy.copy(hasher)
     trial.__dict__["device"] = None  # the graphics card of the machine that wrote the file may be missing here
     with np.errstate(all="ignore"):
         for _, block in trial._blocks(np.zeros((1, hasher.n_features_in_), dtype=np.float32)):
             shape = trial._scores(block).shape
     if shape != (1, hasher.bits):
-        raise ValueError(f"a row becomes scores of shape {shape} in place of {hasher.bits} bits")
+        raise ValueError(f"a row becomes scores of shape {shape} instead of {hasher.bits} bits")
 
 
 def _is_learned(name: str) -> bool:
@@ -138,7 +138,7 @@ def _is_learned(name: str) -> bool:
 def _plain(name: str, value: Any) -> Any:
     """``value`` as JSON takes it: a number, a text, a flag, None, or a list of them."""
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(name, each) for each in value]
+        return [_plain(name, item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (bool, int, float, str, type(None))):

@@ -47,10 +47,12 @@ def within_radius(index: HammingIndex, codes: Any, radius: int) -> Matches:
     radius = check_count("radius", radius, least=0, most=index.bits)
     asked = check_codes("codes", codes, index.bits)
     held, names = index.codes_and_ids()
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    matches: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for rows, distances in hamming_blocks(asked, held[:, : asked.shape[1]]):
-        query, place = np.nonzero(distances <= radius)
-        found.append((query + rows.start, distances[query, place], names[place]))
-    queries, near, ids = (np.concatenate(column) for column in zip(*found)) if found else (np.empty(0, np.int64),) * 3
+        query, index_of_code = np.nonzero(distances <= radius)
+        matches.append((query + rows.start, distances[query, index_of_code], names[index_of_code]))
+    queries, near, ids = (
+        (np.concatenate(column) for column in zip(*matches)) if matches else (np.empty(0, np.int64),) * 3
+    )
     order = np.lexsort((ids, near, queries))
     return Matches(queries[order], near[order].astype(np.int32), ids[order])

@@ -26,10 +26,12 @@ _SHARES = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 @dataclass(frozen=True)
 class CandidateRecall(Result):
-    """What `Searcher.recall` counts: of the ``k`` nearest by cosine, the share that ``candidates`` nearest codes hold.
+    """Recall of `Searcher`: the share of the ``k`` nearest by cosine among the ``candidates`` nearest codes.
 
-    ``places[q, j]`` is the place, from 1 on, of the code of the j-th nearest vector among all codes by their distance
-    from query ``q``: with that many candidates it is found. So one count answers for every number of candidates.
+    ``ranks[q, j]`` is the rank, from 1, of the code of the j-th nearest vector of query ``q`` among all codes. The
+    vector is found if there are at least that many candidates, so the ranks give the recall for any number of
+    candidates. ``standard_error`` is over the queries. ``asked`` is the share of the stored vectors that were queries,
+    0 for queries of the user; the error of such a sample without replacement is smaller by √(1 - asked).
     """
 
     share: float
@@ -37,19 +39,20 @@ class CandidateRecall(Result):
     k: int
     candidates: int
     vectors: int
-    places: np.ndarray = field(repr=False)
+    ranks: np.ndarray = field(repr=False)
+    asked: float = 0.0
 
     def share_of(self, candidates: int) -> tuple[float, float]:
-        """The share that so many candidates find, and its standard error over the queries."""
-        return _share(self.places, check_count("candidates", candidates))
+        """Return the share that this number of candidates finds, and its standard error over the queries."""
+        return _share(self.ranks, check_count("candidates", candidates), self.asked)
 
     def candidates_for(self, share: float) -> int:
-        """The fewest candidates that find this share of the nearest, over these queries."""
+        """Return the fewest candidates that find this share of the nearest, over these queries."""
         check_between("share", share, 0.0, 1.0, ends="high", hint="0.95 finds 95 of 100")
-        return int(np.sort(self.places, axis=None)[math.ceil(share * self.places.size) - 1])
+        return int(np.sort(self.ranks, axis=None)[math.ceil(share * self.ranks.size) - 1])
 
     def table(self) -> list[dict[str, Any]]:
-        """What the search does now, then what other shares take."""
+        """Return the current recall, then the candidates needed for other shares."""
         rows = [(self.candidates, self.share, self.standard_error)]
         for share in _SHARES:
             candidates = self.candidates_for(share)
@@ -60,14 +63,14 @@ class CandidateRecall(Result):
         ]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The share found against the number of candidates, and where the search stands."""
+        """Plot the share found against the number of candidates, with the current number marked."""
         ax = make_axes(ax)
-        places = np.sort(self.places, axis=None)
-        ax.step(places, np.arange(1, places.size + 1) / places.size, where="post")
+        ranks = np.sort(self.ranks, axis=None)
+        ax.step(ranks, np.arange(1, ranks.size + 1) / ranks.size, where="post")
         ax.axvline(self.candidates, linestyle=":", color="0.5", label=f"{self.candidates} candidates")
         ax.set_xscale("log")
         ax.set_xlabel("candidates")
-        ax.set_ylabel(f"share of the {self.k} nearest found")
+        ax.set_ylabel(f"share of the {self.k} nearest shares")
         ax.legend()
         return ax
 
@@ -79,65 +82,67 @@ def candidate_recall(
     vectors_at: Callable[[slice], np.ndarray],
     k: int,
     candidates: int,
-    own: np.ndarray | None = None,
+    query_rows: np.ndarray | None = None,
 ) -> CandidateRecall:
-    """Count the places of the nearest vectors among the codes, in the order of adding where distances are equal.
+    """Compute the ranks of the nearest vectors among the codes; ties are ranked in the order of adding.
 
-    ``vectors_at`` gives the vectors of a slice of ``codes``; ``own``, the place of each query among them, is left out.
+    ``vectors_at`` returns the vectors of a slice of ``codes``; ``query_rows``, the row of each query, is left out.
     """
-    others = len(codes) - (own is not None)
+    others = len(codes) - (query_rows is not None)
     k = check_count("k", k, most=max(others, 1), hint=f"each query has {others} vectors to find")
-    nearest = _nearest(queries, vectors_at, len(codes), k, own)
-    places = np.empty((len(queries), k), dtype=np.int64)
+    nearest = _nearest(queries, vectors_at, len(codes), k, query_rows)
+    ranks = np.empty((len(queries), k), dtype=np.int64)
+    asked = 0.0 if query_rows is None else len(query_rows) / len(codes)
     for rows, distances in hamming_blocks(query_codes, codes):
-        for query, row in zip(range(rows.start, rows.stop), distances.astype(np.int64), strict=True):
-            if own is not None:
-                row[own[query]] = np.iinfo(np.int64).max
-            for rank, place in enumerate(nearest[query]):
-                before = np.count_nonzero(row < row[place]) + np.count_nonzero(row[:place] == row[place])
-                places[query, rank] = before + 1
-    return CandidateRecall(*_share(places, candidates), k, candidates, others, places)
+        for query, to_codes in zip(range(rows.start, rows.stop), distances.astype(np.int64), strict=True):
+            if query_rows is not None:
+                to_codes[query_rows[query]] = np.iinfo(np.int64).max
+            for number, row in enumerate(nearest[query]):
+                before = np.count_nonzero(to_codes < to_codes[row]) + np.count_nonzero(to_codes[:row] == to_codes[row])
+                ranks[query, number] = before + 1
+    return CandidateRecall(*_share(ranks, candidates, asked), k, candidates, others, ranks, asked)
 
 
 def own_recall(
     codes: np.ndarray, vectors_at: Callable[[Any], np.ndarray], k: int, candidates: int, sample: int, seed: int
 ) -> CandidateRecall:
-    """`candidate_recall` of a ``sample`` of the vectors held, each asked for its neighbours among the others."""
+    """Return `candidate_recall` for a ``sample`` of the stored vectors, each searched among the others."""
     if len(codes) < 2:
-        raise InputError(f"{len(codes)} vectors have no neighbours to look for; hold at least two")
+        raise InputError(f"{len(codes)} vectors have no neighbors; add at least two")
     count = min(check_count("sample", sample), len(codes))
-    own = np.sort(generator(seed, "recall").choice(len(codes), count, replace=False))
-    return candidate_recall(vectors_at(own), codes[own], codes, vectors_at, k, candidates, own)
+    query_rows = np.sort(generator(seed, "recall").choice(len(codes), count, replace=False))
+    return candidate_recall(vectors_at(query_rows), codes[query_rows], codes, vectors_at, k, candidates, query_rows)
 
 
 def _nearest(
-    queries: np.ndarray, vectors_at: Callable[[slice], np.ndarray], count: int, k: int, own: np.ndarray | None
+    queries: np.ndarray, vectors_at: Callable[[slice], np.ndarray], count: int, k: int, query_rows: np.ndarray | None
 ) -> np.ndarray:
-    """Places of the ``k`` nearest of each query by cosine, best first; every vector is read once, in blocks."""
+    """Return the rows of the ``k`` nearest of each query by cosine, best first; each vector is read once, in blocks."""
     asked = _unit(queries)
-    cosines, places = np.empty((len(asked), 0)), np.empty((len(asked), 0), dtype=np.int64)
+    cosines, rows = np.empty((len(asked), 0)), np.empty((len(asked), 0), dtype=np.int64)
     size = max(_BLOCK_ELEMENTS // max(asked.shape[1], len(asked)), 1)
     for start in steps(range(0, count, size), "comparing all vectors"):
         block = np.arange(start, min(start + size, count))
         near = asked @ _unit(vectors_at(slice(start, start + size))).T
-        if own is not None:
-            near[own[:, None] == block] = -np.inf
+        if query_rows is not None:
+            near[query_rows[:, None] == block] = -np.inf
         cosines = np.concatenate([cosines, near], axis=1)
-        places = np.concatenate([places, np.broadcast_to(block, near.shape)], axis=1)
+        rows = np.concatenate([rows, np.broadcast_to(block, near.shape)], axis=1)
         best = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-        cosines, places = np.take_along_axis(cosines, best, 1), np.take_along_axis(places, best, 1)
-    return places
+        cosines, rows = np.take_along_axis(cosines, best, 1), np.take_along_axis(rows, best, 1)
+    return rows
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
     rows = np.asarray(rows, dtype=np.float64)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     if not np.isfinite(norms).all():
-        raise InputError("vectors hold NaN or infinite values, which have no neighbours; repair or leave them out")
+        raise InputError("vectors hold NaN or infinite values, which have no neighbors; repair or leave them out")
     return np.asarray(np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0))
 
 
-def _share(places: np.ndarray, candidates: int) -> tuple[float, float]:
-    found = (places <= candidates).mean(axis=1)
-    error = found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else math.nan
-    return float(found.mean()), float(error)
+def _share(ranks: np.ndarray, candidates: int, asked: float) -> tuple[float, float]:
+    """Return the mean share over the queries and its standard error; ``asked`` is the sampling fraction."""
+    shares = (ranks <= candidates).mean(axis=1)
+    error = shares.std(ddof=1) * math.sqrt((1 - asked) / len(shares)) if len(shares) > 1 else math.nan
+    return float(shares.mean()), float(error)

@@ -1,4 +1,4 @@
-"""`rerank`: sort the candidates of a Hamming search by the exact cosine of the vectors behind the codes."""
+"""`rerank`: sort the candidates of a Hamming search by the exact cosine of their vectors."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def rerank(queries: Any, candidates: Any, vectors: Any, k: int) -> tuple[np.ndar
     k = check_count("k", k, most=candidates.shape[1], hint="no more than there are candidates")
     cosines = np.empty((len(queries), k))
     rows = np.empty((len(queries), k), dtype=np.int64)
-    for each, (query, row) in enumerate(zip(queries.astype(np.float64), candidates)):
+    for index, (query, row) in enumerate(zip(queries.astype(np.float64), candidates)):
         near = vectors[row].astype(np.float64)
         norms = np.linalg.norm(query) * np.linalg.norm(near, axis=1)
         cosine = np.divide(near @ query, norms, out=np.zeros(len(row)), where=norms > 0)
-        cosine = np.clip(cosine, -1, 1)  # a vector beside itself: 1 but for rounding
+        cosine = np.clip(cosine, -1, 1)  # rounding may exceed 1 for a vector and itself
         cosine[row < 0] = -np.inf
         best = np.argsort(-cosine, kind="stable")[:k]
-        cosines[each], rows[each] = cosine[best], row[best]
+        cosines[index], rows[index] = cosine[best], row[best]
     return cosines, rows

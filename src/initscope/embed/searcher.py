@@ -1,4 +1,4 @@
-"""`Searcher`: from vectors to answers: codes, Hamming candidates, and an exact look at those."""
+"""`Searcher`: nearest vectors by codes, Hamming candidates and exact cosines of the candidates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from initscope.embed._base import Hasher
 from initscope.embed._container import read_arrays, storable, write_arrays
-from initscope.embed.evaluation import Neighbours
+from initscope.embed.evaluation import Neighbors
 from initscope.embed.index import HammingIndex, Kind
 from initscope.embed.persistence import hasher_state, restored_hasher
 from initscope.embed.radius import Matches, within_radius
@@ -25,13 +25,13 @@ _MAGIC, _VERSION = b"initscope-seek1\n", 1
 
 
 class Searcher:
-    """Nearest neighbours by cosine: short codes choose candidates, the vectors themselves rank them.
+    """Nearest neighbors by cosine: short codes select candidates, and the vectors themselves rank them.
 
-    The distance of two codes is binomial around the angle of the vectors [Charikar2002]_: nearest codes alone find few
-    of the nearest vectors, the nearest hundred hold many more. Of the ten nearest, 256 bits find .61 alone and .994
-    with 100 candidates on 1,700 digits, .48 and 1.00 on 10,000 points in clusters, but .25 and .61 on 14,400 crops of
-    photographs and .14 and .44 on 10,000 Gaussian points, which are all about equally far: there more candidates help.
-    What it is on your vectors, and how many candidates would do, `recall` counts.
+    The distance of two codes is binomial around the angle of the vectors [Charikar2002]_. The nearest codes alone find
+    few of the nearest vectors; the nearest hundred codes contain many more. The share of the ten nearest that 256 bits
+    find, without and with 100 candidates: .61 and .994 on 1,700 digits, .48 and 1.00 on 10,000 points in clusters, .25
+    and .61 on 14,400 crops of photographs, .14 and .44 on 10,000 Gaussian points. Gaussian points all have about equal
+    distances and need more candidates. `recall` measures the share on your vectors, and the candidates to reach others.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ class Searcher:
     rerank : int
         Candidates whose exact cosine is computed for each query; 0 ranks by the codes alone.
     hasher : Hasher, optional
-        What makes the codes, any hash of `initscope.embed`; default: `SignHash` of that many bits, not centred, as
-        the cosine that ranks is not.
+        Any hash of `initscope.embed`; by default `SignHash` with ``bits`` bits, not centered because the cosine that
+        ranks the candidates is not centered.
     kind : {"flat", "ivf", "hnsw"}
         Of `HammingIndex`; all but "flat" need faiss.
     seed : int
@@ -50,11 +50,11 @@ class Searcher:
     Examples
     --------
     >>> X = np.random.default_rng(0).standard_normal((500, 20))
-    >>> found = Searcher(bits=128, rerank=50).fit(X).search(X[:2] * 3, k=5)
-    >>> found.ids[:, 0]
+    >>> neighbors = Searcher(bits=128, rerank=50).fit(X).search(X[:2] * 3, k=5)
+    >>> neighbors.ids[:, 0]
     array([0, 1])
 
-    Vectors are kept as they are given: a memory-mapped array (`numpy.load` with ``mmap_mode="r"``, or the path of a
+    Vectors are not copied: a memory-mapped array (`numpy.load` with ``mmap_mode="r"``, or the path of a
     .npy file) stays on the disk, is encoded in blocks, and only candidates are read again.
     """
 
@@ -90,7 +90,7 @@ class Searcher:
         return self
 
     def add(self, X: Any) -> np.ndarray:
-        """Hold more vectors; returns their ids, which go on counting."""
+        """Add vectors and return their ids, which continue the numbering."""
         X = _vectors(X)
         codes = self.hasher.transform(X)
         first = self._ends[-1] if self._ends else 0
@@ -104,10 +104,10 @@ class Searcher:
         self._parts.append(X)
 
     def remove(self, ids: Any) -> int:
-        """Forget these ids; returns how many there were. Their numbers are not given again."""
+        """Remove these ids and return how many there were. They are not used again."""
         return self.index.remove(ids)
 
-    def search(self, Q: Any, k: int = 10) -> Neighbours:
+    def search(self, Q: Any, k: int = 10) -> Neighbors:
         """The ``k`` nearest of each row of ``Q``: ids, and as distances 1 - cosine (with ``rerank=0`` unequal bits)."""
         if not len(self):
             raise InputError("the searcher holds no vectors to search; call fit(X) first, or add(X) once it is fitted")
@@ -116,29 +116,30 @@ class Searcher:
         candidates = min(max(k, self.rerank), len(self))
         distances, ids = self.index.search(self.hasher.transform(Q), candidates)
         if not self.rerank:
-            return Neighbours(distances, ids)
+            return Neighbors(distances, ids)
         near = np.empty((len(Q), k), dtype=np.int64)
         cosines = np.empty((len(Q), k))
-        for each, (query, row) in enumerate(zip(Q, ids, strict=True)):
+        for number, (query, row) in enumerate(zip(Q, ids, strict=True)):
             vectors = self._vectors_of(row)
-            places = np.where(row < 0, -1, np.arange(len(row)))
-            cosine, best = rerank(query[None], places[None], vectors, k)
-            cosines[each], near[each] = cosine[0], np.where(best[0] < 0, -1, row[best[0]])
-        return Neighbours(1 - cosines, near)
+            rows = np.where(row < 0, -1, np.arange(len(row)))
+            cosine, best = rerank(query[None], rows[None], vectors, k)
+            cosines[number], near[number] = cosine[0], np.where(best[0] < 0, -1, row[best[0]])
+        return Neighbors(1 - cosines, near)
 
     def recall(self, Q: Any = None, k: int = 10, *, sample: int = 100, seed: int = 0) -> CandidateRecall:
-        """Count which share of the ``k`` nearest a search finds, and how many candidates other shares would take.
+        """Measure the share of the ``k`` nearest that a search finds, and the candidates needed for other shares.
 
-        Queries are the rows of ``Q``, or without it a ``sample`` of the vectors held, each left out of its own answer.
-        Every vector is compared with every query once. Codes are taken to be searched exhaustively: "ivf" finds less.
+        Queries are the rows of ``Q``, or by default a ``sample`` of the stored vectors, each left out of its own
+        result. Every vector is compared with every query once. The result is for exhaustive search; "ivf" finds less.
+        The standard error is over the queries; if all stored vectors are queries it is 0.
 
         Examples
         --------
         >>> X = np.random.default_rng(0).standard_normal((2000, 64))
-        >>> found = Searcher(bits=256, rerank=100).fit(X).recall()
-        >>> found.share < 0.9                   # no point is near another: a hundred candidates are too few
+        >>> recall = Searcher(bits=256, rerank=100).fit(X).recall()
+        >>> recall.share < 0.9                   # no point is near another: a hundred candidates are too few
         True
-        >>> 100 < found.candidates_for(0.95) < 2000
+        >>> 100 < recall.candidates_for(0.95) < 2000
         True
         """
         codes, ids = self.index.codes_and_ids()
@@ -169,9 +170,9 @@ class Searcher:
         groups = {
             "hash": hash_arrays,
             "index": index_arrays,
-            "vectors": {str(place): storable(part) for place, part in enumerate(self._parts)},
+            "vectors": {str(number): storable(part) for number, part in enumerate(self._parts)},
         }
-        arrays = {f"{group}:{name}": array for group, found in groups.items() for name, array in found.items()}
+        arrays = {f"{group}:{name}": array for group, members in groups.items() for name, array in members.items()}
         meta = {"rerank": self.rerank, "hash": hash_meta, "index": options, "parts": len(self._parts)}
         write_arrays(path, _MAGIC, _VERSION, meta, arrays)
 
@@ -186,25 +187,25 @@ class Searcher:
                 groups[group][rest] = array
             searcher = cls(rerank=meta["rerank"], hasher=restored_hasher(meta["hash"], groups["hash"]))
             searcher.index.__setstate__((meta["index"], groups["index"]))
-            for place in range(meta["parts"]):
-                part = groups["vectors"][str(place)]
+            for number in range(meta["parts"]):
+                part = groups["vectors"][str(number)]
                 searcher._hold(part.reshape(len(part), searcher.hasher.n_features_in_))
             total = searcher._ends[-1] if searcher._ends else 0
             if searcher.index.bits != searcher.hasher.bits or searcher.index.ids.max(initial=-1) >= total:
                 raise ValueError("codes and vectors do not belong together")
-        except Exception as error:  # whatever hash and index make of wrong arrays, the file is at fault
+        except Exception as error:  # wrong arrays may raise anything; the cause is the file
             raise InputError(f"{path}: holds no usable searcher ({error or type(error).__name__})") from error
         return searcher
 
     def _vectors_of(self, ids: np.ndarray) -> np.ndarray:
-        """The vectors under these ids; zeros for -1."""
+        """Return the vectors of these ids; zeros for -1."""
         part = np.searchsorted(self._ends, ids, side="right")
-        found = np.zeros((len(ids), self._parts[0].shape[1]))
-        for each in np.unique(part[ids >= 0]):
-            mine = (part == each) & (ids >= 0)
-            start = self._ends[each] - len(self._parts[each])
-            found[mine] = self._parts[each][ids[mine] - start]
-        return found
+        vectors = np.zeros((len(ids), self._parts[0].shape[1]))
+        for number in np.unique(part[ids >= 0]):
+            inside = (part == number) & (ids >= 0)
+            start = self._ends[number] - len(self._parts[number])
+            vectors[inside] = self._parts[number][ids[inside] - start]
+        return vectors
 
 
 def _vectors(X: Any) -> np.ndarray:

@@ -1,7 +1,7 @@
 r"""`SignHash`: one random layer as a locality-sensitive hash, :math:`h(u) = \mathrm{sign}(\rho(Au))`.
 
-For Gaussian A the number of unequal bits of a pair at angle θ is Binomial(m, θ/π), exactly: `distortion_report` sets
-that law beside what happens on data.
+For Gaussian A the number of unequal bits of a pair at angle θ is Binomial(m, θ/π), exactly. `distortion_report`
+compares that distribution with the bits on data.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class SignHash(Hasher):
     .. math:: h(u) = \mathrm{sign}(\rho(Au)),\quad a_{ij}\sim N(0, 1),\qquad
               m\,d_H(h(u), h(v)) \sim \mathrm{Binomial}(m, \angle(u,v)/\pi)
 
-    [Bronstein2016]_, [Charikar2002]_. With ``kernel_size`` the layer is convolutional: each bit reads a filter of
-    its own at a random position of the image (cyclic), and the law is Binomial(m, mean angle of the patches / π).
+    [Bronstein2016]_, [Charikar2002]_. With ``kernel_size`` the layer is convolutional: each bit has its own filter at a
+    random position of the image (cyclic), and the distribution is Binomial(m, mean angle of the patches / π).
     With ``orthogonal`` the rows are orthonormal in groups of n, the length of a row of data ("super-bit" hashing
     [Ji2012]_): the mean is still θ/π, the variance is smaller than the binomial one, by little while m ≪ n.
 
     With ``directions="data"`` the rows are N(0, Σ), Σ the second moments of the training rows (their covariance with
-    ``center``): hyperplanes lie across the directions in which the data vary. The law stays exactly binomial, for the
-    angle that Σ measures,
+    ``center``): hyperplanes lie across the directions in which the data varies. The distribution stays exactly
+    binomial, for the angle with respect to Σ,
 
     .. math:: \cos\theta_\Sigma = \frac{u^T\Sigma v}{\sqrt{u^T\Sigma u\; v^T\Sigma v}} ,
 
@@ -54,7 +54,7 @@ class SignHash(Hasher):
     center : bool
         Subtract the mean of the training data first. Angles are then measured around the mean, as retrieval wants it.
     directions : {"uniform", "data"}
-        The rows' law: every direction alike, or the data's own second moments.
+        The distribution of the rows: uniform directions, or the second moments of the data.
     orthogonal : bool
         Orthonormal rows in place of independent ones (with ``directions="data"``: before Σ\ :sup:`1/2` is applied).
     kernel_size : int, optional
@@ -137,9 +137,9 @@ class SignHash(Hasher):
     def distortion_report(
         self, X: Any, *, pairs: int = 10_000, delta: float = 0.05, random_state: Any = 0
     ) -> HammingDistortion:
-        """Compare angles and Hamming distances of random pairs of rows with the exact binomial law.
+        """Compare angles and Hamming distances of random pairs of rows with the exact binomial distribution.
 
-        Orthogonal rows stay below its spread; what needs the law itself (bound, p-value) is then None.
+        Orthogonal rows have a smaller variance; the bound and the p-value are then None.
 
         Parameters
         ----------

@@ -92,20 +92,20 @@ def sample_pairs(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Random pairs of different rows, half like and half unlike where there are such; and which are like."""
     count, sizes = len(classes), np.bincount(classes)[classes]
-    order = np.argsort(classes, kind="stable")  # a class is a run of ranks, starting at `starts`
-    starts = np.searchsorted(classes[order], classes)
+    order = np.argsort(classes, kind="stable")  # a class is a run of ranks, starting at `offsets`
+    offsets = np.searchsorted(classes[order], classes)
     rank = np.empty(count, dtype=np.int64)
     rank[order] = np.arange(count)
     parts = []
     if (sizes > 1).any():
         chosen = rng.choice(np.flatnonzero(sizes > 1), pairs - pairs // 2)
         step = 1 + (rng.random(len(chosen)) * (sizes[chosen] - 1)).astype(np.int64)
-        inside = starts[chosen] + (rank[chosen] - starts[chosen] + step) % sizes[chosen]
+        inside = offsets[chosen] + (rank[chosen] - offsets[chosen] + step) % sizes[chosen]
         parts.append((chosen, order[inside], np.ones(len(chosen), dtype=bool)))
     if (sizes < count).any():
         chosen = rng.integers(count, size=pairs // 2)
         step = (rng.random(len(chosen)) * (count - sizes[chosen])).astype(np.int64)
-        outside = (starts[chosen] + sizes[chosen] + step) % count
+        outside = (offsets[chosen] + sizes[chosen] + step) % count
         parts.append((chosen, order[outside], np.zeros(len(chosen), dtype=bool)))
     if not parts:
         raise InputError(f"n_samples = {count}: no pair can be made; give at least two rows")

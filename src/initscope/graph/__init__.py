@@ -1,61 +1,74 @@
 """The ops of a model: what each one is, how they are listed, and how they are run with observers.
 
-`trace` lists the ops of a model, symbolically where the model allows it (`torch.fx`), else by recording one run.
-`role_of` says what a module or a call does, `activation_row` which activation it is, `as_module` which module a call
-amounts to. `Recorder` runs a traced model on batches and shows every output to observers. Everything runs without
-leaving a trace in the user's model (``untouched``). Importing it imports torch.
+`trace` lists the ops of a model as nodes of a `Graph`, symbolically where the model allows it (`torch.fx`), else by
+recording one run. A `Node` has its `Traits`: what it is, from one table (``ops``). `run` runs a graph on batches and
+shows every output to observers. `borrowed` keeps the user's model as it was. ``README.md`` has a picture and says what
+to read first. Importing it imports torch.
 """
 
-from initscope.graph._in_place import overwritten
-from initscope.graph._inputs import BatchArgs, Inputs, bind, map_tensors, named_tensors, refuse_different_lengths
-from initscope.graph._nodes import MADE_ANEW, is_named_tuple
-from initscope.graph._samples import SampleAxes, SampleAxis, sample_axes
-from initscope.graph._streams import hidden_sides
-from initscope.graph._symbolic import Watch
-from initscope.graph._threads import LARGE, all_threads, multiplications
-from initscope.graph._trace import Node, Step, Trace, attends, trace
 from initscope.graph.activations import ACTIVATIONS, ActivationRow, activation_of, activation_row
 from initscope.graph.batch import Batch, as_pairs, distinct, pair_batches
+from initscope.graph.borrowing import borrowed, copy_of, modules_of, snapshot, unwrapped, without_dropout
 from initscope.graph.calls import as_module, call_name
+from initscope.graph.fx_nodes import MADE_ANEW, is_named_tuple
+from initscope.graph.graph import Graph
+from initscope.graph.hidden_units import hidden_sides
+from initscope.graph.in_place import overwritten
+from initscope.graph.inputs import BatchArgs, Inputs, bind, map_tensors, named_tensors, refuse_different_lengths
+from initscope.graph.modes import NO_VALUES, Mode, couples_samples, output_tensor, set_mode, unit_axes
 from initscope.graph.modules import ActivationLayer
+from initscope.graph.node import Node
+from initscope.graph.op_traits import role_of, traits_of_call, traits_of_module
+from initscope.graph.ops import WEIGHT_LAYERS, WeightLayer, declare_role, is_convolution, is_weight_layer
 from initscope.graph.pair_norms import Sides, as_slices, cosine_of, gap_of, pair_norms
-from initscope.graph.recorder import Recorder, Tally
-from initscope.graph.roles import Role, declare_role, role_of
-from initscope.graph.steps import NO_VALUES, Mode, couples_samples, output_tensor, set_mode, unit_axes
-from initscope.graph.weights import WeightLayer, is_convolution, is_weight_layer, unit_axis
-from initscope.graph.whole import declare_whole, hides_attention, hides_steps, stays_whole
+from initscope.graph.paths import Branch
+from initscope.graph.running import Observer, Run, run
+from initscope.graph.samples import SampleAxes, SampleAxis, sample_axes
+from initscope.graph.single_ops import declare_whole, hides_attention, hides_steps, stays_whole
+from initscope.graph.symbolic import Watch
+from initscope.graph.tracing import attends, trace
+from initscope.traits import Normalization, Pooling, Role, Traits
+
+Trace = Graph  # this and the next for inspection/ and propagate/, until they read nodes and traits
+Step = Node
 
 __all__ = [
     "ACTIVATIONS",
-    "LARGE",
     "MADE_ANEW",
     "NO_VALUES",
+    "WEIGHT_LAYERS",
     "ActivationLayer",
     "ActivationRow",
     "Batch",
     "BatchArgs",
+    "Branch",
+    "Graph",
     "Inputs",
     "Mode",
     "Node",
-    "Recorder",
+    "Normalization",
+    "Observer",
+    "Pooling",
     "Role",
+    "Run",
     "SampleAxes",
     "SampleAxis",
     "Sides",
     "Step",
-    "Tally",
     "Trace",
+    "Traits",
     "Watch",
     "WeightLayer",
     "activation_of",
     "activation_row",
-    "all_threads",
     "as_module",
     "as_pairs",
     "as_slices",
     "attends",
     "bind",
+    "borrowed",
     "call_name",
+    "copy_of",
     "cosine_of",
     "couples_samples",
     "declare_role",
@@ -69,7 +82,7 @@ __all__ = [
     "is_named_tuple",
     "is_weight_layer",
     "map_tensors",
-    "multiplications",
+    "modules_of",
     "named_tensors",
     "output_tensor",
     "overwritten",
@@ -77,10 +90,15 @@ __all__ = [
     "pair_norms",
     "refuse_different_lengths",
     "role_of",
+    "run",
     "sample_axes",
     "set_mode",
+    "snapshot",
     "stays_whole",
     "trace",
+    "traits_of_call",
+    "traits_of_module",
     "unit_axes",
-    "unit_axis",
+    "unwrapped",
+    "without_dropout",
 ]

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from initscope.graph.activations import ACTIVATIONS, ActivationRow, activation_row
+from initscope.graph.ops import OPS
 
 __all__ = ["OPERATORS", "STANDS_FOR", "UNCHANGED", "as_module", "call_name", "called_activation"]
 
@@ -32,10 +33,7 @@ STANDS_FOR: dict[str, type[nn.Module]] = {
     "layer_norm": nn.LayerNorm,
 }
 """Modules, beside activations, whose constructors take what the function takes after its input."""
-UNCHANGED = frozenset({
-    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
-    "contiguous", "clone", "detach", "float", "double", "to", "type_as", "cpu",
-})  # fmt: skip
+UNCHANGED = frozenset(name for name, op in OPS.items() if op.traits.keeps_values and op.name != "identity")
 """Calls that leave the values as they are; dropout is off wherever geometry is looked at."""
 OPERATORS = {
     getattr(operator, f"i{name}"): name
@@ -54,6 +52,15 @@ _OTHER_ARGUMENTS = frozenset({"identity", "rrelu"})
 
 def call_name(target: Any) -> str:
     """Name of a function, method or operator of torch, without the underscore of its in-place form; else empty.
+
+    Parameters
+    ----------
+    target : callable or str
+        What is called: a function, an operator, or the name of a method.
+
+    Returns
+    -------
+    str
 
     >>> call_name(torch.relu_), call_name("add_"), call_name(operator.iadd), call_name(print)
     ('relu', 'add', 'add', '')
@@ -74,7 +81,19 @@ def call_name(target: Any) -> str:
 
 
 def as_module(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> nn.Module | None:
-    """The module that a call with these further arguments stands for, if there is one."""
+    """The module that a call with these further arguments stands for, if there is one.
+
+    Parameters
+    ----------
+    name : str
+        As `call_name` gives it.
+    args, kwargs
+        The arguments behind the input.
+
+    Returns
+    -------
+    nn.Module or None
+    """
     if name in UNCHANGED:
         return nn.Identity()
     kwargs = {key: value for key, value in kwargs.items() if key not in ("inplace", "antialias")}
@@ -113,4 +132,12 @@ def _prelu(weight: torch.Tensor) -> nn.Module:
     return module
 
 
-_BUILT_OTHERWISE: dict[str, Callable[..., nn.Module]] = {"layer_norm": _layer_norm, "prelu": _prelu}
+def _flatten(start_dim: int = 0, end_dim: int = -1) -> nn.Module:
+    return nn.Flatten(start_dim, end_dim)
+
+
+_BUILT_OTHERWISE: dict[str, Callable[..., nn.Module]] = {
+    "flatten": _flatten,
+    "layer_norm": _layer_norm,
+    "prelu": _prelu,
+}

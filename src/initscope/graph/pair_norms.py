@@ -22,7 +22,17 @@ Sides = tuple[Tensor, Tensor] | tuple[slice, slice]
 
 
 def as_slices(sides: tuple[Tensor, Tensor]) -> Sides:
-    """The places of both sides as slices, which need no gathering, where their samples stand one after the other."""
+    """The places of both sides as slices, which need no gathering, where their samples stand one after the other.
+
+    Parameters
+    ----------
+    sides : tuple of Tensor
+        Indices of the x and of the y among the samples.
+
+    Returns
+    -------
+    tuple of slice, or ``sides``
+    """
     if not all(len(places) and bool((places.diff() == 1).all()) for places in sides):
         return sides
     x, y = (slice(int(places[0]), int(places[-1]) + 1) for places in sides)
@@ -33,14 +43,30 @@ def pair_norms(flat: Tensor, sides: Sides) -> Tensor:
     """‖x‖, ‖y‖, ‖x-y‖ of every pair, ``[3, pairs]`` in float64, of ``flat [samples, values]``.
 
     The difference is taken before it is squared, so that nearly parallel outputs keep their digits.
+
+    Parameters
+    ----------
+    flat : Tensor ``[samples, values]``
+        Outputs.
+    sides : Sides
+        Which samples are the x and the y.
+
+    Returns
+    -------
+    Tensor ``[3, pairs]``
     """
     flat = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
     x, y = sides
-    if isinstance(x, Tensor) and isinstance(y, Tensor):
+    if isinstance(x, slice) and flat.shape[1] < _BLOCK and flat.numel() <= _CACHED_VALUES:
+        left, right, norm = flat[x], flat[y], torch.linalg.vector_norm  # few values: each norm is summed in one block
+        norms = torch.stack([norm(left, dim=-1), norm(right, dim=-1), norm(left - right, dim=-1)]).double().cpu()
+    elif isinstance(x, Tensor) and isinstance(y, Tensor):
         norms = _gathered_norms(flat, x, y).cpu()
     else:
         norms = _slice_norms(flat[x], flat[y]).cpu()
     unfit = ~_fits(norms, flat.dtype)
+    if not bool(unfit.any()):
+        return norms
     if bool(unfit[:2].any()):
         scaled = row_norms(flat).cpu()
         norms[0], norms[1] = scaled[x], scaled[y]
@@ -78,7 +104,10 @@ def _gathered_norms(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 def row_norms(values: Tensor) -> Tensor:
     """Norms along the last axis, in float64; right also where squares would overflow or vanish."""
-    norms = _joined(_block_norms(values))
+    if values.shape[-1] >= _BLOCK:
+        norms = _joined(_block_norms(values))
+    else:
+        norms = torch.linalg.vector_norm(values, dim=-1).double()
     unfit = ~_fits(norms, values.dtype)
     if not bool(unfit.any()):
         return norms
@@ -117,15 +146,35 @@ def _joined(blocks: Tensor) -> Tensor:
 def gap_of(norms: Floats) -> Floats:
     """1 - cosine from ‖x‖, ‖y‖, ‖x-y‖, with the digits of nearly parallel pairs; NaN where a side is zero or infinite.
 
+    Parameters
+    ----------
+    norms : array ``[3, ...]``
+        ‖x‖, ‖y‖ and ‖x-y‖.
+
+    Returns
+    -------
+    array
+        1 - cosine.
+
     >>> float(gap_of(np.array([2.0, 2.0, 2e-9])))
     5e-19
     """
     x, y, apart = norms
     with np.errstate(invalid="ignore", divide="ignore"):
-        x, y = (np.where(side > 0, side, np.nan) for side in (x, y))
+        x, y = np.where(x > 0, x, np.nan), np.where(y > 0, y, np.nan)
         return np.asarray(((apart / x) * (apart / y) - ((x - y) / x) * ((x - y) / y)) / 2)
 
 
 def cosine_of(norms: Floats) -> Floats:
-    """Cosines from ‖x‖, ‖y‖, ‖x-y‖, through `gap_of`."""
+    """Cosines from ‖x‖, ‖y‖, ‖x-y‖, through `gap_of`.
+
+    Parameters
+    ----------
+    norms : array ``[3, ...]``
+        ‖x‖, ‖y‖ and ‖x-y‖.
+
+    Returns
+    -------
+    array
+    """
     return 1 - gap_of(norms)

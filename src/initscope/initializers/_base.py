@@ -198,9 +198,9 @@ def weight_layers(model: nn.Module) -> list[WeightLayer]:
     """Every Linear and convolution in ``model``, each once."""
     import torch
 
-    from initscope.graph import is_weight_layer
+    from initscope.graph import WEIGHT_LAYERS, modules_of
 
-    layers = [module for module in model.modules() if is_weight_layer(module)]
+    layers = [module for module in modules_of(model) if isinstance(module, WEIGHT_LAYERS)]
     for layer in layers:
         if isinstance(layer.weight, torch.nn.parameter.UninitializedParameter):
             raise InputError(

@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 from initscope._utils.randomness import torch_generator
-from initscope.graph import Inputs, Trace, hides_attention, trace
-from initscope.graph.untouched import copy_of, snapshot
+from initscope.graph import Graph, Inputs, hides_attention, trace
+from initscope.graph.borrowing import copy_of, snapshot
 from initscope.initializers import Initializer
 
 __all__ = ["redrawn"]
 
 
-def redrawn(model: nn.Module, law: Initializer, draws: int, inputs: Inputs, *, seed: int) -> Iterator[Trace]:
+def redrawn(model: nn.Module, law: Initializer, draws: int, inputs: Inputs, *, seed: int) -> Iterator[Graph]:
     """The traced model with new weights, ``draws`` times, all in one copy, which is as the original before each draw.
 
     Parameters

@@ -1,9 +1,9 @@
-"""One given ReLU layer x ↦ ReLU(Wx + b): is it injective, with proof, and how stable is its inverse?
+"""Injectivity of a given ReLU layer x ↦ ReLU(Wx + b), with a proof, and the stability of its inverse.
 
-`decide` answers with a witness or a certificate, `verify` checks it independently, `write_proof` and `read_proof` keep
-it in a file, `stability` bounds the inverse, `deep_collision` looks at several layers of two inputs, `least_active` for
-the fewest active rows; `thresholds` gathers where random layers turn injective. The theory is in
-`initscope.theory.injectivity`.
+`decide` returns a witness or a certificate, `verify` checks it independently, `write_proof` and `read_proof` save and
+load it. `stability` bounds the Lipschitz constant of the inverse, `deep_collision` decides chains of layers with two
+inputs, `least_active` searches for the fewest active rows, and `thresholds` lists the expansivities at which random
+layers become injective. The theory is in `initscope.theory.injectivity`.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Checks of a layer's weights and bias, shared by every function of the room."""
+"""Checks of a layer's weights and bias, shared by all functions of this package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST = 1e150
 
 
 def as_layer(weight: Any, bias: Any = None) -> tuple[Floats, Floats | None]:
-    """Weights as a float64 m×n array and the bias as a vector, or None where it is absent or all zero.
+    """Return the weights as a float64 m×n array and the bias as a vector, or None if it is absent or all zero.
 
     Accepts arrays, nested lists and torch tensors of real numbers, integers included.
     """
@@ -31,8 +31,8 @@ def as_layer(weight: Any, bias: Any = None) -> tuple[Floats, Floats | None]:
     sizes = np.abs(weight).max(axis=1)
     if ((sizes > 0) & (sizes < 1 / LARGEST)).any():
         raise InputError(
-            f"W holds a row of entries up to {sizes[sizes > 0].min():.2g}; below {1 / LARGEST:g} their squares vanish: "
-            "multiply that row and its bias by one positive number, which changes nothing about injectivity"
+            f"W holds a row of entries up to {sizes[sizes > 0].min():.2g}; below {1 / LARGEST:g} their squares "
+            "underflow: multiply that row and its bias by a positive number, which does not change injectivity"
         )
     if bias is None:
         return weight, None
@@ -62,6 +62,6 @@ def _as_floats(name: str, values: Any) -> Floats:
     if floats.size and np.abs(floats).max() > LARGEST:
         raise InputError(
             f"{name} holds entries up to {np.abs(floats).max():.2g}; beyond {LARGEST:g} their squares overflow: "
-            "scale weights and bias by one number, which changes nothing about injectivity"
+            "scale weights and bias by a positive number, which does not change injectivity"
         )
     return floats

@@ -1,9 +1,9 @@
 r"""Certified bounds on A, the least singular value of the active rows over all cells, by branch and bound.
 
-A node holds rows U that are active and rows N that are not. Every cell of the node contains U, so that
-:math:`\sigma_{\min}(W_U)` bounds it from below. Either all rows outside U can be negative at once: then a cell with
-just U exists and the node is settled. Or Gordan's theorem names a circuit of rows of which one is active: a child for
-each. The least bound of the open nodes is a lower bound on A at any time; up to rounding, like every number here.
+A node has a set U of active rows and a set N of inactive rows. Every cell of the node contains U, so
+:math:`\sigma_{\min}(W_U)` is a lower bound for it. If all rows outside U can be negative at once, a cell with exactly U
+exists and the node is closed. Otherwise Gordan's theorem gives a circuit of rows of which at least one is active, and
+each of them opens a child. The smallest bound of the open nodes is a lower bound on A at any time, up to rounding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from initscope.injectivity._layer import Floats
 __all__ = ["FrameBounds", "bound_frame"]
 
 CIRCUIT = 1e-9
-"""Distance of the convex hull of unit rows from 0 below which it counts as containing it."""
+"""Distance from 0 to the convex hull of unit rows below which the hull counts as containing 0."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class FrameBounds:
 def bound_frame(
     weight: Floats, bias: Floats | None, *, upper: float = math.inf, seconds: float = 5.0, nodes: int = 1_000_000
 ) -> FrameBounds:
-    """Best first: the node with the least bound is opened until it reaches ``upper``, or the budget ends.
+    """Bound A by best-first search: open the node with the smallest bound until it reaches ``upper`` or time is over.
 
     Beyond the sources; compare [Maillard2022]_.
 
-    ``upper`` is a value of some cell, if one is known. A layer that is not injective has A = 0 and is found so.
+    ``upper`` is the value of a cell, if one is known. A layer that is not injective has A = 0.
 
     >>> bounds = bound_frame(np.array([[1.0, 0], [0, 1], [-1, 0], [0, -1]]), None)
     >>> bounds.lower, bounds.upper
@@ -60,7 +60,7 @@ def bound_frame(
         for child, forbidden in _children(circuit, inactive, len(weight)):
             rows = (*active, child)
             count += 1
-            # Deeper nodes first among equals: of the many nodes without a full rank yet, those nearest to it.
+            # Ties go to deeper nodes: among nodes of deficient rank, prefer those closest to full rank.
             value = _least(weight[list(rows)]) if len(rows) >= weight.shape[1] else 0.0
             heapq.heappush(heap, (value, -len(rows), count, rows, forbidden))
     lower = min(heap[0][0], upper) if heap else upper

@@ -1,4 +1,4 @@
-"""From a point with too few active rows to a colliding pair of inputs, and the cheap points to try first."""
+"""A colliding pair of inputs from a point with too few active rows, and the cheap points to try first."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def colliding_pair(weight: Floats, bias: Floats | None, z: Floats) -> tuple[Floa
     value = weight @ z if bias is None else weight @ z + bias
     inactive = ~mask & weight.any(axis=1)
     change = np.abs(weight[inactive] @ direction)
-    room = np.abs(value[inactive]) / np.maximum(change, 1e-300)
-    step = min(0.5 * float(room.min(initial=np.inf)), max(1.0, float(np.linalg.norm(z))))
+    margin = np.abs(value[inactive]) / np.maximum(change, 1e-300)
+    step = min(0.5 * float(margin.min(initial=np.inf)), max(1.0, float(np.linalg.norm(z))))
     return z + step * direction, z - step * direction
 
 
@@ -54,9 +54,9 @@ def far_point(weight: Floats, bias: Floats | None, direction: Floats) -> Floats:
 
 
 def vertex_point(weight: Floats, chosen: np.ndarray) -> Floats:
-    """A point beside the ray orthogonal to the n - 1 ``chosen`` rows, on the side with fewer active rows.
+    """Return a point near the ray orthogonal to the n - 1 ``chosen`` rows, on the side with fewer active rows.
 
-    Rows of the choice are negative there. In general position at most (m - n + 1)/2 rows stay active.
+    The chosen rows are negative there. In general position at most (m - n + 1)/2 rows stay active.
     """
     rows = weight[chosen]
     ray = _orthogonal(rows, weight.shape[1])
@@ -67,5 +67,5 @@ def vertex_point(weight: Floats, chosen: np.ndarray) -> Floats:
     push = np.linalg.lstsq(rows, -np.ones(len(rows)), rcond=None)[0] if len(rows) else np.zeros_like(ray)
     change = np.abs(weight @ push)
     free = np.abs(products) > 1e-12 * np.linalg.norm(weight, axis=1)
-    room = np.abs(products[free]) / np.maximum(change[free], 1e-300)
-    return np.asarray(ray + 0.5 * min(1.0, float(room.min(initial=1.0))) * push)
+    margin = np.abs(products[free]) / np.maximum(change[free], 1e-300)
+    return np.asarray(ray + 0.5 * min(1.0, float(margin.min(initial=1.0))) * push)

@@ -24,7 +24,7 @@ SMALL = 8
 
 
 class _Attempt:
-    """A layer with its clock: builds the decisions."""
+    """A layer with its time budget; it builds the decisions."""
 
     def __init__(self, weight: Floats, bias: Floats | None, budget: float) -> None:
         self.weight, self.bias = weight, bias
@@ -42,7 +42,7 @@ class _Attempt:
         return Decision(injective, method, n, m, fewest_active=self.fewest, nodes=self.nodes, seconds=seconds, **proof)
 
     def at(self, z: Floats, method: str) -> Decision | None:
-        """The decision "not injective" if ``z`` is a witness whose pair stands up to `verify`."""
+        """Return the decision "not injective" if ``z`` is a witness whose pair passes `verify`."""
         pair = colliding_pair(self.weight, self.bias, z)
         if pair is None:
             return None
@@ -51,7 +51,7 @@ class _Attempt:
         return self.proved(self.decision(False, method, witness=pair))
 
     def proved(self, decision: Decision) -> Decision | None:
-        """The decision if its proof holds: nothing unproved is handed out."""
+        """Return the decision if its proof passes `verify`, else None."""
         return decision if verify(self.weight, self.bias, decision) else None
 
 
@@ -64,23 +64,24 @@ def decide(
     ([Puthawala2022]_; with a bias the same holds). Deciding is coNP-complete, and fixed-parameter tractable in the
     number of inputs (Froese, Grillo, Skutella 2024). In turn:
 
-    1. rank(W) < n, fewer than 2n or 3n - 1 rows, rows in opposite pairs: settled by linear algebra;
-    2. while the tree fits in the budget (12 inputs in a minute), `branching` on Gordan certificates, exact;
-    3. beyond, a search for a point with fewer than n active rows, until ``budget`` seconds are over: an answer "no" has
-       its witness, otherwise the decision is None.
+    1. linear algebra decides if rank(W) < n, if there are fewer than 2n or 3n - 1 rows, or if rows come in opposite
+       pairs;
+    2. `branching` on Gordan certificates decides exactly, if the tree fits in the budget (12 inputs in a minute);
+    3. otherwise a search looks for a point with fewer than n active rows for ``budget`` seconds. If it finds a witness
+       the answer is "not injective", else the decision is None.
 
-    The numbers are taken as they are: weights that are equal up to rounding are different weights.
+    Weights are not rounded: weights that are equal up to rounding count as different.
 
     Parameters
     ----------
     W, bias
         Weights (outputs × inputs) and bias (outputs) of the layer: arrays, lists or tensors.
     budget
-        Seconds to spend at most (a step that has begun is finished).
+        Time limit in seconds (the current step is finished).
     seed
-        Fixes the random starts of the search; the same seed and enough budget give the same answer.
+        Seed of the random search; the same seed and enough budget give the same answer.
     method
-        ``"auto"``, or only one of ``"branching"``, ``"milp"`` (HiGHS minimises the active rows) and ``"search"``.
+        ``"auto"``, or only one of ``"branching"``, ``"milp"`` (HiGHS minimizes the active rows) and ``"search"``.
     progress
         Show a progress bar on stderr.
 
@@ -95,20 +96,20 @@ def decide(
         raise InputError(f"method = {method!r} must be one of {', '.join(get_args(Method))}")
     attempt = _Attempt(weight, bias, budget)
     if method == "auto":
-        found = _cheap(attempt, seed)
-        if found is not None:
-            return found
+        decision = _cheap(attempt, seed)
+        if decision is not None:
+            return decision
     n = weight.shape[1]
     if method == "branching" or (method == "auto" and _branching_seconds(n) <= budget):
-        if method == "auto" and n > SMALL:  # a witness, if there is one, shows up long before the tree is done
-            found = _search(attempt, seed, min(2.0, 0.1 * budget), progress)
-            if found is not None:
-                return found
+        if method == "auto" and n > SMALL:  # the search finds a witness, if there is one, long before the tree is done
+            decision = _search(attempt, seed, min(2.0, 0.1 * budget), progress)
+            if decision is not None:
+                return decision
         return _branch(attempt, progress)
     if method == "milp":
         return _milp(attempt)
-    found = _search(attempt, seed, attempt.left(), progress)
-    return found or attempt.decision(None, "witness search: none found in the budget")
+    decision = _search(attempt, seed, attempt.left(), progress)
+    return decision or attempt.decision(None, "witness search: no witness in the time budget")
 
 
 def _branching_seconds(n: int) -> float:
@@ -117,7 +118,7 @@ def _branching_seconds(n: int) -> float:
 
 
 def _cheap(attempt: _Attempt, seed: int) -> Decision | None:
-    """Answers that need linear algebra only."""
+    """Return the decision if linear algebra alone gives one."""
     weight, bias = attempt.weight, attempt.bias
     m, n = weight.shape
     scaled = weight / np.maximum(np.linalg.norm(weight, axis=1, keepdims=True), np.finfo(np.float64).tiny)
@@ -126,36 +127,36 @@ def _cheap(attempt: _Attempt, seed: int) -> Decision | None:
         return attempt.at(np.zeros(n), "rank of W below n")
     certificate = _opposite_rows(weight, bias)
     if certificate is not None:
-        found = attempt.proved(attempt.decision(True, "rows in opposite pairs", certificate=certificate))
-        if found is not None:
-            return found
+        decision = attempt.proved(attempt.decision(True, "rows in opposite pairs", certificate=certificate))
+        if decision is not None:
+            return decision
     rng = np.random.default_rng(seed)
     nonzero = np.flatnonzero(weight.any(axis=1))
     if len(nonzero) < 2 * n:
         for towards in np.outer([1.0, -1.0], rng.standard_normal(n)):
-            found = attempt.at(far_point(weight, bias, towards), "fewer than 2n rows")
-            if found is not None:
-                return found
+            decision = attempt.at(far_point(weight, bias, towards), "fewer than 2n rows")
+            if decision is not None:
+                return decision
     if len(nonzero) < 3 * n - 1:
         for _ in range(3):
             ray = vertex_point(weight, rng.choice(nonzero, n - 1, replace=False))
-            found = attempt.at(far_point(weight, bias, ray), "fewer than 3n - 1 rows")
-            if found is not None:
-                return found
+            decision = attempt.at(far_point(weight, bias, ray), "fewer than 3n - 1 rows")
+            if decision is not None:
+                return decision
     return None
 
 
 def _opposite_rows(weight: Floats, bias: Floats | None) -> Certificate | None:
-    """n independent directions present with both signs: one of each pair is active at every input."""
+    """Return a certificate of n independent pairs of opposite rows: one row of each pair is active at every input."""
     norms = np.linalg.norm(weight, axis=1)
     used = np.flatnonzero(norms > 0)
     units = np.round(weight[used] / norms[used, None], 9) + 0.0
     first: dict[bytes, int] = {}
     for row, unit in zip(used.tolist(), units, strict=True):
-        # Of parallel rows the one with the largest relative bias is active most often.
+        # Of parallel rows, the one with the largest relative bias is active whenever another is.
         key = unit.tobytes()
-        kept = first.get(key)
-        if kept is None or (bias is not None and bias[row] / norms[row] > bias[kept] / norms[kept]):
+        known = first.get(key)
+        if known is None or (bias is not None and bias[row] / norms[row] > bias[known] / norms[known]):
             first[key] = row
     pairs = []
     for row, unit in zip(used.tolist(), units, strict=True):
@@ -198,21 +199,21 @@ def _branch(attempt: _Attempt, progress: bool) -> Decision:
     attempt.nodes = outcome.nodes
     if outcome.tree is not None:
         tree = Certificate.of("tree", outcome.tree)
-        found = attempt.proved(attempt.decision(True, "branching on Gordan certificates", certificate=tree))
-        if found is not None:
-            return found
+        decision = attempt.proved(attempt.decision(True, "branching on Gordan certificates", certificate=tree))
+        if decision is not None:
+            return decision
     elif outcome.z is not None:
         z = outcome.z if attempt.bias is None else outcome.z[:-1] / outcome.z[-1]
-        found = attempt.at(z, "branching on Gordan certificates")
-        if found is not None:
-            return found
+        decision = attempt.at(z, "branching on Gordan certificates")
+        if decision is not None:
+            return decision
     if outcome.stopped:
         return attempt.decision(None, f"branching: budget spent after {outcome.nodes} nodes")
     return _branch_exactly(attempt)
 
 
 def _branch_exactly(attempt: _Attempt) -> Decision:
-    """The same tree in rational arithmetic, for layers whose rows are dependent up to rounding."""
+    """Run the branching in rational arithmetic, for layers whose rows are dependent up to rounding."""
     from initscope.injectivity.rational import branch_exactly
 
     outcome = branch_exactly(attempt.weight, attempt.bias, lambda: attempt.left() > 0)
@@ -220,16 +221,16 @@ def _branch_exactly(attempt: _Attempt) -> Decision:
     if outcome is None:
         return attempt.decision(None, "branching: unclear in floating point, budget spent in rational arithmetic")
     if isinstance(outcome, Certificate):
-        found = attempt.proved(attempt.decision(True, method, certificate=outcome))
-        return found or attempt.decision(None, "branching in rational arithmetic: its certificate does not hold")
-    # The point is exact, its float is not: other multiples of it round to other sides of the thinnest cell.
+        decision = attempt.proved(attempt.decision(True, method, certificate=outcome))
+        return decision or attempt.decision(None, "branching in rational arithmetic: its certificate does not hold")
+    # Rounding the exact point to floats may leave a thin cell: try other multiples, which round differently.
     factors = [1.0] if attempt.bias is not None else np.random.default_rng(0).uniform(1, 2, 64)
     for factor in factors:
-        found = attempt.at(outcome * factor, method)
-        if found is not None:
-            return found
+        decision = attempt.at(outcome * factor, method)
+        if decision is not None:
+            return decision
     return attempt.decision(
-        None, "branching in rational arithmetic: rows that differ by rounding leave a cell that no two floats fit in"
+        None, "branching in rational arithmetic: rows that differ only by rounding leave a cell too thin for two floats"
     )
 
 
@@ -237,8 +238,8 @@ def _milp(attempt: _Attempt) -> Decision:
     from initscope.injectivity.milp import fewest_active_point
 
     point, bound = fewest_active_point(attempt.weight, attempt.bias, seconds=attempt.left())
-    found = None if point is None else attempt.at(point, "mixed-integer programme (HiGHS)")
-    return found or attempt.decision(None, f"mixed-integer programme: {bound}")
+    decision = None if point is None else attempt.at(point, "mixed-integer program (HiGHS)")
+    return decision or attempt.decision(None, f"mixed-integer program: {bound}")
 
 
 def _search(attempt: _Attempt, seed: int, seconds: float, progress: bool) -> Decision | None:

@@ -34,10 +34,10 @@ def reduce(rows: Rows) -> tuple[Rows, list[int]]:
         done = len(pivots)
         if done == len(rows):
             break
-        found = next((i for i in range(done, len(rows)) if rows[i][column]), None)
-        if found is None:
+        row_index = next((i for i in range(done, len(rows)) if rows[i][column]), None)
+        if row_index is None:
             continue
-        rows[done], rows[found] = rows[found], rows[done]
+        rows[done], rows[row_index] = rows[row_index], rows[done]
         pivot_row = rows[done]
         pivot = pivot_row[column]
         for i, row in enumerate(rows):
@@ -59,10 +59,10 @@ def rank(rows: Floats) -> int:
 
 
 def spans(rows: Floats) -> bool:
-    """Do the rows span their space? Exactly; above 40 columns modulo two primes.
+    """Return whether the rows span their space: exactly, or modulo two primes above 40 columns.
 
-    Full rank modulo a prime proves full rank. Deficient rank modulo both could be an accident with probability about
-    1e-18 for matrices that are not made to deceive.
+    Full rank modulo a prime proves full rank. A full-rank matrix has deficient rank modulo both primes with probability
+    about 1e-18, unless it is constructed for that.
 
     >>> spans(np.eye(3)), spans(np.ones((5, 2))), spans(np.eye(50)), spans(np.tile(np.eye(50)[:49], (2, 1)))
     (True, False, True, False)

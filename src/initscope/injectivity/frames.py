@@ -1,4 +1,4 @@
-r"""Stability of the inverse of an injective layer: how far apart outputs stay, per distance of the inputs.
+r"""Stability of the inverse of an injective layer: the smallest ratio of output distance to input distance.
 
 κ = inf |f(x) - f(y)| / |x - y| is the lower Lipschitz constant of f = ReLU(W· + b); 1/κ is the Lipschitz constant of
 its inverse. With A the least singular value of the active rows, over all cells, A/2 ≤ κ ≤ A.
@@ -23,7 +23,7 @@ __all__ = ["Stability", "cell_minimum", "minimal_cells", "pair_ratio", "stabilit
 
 MOST_VERTICES = 300_000
 PAIR_SECONDS = 8e-6
-"""Time for a pair of opposite vertices of rows in general position, on one core of 2024."""
+"""Time for a pair of opposite vertices of rows in general position, on one CPU core."""
 ZERO = 1e-9
 
 
@@ -31,8 +31,8 @@ ZERO = 1e-9
 class Stability(Result):
     """Bounds on κ: ``lower`` ≤ κ ≤ ``upper``; ``frame`` is A (exact, or the least found) and ``kappa`` the estimate.
 
-    ``upper`` is attained by a pair of inputs, so that it holds in any case; ``lower`` is half of a certified lower
-    bound on A: A itself where it is exact, else what branch and bound proved in its time (0 if nothing).
+    ``upper`` is attained by a pair of inputs, so it always holds. ``lower`` is half of a certified lower bound on A:
+    A itself if it is exact, else the bound that branch and bound proved within its time limit (0 if none).
     """
 
     lower: float
@@ -43,18 +43,19 @@ class Stability(Result):
     method: str
 
 
-def stability(W: Any, bias: Any = None, *, seed: int = 0, starts: int = 24, seconds: float = 5.0) -> Stability:
-    r"""Bounds and an estimate of the lower Lipschitz constant κ of x ↦ ReLU(Wx + b).
+def stability(W: Any, bias: Any = None, *, seed: int = 0, restarts: int = 24, seconds: float = 5.0) -> Stability:
+    r"""Return bounds and an estimate of the lower Lipschitz constant κ of x ↦ ReLU(Wx + b).
 
     Beyond the sources; compare [Maillard2022]_.
 
     .. math:: A = \min_{\text{cells}} \sigma_{\min}(W_{\text{active}}),\qquad A/2 \le \kappa \le A
 
-    A is exact while there are at most 300,000 vertices (every cell contains the active rows of one of its vertices, so
-    that vertices suffice), and for rows in general position without bias while their vertices can be listed in
-    ``seconds``: half a minute for 54 rows of 6 inputs, ten minutes for 63 of 7. Beyond, points of few active rows give
-    an upper bound and branch and bound a lower one in ``seconds`` (`initscope.injectivity.bounding`), which is above
-    0 up to six inputs or so. κ is the best pair found by local optimisation from ``starts`` points: an upper bound that
+    A is exact if there are at most 300,000 vertices (every cell contains the active rows of one of its vertices, so
+    vertices suffice). It is also exact for rows in general position without bias if their vertices can be listed in
+    ``seconds``: 54 rows of 6 inputs take half a minute, 63 rows of 7 inputs ten minutes. Otherwise, points with few
+    active rows give an upper bound, and branch and bound gives a lower bound in ``seconds``
+    (`initscope.injectivity.bounding`), which is above 0 for up to about six inputs. κ is the best pair found by local
+    optimization from ``restarts`` points: an upper bound that
     is usually exact for few inputs.
 
     >>> s = stability([[1, 0], [0, 1], [-1, 0], [0, -1]])
@@ -62,7 +63,7 @@ def stability(W: Any, bias: Any = None, *, seed: int = 0, starts: int = 24, seco
     (1.0, 0.707107)
     """
     weight, bias = as_layer(W, bias)
-    starts = int(check_between("starts", starts, 0, 100_000))
+    restarts = int(check_between("restarts", restarts, 0, 100_000))
     n = weight.shape[1]
     dim = n if bias is None else n + 1
     rng = np.random.default_rng(seed)
@@ -87,8 +88,8 @@ def stability(W: Any, bias: Any = None, *, seed: int = 0, starts: int = 24, seco
             method += f" (all vertices would take {needed:.0f} seconds)"
     if frame < 1e-12 * float(np.linalg.norm(weight, axis=1).max()):
         return Stability(0.0, 0.0, 0.0, 0.0, is_exact, "not injective: " + method)
-    kappa = min([frame, *(_descend(weight, bias, start) for start in _pairs(weight, bias, point, rng, starts))])
-    return Stability(least / 2, kappa, frame, kappa, is_exact, method + "; κ by optimisation")
+    kappa = min([frame, *(_descend(weight, bias, start) for start in _pairs(weight, bias, point, rng, restarts))])
+    return Stability(least / 2, kappa, frame, kappa, is_exact, method + "; κ by optimization")
 
 
 def minimal_cells(rows: Floats, required: int | None = None) -> Iterator[tuple[np.ndarray, Floats]]:
@@ -124,8 +125,8 @@ def minimal_cells(rows: Floats, required: int | None = None) -> Iterator[tuple[n
             mask[where[inner]] = True
             step = across.T @ point
             change = np.abs(units @ step)
-            room = np.abs(products[~flat]) / np.maximum(change[~flat], 1e-300)
-            yield mask, np.asarray(ray + 0.5 * min(1.0, float(room.min(initial=1.0))) * step)
+            margin = np.abs(products[~flat]) / np.maximum(change[~flat], 1e-300)
+            yield mask, np.asarray(ray + 0.5 * min(1.0, float(margin.min(initial=1.0))) * step)
 
 
 def _rays(units: Floats, live: np.ndarray) -> Iterator[tuple[Floats, Floats]]:
@@ -167,13 +168,13 @@ def cell_minimum(weight: Floats, bias: Floats | None) -> tuple[float, Floats]:
         rows, required = np.vstack([np.column_stack([weight, bias]), finite]), len(weight)
         flat = ~weight.any(axis=1)
         rows[:-1][flat] = 0.0
-    best, place = math.inf, np.zeros(n)
+    best, location = math.inf, np.zeros(n)
     for mask, point in minimal_cells(rows, required):
         active = weight[mask[: len(weight)]]
         value = float(np.linalg.svd(active, compute_uv=False)[-1]) if len(active) >= n else 0.0
         if value < best:
-            best, place = value, point if bias is None else point[:-1] / point[-1]
-    return best, place
+            best, location = value, point if bias is None else point[:-1] / point[-1]
+    return best, location
 
 
 def _general_minimum(weight: Floats) -> tuple[float, Floats] | None:
@@ -184,7 +185,7 @@ def _general_minimum(weight: Floats) -> tuple[float, Floats] | None:
     m, n = weight.shape
     units = weight / norms[:, None]
     outer = (weight[:, :, None] * weight[:, None, :]).reshape(m, n * n)
-    best, place, winner = math.inf, np.zeros(n), np.ones(m, dtype=bool)
+    best, location, winner = math.inf, np.zeros(n), np.ones(m, dtype=bool)
     subsets = chain.from_iterable(combinations(range(m), n - 1))
     while len(flat := np.fromiter(islice(subsets, 4096 * (n - 1)), dtype=np.int64)):
         part = flat.reshape(-1, n - 1)
@@ -201,11 +202,11 @@ def _general_minimum(weight: Floats) -> tuple[float, Floats] | None:
             least = np.linalg.eigvalsh((active.astype(np.float64) @ outer).reshape(-1, n, n))[:, 0]
             at = int(least.argmin())
             if least[at] < best:
-                best, place, winner = float(least[at]), sign * rays[at], active[at]
-    # The square root of a Gram eigenvalue loses half the digits near 0: once more from the rows themselves.
+                best, location, winner = float(least[at]), sign * rays[at], active[at]
+    # The square root of a Gram eigenvalue loses half the digits near 0: compute it again from the rows.
     rows = weight[winner]
     value = float(np.linalg.svd(rows, compute_uv=False)[-1]) if len(rows) >= n else 0.0
-    return value, place
+    return value, location
 
 
 def _sampled_minimum(weight: Floats, bias: Floats | None, rng: np.random.Generator) -> tuple[float, Floats]:
@@ -213,15 +214,15 @@ def _sampled_minimum(weight: Floats, bias: Floats | None, rng: np.random.Generat
     from initscope.injectivity.search import find_collision
 
     n = weight.shape[1]
-    found = find_collision(weight, bias, seconds=2.0, seed=int(rng.integers(2**31)))
-    candidates = [found.point, *rng.standard_normal((64, n))]
-    best, place = math.inf, candidates[0]
+    search = find_collision(weight, bias, seconds=2.0, seed=int(rng.integers(2**31)))
+    candidates = [search.point, *rng.standard_normal((64, n))]
+    best, location = math.inf, candidates[0]
     for z in candidates:
         active = weight[weight @ z + (0.0 if bias is None else bias) > 0]
         value = float(np.linalg.svd(active, compute_uv=False)[-1]) if len(active) >= n else 0.0
         if value < best:
-            best, place = value, z
-    return best, place
+            best, location = value, z
+    return best, location
 
 
 def pair_ratio(weight: Floats, bias: Floats | None, pair: Floats) -> tuple[float, Floats]:
@@ -240,26 +241,26 @@ def pair_ratio(weight: Floats, bias: Floats | None, pair: Floats) -> tuple[float
 
 
 def _pairs(
-    weight: Floats, bias: Floats | None, point: Floats, rng: np.random.Generator, starts: int
+    weight: Floats, bias: Floats | None, point: Floats, rng: np.random.Generator, restarts: int
 ) -> Iterator[Floats]:
-    """Starts: across the weakest cell along its weakest direction, opposite points, and at random."""
+    """Yield initial pairs: across the weakest cell along its weakest direction, and random near-opposite points."""
     n = weight.shape[1]
     active = weight[weight @ point + (0.0 if bias is None else bias) > 0]
     weakest = np.linalg.svd(active)[2][-1] if len(active) else rng.standard_normal(n)
     size = float(np.linalg.norm(point)) or 1.0
     for reach in (0.1, 0.5, 1.0, 2.0):
         yield np.concatenate([point + reach * size * weakest, point - reach * size * weakest])
-    for _ in range(starts):
+    for _ in range(restarts):
         x = rng.standard_normal(n)
         yield size * np.concatenate([x, -x + 0.5 * rng.standard_normal(n)])
 
 
 def _descend(weight: Floats, bias: Floats | None, pair: Floats) -> float:
-    """Local minimum of the ratio: its kinks bend downwards, so that minima are smooth and quasi-Newton finds them."""
+    """Return a local minimum of the ratio; its kinks are concave, so minima are smooth and L-BFGS finds them."""
     from scipy.optimize import fmin_l_bfgs_b
 
-    found, _, _ = fmin_l_bfgs_b(lambda p: pair_ratio(weight, bias, p), pair, factr=1.0, pgtol=1e-10, maxiter=500)
-    x, y = np.split(found, 2)
+    pair, _, _ = fmin_l_bfgs_b(lambda p: pair_ratio(weight, bias, p), pair, factr=1.0, pgtol=1e-10, maxiter=500)
+    x, y = np.split(pair, 2)
     if np.linalg.norm(x - y) < 1e-9 * (1 + np.linalg.norm(x)):
         return math.inf
-    return math.sqrt(max(0.0, pair_ratio(weight, bias, found)[0]))
+    return math.sqrt(max(0.0, pair_ratio(weight, bias, pair)[0]))

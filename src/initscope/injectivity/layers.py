@@ -29,8 +29,8 @@ def layer_from_file(path: str | os.PathLike[str], layer: str | None = None) -> t
     arrays = _read(path)
     matrices = [name for name, value in arrays.items() if value.ndim >= 2]
     if not matrices:
-        found = ", ".join(f"{name} of shape {tuple(value.shape)}" for name, value in arrays.items())
-        raise InputError(f"{path.name} holds no matrix of weights, outputs × inputs, but {found}")
+        shapes = ", ".join(f"{name} of shape {tuple(value.shape)}" for name, value in arrays.items())
+        raise InputError(f"{path.name} holds no weight matrix (outputs × inputs), only {shapes}")
     if layer is None:
         if len(matrices) != 1:
             raise InputError(
@@ -46,8 +46,8 @@ def layer_from_file(path: str | os.PathLike[str], layer: str | None = None) -> t
     weight = arrays[name]
     if weight.ndim != 2:
         raise InputError(
-            f"{name} has shape {weight.shape}, a convolution: stride and padding are not in the file;"
-            " give the MODEL too, with --input-shape"
+            f"{name} has shape {weight.shape}, which is a convolution; the file does not hold its stride and padding,"
+            " so give the MODEL too, with --input-shape"
         )
     stem = name.removesuffix("weight")
     bias = arrays.get(f"{stem}bias") if name.endswith("weight") else arrays.get("bias")
@@ -89,7 +89,7 @@ def layer_from_model(
     if layer is None and len(modules) == 1:
         layer = next(iter(modules))
     if not modules:
-        raise InputError("the model has no Linear or Conv layer; there is nothing to decide")
+        raise InputError("the model has no Linear or Conv layer, so there is nothing to decide")
     if layer is None:
         raise InputError(f"the model has {len(modules)} layers; choose one with --layer: {', '.join(modules)}")
     if layer not in modules:
@@ -100,7 +100,7 @@ def layer_from_model(
         return as_layer(module.weight, module.bias)
     if input_shape is None:
         raise InputError(
-            f"layer {layer!r} is a convolution, its matrix depends on the input: give --input-shape, such as 3x32x32"
+            f"layer {layer!r} is a convolution, whose matrix depends on the input shape; give --input-shape 3x32x32"
         )
     return module_matrix(module, _shape_at(model, module, input_shape))
 
@@ -124,7 +124,7 @@ def _shape_at(model: torch.nn.Module, module: torch.nn.Module, input_shape: tupl
         for part, training in modes.items():
             part.training = training
     if not seen:
-        raise InputError("the layer is not used in the model's forward pass; nothing to decide")
+        raise InputError("the model's forward pass does not call this layer; choose another one with --layer")
     return seen[0]
 
 

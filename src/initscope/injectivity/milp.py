@@ -1,4 +1,4 @@
-"""The fewest active rows as a mixed-integer programme on HiGHS: a second opinion for layers of moderate size."""
+"""The fewest active rows as a mixed-integer program, solved by HiGHS: a second method for layers of moderate size."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MARGIN = 1e-5
 
 
 def fewest_active_point(weight: Floats, bias: Floats | None, *, seconds: float) -> tuple[Floats | None, str]:
-    r"""A point with fewer than n active rows if HiGHS finds one, and what it says.
+    r"""Return a point with fewer than n active rows if HiGHS finds one, and its message.
 
     .. math:: \min \sum_i y_i \quad\text{s.t.}\quad w_i\cdot z + b_i t \le -\varepsilon + M_i y_i,\;
        y \in \{0,1\}^m,\; |z_j| \le 1,\; \varepsilon \le t \le 1
 
-    Rows have unit norm. The bound is subject to the solver's tolerances and to the margin ε, so that it proves nothing;
-    a point is checked exactly by the caller. Rows are counted: for rows in general position that is their rank.
+    Rows have unit norm. The bound depends on the solver's tolerances and on the margin ε, so it proves nothing; the
+    caller checks a point exactly. For rows in general position the number of rows equals their rank.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array, diags_array, hstack
@@ -43,7 +43,7 @@ def fewest_active_point(weight: Floats, bias: Floats | None, *, seconds: float) 
         options={"time_limit": max(0.1, seconds)},
     )
     if result.x is None:
-        reason = "no point with margin" if result.status == 2 else "time over without a point of margin"
+        reason = "no point with margin" if result.status == 2 else "time limit reached without a point of margin"
         return None, f"{reason} {MARGIN:g} and fewer than {n} active rows"
     z = result.x[:dim]
     return (z if bias is None else z[:-1] / z[-1]), f"{round(result.fun)} active rows"

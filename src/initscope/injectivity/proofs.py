@@ -1,7 +1,7 @@
-"""`write_proof` and `read_proof`: a layer with its decision in a JSON file, for anybody to check with `verify`.
+"""`write_proof` and `read_proof`: a layer with its decision in a JSON file that `verify` can check.
 
-Numbers are written so that they are read back bit by bit; the reader also takes what
-``initscope injectivity decide --format json`` prints, which lacks the layer.
+Numbers round-trip exactly. The reader also accepts the output of ``initscope injectivity decide --format json``, which
+lacks the layer.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from initscope.injectivity.records import Certificate, Decision
 __all__ = ["Proof", "read_proof", "write_proof"]
 
 _HINT = "make it with: initscope injectivity decide … --proof FILE"
-_A_BYTE = 40  # bytes of Python objects that a byte of JSON may become
+_A_BYTE = 40  # bytes of Python objects per byte of JSON, at most
 
 
 class Proof(NamedTuple):
-    """A decision and, where the file has it, the layer it is about."""
+    """A decision and its layer, if the file holds it."""
 
     decision: Decision
     weight: Floats | None = None
@@ -42,7 +42,7 @@ def write_proof(path: str | os.PathLike[str], weight: Any, bias: Any, decision: 
 def read_proof(path: str | os.PathLike[str]) -> Proof:
     """Read what `write_proof` wrote, or a decision alone; damaged and foreign files raise `InputError`.
 
-    What is read is not proved: `verify` does that.
+    The proof is not checked here: call `verify`.
     """
     with reading(Path(path), "a file with a decision", _HINT), open_regular(path) as file:
         check_memory(path, _A_BYTE * os.fstat(file.fileno()).st_size, _HINT)
@@ -71,5 +71,5 @@ def _decision(content: dict[str, Any]) -> Decision:
 
 
 def _pair(witness: Any) -> tuple[Floats, Floats]:
-    first, second = (np.array(each, dtype=np.float64) for each in witness)
+    first, second = (np.array(point, dtype=np.float64) for point in witness)
     return first, second

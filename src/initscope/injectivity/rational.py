@@ -1,6 +1,6 @@
-"""The branching of `initscope.theory.injectivity.branching` in rational arithmetic: slow, and right in every case.
+"""The branching of `initscope.theory.injectivity.branching` in rational arithmetic: slow but always exact.
 
-`decide` turns here when floating point cannot tell a point from a hull, as with rows that are dependent up to rounding.
+`decide` uses it when floating point cannot separate a point from a hull, as for rows that are dependent up to rounding.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def separate_exactly(points: Sequence[Sequence[int | Fraction]]) -> tuple[list[i
 
 
 def _of_size_one(row: list[int]) -> list[Fraction]:
-    """A row over the power of two next to its largest entry, so that a separator is as far from each row."""
+    """Return a row divided by a power of two above its largest entry, so that all rows have similar scale."""
     size = 1 << max(abs(value) for value in row).bit_length()
     return [Fraction(value, size) for value in row]
 
 
 def branch_exactly(weight: Floats, bias: Floats | None, go_on: Callable[[], bool]) -> Certificate | Floats | None:
-    """A tree certificate, a witness point rounded to floats, or None when ``go_on`` turned false."""
+    """Return a tree certificate, a witness point rounded to floats, or None if ``go_on`` returned False."""
     m, n = weight.shape
     rows = exact.integers(weight)
     points = rows if bias is None else [*exact.integers(np.column_stack([weight, bias])), [0] * n + [-1]]
@@ -69,7 +69,7 @@ def branch_exactly(weight: Floats, bias: Floats | None, go_on: Callable[[], bool
     witness: list[Fraction] = []
 
     def closed(path: list[int]) -> bool:
-        """Explore below ``path``; False when a witness was found or time is over."""
+        """Explore below ``path``; return False if there is a witness or the time is over."""
         if not go_on():
             return False
         spanned = len(path)

@@ -1,4 +1,4 @@
-"""`Decision` and `Certificate`: what `decide` hands out and `verify` reads."""
+"""`Decision` and `Certificate`: the result of `decide` and the input of `verify`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Certificate(Result):
 
     @classmethod
     def of(cls, kind: str, rows: npt.ArrayLike) -> Certificate:
-        """A certificate with the checksum of its content."""
+        """Return a certificate with the checksum of its content."""
         rows = np.asarray(rows)
         return cls(kind, rows, _checksum(kind, rows))
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Certificate:
-        """The certificate that `to_dict` wrote; its checksum is taken as it is, for `intact` to tell.
+        """Return the certificate that `to_dict` wrote; `intact` says whether its checksum is right.
 
         >>> Certificate.from_dict(Certificate.of("tree", [1, 0]).to_dict()).intact
         True
@@ -53,11 +53,11 @@ class Certificate(Result):
 
     @property
     def intact(self) -> bool:
-        """Does the content still match the checksum? A damaged proof is rejected even if it is a proof by chance."""
+        """Return whether the content matches the checksum; a damaged proof is rejected even if it is still valid."""
         return self.checksum == _checksum(self.kind, np.asarray(self.rows))
 
     def to_dict(self) -> dict[str, Any]:
-        """Kind, rows and checksum."""
+        """Return kind, rows and checksum."""
         return {"kind": self.kind, "rows": self.rows.tolist(), "checksum": self.checksum}
 
 
@@ -68,11 +68,13 @@ def _checksum(kind: str, rows: npt.NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class Decision(Result):
-    """Verdict on one layer: ``injective`` True (with ``certificate``), False (with ``witness``) or None (undecided).
+    """The decision on a layer: ``injective`` is True (with ``certificate``), False (with ``witness``) or None.
+
+    None means undecided.
 
     ``witness`` is a pair of different inputs with equal outputs, to rounding (`verify` proves an exact one).
-    ``fewest_active`` is the smallest number of active rows met at any input, an upper bound on the true minimum;
-    ``stability`` is filled by the command line on request.
+    ``fewest_active`` is the smallest number of active rows seen at any input, an upper bound on the true minimum;
+    the command line fills ``stability`` on request.
     """
 
     injective: bool | None
@@ -88,15 +90,15 @@ class Decision(Result):
 
     @property
     def expansivity(self) -> float:
-        """Outputs per input, α = m/n."""
+        """Return the number of outputs per input, α = m/n."""
         return self.outputs / self.inputs
 
     def table(self) -> list[dict[str, Any]]:
-        """One row: the verdict without the arrays."""
-        verdict = {True: "injective", False: "not injective", None: "undecided"}[self.injective]
+        """Return one row with the decision, without the arrays."""
+        decision = {True: "injective", False: "not injective", None: "undecided"}[self.injective]
         proof = self.certificate.kind if self.certificate else "colliding pair" if self.witness else None
         row = {
-            "verdict": verdict,
+            "decision": decision,
             "inputs": self.inputs,
             "outputs": self.outputs,
             "expansivity": self.expansivity,

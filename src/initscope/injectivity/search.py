@@ -1,9 +1,9 @@
-r"""Witness search for large layers: descend a smoothed count of active rows, sharpen, then sweep great circles exactly.
+r"""Witness search for large layers: minimize a smoothed count of active rows, then search great circles exactly.
 
-The count #{i : w_i·x > 0} is replaced by a sum of one-sided bumps: a row above zero is pulled down with weight
-:math:`e^{-h/s}` (rows far above are given up), a row below is pushed away within a short distance of 0.1 s only.
-The scale s shrinks from the spread of the products to a hundredth. Symmetric smoothings (a Gaussian, a sigmoid) get
-stuck at a quarter more active rows. Many starts run side by side as one matrix product.
+The count #{i : w_i·x > 0} is replaced by a sum of one-sided bumps. A row with positive product h gets the gradient
+weight :math:`e^{-h/s}`, so rows with large products are ignored. A row with negative product gets weight only within
+about 0.1 s of zero. The scale s shrinks from the standard deviation of the products to a hundredth. Symmetric
+smoothings (a Gaussian, a sigmoid) stop at 25 % more active rows. Many restarts run in parallel as one matrix product.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Search", "find_collision", "least_active"]
 
 Singles = npt.NDArray[np.float32]
 LEAST_SCALE = 1e-3
-"""With a bias, the homogeneous coordinate stays above this: the point is at most a thousand times the unit."""
+"""With a bias, the homogeneous coordinate stays above this, so that points have norms up to about a thousand."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Search(Result):
 def find_collision(W: Any, bias: Any = None, *, seconds: float = 60, seed: int = 0, progress: bool = False) -> Search:
     """Look for a point with fewer than n active rows until one is found or ``seconds`` are over (anytime).
 
-    The rounds are fixed by ``seed``, the clock only cuts them off. A point that is not found proves nothing.
+    ``seed`` fixes the rounds; the time limit only cuts them off. If no point is found, that proves nothing.
 
     >>> import numpy as np
     >>> find_collision(np.random.default_rng(0).standard_normal((200, 50)), seconds=20).found     # α = 4
@@ -59,11 +59,12 @@ def find_collision(W: Any, bias: Any = None, *, seconds: float = 60, seed: int =
 def least_active(
     W: Any, bias: Any = None, *, rounds: int = 2, seconds: float = 60, seed: int = 0, progress: bool = False
 ) -> Search:
-    """The fewest active rows that the search finds: it goes on below n, for ``rounds`` rounds of growing length.
+    """Return the point with the fewest active rows that the search finds in ``rounds`` rounds of growing length.
 
-    Per input it is an upper bound on the ground state e(α) of [Maillard2022]_, for which full replica symmetry breaking
-    predicts a value (`initscope.theory.injectivity.ground_state_energy`). ``seconds`` cut the rounds off; without that
-    the outcome is fixed by ``seed``.
+    The search does not stop below n active rows. Per input, the number is an upper bound on the ground state e(α) of
+    [Maillard2022]_, which full replica symmetry breaking predicts
+    (`initscope.theory.injectivity.ground_state_energy`). The result is fixed by ``seed`` unless ``seconds`` cuts the
+    rounds off.
 
     >>> import numpy as np
     >>> least_active(np.random.default_rng(0).standard_normal((120, 30)), rounds=1).fewest_active < 18      # α = 4
@@ -78,7 +79,7 @@ def least_active(
 
 
 class _Searcher:
-    """One search: the scaled layer, the clock and the best point so far."""
+    """A search: the scaled layer, the time limit and the best point so far."""
 
     def __init__(
         self, weight: Floats, bias: Floats | None, seed: int, start: float, deadline: float, aim: int | None = None
@@ -94,7 +95,7 @@ class _Searcher:
         self.rows = lifted / np.linalg.norm(lifted, axis=1, keepdims=True) * np.sqrt(self.dim)
         self.single = self.rows.astype(np.float32)
         self.transposed = np.ascontiguousarray(self.single.T)
-        self.batch = int(np.clip(16_000 // len(self.rows), 2, 64))  # large layers: fewer starts, longer descents
+        self.batch = int(np.clip(16_000 // len(self.rows), 2, 64))  # large layers: fewer restarts, longer descents
         self.best = self._unit(self.rng.standard_normal((self.dim, 1)))[:, 0]
         self.fewest = int((self.rows @ self.best > 0).sum())
 
@@ -114,14 +115,14 @@ class _Searcher:
                 self._polish(points)
             update(rounds)
             point = self._point()
-            found = colliding_pair(self.weight, self.bias, point) is not None if self._promising() else False
-            if found or time.perf_counter() >= self.deadline:
+            collides = colliding_pair(self.weight, self.bias, point) is not None if self._promising() else False
+            if collides or time.perf_counter() >= self.deadline:
                 seconds = time.perf_counter() - self.start
-                return Search(found, point, self.fewest, rounds, seconds)
+                return Search(collides, point, self.fewest, rounds, seconds)
             steps = min(3 * steps, 30_000)
 
     def descend(self, rounds: int, update: Any) -> Search:
-        """All rounds, whether or not there is a collision already."""
+        """Run all rounds, even after a collision is found."""
         steps, done = 300, 0
         for _ in range(rounds):
             points = self._anneal(steps)
@@ -133,14 +134,14 @@ class _Searcher:
                 break
             steps = min(3 * steps, 30_000)
         point = self._point()
-        found = self._promising() and colliding_pair(self.weight, self.bias, point) is not None
-        return Search(found, point, self.fewest, done, time.perf_counter() - self.start)
+        collides = self._promising() and colliding_pair(self.weight, self.bias, point) is not None
+        return Search(collides, point, self.fewest, done, time.perf_counter() - self.start)
 
     def _point(self) -> Floats:
         return self.best if self.bias is None else np.asarray(self.best[:-1] / self.best[-1])
 
     def _promising(self) -> bool:
-        """Too few active rows, or a set of them that a quick rank test finds short (rows of convolutions repeat)."""
+        """Return whether the active rows are too few, or rank deficient (rows of convolutions repeat)."""
         if self.fewest < self.inputs:
             return True
         if self.inputs > 600:
@@ -156,7 +157,7 @@ class _Searcher:
             self.fewest, self.best = int(counts[lowest]), points[:, lowest].copy()
 
     def _anneal(self, steps: int) -> Singles:
-        """Fresh starts, one descent: every column has its own schedule; returns the best point of every column."""
+        """Run one descent from random points and return the best point of every column; schedules differ by column."""
         batch, rng = self.batch, self.rng
         x: Singles = self._unit(rng.standard_normal((self.dim, batch))).astype(np.float32)
         first = rng.uniform(1.4, 3.0, batch).astype(np.float32)
@@ -185,7 +186,7 @@ class _Searcher:
         return best
 
     def _polish(self, points: Singles) -> None:
-        """Exact minima of the count on great circles through the best points, towards rows that are barely active."""
+        """Minimize the count exactly on great circles through the best points, toward rows that are barely active."""
         order = np.argsort((self.single @ points > 0).sum(axis=0))
         for column in order[:2]:
             x = self._unit(points[:, column : column + 1].astype(np.float64))[:, 0]
@@ -197,7 +198,7 @@ class _Searcher:
                     return
 
     def _sweep(self, x: Floats) -> Floats:
-        """One step: the best point on 16 great circles through ``x`` (an equal count is accepted)."""
+        """Return the best point on 16 great circles through ``x`` (an equal count is accepted)."""
         products = self.rows @ x
         near = np.argsort(np.where(products > 0, products, np.inf))[: 2 * 16]
         chosen = self.rng.choice(near, (16, 2))

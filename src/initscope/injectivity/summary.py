@@ -1,4 +1,4 @@
-"""`thresholds`: where a random ReLU layer turns injective, by every method, side by side."""
+"""`thresholds`: the expansivity at which a random ReLU layer becomes injective, by every method."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ThresholdLine(Result):
     full_rsb: Estimate
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per threshold, from the lower bound up the chain of replica values to the upper bound."""
+        """Return one row per threshold: the lower bound, the replica values, the upper bound."""
         named = {"cover": self.cover, "full_rsb": self.full_rsb}
         named |= {f"{k}_rsb": value for k, value in sorted(self.k_rsb.items(), reverse=True)}
         named |= {"one_rsb": self.one_rsb, "rs": self.rs, "euler": self.euler, "union": self.union}
@@ -46,7 +46,7 @@ class ThresholdLine(Result):
         ]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the thresholds on one axis of expansivity."""
+        """Plot the thresholds on an axis of expansivity."""
         ax = make_axes(ax, figsize=(7, 2.6))
         marks = {
             "Cover": self.cover,
@@ -65,7 +65,7 @@ class ThresholdLine(Result):
 
 
 def thresholds() -> ThresholdLine:
-    """Cover, union, Euler, RS, 1-RSB, k-RSB and full RSB, each with its error and the statement it rests on.
+    """Return the Cover, union, Euler, RS, 1-RSB, k-RSB and full-RSB thresholds, each with its error and method.
 
     Source: [Maillard2022]_, summary.
 

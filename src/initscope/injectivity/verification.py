@@ -1,8 +1,8 @@
-"""Independent check of a `Decision`: no code is shared with the search, no tolerance decides.
+"""Independent check of a `Decision`: it shares no code with the search and uses no tolerance.
 
-A yes stands when its certificate is replayed: circuits and bases are proved with floating point and rigorous error
-bounds (after Rump), in integers where these are too coarse. A no stands when the exact signs at the pair's midpoint
-leave rows that do not span; `collision_residual` then refines the pair to as many digits as wanted.
+"Injective" is checked by replaying the certificate: circuits and bases are proved in floating point with rigorous error
+bounds (after Rump), or in integers if these bounds are too coarse. "Not injective" is checked by the exact signs at the
+midpoint of the pair: the active rows must not span. `collision_residual` refines the pair to a given number of digits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BATCH = 20_000
 
 
 def verify(weight: Any, bias: Any, decision: Decision) -> bool:
-    """True if the decision's proof holds for this layer; an undecided one proves nothing and gives False.
+    """Return whether the decision's proof holds for this layer; an undecided decision gives False.
 
     Source: the criterion of [Puthawala2022]_; the checking of proofs goes beyond the sources.
 
@@ -205,13 +205,15 @@ def _circuits_hold(lifted: Floats, circuits: set[tuple[int, ...]]) -> bool:
 def collision_residual(weight: Any, bias: Any, decision: Decision, digits: int = 50) -> float:
     """Refine the difference d of the colliding pair and return the largest |w_i·d| / (|w_i||d|) over the active rows.
 
-    The pair of floats collides to rounding only. Here d gains some 15 digits per step, its products in exact integers,
-    until the outputs of the refined pair z ± d agree to ``digits`` digits; the rows that are inactive stay so.
+    The pair of floats collides only up to rounding. Each step adds about 15 digits to d, with products in exact
+    integers, until the outputs of the refined pair z ± d agree to ``digits`` digits. Inactive rows stay inactive.
     """
     weight, bias = as_layer(weight, bias)
     digits = check_count("digits", digits, most=1000)
     if decision.witness is None:
-        raise InputError(f"the decision ({decision.method}) carries no colliding pair; only injective = False does")
+        raise InputError(
+            f"the decision ({decision.method}) has no colliding pair; only decisions with injective = False have one"
+        )
     first, second = decision.witness
     active = weight[active_rows(weight, bias, first / 2 + second / 2)]
     if not len(active):

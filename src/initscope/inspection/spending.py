@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from initscope.graph.untouched import leaves_no_trace
+from initscope.graph.borrowing import leaves_no_trace
 from initscope.inspection.variants import Variant
 from initscope.measurement.stream import moved
 

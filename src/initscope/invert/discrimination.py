@@ -288,14 +288,14 @@ class _Task:
                 nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.ReLU(),
                 nn.Flatten(), nn.Linear(32 * side**2, 64), nn.ReLU(), nn.Linear(64, classes),
             )  # fmt: skip
-            optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
+            optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
             labels = torch.from_numpy(self.train_labels)
             for _ in range(self.epochs):
                 for batch in torch.split(torch.randperm(len(train)), 64):
-                    optimiser.zero_grad()
+                    optimizer.zero_grad()
                     loss: Any = nn.functional.cross_entropy(model(train[batch]), labels[batch])
                     loss.backward()
-                    optimiser.step()
+                    optimizer.step()
             with torch.no_grad():
                 answers = torch.cat([model(part).argmax(1) for part in torch.split(test, 500)])
         return float((answers.numpy() == self.test_labels).mean())

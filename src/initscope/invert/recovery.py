@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_between, check_count, check_seed
-from initscope.graph import Node, Trace
+from initscope.graph import Graph, Node
 from initscope.invert.chain import Chain, chain_of, prepared, run_to, step_named, traced
 from initscope.invert.gradient import WINDOW, Descent, back_projection, descend
 from initscope.invert.layers import LayerRecovery, undo
@@ -192,7 +192,7 @@ class _Found:
 class _Problem:
     """Everything but the sample."""
 
-    steps: Trace
+    steps: Graph
     last: Node
     chain: Chain
     priors: tuple[Prior, ...]
@@ -333,7 +333,7 @@ def _as_outputs(outputs: Any, model: nn.Module) -> tuple[Tensor, torch.dtype]:
     return given.to(dtype), dtype
 
 
-def _is_single(steps: Trace, last: Node, chain: Chain, given: Tensor, input_shape: Sequence[int] | None) -> bool:
+def _is_single(steps: Graph, last: Node, chain: Chain, given: Tensor, input_shape: Sequence[int] | None) -> bool:
     """Whether the outputs are one sample without a batch."""
     if input_shape is not None:
         with torch.no_grad():

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from initscope.errors import InputError
 from initscope.graph import Inputs, bind
 from initscope.graph.batch import real_tensor
-from initscope.graph.untouched import runnable
+from initscope.graph.borrowing import runnable
 
 __all__ = ["bound_inputs", "checked_model", "on_device"]
 

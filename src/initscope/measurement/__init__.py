@@ -1,6 +1,6 @@
 """Measure: run it and record. `observe` a model on data, `measure` pairs over drawn weights, `mean_width` of data.
 
-All are tallies of one recording (`initscope.graph`); `record` runs a model over data with a `Tally` of your own.
+All are observers of one run (`initscope.graph`); `record` runs a model over data with an `Observer` of your own.
 """
 
 import lazy_loader

@@ -11,6 +11,11 @@ from .observation import (
     Observation as Observation,
     observe as observe,
 )
+from .observers import (
+    GradientObserver as GradientObserver,
+    Observer as Observer,
+    PairObserver as PairObserver,
+)
 from .packing import (
     Packing as Packing,
     packing_numbers as packing_numbers,
@@ -22,14 +27,9 @@ from .runs import (
     Recorded as Recorded,
     record as record,
 )
-from .tallies import (
-    GradientTally as GradientTally,
-    PairTally as PairTally,
-    Tally as Tally,
-)
 from .units import (
-    ActivityTally as ActivityTally,
-    SpreadTally as SpreadTally,
+    ActivityObserver as ActivityObserver,
+    SpreadObserver as SpreadObserver,
 )
 from .width import (
     MeanWidth as MeanWidth,

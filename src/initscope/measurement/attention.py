@@ -7,7 +7,7 @@ for a single key. Tokens are the rows of a sample's ``[tokens, units]``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,22 +15,22 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import Floats
-from initscope.graph import Node, Tally, Trace
+from initscope.graph import Graph, Node, Observer
 
-__all__ = ["AttentionTally", "TokenTally"]
+__all__ = ["AttentionObserver", "TokenObserver"]
 
 _SAMPLES = 8  # whose scores are computed again where attention is one call
 _LEAST_TOKENS = 4
 
 
-class TokenTally(Tally):
-    """Mean cosine of the non-zero tokens of a sample, at steps whose output is ``[tokens, units]`` for each sample."""
+class TokenObserver(Observer):
+    """Mean cosine of the non-zero tokens of a sample, at ops whose output is ``[tokens, units]`` for each sample."""
 
-    def __init__(self, traced: Trace) -> None:
-        self._steps = traced.steps
+    def __init__(self, graph: Graph) -> None:
+        self._rows = graph.nodes
         self._cosines: dict[Node, list[Tensor]] = {}
 
-    def see(self, step: Node, values: Tensor) -> None:
+    def see(self, node: Node, values: Tensor) -> None:
         """Take the mean over the pairs of tokens of every sample: of n unit vectors t it is (‖Σt‖² - n)/(n² - n).
 
         Zero tokens (padding, or tokens that no expert received) have no direction, so n counts the others; a sample
@@ -43,11 +43,11 @@ class TokenTally(Tally):
             units = values / torch.where(norms == 0, 1.0, norms)
             squares = units.sum(dim=1).square().sum(dim=1)
             cosines = (squares - count) / (count * (count - 1))
-            self._cosines.setdefault(step, []).append(cosines[count > 1])
+            self._cosines.setdefault(node, []).append(cosines[count > 1])
 
     def columns(self) -> dict[str, Floats]:
-        """``token_cosine``, ``[steps]``; NaN where no sample has two tokens that are not zero."""
-        return {"token_cosine": _column(self._steps, {step: _joined(parts) for step, parts in self._cosines.items()})}
+        """``token_cosine``, ``[rows]``; NaN where no sample has two tokens that are not zero."""
+        return {"token_cosine": _column(self._rows, {node: _joined(parts) for node, parts in self._cosines.items()})}
 
 
 def _joined(parts: list[Tensor]) -> list[float]:
@@ -55,66 +55,71 @@ def _joined(parts: list[Tensor]) -> list[float]:
     return torch.cat(parts).tolist() or [math.nan]
 
 
-class AttentionTally(Tally):
+class AttentionObserver(Observer):
     """Entropy of attention weights; what they sum to over the keys; the weight that a token gives to itself."""
 
     names = ("attention_entropy", "attention_sum", "attention_self")
 
-    def __init__(self, traced: Trace) -> None:
-        self._steps, self._kinds = traced.steps, {step: traced.kind(step).lower() for step in traced.steps}
+    def __init__(self, graph: Graph) -> None:
+        self._rows = graph.nodes
         self._found: dict[str, dict[Node, list[float]]] = {name: {} for name in self.names}
-        self._keys = {step: axis for one in self._steps for step, axis in _summed_by_einsum(traced, one)}
+        products = [node for node in graph.nodes if node.traits.equation]
+        self._keys = {softmax: axis for node in products for softmax, axis in _summed_by_einsum(graph, node)}
 
-    def see(self, step: Node, values: Tensor) -> None:
+    def nodes(self, graph: Graph) -> Collection[Node]:
+        """Those that hold weights of an attention."""
+        return graph.attention_nodes
+
+    def see(self, node: Node, values: Tensor) -> None:
         """Weights that a softmax makes, ``[..., queries, keys]`` unless an einsum sums another axis of them."""
-        if self._kinds[step] == "softmax" and values.dim() >= 3:
-            axis = self._keys.get(step, -1)
-            self._add(step, values.movedim(axis, -1), square=axis == -1)
+        if node.traits.attention == "weights" and values.dim() >= 3:
+            axis = self._keys.get(node, -1)
+            self._add(node, values.movedim(axis, -1), square=axis == -1)
 
-    def read(self, step: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def read(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Weights inside of one call of attention, computed again for a few samples."""
-        if self._kinds[step] == "scaled_dot_product_attention":
+        if node.traits.attention == "fused":
             names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
             weights = _weights(**(dict(zip(names, args, strict=False)) | kwargs))
             if weights is not None:
-                self._add(step, weights)
+                self._add(node, weights)
 
-    def _add(self, step: Node, weights: Tensor, square: bool = True) -> None:
+    def _add(self, node: Node, weights: Tensor, square: bool = True) -> None:
         weights = weights.float()
         allowed = (weights > 0).sum(dim=-1)
         entropy = torch.special.entr(weights).sum(dim=-1)
         several = allowed > 1
         if bool(several.any()):
             share = entropy[several] / allowed[several].float().log()
-            self._found["attention_entropy"].setdefault(step, []).append(float(share.mean()))
-        self._found["attention_sum"].setdefault(step, []).append(float((weights.sum(dim=-1) - 1).abs().max()) + 1)
+            self._found["attention_entropy"].setdefault(node, []).append(float(share.mean()))
+        self._found["attention_sum"].setdefault(node, []).append(float((weights.sum(dim=-1) - 1).abs().max()) + 1)
         if square and weights.shape[-1] == weights.shape[-2] > 2:
             own = float(weights.diagonal(dim1=-2, dim2=-1).amax())
-            self._found["attention_self"].setdefault(step, []).append(own)
+            self._found["attention_self"].setdefault(node, []).append(own)
 
     def columns(self) -> dict[str, Floats]:
-        """The three, ``[steps]`` each; sums are 1 plus the largest deviation from it."""
-        return {name: _column(self._steps, found) for name, found in self._found.items()}
+        """The three, ``[rows]`` each; sums are 1 plus the largest deviation from it."""
+        return {name: _column(self._rows, found) for name, found in self._found.items()}
 
 
-def _summed_by_einsum(traced: Trace, step: Node) -> Iterator[tuple[Node, int]]:
+def _summed_by_einsum(graph: Graph, node: Node) -> Iterator[tuple[Node, int]]:
     """Softmaxes that an einsum reads, each with the axis, from the end, that it sums with that of another factor."""
-    if traced.kind(step) != "einsum" or not step.args or not isinstance(step.args[0], str) or "->" not in step.args[0]:
+    terms, arrow, result = node.traits.equation.partition("->")
+    if not arrow:
         return
-    terms, _, result = step.args[0].replace(" ", "").partition("->")
-    factors = step.args[1] if len(step.args) == 2 and isinstance(step.args[1], (tuple, list)) else step.args[1:]
+    factors = node.args[1] if len(node.args) == 2 and isinstance(node.args[1], (tuple, list)) else node.args[1:]
     for place, (term, factor) in enumerate(zip(terms.split(","), factors, strict=False)):
         others = "".join(other for index, other in enumerate(terms.split(",")) if index != place)
         axes = [index - len(term) for index, name in enumerate(term) if name in others and name not in result]
         made_by = factor
-        while made_by in traced.places and "dropout" in traced.kind(made_by).lower():
-            made_by = traced.steps[traced.reads(made_by)[0]]
-        if made_by in traced.places and traced.kind(made_by).lower() == "softmax" and len(axes) == 1:
+        while isinstance(made_by, Node) and made_by.row and made_by.traits.drops:
+            made_by = graph.nodes[made_by.reads[0]]
+        if isinstance(made_by, Node) and made_by.traits.attention == "weights" and len(axes) == 1:
             yield made_by, axes[0]
 
 
-def _column(steps: tuple[Node, ...], found: dict[Node, list[float]]) -> Floats:
-    return np.array([np.mean(found[step]) if step in found else math.nan for step in steps])
+def _column(nodes: tuple[Node, ...], found: dict[Node, list[float]]) -> Floats:
+    return np.array([np.mean(found[node]) if node in found else math.nan for node in nodes])
 
 
 @torch.no_grad()

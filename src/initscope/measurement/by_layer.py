@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from initscope.errors import InputError, check_count
-from initscope.graph import NO_VALUES, Batch, Node, Recorder, Tally, bind, trace
-from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
+from initscope.graph import NO_VALUES, Batch, Node, Observer, bind, run, trace
+from initscope.graph.borrowing import borrowed, runnable, without_dropout
 from initscope.measurement.stream import moved
 from initscope.measurement.width import MeanWidth, RunningWidth
 from initscope.results import Result, label_text, make_axes
@@ -20,7 +20,15 @@ from initscope.results import Result, label_text, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LayerTally", "LayerWidth", "LayerWidths", "layer_sums", "layer_tallies", "layer_widths", "widths_of"]
+__all__ = [
+    "LayerStatistics",
+    "LayerWidth",
+    "LayerWidths",
+    "layer_statistics",
+    "layer_sums",
+    "layer_widths",
+    "widths_of",
+]
 
 _BATCH_VALUES = 1 << 22  # input values of a batch: bounds the memory of the activations
 
@@ -75,6 +83,11 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
     draws, seed : int
         As in `initscope.mean_width`.
 
+    Returns
+    -------
+    LayerWidths
+        One row for the input and each layer.
+
     Examples
     --------
     >>> layers = torch.nn.Sequential(torch.nn.Linear(5, 40), torch.nn.ReLU())
@@ -85,33 +98,33 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
     inputs = _points(model, points)
     if len(inputs) < 2:
         raise InputError(f"points of shape {tuple(inputs.shape)} must be [N, ...] with at least two points")
-    return widths_of(_recorded(model, inputs, _WidthTally(draws, seed)))
+    return widths_of(_recorded(model, inputs, _WidthObserver(draws, seed)))
 
 
-LayerTally = tuple[str, str, Any]
-"""Name and kind of a step, and what was tallied of it, None if nothing: of parts of the data, to be merged."""
+LayerStatistics = tuple[str, str, Any]
+"""Name and kind of a node, and what was collected of it, None if nothing: of parts of the data, to be merged."""
 
 
-def layer_sums(model: nn.Module, points: Any) -> list[LayerTally]:
-    """Sums over the points of every step's values, float64: over their number, centres for `layer_tallies`."""
-    return _recorded(model, _points(model, points), _SumTally())
+def layer_sums(model: nn.Module, points: Any) -> list[LayerStatistics]:
+    """Sums over the points of every node's values, float64: over their number, centres for `layer_statistics`."""
+    return _recorded(model, _points(model, points), _SumObserver())
 
 
-def layer_tallies(
+def layer_statistics(
     model: nn.Module, points: Any, *, draws: int, seed: int, centres: Sequence[np.ndarray | None]
-) -> list[LayerTally]:
-    """`RunningWidth` of every step of a part of the data, around the centres that all parts share."""
-    return _recorded(model, _points(model, points), _WidthTally(draws, seed, centres))
+) -> list[LayerStatistics]:
+    """`RunningWidth` of every node of a part of the data, around the centres that all parts share."""
+    return _recorded(model, _points(model, points), _WidthObserver(draws, seed, centres))
 
 
-def widths_of(tallies: Sequence[LayerTally]) -> LayerWidths:
-    """The widths that tallies of all data amount to."""
+def widths_of(statistics: Sequence[LayerStatistics]) -> LayerWidths:
+    """The widths that statistics of all data amount to."""
     rows = []
-    for name, kind, tally in tallies:
+    for name, kind, running in statistics:
         width, reason = None, NO_VALUES
-        if tally is not None:
+        if running is not None:
             try:
-                width, reason = tally.result(), ""
+                width, reason = running.result(), ""
             except InputError as error:
                 reason = str(error)
         rows.append(LayerWidth(name, kind, width, reason))
@@ -127,50 +140,46 @@ def _points(model: nn.Module, points: Any) -> Tensor:
     return inputs
 
 
-def _recorded(model: nn.Module, inputs: Tensor, tally: _StepTally) -> list[LayerTally]:
-    """Run all inputs through the model, in evaluation mode and batches, and show every step's values to the tally."""
+def _recorded(model: nn.Module, inputs: Tensor, observer: _NodeObserver) -> list[LayerStatistics]:
+    """Run all inputs through the model, in evaluation mode and batches; the observer sees every node's values."""
     model = runnable(model)
-    with leaves_no_trace(model):
+    with borrowed(model):
         model.eval()
-        traced = trace(model, inputs[:2])
-        tally.steps = {step: number for number, step in enumerate(traced.steps)}
-        recorder = Recorder(traced, [tally])
+        graph = trace(model, inputs[:2])
         size = max(1, _BATCH_VALUES // inputs[0].numel())
         with without_dropout(model):
             parts = -(-len(inputs) // size)
             # Spread over the data, which may be sorted: the first part gives the centre, if none is given.
-            recorder.run_all(Batch(bind(model, inputs[part::parts])) for part in range(parts))
-    traced = recorder.traced
-    return [(traced.name(step), traced.kind(step), tally.found.get(step)) for step in traced.steps]
+            run(graph, (Batch(bind(model, inputs[part::parts])) for part in range(parts)), [observer])
+    return [(node.name, node.kind, observer.found.get(node)) for node in graph.nodes]
 
 
-class _StepTally(Tally):
-    """Something of every step's values; ``steps`` are their places."""
+class _NodeObserver(Observer):
+    """Something of every node's values."""
 
     def __init__(self) -> None:
         self.found: dict[Node, Any] = {}
-        self.steps: dict[Node, int] = {}
 
 
-class _SumTally(_StepTally):
-    def see(self, step: Node, values: Tensor) -> None:
+class _SumObserver(_NodeObserver):
+    def see(self, node: Node, values: Tensor) -> None:
         """Add a batch."""
         total = values.reshape(len(values), -1).double().sum(dim=0).cpu().numpy()
-        self.found[step] = total if step not in self.found else self.found[step] + total
+        self.found[node] = total if node not in self.found else self.found[node] + total
 
 
-class _WidthTally(_StepTally):
-    """Mean width after every step."""
+class _WidthObserver(_NodeObserver):
+    """Mean width after every node."""
 
     def __init__(self, draws: int, seed: int, centres: Sequence[np.ndarray | None] = ()) -> None:
         super().__init__()
         self._draws, self._seed, self._centres = draws, seed, centres
 
-    def see(self, step: Node, values: Tensor) -> None:
+    def see(self, node: Node, values: Tensor) -> None:
         """Take a batch in; the directions, as many numbers as the layer has, are not kept."""
-        if step not in self.found:
-            centre = self._centres[self.steps[step]] if self._centres else None
-            self.found[step] = RunningWidth(self._draws, self._seed, centre)
-        running = self.found[step]
+        if node not in self.found:
+            centre = self._centres[node.index] if self._centres else None
+            self.found[node] = RunningWidth(self._draws, self._seed, centre)
+        running = self.found[node]
         running.add(values.reshape(len(values), -1))
         running.forget()

@@ -13,34 +13,36 @@ from torch import Tensor, nn
 
 from initscope.errors import InputError
 from initscope.geometry import Floats
-from initscope.graph import Batch, Node, SampleAxes, Tally, Trace, WeightLayer, cosine_of, is_weight_layer, unit_axes
+from initscope.graph import Batch, Graph, Node, Observer, SampleAxes, WeightLayer, cosine_of, is_weight_layer, unit_axes
 from initscope.graph.pair_norms import row_norms
 from initscope.initializers import Initializer, believability
 from initscope.initializers._base import weight_layers
 
-__all__ = ["LEAST_FILTERS", "FilterTally", "independent_filters", "jackknife"]
+__all__ = ["LEAST_FILTERS", "FilterObserver", "independent_filters", "jackknife"]
 
 LEAST_FILTERS = 16
-"""Filters of a group from which on one draw has an error of its own; the error is then itself known to about 20 %."""
+"""Filters of a group from which on one draw has an error of its own; the error is then itself known to about 20 %.
+
+With 16 filters and cosines near 1 after ReLU (.95) it is too large by 30 %, with 32 by 10 %."""
 
 
-def independent_filters(traced: Trace, law: Initializer | None) -> dict[Node, int]:
+def independent_filters(graph: Graph, law: Initializer | None) -> dict[Node, int]:
     """Steps whose channels are independent filters of the first weights, with that layer's number of groups.
 
     ``law`` is that of the weights; None: the weights the model has, which must look like independent draws.
     """
     found: dict[Node, int] = {}
     depth: dict[Node, int] = {}
-    for step in traced.steps:
-        parents = step.all_input_nodes
-        depth[step] = max((depth.get(parent, 0) for parent in parents), default=0)
-        module = traced.module(step)
+    for node in graph.nodes:
+        parents = node.inputs
+        depth[node] = max((depth.get(parent, 0) for parent in parents), default=0)
+        module = node.module
         if module is not None and weight_layers(module):  # attention holds some, and stays whole
-            depth[step] += 1
-            if depth[step] == 1 and is_weight_layer(module) and _independent(module, law):
-                found[step] = getattr(module, "groups", 1)
-        elif traced.role(step) == "activation" and len(parents) == 1 and parents[0] in found:
-            found[step] = found[parents[0]]
+            depth[node] += 1
+            if depth[node] == 1 and is_weight_layer(module) and _independent(module, law):
+                found[node] = getattr(module, "groups", 1)
+        elif node.role == "activation" and len(parents) == 1 and parents[0] in found:
+            found[node] = found[parents[0]]
     return found
 
 
@@ -54,57 +56,73 @@ def _independent(layer: WeightLayer, law: Initializer | None) -> bool:
         return False
 
 
-class FilterTally(Tally):
-    """Squares of x, y and x - y of every filter, at the steps where filters are independent; in units of each step."""
+class FilterObserver(Observer):
+    """Squares of x, y and x - y of every filter, at the steps where filters are independent; in units of each node."""
 
-    def __init__(self, traced: Trace, filters: dict[Node, int], samples: SampleAxes | None = None) -> None:
-        self._axes = unit_axes(traced, samples)
-        self._squares: dict[Node, list[Tensor]] = {step: [] for step in filters}
+    def __init__(self, graph: Graph, filters: dict[Node, int], samples: SampleAxes | None = None) -> None:
+        self._axes = unit_axes(graph, samples)
+        self._squares: dict[Node, list[Tensor]] = {node: [] for node in filters}
         self._sides: tuple[Tensor, Tensor] | None = None
 
     def begin(self, batch: Batch) -> None:
         """Keep the pairs of the batch."""
         self._sides = batch.sides
 
-    def see(self, step: Node, values: Tensor) -> None:
+    def see(self, node: Node, values: Tensor) -> None:
         """Take the squares by filter. Their scale does not matter, so the largest value is 1."""
-        if self._sides is None or step not in self._squares:
+        if self._sides is None or node not in self._squares:
             return
-        axis = self._axes[step]
+        axis = self._axes[node]
         units = values.movedim(axis if axis < 0 else axis + 1, 1)
         units = units.reshape(*units.shape[:2], -1).to(torch.promote_types(values.dtype, torch.float32))
         x, y = self._sides
         norms = row_norms(units)
         apart = torch.cat([row_norms(units[i] - units[j])[None] for i, j in zip(x.tolist(), y.tolist(), strict=True)])
         largest = float(norms.max()) or 1.0
-        self._squares[step].append((torch.stack([norms[x], norms[y], apart]) / largest).square().cpu())
+        self._squares[node].append((torch.stack([norms[x], norms[y], apart]) / largest).square().cpu())
 
-    def squares(self, step: Node) -> Floats | None:
-        """``[3, pairs, filters]``, or None where filters are not independent or a batch left the step out."""
-        parts = self._squares.get(step)
+    def squares(self, node: Node) -> Floats | None:
+        """``[3, pairs, filters]``, or None where filters are not independent or a batch left the node out."""
+        parts = self._squares.get(node)
         return torch.cat(parts, dim=1).numpy() if parts else None
 
 
 def jackknife(squares: Floats, ratio: Floats, groups: int) -> tuple[Floats, Floats]:
     r"""Variances of cosine and norm ratio per pair, ``[2, pairs]``, and of their means over pairs, ``[2]``.
 
-    .. math:: \frac{n-1}{n}\sum_i (\theta_{-i} - \bar\theta_{-})^2
+    .. math:: \frac12\Bigl[\frac{n-1}{n}\sum_i (\theta_{-i} - \bar\theta_{-})^2 +
+              \frac{(n+1)^2(n-1)}{n^3}\sum_i (\Delta_i - \bar\Delta)^2\Bigr],\qquad
+              \Delta_i = \frac{\theta_{+i} - \theta_{-i}}2
 
-    with θ without filter i [Efron1981]_; filters are compared within their group of n only. Where filters are few this
-    errs on the large side, derivatives with respect to each of them on the small.
+    with θ without filter i and with filter i twice; filters are compared within their group of n only. For a mean both
+    sums are the usual variance. Where θ is curved, the first, the jackknife, counts the variance of the part that is
+    quadratic in the filters twice [Efron1981]_, and the second, in which it cancels, not at all. For 32 filters after
+    ReLU and cosines of .6 and .95, the first alone overstates the error by 9 and 18 %.
     """
-    left = np.maximum(squares.sum(axis=2, keepdims=True) - squares, 0.0)  # without each filter
+    total = squares.sum(axis=2, keepdims=True)
     whole = np.sqrt(squares[0].sum(axis=1, keepdims=True))
+
+    def readings(sums: Floats) -> Floats:
+        return np.stack([cosine_of(np.sqrt(sums)), ratio[:, None] * np.sqrt(sums[0]) / whole])
+
     with np.errstate(invalid="ignore", divide="ignore"):
-        without = np.stack([cosine_of(np.sqrt(left)), ratio[:, None] * np.sqrt(left[0]) / whole])
+        without, twice = readings(np.maximum(total - squares, 0.0)), readings(total + squares)
     known = np.isfinite(without).all(axis=(0, 2))
-    mean = without[:, known].mean(axis=1) if known.any() else np.full_like(without[:, 0], np.nan)
-    return _spread(without, groups), _spread(mean, groups)
+    of_pairs = _variance(without, twice, groups)
+    if not known.any():
+        return of_pairs, np.full(2, np.nan)
+    return of_pairs, _variance(without[:, known].mean(axis=1), twice[:, known].mean(axis=1), groups)
 
 
-def _spread(without: Floats, groups: int) -> Floats:
-    """The jackknife's variance over the last axis, of independent groups."""
-    grouped = without.reshape(*without.shape[:-1], groups, -1)
-    count = grouped.shape[-1]
-    centred = grouped - grouped.mean(axis=-1, keepdims=True)
-    return np.asarray((centred**2).sum(axis=(-2, -1)) * (count - 1) / count)
+def _variance(without: Floats, twice: Floats, groups: int) -> Floats:
+    """Mean of both estimates over the last axis, of independent groups."""
+    count = without.shape[-1] // groups
+    left_out = _squares(without, groups) * (count - 1) / count
+    both_sides = _squares((twice - without) / 2, groups) * (count + 1) ** 2 * (count - 1) / count**3
+    return np.asarray((left_out + both_sides) / 2)
+
+
+def _squares(values: Floats, groups: int) -> Floats:
+    """Sum of squared deviations from the mean of each group."""
+    grouped = values.reshape(*values.shape[:-1], groups, -1)
+    return np.asarray(((grouped - grouped.mean(axis=-1, keepdims=True)) ** 2).sum(axis=(-2, -1)))

@@ -19,17 +19,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
-from initscope.graph import is_weight_layer
-
-__all__ = ["called_layer", "has_weight_gradient", "patches", "weight_gradient_norms"]
+__all__ = ["called_layer", "patches", "weight_gradient_norms"]
 
 _MODERATE = (1e-5, 1e5)  # largest values between these need no rescaling
 _CHUNK_VALUES = 1 << 21  # values of patches or gradients that are held at once
-
-
-def has_weight_gradient(module: nn.Module | None) -> bool:
-    """Whether `weight_gradient_norms` knows the layer: Linear and convolutions, transposed ones too."""
-    return is_weight_layer(module)
 
 
 _FUNCTIONS: dict[Any, tuple[type[nn.Module], tuple[str, ...]]] = {
@@ -105,7 +98,8 @@ def _within_range(*values: Tensor) -> tuple[list[Tensor], float]:
     scaled, scale = [], 1.0
     for tensor in values:
         # Not the maximum norm, which torch takes value by value.
-        largest = max(abs(float(end)) for end in torch.aminmax(tensor)) if tensor.numel() else 1.0
+        least, most = map(float, torch.aminmax(tensor)) if tensor.numel() else (-1.0, 1.0)
+        largest = max(abs(least), abs(most))
         extreme = 0 < largest < math.inf and not _MODERATE[0] < largest < _MODERATE[1]
         scaled.append(tensor / largest if extreme else tensor)
         scale *= largest if extreme else 1.0

@@ -18,7 +18,7 @@ from initscope._utils.randomness import generator
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats
 from initscope.graph import Batch, Mode, output_tensor, set_mode
-from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
+from initscope.graph.borrowing import borrowed, runnable, without_dropout
 from initscope.measurement.stream import batches
 from initscope.results import Result
 
@@ -94,6 +94,10 @@ def jacobian_spectrum(
     whole : bool, optional
         Take the whole Jacobian; None: if it has at most 2²² entries and a side of at most 1024.
 
+    Returns
+    -------
+    JacobianSpectrum
+
     Examples
     --------
     >>> import torch
@@ -108,7 +112,7 @@ def jacobian_spectrum(
     model = runnable(model)
     found: list[tuple[float, float, float, float, Floats | None]] = []
     sizes = (0, 0)
-    with leaves_no_trace(model), without_dropout(model):
+    with borrowed(model), without_dropout(model):
         set_mode(model, mode)
         for parameter in model.parameters():
             parameter.requires_grad_(False)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import Floats
-from initscope.graph import Node, Tally, Trace
+from initscope.graph import Graph, Node, Observer
 
-__all__ = ["FORMATS", "FormatCount", "FormatTally", "NumberFormat"]
+__all__ = ["FORMATS", "FormatCount", "FormatObserver", "NumberFormat"]
 
 _SAMPLES = 8
 
@@ -61,6 +61,9 @@ FORMATS = (
 )
 
 
+_BY_SMALLEST = tuple(np.argsort([-form.underflow for form in FORMATS]).tolist())
+
+
 class FormatCount:
     """Counts values that overflow or underflow in each of `FORMATS`; exact zeros and infinities do neither."""
 
@@ -82,7 +85,7 @@ class FormatCount:
         if len(sizes) == zeros:
             return
         high, below = sizes.max(), 1
-        for index in np.argsort([-form.underflow for form in FORMATS]):
+        for index in _BY_SMALLEST:
             form = FORMATS[index]
             if high >= form.overflow:
                 self.over[index] += np.count_nonzero(form.overflows(sizes))
@@ -107,17 +110,17 @@ class FormatCount:
         return self.over / count, self.under / count
 
 
-class FormatTally(Tally):
-    """`FormatCount` of the first samples of each batch, at every step."""
+class FormatObserver(Observer):
+    """`FormatCount` of the first samples of each batch, at every node."""
 
-    def __init__(self, traced: Trace) -> None:
-        self._counts = {step: FormatCount() for step in traced.steps}
+    def __init__(self, graph: Graph) -> None:
+        self._counts = {node: FormatCount() for node in graph.nodes}
 
-    def see(self, step: Node, values: Tensor) -> None:
+    def see(self, node: Node, values: Tensor) -> None:
         """Take a few samples into account."""
-        self._counts[step].add(values[:_SAMPLES])
+        self._counts[node].add(values[:_SAMPLES])
 
     def columns(self) -> dict[str, Any]:
         """``overflow`` in float16, ``[steps]``, and all counts, ``formats``."""
         counts = tuple(self._counts.values())
-        return {"overflow": np.array([count.shares()[0][0] for count in counts]), "formats": counts}
+        return {"overflow": np.array([count.over[0] / max(1, count.values) for count in counts]), "formats": counts}

@@ -1,4 +1,4 @@
-"""`observe`: one pass over a user's data that records, at every step of a model, what becomes of it."""
+"""`observe`: one pass over a user's data that records, at every node of a model, what becomes of it."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs
 from initscope.graph import (
     BatchArgs,
+    Graph,
     Inputs,
     Mode,
     Node,
-    Recorder,
+    Run,
     SampleAxes,
-    Trace,
     cosine_of,
     couples_samples,
     pair_batches,
+    run,
     sample_axes,
     set_mode,
     trace,
 )
-from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
-from initscope.measurement.attention import AttentionTally, TokenTally
-from initscope.measurement.gradients import has_weight_gradient
-from initscope.measurement.number_formats import FormatTally
+from initscope.graph.borrowing import borrowed, runnable, without_dropout
+from initscope.measurement.attention import AttentionObserver, TokenObserver
+from initscope.measurement.number_formats import FormatObserver
+from initscope.measurement.observers import GradientObserver, PairObserver
 from initscope.measurement.runs import mode_of
 from initscope.measurement.stream import BATCH, batches, gather_pairs
-from initscope.measurement.tallies import GradientTally, PairTally
-from initscope.measurement.units import ActivityTally, SpreadTally
+from initscope.measurement.units import ActivityObserver, SpreadObserver
 from initscope.results import Result, plain
 
 __all__ = ["Observation", "observe"]
@@ -51,7 +51,7 @@ class Observation(Result):
     Attributes
     ----------
     rows : tuple of Row
-        One per step, with shape and remarks.
+        One per node, with shape and remarks.
     cosine, norm_ratio, rms_ratio : array ``[rows, pairs]``
         Cosine of the two outputs of a pair; norm of x's output over the norm of x; the same per unit.
     gradient_ratio, gradient_cosine : array ``[rows, pairs]``
@@ -166,7 +166,7 @@ class Observation(Result):
 
 
 def observe(
-    model: nn.Module | Trace,
+    model: nn.Module | Graph,
     data: Any,
     *,
     pairs: int = 256,
@@ -181,7 +181,7 @@ def observe(
     targets: Any = None,
     opened: bool = False,
 ) -> Observation:
-    r"""Run ``model`` on ``data`` once and record geometry, gradients and units at every step.
+    r"""Run ``model`` on ``data`` once and record geometry, gradients and units at every node.
 
     Parameters
     ----------
@@ -217,6 +217,11 @@ def observe(
     opened : bool
         Have rows for the steps inside of attention, transformers and loops over time of torch, not one for the whole.
 
+    Returns
+    -------
+    Observation
+        One row for every node.
+
     Examples
     --------
     >>> import torch
@@ -225,58 +230,56 @@ def observe(
     >>> seen.cosine.shape, seen.gradient_ratio.shape
     ((7, 50), (7, 50))
     """
-    known, model = (model, model.model) if isinstance(model, Trace) else (None, model)
+    known, model = (model, model.model) if isinstance(model, Graph) else (None, model)
     model = runnable(model)
     pairs = check_count("pairs", pairs)
     seed = check_count("seed", seed, least=0)
-    with leaves_no_trace(model):
+    with borrowed(model):
         set_mode(model, mode)
         stream = batches(model, data, targets, seed=seed, shuffle=shuffle, batch_args=batch_args)
         pool, rest = gather_pairs(stream, pairs, seed, shuffle=shuffle)
         if loss is not None and pool.targets is None:
             raise InputError("loss needs targets; give targets=, or data that holds them: (inputs, targets)")
         coupled = couples_samples(model)
-        traced = known or trace(model, pool.pick(slice(0, 2)).inputs, opened=opened)
-        axes = sample_axes(traced, pool.inputs)
+        graph = known or trace(model, pool.pick(slice(0, 2)).inputs, opened=opened)
+        axes = sample_axes(graph, pool.inputs)
         parts = list(pair_batches(pool, whole=coupled))
         options: dict[str, Any] = {"seed": seed, "units": units, "loss": loss}
         with nullcontext() if dropout else without_dropout(model):
-            tallies = _Tallies(traced, axes, gradients=gradients, **options)
-            recorder = Recorder(traced, tallies.all, axes)
+            observers = _Observers(graph, axes, gradients=gradients, **options)
             try:
-                recorder.run_all(steps(parts, "measuring pairs"))
+                seen = run(graph, steps(parts, "measuring pairs"), observers.all, axes)
             except InputError as error:
                 if not gradients or loss is not None:
                     raise
                 # Some models run but cannot be differentiated; what can be measured, is.
-                tallies = _Tallies(traced, axes, gradients=False, **options)
-                tallies.note = f"no gradient: {error}"
-                recorder = Recorder(traced, tallies.all, axes)
-                recorder.run_all(parts)
+                observers = _Observers(graph, axes, gradients=False, **options)
+                observers.note = f"no gradient: {error}"
+                seen = run(graph, parts, observers.all, axes)
             if units:
                 left = _batches(data, after=len(pool))
-                recorder.run_all(steps(chain(rest, stream), "reading the other samples", left))
+                run(graph, steps(chain(rest, stream), "reading the other samples", left), observers.all, seen=seen)
         ran_as = mode_of(model)
-    tallies.note_coupling(coupled)
+    observers.note_coupling(coupled)
     half = len(pool) // 2
     return Observation(
-        **tallies.columns(recorder),
+        **observers.columns(seen),
         x=_single(pool.pick(slice(0, half)).inputs),
         y=_single(pool.pick(slice(half, None)).inputs),
         targets=pool.pick(slice(0, half)).targets,
-        samples=recorder.samples,
+        samples=seen.samples,
         mode=ran_as,
-        fallback=traced.fallback,
-        output=next((traced.places[node] for node in traced.returned if node in recorder.shapes), -1),
+        fallback=graph.fallback,
+        output=next((node.index for node in graph.returned if node in seen.shapes), -1),
     )
 
 
-class _Tallies:
-    """The tallies of an observation, and its columns."""
+class _Observers:
+    """The observers of an observation, and its columns."""
 
     def __init__(
         self,
-        traced: Trace,
+        graph: Graph,
         axes: SampleAxes,
         *,
         seed: int,
@@ -284,11 +287,16 @@ class _Tallies:
         units: bool,
         loss: Callable[[Any, Any], Tensor] | None,
     ) -> None:
-        self.geometry = PairTally(traced)
-        self.gradients = GradientTally(traced, axes, seed=seed, loss=loss) if gradients else None
-        self.activity, self.spread = ActivityTally(traced, axes), SpreadTally(traced, seed)
-        self.tokens, self.attention, self.formats = TokenTally(traced), AttentionTally(traced), FormatTally(traced)
-        several = [self.activity, self.spread, self.tokens, self.attention, self.formats]
+        self.geometry = PairObserver(graph)
+        self.gradients = GradientObserver(graph, axes, seed=seed, loss=loss) if gradients else None
+        self.activity, self.spread = ActivityObserver(graph, axes), SpreadObserver(graph, seed)
+        self.tokens, self.attention, self.formats = (
+            TokenObserver(graph),
+            AttentionObserver(graph),
+            FormatObserver(graph),
+        )
+        within_samples = [self.tokens, self.attention] if graph.attention_nodes else []
+        several = [self.activity, self.spread, *within_samples, self.formats]
         self.all = [self.geometry, *(several if units else [])]
         self.all += [] if self.gradients is None else [self.gradients]
         self.note = ""  # for the rows of weights
@@ -298,10 +306,10 @@ class _Tallies:
         if self.gradients is not None:
             self.note = self.gradients.note or (_COUPLED if coupled else "")
 
-    def columns(self, recorder: Recorder) -> dict[str, Any]:
+    def columns(self, seen: Run) -> dict[str, Any]:
         """Rows and arrays of the result."""
-        traced = recorder.traced
-        gap, ratio, rms, start = self.geometry.geometry(recorder.shapes)
+        graph = seen.graph
+        gap, ratio, rms, start = self.geometry.geometry(seen.shapes)
         columns = {"cosine": 1 - gap, "gap": gap, "norm_ratio": ratio, "rms_ratio": rms}
         columns |= dict.fromkeys(("gradient_ratio", "gradient_cosine"), np.full(gap.shape, np.nan))
         if self.gradients is not None:
@@ -310,15 +318,15 @@ class _Tallies:
                 columns["gradient_ratio"] = found[:, 0] / start / self.gradients.at_output()
                 passed = self.gradients.at_steps() * ratio
                 columns["signal_gradient"] = passed / self.gradients.at_output()
-            columns["gradient_cosine"] = np.stack([cosine_of(row) for row in found])
+            columns["gradient_cosine"] = cosine_of(found.swapaxes(0, 1))
         columns |= self.activity.columns() | self.spread.columns()
         columns |= self.tokens.columns() | self.attention.columns() | self.formats.columns()
-        return {"rows": tuple(recorder.row(step, self._note(traced, step)) for step in traced.steps)} | columns
+        return {"rows": tuple(seen.row(node, self._note(node)) for node in graph.nodes)} | columns
 
-    def _note(self, traced: Trace, step: Node) -> str:
-        own = "" if self.gradients is None else self.gradients.notes.get(step, "")
-        general = self.note if has_weight_gradient(traced.module(step)) else ""
-        return "; ".join(text for text in (own, general) if text)
+    def _note(self, node: Node) -> str:
+        own = "" if self.gradients is None else self.gradients.notes.get(node, "")
+        general = self.note if node.module is not None and node.traits.unit_axis is not None else ""
+        return f"{own}; {general}" if own and general else own or general
 
 
 def _batches(data: Any, after: int) -> int | None:

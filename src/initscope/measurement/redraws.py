@@ -17,27 +17,27 @@ from initscope.geometry import Floats, Measurement, Tokens
 from initscope.graph import (
     Batch,
     BatchArgs,
+    Graph,
     Mode,
     Node,
-    Recorder,
+    Run,
     SampleAxes,
-    Trace,
-    attends,
     couples_samples,
     distinct,
     hides_attention,
     pair_batches,
+    run,
     sample_axes,
     set_mode,
     trace,
 )
-from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
+from initscope.graph.borrowing import borrowed, runnable, without_dropout
 from initscope.initializers import AnyLaw, Initializer, Present, as_law
 from initscope.initializers._redrawn import redrawn
-from initscope.measurement.attention import AttentionTally, TokenTally
-from initscope.measurement.filters import FilterTally, independent_filters, jackknife
+from initscope.measurement.attention import AttentionObserver, TokenObserver
+from initscope.measurement.filters import FilterObserver, independent_filters, jackknife
+from initscope.measurement.observers import PairObserver
 from initscope.measurement.stream import given_pairs
-from initscope.measurement.tallies import PairTally
 
 __all__ = ["measure"]
 
@@ -81,7 +81,7 @@ def measure(
         Of the draws.
     batch_args : str, int or sequence of them, optional
         Which arguments carry samples, by name or position; tensors of the others are given whole to every call, as the
-        edges of a graph that all samples share, or a time step. None: all tensors that have an axis.
+        edges of a graph that all samples share, or a time node. None: all tensors that have an axis.
     progress : callable, optional
         Wraps the iterator over draws, as tqdm does: ``progress=lambda draws: tqdm(draws, total=8)``.
 
@@ -101,12 +101,12 @@ def measure(
     draws = check_count("draws", draws, least=0, hint="0 runs the weights the model has")
     seed = check_count("seed", seed, least=0)
     law = as_law(initializer) or Present()
-    with leaves_no_trace(model):
+    with borrowed(model):
         set_mode(model, mode)
         few = sides.pick(slice(0, 64)).inputs  # as many as prediction records of a model that branches on them
-        traced = trace(model, few, opened=hides_attention(model))
+        graph = trace(model, few, opened=hides_attention(model))
         if draws == 0:
-            runs = [_recorded(traced, sample_axes(traced, sides.inputs), sides, None)]
+            runs = [_recorded(graph, sample_axes(graph, sides.inputs), sides, None)]
         else:
             each = _redrawn_runs(redrawn(model, law, draws, few, seed=seed), sides, law)
             runs = []
@@ -119,49 +119,50 @@ def measure(
 
 @dataclass(frozen=True)
 class _Run:
-    """One draw: the recorder, with the numbers of every row."""
+    """One draw: what ran, with the numbers of every row."""
 
-    recorder: Recorder
+    seen: Run
     values: Floats  # [rows, 3, pairs]: 1 - cosine, norm ratio, rms ratio
     variances: Floats  # [rows, 2, pairs]: of cosine and norm ratio by the jackknife, NaN where it does not apply
     mean_variances: Floats  # [rows, 2]: the same for the means over pairs
     tokens: Floats | None = None  # [2, rows]: cosine of tokens and entropy of attention, where there is attention
 
 
-def _redrawn_runs(drawn: Iterator[Trace], pairs: Batch, law: Initializer) -> Iterator[_Run]:
+def _redrawn_runs(drawn: Iterator[Graph], pairs: Batch, law: Initializer) -> Iterator[_Run]:
     """One run per draw; where the samples are is found once: all draws are of one copy."""
     axes: SampleAxes | None = None
-    for traced in drawn:
-        axes = sample_axes(traced, pairs.inputs) if axes is None else axes
-        yield _recorded(traced, axes, pairs, law)
+    for graph in drawn:
+        axes = sample_axes(graph, pairs.inputs) if axes is None else axes
+        yield _recorded(graph, axes, pairs, law)
 
 
-def _recorded(traced: Trace, axes: SampleAxes, pairs: Batch, law: Initializer | None) -> _Run:
-    coupled = couples_samples(traced.model)
-    filters = independent_filters(traced, law)
-    geometry, by_filter = PairTally(traced), FilterTally(traced, filters, axes)
-    within: list[TokenTally | AttentionTally] = [TokenTally(traced), AttentionTally(traced)] if attends(traced) else []
-    recorder = Recorder(traced, [geometry, by_filter, *within], axes)
+def _recorded(graph: Graph, axes: SampleAxes, pairs: Batch, law: Initializer | None) -> _Run:
+    coupled = couples_samples(graph.model)
+    filters = independent_filters(graph, law)
+    geometry, by_filter = PairObserver(graph), FilterObserver(graph, filters, axes)
+    within: list[TokenObserver | AttentionObserver] = []
+    if graph.attention_nodes:
+        within = [TokenObserver(graph), AttentionObserver(graph)]
     parts = pair_batches(pairs, whole=coupled)
-    with without_dropout(traced.model):  # it would hide the geometry
+    with without_dropout(graph.model):  # it would hide the geometry
         # An input that is part of several pairs is run once, unless the model looks at its whole batch.
-        recorder.run_all(parts if coupled else map(distinct, parts))
-    run = _reduced(recorder, geometry, by_filter, filters)
-    columns = {name: values for tally in within for name, values in tally.columns().items()}
+        seen = run(graph, parts if coupled else map(distinct, parts), [geometry, by_filter, *within], axes)
+    reduced = _reduced(seen, geometry, by_filter, filters)
+    columns = {name: values for observer in within for name, values in observer.columns().items()}
     names = ("token_cosine", "attention_entropy")
-    return replace(run, tokens=np.stack([columns[name] for name in names])) if within else run
+    return replace(reduced, tokens=np.stack([columns[name] for name in names])) if within else reduced
 
 
-def _reduced(recorder: Recorder, geometry: PairTally, by_filter: FilterTally, filters: dict[Node, int]) -> _Run:
-    steps = recorder.traced.steps
-    gap, ratio, rms, _ = geometry.geometry(recorder.shapes)
+def _reduced(seen: Run, geometry: PairObserver, by_filter: FilterObserver, filters: dict[Node, int]) -> _Run:
+    nodes = seen.graph.nodes
+    gap, ratio, rms, _ = geometry.geometry(seen.shapes)
     pairs = gap.shape[1]
-    variances, mean_variances = np.full((len(steps), 2, pairs), np.nan), np.full((len(steps), 2), np.nan)
-    for index, step in enumerate(steps):
-        squares = by_filter.squares(step)
+    variances, mean_variances = np.full((len(nodes), 2, pairs), np.nan), np.full((len(nodes), 2), np.nan)
+    for index, node in enumerate(nodes):
+        squares = by_filter.squares(node)
         if squares is not None and squares.shape[1] == pairs:
-            variances[index], mean_variances[index] = jackknife(squares, ratio[index], filters[step])
-    return _Run(recorder, np.stack([gap, ratio, rms], axis=1), variances, mean_variances)
+            variances[index], mean_variances[index] = jackknife(squares, ratio[index], filters[node])
+    return _Run(seen, np.stack([gap, ratio, rms], axis=1), variances, mean_variances)
 
 
 def _linearised_squares(ratios: Floats) -> Floats:
@@ -199,14 +200,14 @@ def _summary(runs: list[_Run], draws: int, seed: int) -> Measurement:
     # Behind the first weights the jackknife knows more than a few draws do; elsewhere only their spread counts.
     errors = _chosen(np.stack([run.variances for run in runs]), between[:, :2])
     mean_errors = _chosen(np.stack([run.mean_variances for run in runs]), mean_between)
-    recorder = runs[0].recorder
-    steps = recorder.traced.steps
-    given = [step.op == "placeholder" for step in steps]
+    seen = runs[0].seen
+    nodes = seen.graph.nodes
+    given = [node.role == "input" for node in nodes]
     errors[given], mean_errors[given] = 0.0, 0.0
     fewest = counts[:, 0].min(axis=1)
-    notes = [_missing_draws(int(fewest[i]), len(runs), step in recorder.shapes) for i, step in enumerate(steps)]
+    notes = [_missing_draws(int(fewest[i]), len(runs), node in seen.shapes) for i, node in enumerate(nodes)]
     return Measurement(
-        tuple(recorder.row(step, note) for step, note in zip(steps, notes, strict=True)),
+        tuple(seen.row(node, note) for node, note in zip(nodes, notes, strict=True)),
         1 - mean[:, 0],
         mean[:, 1],
         mean[:, 2],

@@ -1,4 +1,4 @@
-"""`record`: run a model over data and show the output of every step to tallies of one's own, leaving no trace."""
+"""`record`: run a model over data and show the output of every node to observers of one's own, leaving no trace."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import nn
 
 from initscope.errors import InputError, check_count
 from initscope.geometry import Row
-from initscope.graph import Mode, Node, Recorder, Tally, set_mode, trace
-from initscope.graph.untouched import leaves_no_trace, runnable, without_dropout
+from initscope.graph import Mode, Node, Observer, run, set_mode, trace
+from initscope.graph.borrowing import borrowed, runnable, without_dropout
 from initscope.measurement.stream import batches
 from initscope.results import Result
 
@@ -22,13 +22,13 @@ __all__ = ["Recorded", "mode_of", "record"]
 
 @dataclass(frozen=True)
 class Recorded(Result):
-    """What ran: ``steps`` are what tallies saw, ``rows`` say what they are, one for each; ``samples`` how many ran.
+    """What ran: ``nodes`` are what observers saw, ``rows`` say what they are, one for each; ``samples`` how many ran.
 
     ``mode`` is ``train``, ``eval`` or ``mixed``; ``fallback`` says why the model could not be traced symbolically, or
     is empty.
     """
 
-    steps: tuple[Node, ...]
+    nodes: tuple[Node, ...]
     rows: tuple[Row, ...]
     samples: int
     mode: str
@@ -49,7 +49,7 @@ class Recorded(Result):
 def record(
     model: nn.Module,
     data: Any,
-    tallies: Sequence[Tally],
+    observers: Sequence[Observer],
     *,
     mode: Mode | None = None,
     dropout: bool = False,
@@ -57,49 +57,53 @@ def record(
     shuffle: bool = False,
     targets: Any = None,
 ) -> Recorded:
-    """Run ``model`` over all batches of ``data`` and hand every step's output to ``tallies``.
+    """Run ``model`` over all batches of ``data`` and hand every node's output to ``observers``.
 
     Parameters
     ----------
     model, data, mode, dropout, seed
         As in `observe`; the model is left as found, also after an exception.
-    tallies : sequence of Tally
-        Each sees ``begin(batch)``, with the batch's targets, then ``see(step, values)`` for every step with real
+    observers : sequence of Observer
+        Each sees ``begin(batch)``, with the batch's targets, then ``see(node, values)`` for every node with real
         values, one set for each sample, then ``end(output)``.
     shuffle : bool
         Read arrays and a ``Dataset`` in random order.
     targets : array, optional
         Default: what the data holds beside the inputs.
 
+    Returns
+    -------
+    Recorded
+        The nodes and rows that the observers saw.
+
     Examples
     --------
     >>> import torch
-    >>> from initscope.measurement import Tally, record
-    >>> class Means(Tally):
+    >>> from initscope.measurement import Observer, record
+    >>> class Means(Observer):
     ...     def __init__(self):
     ...         self.means = {}
-    ...     def see(self, step, values):
-    ...         self.means.setdefault(step, []).append(float(values.mean()))
-    >>> tally = Means()
-    >>> seen = record(torch.nn.Sequential(torch.nn.ReLU()), torch.ones(100, 3), [tally])
-    >>> [(row.layer, sum(tally.means[step])) for step, row in zip(seen.steps, seen.rows)]    # two batches
+    ...     def see(self, node, values):
+    ...         self.means.setdefault(node, []).append(float(values.mean()))
+    >>> observer = Means()
+    >>> seen = record(torch.nn.Sequential(torch.nn.ReLU()), torch.ones(100, 3), [observer])
+    >>> [(row.layer, sum(observer.means[node])) for node, row in zip(seen.nodes, seen.rows)]    # two batches
     [('input', 2.0), ('0', 2.0)]
     """
     model = runnable(model)
     seed = check_count("seed", seed, least=0)
-    with leaves_no_trace(model):
+    with borrowed(model):
         set_mode(model, mode)
         stream = batches(model, data, targets, seed=seed, shuffle=shuffle)
         first = next(stream, None)
         if first is None:
             raise InputError("the data has no samples")
-        recorder = Recorder(trace(model, first.pick(slice(0, 2)).inputs), tallies)
+        graph = trace(model, first.pick(slice(0, 2)).inputs)
         with nullcontext() if dropout else without_dropout(model):
-            recorder.run_all(chain([first], stream))
+            seen = run(graph, chain([first], stream), observers)
         ran_as = mode_of(model)
-    steps = recorder.traced.steps
-    rows = tuple(recorder.row(step) for step in steps)
-    return Recorded(steps, rows, recorder.samples, ran_as, recorder.traced.fallback)
+    rows = tuple(seen.row(node) for node in graph.nodes)
+    return Recorded(graph.nodes, rows, seen.samples, ran_as, graph.fallback)
 
 
 def mode_of(model: nn.Module) -> str:

@@ -170,7 +170,7 @@ def moved(model: nn.Module, inputs: Inputs | None = None) -> Callable[[Tensor], 
     """
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     device = None if parameter is None else parameter.device
-    indices = any(isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules())
+    indices = any([isinstance(module, (nn.Embedding, nn.EmbeddingBag)) for module in model.modules()])  # noqa: C419
     indices |= inputs is not None and any(tensor.is_floating_point() for tensor in inputs.tensors())
 
     def move(tensor: Tensor) -> Tensor:

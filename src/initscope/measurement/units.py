@@ -15,20 +15,20 @@ directions and of units.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from initscope._utils.randomness import generator
 from initscope.geometry import Floats
-from initscope.graph import Node, SampleAxes, Tally, Trace, activation_row, call_name, unit_axes
-from initscope.graph.calls import called_activation
+from initscope.graph import Graph, Node, Observer, SampleAxes, unit_axes
 from initscope.measurement.width import random_directions
 from initscope.theory.mean_width import gaussian_norm_mean
 
-__all__ = ["DIRECTIONS", "SAMPLED_UNITS", "Activity", "ActivityTally", "Spread", "SpreadTally", "UnitSample"]
+__all__ = ["DIRECTIONS", "SAMPLED_UNITS", "Activity", "ActivityObserver", "Spread", "SpreadObserver", "UnitSample"]
 
 SAMPLED_UNITS = 128
 """Units of a layer that its effective rank and each direction of its width see; smaller layers are seen whole."""
@@ -120,20 +120,20 @@ class Spread:
         return factor * float(mean), factor * float(error)
 
 
-class SpreadTally(Tally):
-    """Effective rank and mean width after every step."""
+class SpreadObserver(Observer):
+    """Effective rank and mean width after every node."""
 
-    def __init__(self, traced: Trace, seed: int) -> None:
-        self._spreads: dict[Node, Spread | None] = dict.fromkeys(traced.steps)
+    def __init__(self, graph: Graph, seed: int) -> None:
+        self._spreads: dict[Node, Spread | None] = dict.fromkeys(graph.nodes)
         self._seed = seed
         self._samples: dict[int, UnitSample] = {}
 
-    def see(self, step: Node, values: Tensor) -> None:
+    def see(self, node: Node, values: Tensor) -> None:
         """Take the outputs of a batch into account; sizes that differ from those of the first are left out."""
         flat = values.reshape(len(values), -1)
-        spread = self._spreads[step]
+        spread = self._spreads[node]
         if spread is None:
-            spread = self._spreads[step] = Spread(self._sample(flat))
+            spread = self._spreads[node] = Spread(self._sample(flat))
         if flat.shape[1] == spread.sample.dimension:
             spread.add(flat)
 
@@ -193,7 +193,7 @@ class Activity:
         }
 
 
-class ActivityTally(Tally):
+class ActivityObserver(Observer):
     """Dead, always-on and saturated units at the output of every activation, and of products with constants."""
 
     names = (
@@ -204,38 +204,41 @@ class ActivityTally(Tally):
         "saturated_fraction",
     )
 
-    def __init__(self, traced: Trace, samples: SampleAxes | None = None) -> None:
-        axes = unit_axes(traced, samples)
-        self._steps = traced.steps
+    def __init__(self, graph: Graph, samples: SampleAxes | None = None) -> None:
+        axes = unit_axes(graph, samples)
+        self._steps = graph.nodes
         self._activities: dict[Node, Activity] = {}
-        for step in traced.steps:
-            if traced.role(step) in ("activation", "scaling"):
-                self._activities[step] = _activity(axes[step], traced.module(step), traced.kind(step))
+        for node in graph.nodes:
+            if node.role in ("activation", "scaling"):
+                self._activities[node] = _activity(axes[node], node)
 
-    def see(self, step: Node, values: Tensor) -> None:
+    def nodes(self, graph: Graph) -> Collection[Node]:
+        """Activations, and products with constants."""
+        return self._activities
+
+    def see(self, node: Node, values: Tensor) -> None:
         """Take the outputs of a batch into account; shapes that differ from that of the first are left out."""
-        activity = self._activities.get(step)
-        if activity is not None and (activity.highest is None or activity.highest.shape == values.shape[1:]):
+        activity = self._activities[node]
+        if activity.highest is None or activity.highest.shape == values.shape[1:]:
             activity.add(values)
 
     def columns(self) -> dict[str, Floats]:
         """The fractions, ``[steps]`` each, NaN at steps that are no activations."""
         columns = {name: np.full(len(self._steps), np.nan) for name in self.names}
-        for index, step in enumerate(self._steps):
-            activity = self._activities.get(step)
+        for index, node in enumerate(self._steps):
+            activity = self._activities.get(node)
             if activity is not None and activity.highest is not None:
                 for name, value in activity.fractions().items():
                     columns[name][index] = value
         return columns
 
 
-def _activity(axis: int, module: nn.Module | None, kind: str) -> Activity:
-    """With the range of a bounded activation; the zeros of ReLU6 count as dead, like those of ReLU."""
-    row = called_activation(call_name(kind)) if module is None else activation_row(module)
-    if row is None:  # a role that a user has declared: nothing is known of its zeros
+def _activity(axis: int, node: Node) -> Activity:
+    """With the range of an activation that saturates; the zeros of ReLU6 count as dead, like those of ReLU."""
+    traits = node.traits
+    if not traits.activation:  # a role that a user has declared: nothing is known of its zeros
         return Activity(axis)
-    ends = None if row.ends is None else row.ends(nn.Hardtanh() if module is None else module)
-    return Activity(axis, ends, zero_is_off=row.zero_is_off)
+    return Activity(axis, traits.bounds if traits.saturates else None, zero_is_off=traits.zero_is_off)
 
 
 def _whole_units(flags: Tensor, axis: int) -> float:

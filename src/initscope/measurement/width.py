@@ -106,6 +106,10 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     seed : int
         Of the directions; the same seed gives the same directions whatever the library and the batches.
 
+    Returns
+    -------
+    MeanWidth
+
     Examples
     --------
     >>> import initscope, numpy as np
@@ -117,16 +121,16 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     if isinstance(points, WidthSet) and not array_api_compat.is_array_api_obj(points):
         return _width_of_set(points, draws, seed)
     if _is_there(points):
-        tally = RunningWidth(draws, seed, centre=_mean(_batches(points)))
+        running = RunningWidth(draws, seed, centre=_mean(_batches(points)))
         for batch in _batches(points):
-            tally.add(batch)
-        return tally.result()
+            running.add(batch)
+        return running.result()
     stream = _batches(points)
     first, most = _first_numbers(stream)
-    tally = RunningWidth(draws, seed, centre=_mean(iter(first), most))
+    running = RunningWidth(draws, seed, centre=_mean(iter(first), most))
     for batch in chain(first, stream):
-        tally.add(batch)
-    return tally.result()
+        running.add(batch)
+    return running.result()
 
 
 class RunningWidth:
@@ -178,7 +182,7 @@ class RunningWidth:
             self.count += block.shape[0]
 
     def merge(self, later: RunningWidth) -> None:
-        """Take in the points of another tally of the same directions and centre, which come after these."""
+        """Take in the points of another running width of the same directions and centre, which come after these."""
         if later.count == 0:
             return
         xp = namespace(self.reach)[0]

@@ -1,6 +1,7 @@
-"""A torch model from one word: a factory, a file, an architecture string (`load_model`), weights from a file.
+"""`load_model`: a torch model from a factory, a file or an architecture string, with weights from a file.
 
-``loading`` tells the kinds of words apart; ``architectures`` has the grammar of strings such as ``conv3x3x64-relu*2``.
+``loading`` recognizes the kind of specification; ``architectures`` has the grammar of strings such as
+``conv3x3x64-relu*2``.
 """
 
 import lazy_loader

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from initscope.errors import InputError, did_you_mean
+from initscope.results import counted
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +36,7 @@ MOST_LAYERS = 10_000
 
 @dataclass(frozen=True)
 class Token:
-    """One layer of the string, and where it stands (from 0)."""
+    """One layer of the string, and its position in the string (from 0)."""
 
     text: str
     position: int
@@ -43,15 +44,15 @@ class Token:
 
     @property
     def kind(self) -> str:
-        """What the layer is called: conv, maxpool, relu, …"""
+        """Return the type of the layer: conv, maxpool, relu, …"""
         if "pool" in self.fields:
             return f"{self.fields['pooling']}pool"
         kinds = ("conv", "dense", "flatten", "bn", "dropout")
         return self.fields.get("activation") or next(kind for kind in kinds if kind in self.fields)
 
     @property
-    def starts_block(self) -> bool:
-        """Whether it is a layer with weights, with which a block begins."""
+    def begins_block(self) -> bool:
+        """Return whether the layer has weights and so begins a block."""
         return self.kind in ("conv", "dense")
 
 
@@ -63,7 +64,7 @@ def parse(text: str) -> list[Token]:
     """
     tokens, end = _parse_stack(text, 0)
     if end < len(text):
-        raise _error(text, end, "')' without its '('")
+        raise _error(text, end, "')' without a matching '('")
     return tokens
 
 
@@ -75,12 +76,12 @@ def _parse_stack(text: str, position: int) -> tuple[list[Token], int]:
         if text.startswith("(", position):
             inner, end = _parse_stack(text, position + 1)
             if not text.startswith(")", end):
-                raise _error(text, position, "'(' without its ')'")
+                raise _error(text, position, "'(' without a matching ')'")
             done += block
             block, closed, position = inner, True, end + 1
         else:
             token = _parse_token(text, position)
-            if token.starts_block:
+            if token.begins_block:
                 done += block
                 block = []
             block.append(token)
@@ -89,7 +90,9 @@ def _parse_stack(text: str, position: int) -> tuple[list[Token], int]:
         if match := REPEAT.match(text, position):
             times = int(match[1] or 0)
             if times < 1 or (len(done) + len(block) * times) > MOST_LAYERS:
-                raise _error(text, position, f"repeat by '*n' with n from 1 on and at most {MOST_LAYERS} layers in all")
+                raise _error(
+                    text, position, f"'*n' needs n of at least 1 and gives at most {MOST_LAYERS} layers in all"
+                )
             block, closed, position = block * times, True, _skip(text, match.end())
         if closed:
             done += block
@@ -135,7 +138,7 @@ def _parse_token(text: str, position: int) -> Token:
 
 
 def activation_names() -> list[str]:
-    """Activations that may stand in an architecture string: all but those that cannot be built without parameters."""
+    """Return the activations for architecture strings: all that can be built without parameters."""
     from initscope.graph import ACTIVATIONS
 
     return sorted(name for row in ACTIVATIONS if row.buildable for name in row.names)
@@ -163,18 +166,18 @@ def build(text: str, input_shape: tuple[int, ...] | None) -> torch.nn.Sequential
     Layers are joined by ``-``:
 
     ``convKxKxC[/STRIDE][:PADDING]``
-        Convolution with C filters of K×K (``convKxC`` in one dimension, ``convKxKxKxC`` in three). Padding keeps the
-        size ("same") and is **circular** unless said otherwise, as in the theorems; or ``zeros``, ``reflect``,
-        ``replicate``, ``valid`` (none).
+        Convolution with C filters of K×K (``convKxC`` in one dimension, ``convKxKxKxC`` in three). The default
+        padding is **circular** and preserves the size, as in the theorems; others are ``zeros``, ``reflect``,
+        ``replicate`` and ``valid`` (none).
     ``denseN``
         Linear layer with N outputs; images are flattened before it.
     ``relu``, ``tanh``, ``gelu``, ``leaky_relu:0.2`` …
         Any activation of the list in the error message.
     ``flatten``, ``avgpoolK``, ``maxpoolK``, ``bn``, ``dropoutP``
-        Flattening; pooling with window and stride K; batch normalisation; dropout (P = 0.5 if left out).
+        Flattening; pooling with window and stride K; batch normalization; dropout (P = 0.5 if left out).
 
-    ``*n`` repeats: after a parenthesis, what is inside; else the block that it ends, which begins with the last conv or
-    dense before it. So ``dense1000-relu*10`` is ten times dense, relu, and ``(conv3x3x64-bn-relu)*4-dense10`` four
+    ``*n`` after a parenthesis repeats its content; otherwise it repeats the block before it, which begins with the last
+    conv or dense. So ``dense1000-relu*10`` is dense, relu ten times, and ``(conv3x3x64-bn-relu)*4-dense10`` four
     blocks and a dense layer. Layers have no bias; weights are drawn from N(0, 2/fan_in) (He) by torch's random state.
 
     Examples
@@ -214,7 +217,7 @@ def build(text: str, input_shape: tuple[int, ...] | None) -> torch.nn.Sequential
 
 
 def _layer(text: str, token: Token, shape: tuple[int, ...]) -> tuple[torch.nn.Module, tuple[int, ...]]:
-    """The layer of a token for inputs of ``shape``, and the shape of its output."""
+    """Return the layer of a token for inputs of ``shape``, and the shape of its output."""
     from torch import nn
 
     fields = token.fields
@@ -232,7 +235,7 @@ def _layer(text: str, token: Token, shape: tuple[int, ...]) -> tuple[torch.nn.Mo
 
 
 def _elementwise(text: str, token: Token, shape: tuple[int, ...]) -> torch.nn.Module:
-    """A layer that keeps the shape: batch norm, dropout or an activation."""
+    """Return a layer that preserves the shape: batch norm, dropout or an activation."""
     from torch import nn
 
     from initscope.graph import activation_row
@@ -240,9 +243,9 @@ def _elementwise(text: str, token: Token, shape: tuple[int, ...]) -> torch.nn.Mo
     fields, dimensions = token.fields, len(shape) - 1
     if "bn" in fields:
         if dimensions > 3:
-            raise _misfit(text, token, shape, "batch normalisation has at most three dimensions")
-        normalisation: Any = getattr(nn, f"BatchNorm{max(dimensions, 1)}d")
-        return normalisation(shape[0])  # type: ignore[no-any-return]
+            raise _misfit(text, token, shape, "batch normalization has at most three dimensions")
+        normalization: Any = getattr(nn, f"BatchNorm{max(dimensions, 1)}d")
+        return normalization(shape[0])  # type: ignore[no-any-return]
     if "dropout" in fields:
         return nn.Dropout(float(fields.get("probability", "0.5")))
     row = activation_row(fields["activation"])
@@ -269,13 +272,15 @@ def _convolution(text: str, token: Token, shape: tuple[int, ...]) -> tuple[torch
     stride = int(token.fields.get("stride", 1))
     mode = token.fields.get("padding", "circular")
     if len(kernel) != len(shape) - 1:
-        problem = f"{token.text} is a convolution in {len(kernel)} dimensions, its input has {len(shape) - 1}"
+        problem = (
+            f"{token.text} is a convolution in {counted(len(kernel), 'dimension')}, but its input has {len(shape) - 1}"
+        )
         raise _error(text, token.position, f"{problem}; write convKxC, convKxKxC or convKxKxKxC for 1, 2 or 3")
     if len(kernel) > 3:
         raise _misfit(text, token, shape, "convolutions have at most three dimensions")
     even = any(side % 2 == 0 for side in kernel)
     if even and stride > 1 and mode != "valid":
-        problem = f"{token.text}: even filters with a stride have no centred padding"
+        problem = f"{token.text}: even filters with a stride cannot have centered padding"
         raise _error(text, token.position, f"{problem}; add ':valid'")
     for side, width in zip(shape[1:], kernel):
         # What torch needs: valid filters fit inside; one side's padding is at most (reflect: less than) the image.

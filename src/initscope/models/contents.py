@@ -1,4 +1,4 @@
-"""`model_digest`: a model by its content, so that one of another code or with other weights is not taken for it."""
+"""`model_digest`: a digest of a model's code and weights, to distinguish models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["model_digest"]
 def model_digest(model: torch.nn.Module, *, values: bool = True) -> str:
     """Return a digest of a model's structure, of the user's code that defines its modules, and of its state dict.
 
-    Without ``values`` of the names, shapes and types of the state dict only.
+    Without ``values``, only the names, shapes and types of the state dict count, not the weights.
     """
     state = {name: value for name, value in model.state_dict().items() if hasattr(value, "dtype")}
     sources = source_digests({type(module).__module__ for module in model.modules()})

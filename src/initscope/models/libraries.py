@@ -1,4 +1,4 @@
-"""MODEL of other libraries: ``hf:NAME_OR_CONFIG`` of transformers and ``timm:NAME``, weights drawn, never fetched."""
+"""Models of other libraries: ``hf:NAME_OR_CONFIG`` and ``timm:NAME``, randomly initialized; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["BUILDERS", "hf_config", "hf_model", "library", "timm_model"]
 
 
 def hf_model(text: str) -> torch.nn.Module:
-    """The model of transformers for a configuration (see `hf_config`), its head included where it names one.
+    """Return the transformers model of a configuration (see `hf_config`), with its head if it names one.
 
-    A configuration's ``architectures`` say which class; without, that of language models, of image classification, or
-    the bare model, whichever there is.
+    The entry ``architectures`` gives the class. Without it, the first that exists: causal language model, image
+    classification, bare model.
     """
     config = hf_config(text)
     transformers = library("transformers")
@@ -30,39 +30,40 @@ def hf_model(text: str) -> torch.nn.Module:
             return model
     for kind in ("AutoModelForCausalLM", "AutoModelForImageClassification", "AutoModel"):
         try:
-            found: torch.nn.Module = getattr(transformers, kind).from_config(config)
-        except ValueError:  # there is no such head for this kind of model
+            default: torch.nn.Module = getattr(transformers, kind).from_config(config)
+        except ValueError:  # this type of model has no such head
             continue
-        return found
-    raise InputError(f"hf:{text}: transformers has no model for {type(config).__name__}; give one of another kind")
+        return default
+    raise InputError(f"hf:{text}: transformers has no model for {type(config).__name__}; give another configuration")
 
 
 def hf_config(text: str, **changes: Any) -> Any:
-    """The configuration of transformers that ``text`` names, with ``changes`` of its entries; nothing is fetched.
+    """Return the transformers configuration that ``text`` names, with ``changes`` of its entries.
 
-    A class (``LlamaConfig``), a kind of model (``llama``), a config.json, or a folder with one, as
-    ``save_pretrained`` writes. The name of a model of the hub is read where it has been fetched before.
+    Nothing is downloaded.
+    ``text`` is a class (``LlamaConfig``), a model type (``llama``), a config.json, or a folder with one, as
+    ``save_pretrained`` writes. The name of a model on the hub works if it is in the local cache.
     """
     transformers = library("transformers")
     path = Path(text)
     if path.is_dir() or path.is_file():
         return _from_file(text, path / "config.json" if path.is_dir() else path, changes)
-    found = getattr(transformers, text, None) if text.isidentifier() and text.endswith("Config") else None
+    config_class = getattr(transformers, text, None) if text.isidentifier() and text.endswith("Config") else None
     kinds = list(transformers.CONFIG_MAPPING)
     if text in kinds:
-        found = transformers.CONFIG_MAPPING[text]
-    if found is not None:
+        config_class = transformers.CONFIG_MAPPING[text]
+    if config_class is not None:
         try:
-            return found(**changes)
+            return config_class(**changes)
         except Exception as error:  # each class checks its entries in its own way
-            told = " ".join(str(error).split())
-            raise InputError(f"hf:{text}: transformers refuses these entries: {told}") from error
+            message = " ".join(str(error).split())
+            raise InputError(f"hf:{text}: transformers refuses these entries: {message}") from error
     try:
         return transformers.AutoConfig.from_pretrained(text, local_files_only=True, **changes)
-    except Exception as error:  # whatever a hub that may not be asked raises
+    except Exception as error:  # the hub client raises many types if it may not connect
         raise InputError(
-            f"hf:{text} is no class of transformers (LlamaConfig), no kind of model (llama), no config.json"
-            f" and no model fetched before{did_you_mean(text, kinds)}; nothing is ever fetched here"
+            f"hf:{text} is not a configuration class (LlamaConfig), a model type (llama), a config.json"
+            f" or a cached model{did_you_mean(text, kinds)}; initscope downloads nothing"
         ) from error
 
 
@@ -72,11 +73,11 @@ def _from_file(text: str, path: Path, changes: dict[str, Any]) -> Any:
         content = json.loads(path.read_text(encoding="utf-8"))
         return transformers.AutoConfig.for_model(**{**content, **changes})
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"hf:{text}: {path} is no configuration with a model_type ({error})") from error
+        raise InputError(f"hf:{text}: {path} is not a configuration with a model_type ({error})") from error
 
 
 def timm_model(text: str) -> torch.nn.Module:
-    """The model of timm of that name, its weights drawn by timm's own law."""
+    """Return the timm model of that name, with timm's own initialization."""
     timm = library("timm")
     names = timm.list_models()
     if text.partition(".")[0] not in names:
@@ -86,4 +87,4 @@ def timm_model(text: str) -> torch.nn.Module:
 
 
 BUILDERS: dict[str, Callable[[str], Any]] = {"hf": hf_model, "timm": timm_model}
-"""Prefix of a MODEL → what builds it."""
+"""Prefix of a MODEL → the function that builds it."""

@@ -1,4 +1,4 @@
-"""`load_model`: a torch model from one word, as on the command line: a factory, a file, or an architecture string.
+"""`load_model`: a torch model from a specification: a factory, a file, or an architecture string.
 
 Architecture strings are read in `initscope.models.architectures`; this file imports factories and loads weights.
 """
@@ -95,7 +95,7 @@ def is_architecture(spec: str) -> bool:
 
 def _import_module(name: str) -> ModuleType:
     try:
-        # The command line is started in the folder of the user's code as often as not.
+        # Users often start the command line in the folder of their code.
         with importing(Path.cwd()):
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -113,7 +113,7 @@ def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         near = did_you_mean(str(path), map(str, path.parent.glob("*.py")))
         raise InputError(f"{path} is not a file{near or '; give path/to/file.py:factory'}")
-    # A name of its own, so that no module of the same name is replaced by it.
+    # A unique name, so that it replaces no other module.
     name = f"_initscope_model_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path, loader=FreshSource(name, str(path)))
     assert spec is not None
@@ -130,7 +130,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def load_factory(spec: str) -> Any:
-    """What ``package.module:name`` or ``file.py:name`` names, not called.
+    """Return the object that ``package.module:name`` or ``file.py:name`` names, without calling it.
 
     >>> load_factory("torch.nn:Linear").__name__
     'Linear'
@@ -139,7 +139,7 @@ def load_factory(spec: str) -> Any:
         return _named(spec, _import_file(Path(match["file"])), match["attribute"] or "")
     if match := DOTTED.fullmatch(spec):
         return _named(spec, _import_module(match["module"]), match["attribute"])
-    raise InputError(f"{spec!r} names no function; give file.py:factory or package.module:factory")
+    raise InputError(f"{spec!r} is not a function; give file.py:factory or package.module:factory")
 
 
 def _named(spec: str, module: ModuleType, attribute: str) -> Any:
@@ -148,10 +148,10 @@ def _named(spec: str, module: ModuleType, attribute: str) -> Any:
         factory = getattr(factory, part, None)
     if not attribute or factory is None:
         callables = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        own = [name for name in callables if getattr(vars(module)[name], "__module__", "") == module.__name__]
-        found = ", ".join((own or callables)[:8]) or "nothing that can be called"
+        defined = [name for name in callables if getattr(vars(module)[name], "__module__", "") == module.__name__]
+        listed = ", ".join((defined or callables)[:8]) or "no function or class"
         what = f"no factory {attribute!r}{did_you_mean(attribute, callables)}" if attribute else "no factory named"
-        raise InputError(f"{spec}: {what}; it defines {found}. Give {module.__file__ or module.__name__}:NAME")
+        raise InputError(f"{spec}: {what}; it defines {listed}. Give {module.__file__ or module.__name__}:NAME")
     return factory
 
 
@@ -183,7 +183,7 @@ def _is_lazy(model: torch.nn.Module) -> bool:
 
 
 def _resolve(spec: str, model: torch.nn.Module, input_shape: tuple[int, ...] | None) -> None:
-    """Run one zero input, in evaluation mode, so that lazy modules learn their shapes."""
+    """Run one zero input in evaluation mode, so that lazy modules get their shapes."""
     import torch
 
     if input_shape is None:
@@ -208,13 +208,13 @@ def load_weights(model: torch.nn.Module, path: str | os.PathLike[str]) -> None:
     """
     file = Path(path)
     state = _read_state(file)
-    own = model.state_dict()
-    missing = [name for name in own if name not in state and not name.endswith("num_batches_tracked")]
-    unexpected = [name for name in state if name not in own]
+    parameters = model.state_dict()
+    missing = [name for name in parameters if name not in state and not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in state if name not in parameters]
     wrong = [
-        f"{name} {tuple(state[name].shape)} in the file, {tuple(own[name].shape)} in the model"
-        for name in own
-        if name in state and state[name].shape != own[name].shape
+        f"{name} {tuple(state[name].shape)} in the file, {tuple(parameters[name].shape)} in the model"
+        for name in parameters
+        if name in state and state[name].shape != parameters[name].shape
     ]
     parts = (("missing in the file", missing), ("not in the model", unexpected), ("of another shape", wrong))
     few = {what: ", ".join(names[:3] + ["…"] * (len(names) > 3)) for what, names in parts}

@@ -1,7 +1,7 @@
-"""Modules of the user's own code: imported as a new process would import them, also by a process that lives long.
+"""Import the user's own modules as a new process would, also in a long-running process.
 
-Python keeps an imported module by its name. A worker that has imported ``net.py`` of one folder would give it to a
-model of another folder, and would not notice that the file was edited.
+Python caches imported modules by name. A worker that has imported ``net.py`` from one folder would use it for a model
+of another folder, and would not notice that the file was edited.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["FreshSource", "importing", "source_digests"]
 
 
 class FreshSource(SourceFileLoader):
-    """Compiles a file from its source, whatever compiled file lies in ``__pycache__``."""
+    """Compiles a file from its source and ignores ``__pycache__``."""
 
     def path_stats(self, path: str) -> Any:
-        """Say that there is nothing to recognise a compiled file by."""
+        """Raise OSError, so that no cached bytecode is used."""
         raise OSError
 
 
@@ -41,11 +41,12 @@ def importing(folder: Path) -> Iterator[None]:
     """
     path, known, unwritten = list(sys.path), set(sys.modules), sys.dont_write_bytecode
     sys.path.insert(0, str(folder))
-    # Python recognises compiled files by whole seconds and size: ReLU that becomes Tanh within a second is missed.
+    # Python compares bytecode with its source by size and whole seconds: an edit from ReLU to Tanh in the same second
+    # would be missed.
     sys.dont_write_bytecode = True
     importlib.invalidate_caches()
     if any(_is_stale(name, *content) for name, content in _IMPORTED.items()):
-        for name in _IMPORTED:  # all of them: those that are unchanged hold what they took from the others
+        for name in _IMPORTED:  # all of them: unchanged modules hold objects of changed ones
             sys.modules.pop(name, None)
         known -= _IMPORTED.keys()
         _IMPORTED.clear()
@@ -73,7 +74,7 @@ def _is_stale(name: str, file: str, digest: str) -> bool:
 
 
 def _user_file(module: Any) -> str | None:
-    """The file of a module of Python code that is neither installed nor of Python's own library."""
+    """Return the file of a module that is neither installed nor part of the standard library, else None."""
     file = getattr(module, "__file__", None)
     if not isinstance(file, str) or not file.endswith(".py") or not Path(file).is_file():
         return None
@@ -84,6 +85,6 @@ def _user_file(module: Any) -> str | None:
 
 
 def source_digests(names: set[str]) -> list[str]:
-    """Return digests of the files of those modules that are the user's own code, in an order of their own."""
+    """Return sorted digests of the files of those modules that are the user's own code."""
     files = {_user_file(sys.modules[name]) for name in names if name in sys.modules}
     return sorted(file_digest(file) for file in files if file is not None)

@@ -1,7 +1,8 @@
-"""Plan: how wide, how deep, how many filters, how many bits: exact where the sources have bounds.
+"""Planners: the width, depth, number of filters or number of bits for a given distortion and failure probability.
 
-Each planner is one file: the function, the frozen `Plan` that it returns, and how what it planned is drawn; `check`
-draws it and counts the failures. In every planner ``eps`` is the distortion and ``delta`` the probability of failure.
+Each planner is one file with the function, the frozen `Plan` that it returns, and its simulation; `check` runs the
+simulation and counts the failures. In every planner ``eps`` is the distortion and ``delta`` the failure probability.
+Where the papers give bounds, the planners also give the exact number.
 """
 
 import lazy_loader

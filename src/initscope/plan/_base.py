@@ -1,7 +1,7 @@
-"""What a planner returns, a frozen `Plan`, and what planners share: checks of what is asked, counting of failures.
+"""The frozen `Plan` that a planner returns, and helpers of planners: argument checks, counting of failures.
 
-A plan says which statement each of its numbers rests on: `answers` are the numbers in the order of the table, from the
-source's bound to the exact answer; `best` is the one to use; `failures` draws what was planned.
+`answers` are the numbers in the order of the table, from the bound of the paper to the exact answer. `statements` says
+which theorem each number follows from, `best` names the number to use, and `failures` simulates the plan.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["FIXED", "WIDEST", "Plan", "check_delta", "check_width", "count_failu
 
 FIXED = "inputs fixed before the weights are drawn"
 WIDEST = 10**9
-"""Widths beyond are refused: the exact laws sum over some 40 √width active units."""
+"""Larger widths are refused: the exact distributions sum over about 40 √width numbers of active units."""
 _LEAST_EPS = 1e-30
 _LEAST_DELTA = 1e-290
-"""Probabilities below have no room left for a union over layers and samples."""
+"""Smaller probabilities underflow in a union bound over layers and samples."""
 _CHUNK_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
 class Plan(Result):
-    """Base of all plans: the distortion ``eps``, the probability of failure ``delta``, the answers of the subclass."""
+    """Base class of plans: the distortion ``eps``, the failure probability ``delta``; subclasses add the answers."""
 
     planner: ClassVar[str] = ""
     unit: ClassVar[str] = ""
@@ -45,41 +45,41 @@ class Plan(Result):
 
     @property
     def answers(self) -> dict[str, int]:
-        """The numbers by name, as in `statements`."""
+        """Return the numbers by name, as in `statements`."""
         return {name: getattr(self, name) for name in self.statements}
 
     @property
     def aim(self) -> dict[str, Any]:
-        """What the answers are for, beside ``eps`` and ``delta``: in the title, and in every row of the table."""
+        """Return the settings other than ``eps`` and ``delta``, for the title and for every row of the table."""
         return {}
 
     @property
     def title(self) -> str:
-        """The question in one line."""
+        """Return the question in one line."""
         aims = "".join(f", {name} {value}" for name, value in self.aim.items())
         return f"plan {self.planner}: eps = {self.eps:g}, delta = {self.delta:g}{aims}"
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per answer: its name, the number, what it is for and the statement it rests on."""
+        """Return one row per answer: its name, the number, the settings and the statement it follows from."""
         return [
             {"answer": name, self.unit: number} | self.aim | {"rests on": self.statements[name]}
             for name, number in self.answers.items()
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, and the planner's name and statements."""
+        """Return all fields, and the planner's name and statements."""
         return {"planner": self.planner, **super().to_dict(), "statements": dict(self.statements)}
 
     def numbers(self, size: int) -> int:
-        """How many numbers one draw of `failures` at that size holds at once."""
+        """Return how many numbers one trial of `failures` at that size holds in memory."""
         return size
 
     def failures(self, size: int, trials: int, generator: np.random.Generator, images: Any = None) -> int:
-        """Draw ``trials`` times what the plan is about, at ``size``, and count how often the promise fails."""
+        """Simulate the plan at ``size`` in ``trials`` trials and count the failures."""
         raise InputError(f"{type(self).__name__} has no simulation")
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The answers as bars on a logarithmic axis."""
+        """Plot the answers as bars on a logarithmic axis."""
         ax = make_axes(ax, figsize=(6, 0.6 + 0.5 * len(self.answers)))
         bars = ax.barh(list(self.answers), list(self.answers.values()))
         ax.bar_label(bars, fmt="{:,.0f}", padding=3)
@@ -91,23 +91,23 @@ class Plan(Result):
 
 
 def check_delta(delta: float) -> None:
-    """Refuse what is no probability of failure."""
+    """Raise `InputError` unless ``delta`` is a probability of failure."""
     check_between("delta", delta, _LEAST_DELTA, 1.0, hint="a probability of failure, for example 0.05")
 
 
 def check_eps(eps: float, hint: str) -> None:
-    """Refuse distortions that no plan can promise, and those whose square is no number."""
+    """Raise `InputError` unless 0 < ``eps`` < 1 and its square does not underflow."""
     check_between("eps", eps, _LEAST_EPS, 1.0, hint=hint)
 
 
 def check_width(width: float, aim: str) -> None:
-    """Refuse an aim that asks for more than the exact laws can sum over."""
+    """Raise `InputError` if the width is too large for the sums of the exact distributions."""
     if width > WIDEST:
-        raise InputError(f"{aim} ask for a width of about {width:.1g}, more than {WIDEST:.0g}; use a larger eps")
+        raise InputError(f"{aim} need a width of about {width:.1g}, more than {WIDEST:.0g}; use a larger eps")
 
 
 def count_failures(trials: int, values: int, failed: Callable[[int], Any]) -> int:
-    """Sum of ``failed(chunk)`` over chunks of about _CHUNK_VALUES numbers; one trial at a time if values is 1."""
+    """Sum ``failed(chunk)`` over chunks of about _CHUNK_VALUES numbers; one trial at a time if ``values`` is 1."""
     chunk = 1 if values == 1 else max(1, min(trials, _CHUNK_VALUES // values))
-    starts = steps(range(0, trials, chunk), "drawing trials")
-    return sum(int(np.sum(failed(min(chunk, trials - start)))) for start in starts)
+    offsets = steps(range(0, trials, chunk), "drawing trials")
+    return sum(int(np.sum(failed(min(chunk, trials - offset)))) for offset in offsets)

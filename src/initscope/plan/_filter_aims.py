@@ -1,4 +1,4 @@
-"""What a plan for filters is about: pairs of images, a random convolutional layer, and what of them is to be kept."""
+"""The setting of a plan for filters: pairs of images, a random convolutional layer, and the quantity to preserve."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from initscope.theory.images import expected_cosine, expected_inner
 __all__ = ["FilterAim"]
 
 _SCREEN = 128
-"""Filters that find the pair that varies most."""
+"""Number of filters used to find the pair with the largest variance."""
 
 
 @dataclass(frozen=True)
 class FilterAim:
-    """Cosines, or inner products over the expected norms (``inner``), within eps but for delta of each pair."""
+    """Cosines, or normalized inner products (``inner``), within ``eps`` except with probability ``delta`` per pair.
+
+    Inner products are divided by the expected norms of the outputs.
+    """
 
     first: torch.Tensor
     second: torch.Tensor
@@ -62,25 +65,25 @@ class FilterAim:
 
     @property
     def expected(self) -> np.ndarray:
-        """The expectation of what is to be kept, of every pair."""
+        """Return the expected cosine or normalized inner product of every pair."""
         padded = [self.layer.padded(side.double()).numpy() for side in (self.first, self.second)]
-        law = expected_inner if self.inner else expected_cosine
-        found = np.asarray(law(*padded, **self.layer.options))
-        return found / self.scales if self.inner else found
+        formula = expected_inner if self.inner else expected_cosine
+        expected = np.asarray(formula(*padded, **self.layer.options))
+        return expected / self.scales if self.inner else expected
 
     def statistics(self, index: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Inner products and squared norms of so many filters on one pair."""
+        """Return inner products and squared norms of the outputs of ``count`` filters on one pair."""
         return filter_statistics(self.first[index], self.second[index], self.layer, count, seed=self.seed)
 
     def values(self, index: int, size: int, sums: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
-        """What is to be kept, of layers of ``size`` filters with these sums."""
+        """Return the cosines or normalized inner products of layers of ``size`` filters with these sums."""
         return sums[0] / (size * self.scales[index]) if self.inner else concentration.layer_cosines(*sums)
 
     def sharp(self, pilot: int) -> concentration.SharpFilters:
-        """The sharp number for all pairs.
+        """Return the sharp number of filters for all pairs.
 
-        A small pilot finds the pair that varies most; only that one gets the whole pilot. Outputs may vanish on
-        another.
+        A small pilot finds the pair with the largest variance; only that pair gets the whole pilot. The number also
+        covers pairs whose outputs may all be zero.
         """
         pairs = len(self.first)
         if pairs == 1:
@@ -94,7 +97,7 @@ class FilterAim:
         return replace(worst, **{name: max(getattr(worst, name), living) for name in ("filters", "low", "high")})
 
     def _spread(self, index: int, screen: tuple[np.ndarray, np.ndarray, np.ndarray]) -> float:
-        """Standard deviation of one filter's share."""
+        """Return the standard deviation of the contribution of one filter."""
         return float(screen[0].std() / self.scales[index]) if self.inner else concentration.filter_share_sd(*screen)
 
     def _sharp_of_pair(self, index: int, pilot: int) -> concentration.SharpFilters:
@@ -105,7 +108,7 @@ class FilterAim:
         return concentration.sharp_filters(*drawn, eps=self.eps, delta=self.delta, seed=self.seed)
 
     def bounds(self) -> tuple[int | None, int | None]:
-        """What is proven, with and without the union over positions, of the worst pair; None where nothing is."""
+        """Return the proven numbers with and without the union over positions, for the worst pair; None if none."""
         sigma = self.layer.activation
         if float(sigma(0.0)) != 0 or not math.isfinite(sigma.lipschitz):
             return None, None
@@ -113,11 +116,11 @@ class FilterAim:
         patches = np.stack(
             [windows.sum((side.double() ** 2).sum(dim=1)).flatten(1) for side in (self.first, self.second)]
         )
-        found = [self._bounds_of_pair(index, patches[:, index]) for index in range(len(self.first))]
-        return max(pair[0] for pair in found), max(pair[1] for pair in found)
+        bounds = [self._bounds_of_pair(index, patches[:, index]) for index in range(len(self.first))]
+        return max(pair[0] for pair in bounds), max(pair[1] for pair in bounds)
 
     def _bounds_of_pair(self, index: int, patches: np.ndarray) -> tuple[int, int]:
-        """``patches``: squared norms of what the filter sees of both images, ``[2, positions]``."""
+        """Return both bounds; ``patches`` holds the squared norms of the patches of both images, ``[2, positions]``."""
         sigma, scale = self.layer.activation, float(self.scales[index])
         common: dict[str, Any] = {"variance": self.layer.variance, "delta": self.delta, "lipschitz": sigma.lipschitz}
         largest, energy = (np.sqrt(patches.max(axis=1)).tolist(), patches.sum(axis=1).tolist())

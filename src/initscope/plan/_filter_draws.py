@@ -1,4 +1,4 @@
-"""Pairs of images under random filters: what `initscope.plan.filters` and its check draw."""
+"""Random filters on pairs of images: the samples of `initscope.plan.filters` and of its check."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from initscope.theory.images._windows import Windows
 __all__ = ["ConvLayer", "filter_statistics", "image_pairs"]
 
 _CHUNK_VALUES = 1 << 24
-"""Outputs held at once, in numbers."""
+"""Largest number of outputs in memory."""
 
 
 @dataclass(frozen=True)
 class ConvLayer:
-    """A random convolutional layer as a plan draws it: filters, padding and stride, activation, variance of weights."""
+    """A random convolutional layer of a plan: filters, padding and stride, activation, variance of the weights."""
 
     windows: Windows
     activation: Activation
@@ -42,7 +42,7 @@ class ConvLayer:
         stride: int,
         weight_variance: float | None,
     ) -> ConvLayer:
-        """The layer for images of this height and width; without a variance that of weights which keep norms."""
+        """Return the layer for images of this height and width; the default variance preserves expected norms."""
         sigma = named_activation(activation)
         windows = Windows.read(tuple(size), kernel_size, padding=padding, stride=stride)
         variance = sigma.gain**2 / windows.taps if weight_variance is None else weight_variance
@@ -50,7 +50,7 @@ class ConvLayer:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The layer as `initscope.theory.images` takes it, for images that are padded already."""
+        """Return the layer as options of `initscope.theory.images`, for images that are already padded."""
         windows = self.windows
         return {
             "kernel_size": windows.kernel_size,
@@ -61,27 +61,27 @@ class ConvLayer:
         }
 
     def outputs(self, images: torch.Tensor, filters: torch.Tensor) -> torch.Tensor:
-        """σ of the convolution of padded images, ``[images, filters, positions]``."""
+        """Return σ of the convolution of padded images, ``[images, filters, positions]``."""
         rows, columns = self.windows.stride
         sums = conv2d(images, filters, stride=(rows, columns), dilation=self.windows.dilation)
         if self.activation.name == "relu":
             return sums.relu_().flatten(2)
-        made = np.asarray(self.activation(sums.numpy()))  # a user's function may be NumPy's
-        return torch.from_numpy(made).flatten(2)
+        values = np.asarray(self.activation(sums.numpy()))  # a user's function may use NumPy
+        return torch.from_numpy(values).flatten(2)
 
     def padded(self, images: torch.Tensor) -> torch.Tensor:
-        """The images with their borders."""
+        """Return the padded images."""
         widths = [amount for sides in reversed(self.windows.padding) for amount in sides]
         mode = {"zeros": "constant"}.get(self.windows.padding_mode, self.windows.padding_mode)
         return pad(images, widths, mode=mode) if any(widths) else images
 
     def positions(self, size: torch.Size) -> int:
-        """Positions of the filter on images of this height and width."""
+        """Return the number of positions of the filter on images of this height and width."""
         return math.prod(self.windows.sum(np.zeros(tuple(size))).shape)
 
 
 def image_pairs(x: Any, y: Any, kernel_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both images, or batches of them, as checked (pairs, channels, height, width) tensors of float32."""
+    """Return both images, or batches of them, as checked float32 tensors (pairs, channels, height, width)."""
     first, second = (
         torch.as_tensor(image if isinstance(image, torch.Tensor) else np.ascontiguousarray(image)) for image in (x, y)
     )
@@ -96,7 +96,7 @@ def image_pairs(x: Any, y: Any, kernel_size: int) -> tuple[torch.Tensor, torch.T
 def filter_statistics(
     x: torch.Tensor, y: torch.Tensor, layer: ConvLayer, count: int, *, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw ``count`` Gaussian filters: each one's output inner product and both squared norms, after the activation."""
+    """Draw ``count`` Gaussian filters; return the inner product and both squared norms of the outputs of each."""
     generator = torch_generator(seed, "filters")
     both = layer.padded(torch.stack([x, y]))
     chunk = max(1, _CHUNK_VALUES // (2 * layer.positions(x.shape[-2:])))
@@ -105,7 +105,7 @@ def filter_statistics(
     for start in range(0, count, chunk):
         size = min(chunk, count - start)
         weights = scale * torch.randn(size, x.shape[0], *layer.windows.kernel_size, generator=generator)
-        one, other = layer.outputs(both, weights)
-        parts.append(torch.stack([(one * other).sum(1), (one * one).sum(1), (other * other).sum(1)]).double())
+        first, second = layer.outputs(both, weights)
+        parts.append(torch.stack([(first * second).sum(1), (first**2).sum(1), (second**2).sum(1)]).double())
     inner, norm_x, norm_y = torch.cat(parts, dim=1).numpy()
     return inner, norm_x, norm_y

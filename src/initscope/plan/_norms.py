@@ -1,4 +1,4 @@
-"""Norms of ReLU networks: what `initscope.plan.width` and `depth` ask of them, and how both draw them."""
+"""Norms of ReLU networks: failure probabilities and simulation for `initscope.plan.width` and `depth`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from initscope.errors import InputError, check_count
 from initscope.plan._base import check_delta, check_eps, count_failures
 from initscope.theory import norms
 
-__all__ = ["HE", "LAWS", "Event", "band_text", "bands", "check_aim", "count_norms", "layer_eps", "norm_failure"]
+__all__ = ["HE", "STATEMENTS", "Event", "band_text", "bands", "check_aim", "count_norms", "layer_eps", "norm_failure"]
 
 Event = Literal["last-layer", "all-layers"]
 
 HE = "dense ReLU layers of equal width, i.i.d. Gaussian weights of variance 2/width (He fan-out), no biases"
-LAWS = {
+STATEMENTS = {
     "chernoff": "the best two-sided Chernoff bound of a layer, summed over layers and samples",
-    "exact": "the exact law for one input, summed over samples",
+    "exact": "the exact distribution for one input, summed over samples",
 }
 _FAR = 690.0
-"""Logarithm of a ratio that is never met: a band that has widened beyond it is open."""
+"""Log ratio beyond which a band counts as unbounded."""
 
 
 def check_aim(eps: float, delta: float, samples: int, event: str) -> None:
-    """Refuse what no plan for norms can promise."""
+    """Raise `InputError` for arguments that no plan for norms supports."""
     check_eps(eps, "the relative distortion of a squared norm")
     check_delta(delta)
     check_count("samples", samples, most=10**9)
@@ -34,37 +34,37 @@ def check_aim(eps: float, delta: float, samples: int, event: str) -> None:
 
 
 def layer_eps(eps: float, layers: int) -> float:
-    """The distortion each of the layers may add so that together they stay within 1 ± eps."""
+    """Return the distortion allowed per layer so that all layers together stay within 1 ± eps."""
     return math.expm1(math.log1p(eps) / layers)
 
 
 def norm_failure(size: int, layers: int, eps: float, event: str, per_layer: bool, gradients: bool) -> float:
-    """Exact probability of failure for one input in a network of equal width."""
+    """Return the exact probability of failure for one input in a network of constant width."""
     powers = range(1, layers + 1) if per_layer else [1] * layers
     lows = [math.exp(max(power * math.log1p(-eps), -_FAR)) for power in powers]
     highs = [math.exp(min(power * math.log1p(eps), _FAR)) for power in powers]
     widths = [size] * layers
     if gradients:
-        found = norms.gradient_norm_failure(widths, layers, lows[-1], highs[-1])
-        return (layers if event == "all-layers" else 1) * (found.value + found.error)
+        failure = norms.gradient_norm_failure(widths, layers, lows[-1], highs[-1])
+        return (layers if event == "all-layers" else 1) * (failure.value + failure.error)
     if layers == 1:
         return norms.relu_norm_failure(size, eps)
     if event == "all-layers":
-        found = norms.path_norm_failure(widths, lows, highs)
+        failure = norms.path_norm_failure(widths, lows, highs)
     else:
-        found = norms.deep_norm_failure(widths, lows[-1], highs[-1])
-    return found.value + found.error
+        failure = norms.deep_norm_failure(widths, lows[-1], highs[-1])
+    return failure.value + failure.error
 
 
 def bands(eps: float, depth: int, per_layer: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper ends of the bands of all layers, of squared norms."""
+    """Return the lower and upper ends of the bands of squared norms of all layers."""
     powers = np.arange(1, depth + 1) if per_layer else np.ones(depth)
-    with np.errstate(over="ignore"):  # a band that has widened to infinity is open
+    with np.errstate(over="ignore"):  # an infinite end means no bound
         return (1 - eps) ** powers, (1 + eps) ** powers
 
 
 def band_text(low: float, high: float) -> str:
-    """Where squared norms are promised to stay.
+    """Return a band of squared norms as text.
 
     >>> band_text(0.9**10, 1.1**10)
     '0.35…2.59'
@@ -81,14 +81,14 @@ def count_norms(
     last: bool,
     generator: np.random.Generator,
 ) -> int:
-    """Networks, of ``trials``, in which the squared norm of a sample leaves its band."""
+    """Count the networks, of ``trials``, in which the squared norm of a sample leaves its band."""
 
     def failed(chunk: int) -> np.ndarray:
         hidden = generator.standard_normal((chunk, max(samples, 2), samples))
         start = (hidden**2).sum(axis=1)
         bad: Any = np.zeros((chunk, samples), dtype=bool)
         for low, high in zip(lows, highs):
-            # W h for all samples at once: W on the orthonormal basis of their span is Gaussian again.
+            # W h for all samples at once: W on an orthonormal basis of their span is again Gaussian.
             basis: np.ndarray = np.linalg.qr(hidden, mode="r")  # type: ignore[assignment]
             weights = generator.standard_normal((chunk, size, basis.shape[1])) * math.sqrt(2 / size)
             hidden = np.maximum(weights @ basis, 0.0)

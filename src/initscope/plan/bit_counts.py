@@ -1,4 +1,4 @@
-"""`bits`: how many random signs a code needs for its Hamming distances to keep angles."""
+"""`bits`: how many random signs a code needs so that its Hamming distances preserve angles."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from initscope.theory import concentration
 __all__ = ["BitsPlan", "bits"]
 
 _LEAST_EPS = 3e-4
-"""Below, the lattice of the binomial law has too many points to search."""
+"""For smaller eps, the binomial distribution has too many points to search."""
 
 
 @dataclass(frozen=True)
 class BitsPlan(Plan):
-    """`initscope.plan.bits`: bits of a sign embedding; `failure` is exact, at the exact number."""
+    """`initscope.plan.bits`: bits of a sign embedding; `failure` is the exact failure probability at `exact` bits."""
 
     planner = "bits"
     unit = "bits"
     statements: ClassVar[dict[str, str]] = {
         "paper": "the stable-embedding theorem of the talk with its unspecified constant set to 1",
         "hoeffding": "Hoeffding's inequality, union over pairs",
-        "exact": "the exact binomial law, union over pairs",
+        "exact": "the exact binomial distribution, union over pairs",
     }
 
     pairs: int
@@ -40,22 +40,22 @@ class BitsPlan(Plan):
 
     @property
     def aim(self) -> dict[str, Any]:
-        """How many pairs are kept at once."""
+        """Return the number of pairs that must all be preserved."""
         return {"pairs": self.pairs}
 
     def numbers(self, size: int) -> int:
-        """Rows of two directions, for all pairs."""
+        """Return the size of the projections of two directions, for all pairs."""
         return 2 * size * self.pairs
 
     def failures(self, size: int, trials: int, generator: np.random.Generator, images: Any = None) -> int:
-        """Codes of ``size`` bits in which a pair's distance strays by more than eps."""
+        """Count codes of ``size`` bits in which the distance of a pair is off by more than eps."""
         return count_failures(trials, self.numbers(size), lambda chunk: _fails(size, self, chunk, generator))
 
 
 def bits(
     eps: float, delta: float, *, pairs: int = 1, angle: float | None = None, mean_width: float | None = None
 ) -> BitsPlan:
-    r"""How many random signs, so that the Hamming distance is within ``eps`` of θ/π for so many pairs at once?
+    r"""How many random signs keep the Hamming distance within ``eps`` of θ/π for all pairs?
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ def bits(
     delta
         Probability of failure, for all ``pairs`` together.
     pairs
-        Number of pairs that must all be kept.
+        Number of pairs that must all be preserved.
     angle
-        Angle of the pairs in radians; None: the worst.
+        Angle of the pairs in radians; None: the worst case.
     mean_width
-        Two-sided Gaussian mean width ω of the set, for the talk's theorem; None: the bound 2 √(2 log 2 pairs) of as
-        many points.
+        Two-sided Gaussian mean width ω of the set, for the theorem of the talk; None: the bound 2 √(2 log 2 pairs) for
+        a set of ``pairs`` points.
 
     >>> plan = bits(eps=0.1, delta=0.05)
     >>> plan.exact < plan.hoeffding < plan.paper
@@ -93,13 +93,13 @@ def bits(
         assumptions=(
             "signs of an i.i.d. Gaussian (any isotropic) projection, inputs fixed before it is drawn",
             "the worst angle" if angle is None else f"pairs at an angle of {angle:g} radians",
-            "the talk's theorem leaves its constant open: its number shows the growth, not a guarantee",
+            "the theorem of the talk does not give its constant: its number shows the growth, not a guarantee",
         ),
     )
 
 
 def _fails(size: int, plan: BitsPlan, chunk: int, generator: np.random.Generator) -> np.ndarray:
-    """Signs of two directions at an angle, in their plane; the worst angle is just below a lattice point near 90°."""
+    """Return which codes fail; the worst angle is just below a point of the distribution near 90°."""
     angle = math.pi * (round(size * (0.5 + plan.eps)) / size - plan.eps) - 1e-9 if plan.angle is None else plan.angle
     rows = generator.standard_normal((chunk, plan.pairs, size, 2))
     signs = rows @ np.array([[1.0, math.cos(angle)], [0.0, math.sin(angle)]]) > 0

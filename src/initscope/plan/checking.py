@@ -1,8 +1,7 @@
-"""`check`: draw what was planned, many times, and count the failures.
+"""`check`: simulate a plan many times and count the failures.
 
-The draws know nothing of the laws in `initscope.theory`: Gaussian weights, ReLU, norms. What makes them cheap is only
-that Gaussian weights look alike from every direction: a layer needs to be drawn on the span of its inputs, not on the
-whole space.
+The simulation uses no formula of `initscope.theory`, only Gaussian weights, ReLU and norms. Gaussian weights are
+rotation invariant, so a layer is sampled only on the span of its inputs, which is cheap.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from initscope.results import Result
 __all__ = ["Check", "check"]
 
 _LARGEST_DRAW = 1 << 27
-"""Numbers of one draw, a gigabyte of them."""
+"""Largest number of values in one trial, 1 GB."""
 
 
 @dataclass(frozen=True)
 class Check(Result):
-    """`initscope.plan.check`: failures observed in simulation, with their 95 % interval, beside the promise.
+    """`initscope.plan.check`: the observed failure rate with its 95 % interval, compared with the promised ``delta``.
 
-    ``predicted`` is the exact probability at the drawn size where the plan knows it: whole numbers keep a little more
-    than they promise. ``kept``: the promise is not refuted. ``sharp``: the prediction (or promise) lies in the
-    interval, and the interval within a factor of two of it; a wider one leaves it undecided.
+    ``predicted`` is the exact failure probability at this size, if the plan gives one. It is a little below the
+    promise because sizes are whole numbers. ``holds``: the simulation does not contradict the promise. ``sharp``: the
+    interval contains the prediction (or promise) and lies within a factor of two of it.
     """
 
     planner: str
@@ -41,11 +40,11 @@ class Check(Result):
     high: float
     promise: float
     predicted: float | None
-    kept: bool
+    holds: bool
     sharp: bool
 
     def table(self) -> list[dict[str, Any]]:
-        """One row, with the verdict in a word."""
+        """Return one row, with the result as a word."""
         return [
             {
                 "size": self.size,
@@ -55,46 +54,47 @@ class Check(Result):
                 "high": round(self.high, 4),
                 "promise": self.promise,
                 "predicted": None if self.predicted is None else round(self.predicted, 4),
-                "verdict": self._verdict(),
+                "result": self._result(),
             }
         ]
 
-    def _verdict(self) -> str:
-        if self.sharp or not self.kept:
-            return "sharp" if self.sharp else "broken"
+    def _result(self) -> str:
+        if self.sharp or not self.holds:
+            return "sharp" if self.sharp else "violated"
         aim = self.promise if self.predicted is None else self.predicted
-        return f"undecided at {self.trials} trials" if self.low <= aim <= self.high else "kept"
+        return f"undecided at {self.trials} trials" if self.low <= aim <= self.high else "holds"
 
 
 def check(
     plan: Plan, *, answer: str | None = None, trials: int = 2000, seed: int = 0, images: tuple[Any, Any] | None = None
 ) -> Check:
-    """Simulate ``plan`` and set the observed rate of failure, with its 95 % interval, beside the promise.
+    """Simulate ``plan`` and compare the observed failure rate, with its 95 % interval, with the promise.
 
     Parameters
     ----------
     answer
-        Which of the plan's numbers to draw, for example ``"paper"``; by default its best.
+        Which of the plan's numbers to simulate, for example ``"paper"``; by default its best.
     trials
-        Independent networks, layers or codes.
+        Number of independent networks, layers or codes.
     images
-        The images ``(x, y)`` of a plan for filters, which does not keep them.
+        The images ``(x, y)`` of a plan for filters; the plan does not store them.
 
-    The inputs are random directions; for several samples the promise is a union bound, so far fewer failures are
-    normal.
+    The inputs are random directions. For several samples the promise is a union bound, so expect far fewer failures.
     """
     check_count("trials", trials, least=10)
     check_seed("seed", seed)
     answer = plan.best if answer is None else answer
     if answer not in plan.answers:
-        raise InputError(f"answer = {answer!r} is not one of this plan's: {', '.join(plan.answers)}")
+        raise InputError(f"answer = {answer!r} is not an answer of this plan; choose one of {', '.join(plan.answers)}")
     size = plan.answers[answer]
     if size < 1:
-        raise InputError(f"the plan's answer {answer!r} is {size}: there is nothing to draw")
+        raise InputError(
+            f"the plan's answer {answer!r} is {size}, so there is nothing to simulate; use a larger eps or delta"
+        )
     if plan.numbers(size) > _LARGEST_DRAW:
         raise InputError(
-            f"one draw of size {size} holds {plan.numbers(size):.2g} numbers, more than {_LARGEST_DRAW:.2g}; "
-            "check a plan for fewer samples, fewer pairs or a larger eps: the law is the same"
+            f"one trial of size {size} holds {plan.numbers(size):.2g} numbers, more than {_LARGEST_DRAW:.2g}; "
+            "check a plan for fewer samples, fewer pairs or a larger eps, which uses the same formula"
         )
     failures = plan.failures(size, trials, np.random.default_rng(seed), images)
     low, high = _clopper_pearson(failures, trials)
@@ -111,7 +111,7 @@ def check(
         high=high,
         promise=plan.delta,
         predicted=predicted,
-        kept=low <= plan.delta,
+        holds=low <= plan.delta,
         sharp=aim / 2 <= low <= aim <= high <= 2 * aim,
     )
 

@@ -11,7 +11,17 @@ import numpy as np
 
 from initscope.errors import check_count
 from initscope.plan._base import FIXED, Plan
-from initscope.plan._norms import HE, LAWS, Event, band_text, bands, check_aim, count_norms, layer_eps, norm_failure
+from initscope.plan._norms import (
+    HE,
+    STATEMENTS,
+    Event,
+    band_text,
+    bands,
+    check_aim,
+    count_norms,
+    layer_eps,
+    norm_failure,
+)
 from initscope.theory import norms
 from initscope.theory._search import log_excess, smallest
 
@@ -22,13 +32,13 @@ _WIDEST_DEEP = 10**6
 
 @dataclass(frozen=True)
 class DepthPlan(Plan):
-    """`initscope.plan.depth`: how deep a network of a given width may be (0: not even one layer)."""
+    """`initscope.plan.depth`: the largest depth of a network of a given width (0: not even one layer)."""
 
     planner = "depth"
     unit = "depth"
     statements: ClassVar[dict[str, str]] = {
-        "paper": "theorem 1 of the over-parameterisation paper with its best split of eps over the layers",
-        **LAWS,
+        "paper": "theorem 1 of the over-parameterization paper with its best split of eps over the layers",
+        **STATEMENTS,
     }
 
     width: int
@@ -41,7 +51,7 @@ class DepthPlan(Plan):
 
     @property
     def aim(self) -> dict[str, Any]:
-        """The band of squared norms over the input's, and for which width and how many inputs it holds."""
+        """Return the band of squared norm ratios, the width and the number of inputs."""
         return {
             "squared norms within": band_text(1 - self.eps, 1 + self.eps),
             "width": self.width,
@@ -49,11 +59,11 @@ class DepthPlan(Plan):
         }
 
     def numbers(self, size: int) -> int:
-        """Outputs of all samples."""
+        """Return the number of outputs of all samples."""
         return self.width * self.samples + self.samples**2
 
     def failures(self, size: int, trials: int, generator: np.random.Generator, images: Any = None) -> int:
-        """Networks of ``size`` layers that leave 1 ± eps."""
+        """Count the networks of ``size`` layers that leave 1 ± eps."""
         lows, highs = bands(self.eps, size, False)
         return count_norms(self.width, self.samples, trials, lows, highs, self.event == "last-layer", generator)
 
@@ -61,8 +71,8 @@ class DepthPlan(Plan):
 def depth(*, width: int, eps: float, delta: float, samples: int = 1, event: Event = "last-layer") -> DepthPlan:
     r"""How deep may a ReLU network of this width be, if ‖h‖²/‖x‖² is to stay within 1 ± ``eps``?
 
-    The band does not widen with depth here: within :math:`(1\pm\varepsilon)^L` deeper is easier. 0 means not even one
-    layer.
+    The band is the same at every depth; a band :math:`(1\pm\varepsilon)^L` would be easier for deeper networks. 0 means
+    that not even one layer satisfies it.
 
     Parameters
     ----------
@@ -73,7 +83,7 @@ def depth(*, width: int, eps: float, delta: float, samples: int = 1, event: Even
     delta
         Probability of failure, over the draw of the weights, for all ``samples`` together.
     samples
-        Number of inputs that must all be kept.
+        Number of inputs whose norms must all be preserved.
     event
         ``"last-layer"``: the last layer's norm stays within 1 ± eps; ``"all-layers"``: every layer's.
 
@@ -82,7 +92,7 @@ def depth(*, width: int, eps: float, delta: float, samples: int = 1, event: Even
     True
     """
     check_aim(eps, delta, samples, event)
-    check_count("width", width, most=_WIDEST_DEEP, hint="the exact law of many layers takes too long beyond")
+    check_count("width", width, most=_WIDEST_DEEP, hint="the exact distribution of many wider layers takes too long")
 
     def failure(layers: int) -> float:
         return samples * norm_failure(width, layers, eps, event, False, False)
@@ -90,7 +100,7 @@ def depth(*, width: int, eps: float, delta: float, samples: int = 1, event: Even
     def deepest(bound: Callable[[int], float]) -> int:
         return smallest(lambda layers: -log_excess(bound(layers), delta * (1 + 1e-15)), scan=2, guess=guess) - 1
 
-    # The log ratio is about normal with variance 5/width a layer.
+    # The log ratio is about normal with variance 5/width per layer.
     guess = math.ceil(width * math.log1p(eps) ** 2 / (10 * math.log(2 * samples / delta)))
     exact = deepest(failure)
     return DepthPlan(

@@ -1,4 +1,4 @@
-"""`expansivity`: widths at which random ReLU layers are injective; the statement and its plan are one in the theory."""
+"""`expansivity`: widths at which random ReLU layers are injective; the planner is part of `initscope.theory`."""
 
 from initscope.theory.injectivity.planning import expansivity
 

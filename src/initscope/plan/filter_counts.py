@@ -22,7 +22,7 @@ __all__ = ["FiltersPlan", "InnerProductPlan", "filters"]
 class FiltersPlan(Plan):
     """`initscope.plan.filters`: numbers of filters; `sharp_low` and `sharp_high` are the pilot's 95 % interval.
 
-    The bounds are None where nothing is proven: for activations with σ(0) ≠ 0 or without a Lipschitz constant.
+    The bounds are None for activations with σ(0) ≠ 0 or without a Lipschitz constant: no theorem covers them.
     """
 
     planner = "filters"
@@ -54,18 +54,18 @@ class FiltersPlan(Plan):
     """The activation as it was given, for `check`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields but the function."""
-        found = super().to_dict()
-        del found["function"]
-        return found
+        """Return all fields except the function."""
+        fields = super().to_dict()
+        del fields["function"]
+        return fields
 
     @property
     def answers(self) -> dict[str, int]:
-        """The numbers by name; without those that nothing proves."""
+        """Return the numbers by name, without those that no theorem covers."""
         return {name: number for name, number in super().answers.items() if number is not None}
 
     def failures(self, size: int, trials: int, generator: np.random.Generator, images: Any = None) -> int:
-        """Layers of ``size`` filters in which the cosine (or inner product) of a pair strays by more than eps."""
+        """Count layers of ``size`` filters in which the cosine (or inner product) of a pair is off by more than eps."""
         if images is None:
             raise InputError("a plan for filters is checked on its images; pass images=(x, y)")
         return _count(size, self, trials, generator, images)
@@ -73,7 +73,7 @@ class FiltersPlan(Plan):
 
 @dataclass(frozen=True)
 class InnerProductPlan(FiltersPlan):
-    """The same for inner products: theorem 2, and for linear layers lemma 2."""
+    """`FiltersPlan` for inner products: theorem 2, and lemma 2 for linear layers."""
 
     statements: ClassVar[dict[str, str]] = {
         "paper": "theorem 2 of the JL-for-CNNs paper (lemma 2 for linear layers), constant 26.06",
@@ -104,9 +104,9 @@ def filters(
     Parameters
     ----------
     x, y
-        Two images, (channels, height, width) or (height, width), or as many pairs, (pairs, channels, height, width):
-        the plan then holds for all pairs at once (union bound), the numbers are those of the worst pair. The largest
-        patch, the R of the theorems, is found here.
+        Two images, (channels, height, width) or (height, width), or two batches of images,
+        (pairs, channels, height, width). The plan then holds for all pairs at once (union bound), and the numbers are
+        those of the worst pair. The largest patch norm, the R of the theorems, is computed from the images.
     eps
         Distortion, between 0 and 1: of a cosine, or of an inner product over the expected norms of the outputs.
     delta
@@ -116,22 +116,21 @@ def filters(
     activation
         Name of an activation (relu, tanh, gelu, identity for a linear layer …); in Python also a function.
     padding
-        circular, zeros, reflect or replicate (the size is kept at stride 1), valid, or a number of zeros.
+        circular, zeros, reflect or replicate (all preserve the size at stride 1), valid, or a number of zeros.
     stride
-        Step of the filter.
+        Stride of the filter.
     weight_variance
-        Variance of the weights; default: that which keeps norms, 2/r² for ReLU. It cancels for cosines of homogeneous
-        activations.
+        Variance of the weights; the default preserves expected norms, for example 2/r² for ReLU. It cancels for cosines
+        of homogeneous activations.
     quantity
         cosine (corollary 1), or inner: inner products (theorem 2, for linear layers lemma 2).
     seed
         Seed of the pilot's filters.
     pilot
-        Filters drawn to measure the variance of one filter's share; the interval of ``sharp`` says what that is worth.
+        Number of filters drawn to measure the variance of one filter; the interval of ``sharp`` covers its error.
 
-    I.i.d. Gaussian filters. The corollary is for homogeneous activations and cyclic convolution of stride 1; for other
-    layers its proof is carried through with what they see (`initscope.theory.concentration.layer_cosine_filters`).
-    [Nachum2022]_
+    The filters are i.i.d. Gaussian. The corollary is for homogeneous activations and cyclic convolution of stride 1.
+    `initscope.theory.concentration.layer_cosine_filters` extends its proof to other layers. [Nachum2022]_
     """
     from initscope.plan._filter_aims import FilterAim
 
@@ -181,7 +180,7 @@ def _assumptions(aim: FilterAim, resampled: bool, *, proven: bool) -> tuple[str,
     windows, sigma = aim.layer.windows, aim.layer.activation
     padding = {"circular": "cyclic"}.get(windows.padding_mode, windows.padding_mode)
     border = f"{padding} padding" if any(map(any, windows.padding)) else "no padding"
-    found = [
+    assumptions = [
         f"{border}, stride {windows.stride[0]}, {sigma.name}",
         f"i.i.d. Gaussian filters of variance {aim.layer.variance:.4g}",
         "images fixed before the filters are drawn",
@@ -190,8 +189,8 @@ def _assumptions(aim: FilterAim, resampled: bool, *, proven: bool) -> tuple[str,
         + " the pilot's filters; its interval covers the pilot's sampling error",
     ]
     if not proven:
-        found.append(f"no bound is proven for {sigma.name}: the theorems need σ(0) = 0 and a Lipschitz constant")
-    return tuple(found)
+        assumptions.append(f"no bound is proven for {sigma.name}: the theorems need σ(0) = 0 and a Lipschitz constant")
+    return tuple(assumptions)
 
 
 def _count(size: int, plan: FiltersPlan, trials: int, generator: np.random.Generator, images: tuple[Any, Any]) -> int:

@@ -24,7 +24,7 @@ class NormRatios(NamedTuple):
 def norm_ratios(
     layers: Sequence[torch.Tensor], head: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor
 ) -> NormRatios:
-    r"""Run a ReLU network with a softmax head forwards and backwards.
+    r"""Run the forward and backward pass of a ReLU network with a softmax head and return ratios of norms.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def norm_ratios(
     """
     if inputs.ndim != 2 or not layers or layers[0].shape[1] != inputs.shape[1]:
         raise InputError(
-            f"inputs of shape {tuple(inputs.shape)} must be (samples, features) with the features of the first layer"
+            f"inputs of shape {tuple(inputs.shape)} must be (samples, features), as the first layer expects"
         )
     hidden, masks, norms = inputs, [], [inputs.norm(dim=1)]
     for weight in layers:
@@ -66,5 +66,5 @@ def norm_ratios(
         errors.append(error.norm(dim=1) / delta)
         if layer:
             error = (error @ layers[layer]).mul_(masks[layer - 1])
-    kept, back = torch.stack(norms), torch.stack(errors[::-1])
-    return NormRatios(kept[1:] / kept[0], back * kept[:-1] / kept[0], back)
+    forward, backward = torch.stack(norms), torch.stack(errors[::-1])
+    return NormRatios(forward[1:] / forward[0], backward * forward[:-1] / forward[0], backward)

@@ -19,13 +19,13 @@ _LEAST_EPS = 1e-5
 
 @dataclass(frozen=True)
 class ProjectionPlan(Plan):
-    """`initscope.plan.projection`: dimensions of a random linear layer that keeps all distances of a data set."""
+    """`initscope.plan.projection`: dimensions of a random linear layer that preserves all distances of a data set."""
 
     planner = "projection"
     unit = "width"
     statements: ClassVar[dict[str, str]] = {
         "textbook": "Dasgupta–Gupta, as in scikit-learn's johnson_lindenstrauss_min_dim (success only 1 in samples)",
-        "exact": "the exact chi-square law, union over all pairs",
+        "exact": "the exact chi-square distribution, union over all pairs",
     }
 
     samples: int
@@ -35,15 +35,15 @@ class ProjectionPlan(Plan):
 
     @property
     def aim(self) -> dict[str, Any]:
-        """Of how many samples all distances are kept."""
+        """Return the number of samples whose distances are all preserved."""
         return {"samples": self.samples}
 
     def numbers(self, size: int) -> int:
-        """Projections of all samples."""
+        """Return the size of the projections of all samples."""
         return size * self.samples + self.samples**2
 
     def failures(self, size: int, trials: int, generator: np.random.Generator, images: Any = None) -> int:
-        """Projections in which some distance leaves its band."""
+        """Count the projections in which a distance leaves its band."""
         return count_failures(trials, 1, lambda _: _fails(size, self, generator))
 
 
@@ -57,7 +57,7 @@ def projection(*, eps: float, delta: float, samples: int) -> ProjectionPlan:
     delta
         Probability of failure, for all distances together.
     samples
-        Number of samples, all of whose distances are kept.
+        Number of samples whose pairwise distances are all preserved.
 
     >>> plan = projection(eps=0.1, delta=0.05, samples=1000)
     >>> plan.textbook, plan.exact < plan.textbook

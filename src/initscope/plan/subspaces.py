@@ -1,4 +1,4 @@
-"""`subspace`: how wide ReLU layers must be to keep the norms of a whole subspace at once."""
+"""`subspace`: how wide ReLU layers must be to preserve the norms of a whole subspace at once."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["SubspacePlan", "subspace", "subspace_extremes"]
 
 @dataclass(frozen=True)
 class SubspacePlan(Plan):
-    """`initscope.plan.subspace`: widths that keep the norms of a whole subspace at once."""
+    """`initscope.plan.subspace`: widths that preserve the norms of a whole subspace at once."""
 
     planner = "subspace"
     unit = "width"
     best = "gordon"
     statements: ClassVar[dict[str, str]] = {
-        "paper": "lemma 3 (depth 1) or theorem 2 of the over-parameterisation paper, as printed",
+        "paper": "lemma 3 (depth 1) or theorem 2 of the over-parameterization paper, as printed",
         "repaired": "theorem 2 with the union over the cones that its proof overlooks (depth 1: lemma 3)",
         "gordon": "Gordon's comparison with the exact mean norm and Gaussian concentration",
     }
@@ -39,22 +39,22 @@ class SubspacePlan(Plan):
 
     @property
     def aim(self) -> dict[str, Any]:
-        """The dimension of the subspace, and the number of layers."""
+        """Return the dimension of the subspace and the number of layers."""
         return {"dim": self.dim, "depth": self.depth}
 
     def numbers(self, size: int) -> int:
-        """Outputs of the directions that are followed."""
+        """Return the number of outputs of the directions that are followed."""
         return size * 4 * self.dim
 
     def failures(self, size: int, trials: int, generator: np.random.Generator, images: Any = None) -> int:
-        """Networks whose extremes over the subspace, as far as they are found, leave the band."""
+        """Count the networks whose extreme norms over the subspace, as found by local search, leave the band."""
         return count_failures(trials, 1, lambda _: _fails(size, self, generator))
 
 
 def subspace(
     dim: int, eps: float, delta: float, *, squared: bool = True, ambient: int | None = None, depth: int = 1
 ) -> SubspacePlan:
-    r"""How wide must ReLU layers be, so that they keep the norms of *all* inputs of a subspace at once?
+    r"""How wide must ReLU layers be, so that they preserve the norms of *all* inputs of a subspace at once?
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ def subspace(
     delta
         Probability of failure, over the draw of the weights.
     squared
-        Squared norms, or norms.
+        Whether the band is for squared norms (True) or for norms (False).
     ambient
-        Dimension of the space around the subspace, which does not matter beyond ``dim <= ambient``.
+        Dimension of the space that contains the subspace; it only has to be at least ``dim``.
     depth
         Number of layers.
 
@@ -79,7 +79,7 @@ def subspace(
     if ambient is not None:
         check_count("ambient", ambient)
         if dim > ambient:
-            raise InputError(f"dim = {dim} must be at most ambient = {ambient}: a subspace fits into its space")
+            raise InputError(f"dim = {dim} must be at most ambient = {ambient}, the dimension of the whole space")
     check_count("depth", depth)
     check_eps(eps, "the relative distortion of a norm")
     check_delta(delta)
@@ -124,31 +124,33 @@ def _gordon(dim: int, eps: float, delta: float, squared: bool, depth: int) -> in
     except OverflowError:
         raise InputError(
             f"depth = {depth}: no width below {WIDEST // 10:.0g} keeps all of a subspace of dimension {dim} within "
-            f"eps = {eps:g}, the bound doubles with every layer; use fewer layers or a larger eps"
+            f"eps = {eps:g}, because the bound doubles with every layer; use fewer layers or a larger eps"
         ) from None
 
 
-def subspace_extremes(weights: np.ndarray, *, starts: int = 32, steps: int = 200, seed: int = 0) -> tuple[float, float]:
-    r"""Smallest and largest :math:`\|R(Wu)\|` found over unit vectors u, by ascent from many starts.
+def subspace_extremes(
+    weights: np.ndarray, *, restarts: int = 32, steps: int = 200, seed: int = 0
+) -> tuple[float, float]:
+    r"""Return the smallest and largest :math:`\|R(Wu)\|` over unit vectors u, by local search with random restarts.
 
-    The squared norm is convex in u: :math:`u \leftarrow W^T R(Wu)`, normalised, never falls, and
-    :math:`u \leftarrow cu - W^T R(Wu)` with c at least the largest squared singular value never rises. Local optima:
-    the true extremes may lie further out.
+    The squared norm is convex in u: :math:`u \leftarrow W^T R(Wu)`, normalized, never decreases it, and
+    :math:`u \leftarrow cu - W^T R(Wu)` with c at least the largest squared singular value never increases it. The
+    results are local optima, so the true extremes may be more extreme.
     """
     generator = np.random.default_rng(seed)
     top = float(np.linalg.norm(weights, 2)) ** 2
     best = []
     for sign in (-1.0, 1.0):
-        u = generator.standard_normal((weights.shape[1], starts))
+        u = generator.standard_normal((weights.shape[1], restarts))
         u /= np.linalg.norm(u, axis=0)
-        value = np.zeros(starts)
+        value = np.zeros(restarts)
         for _ in range(steps):
             hidden = np.maximum(weights @ u, 0.0)
             before, value = value, np.linalg.norm(hidden, axis=0)
             if np.abs(value - before).max() < 1e-7:
                 break
             pull = weights.T @ hidden
-            # Half of the largest curvature would do on average; the whole is what the proof needs.
+            # Half of the largest curvature would suffice on average; the proof needs all of it.
             u = pull if sign > 0 else top * u - pull
             u /= np.linalg.norm(u, axis=0)
         best.append(float(value.min() if sign < 0 else value.max()))
@@ -156,14 +158,13 @@ def subspace_extremes(weights: np.ndarray, *, starts: int = 32, steps: int = 200
 
 
 def _fails(size: int, plan: SubspacePlan, generator: np.random.Generator) -> bool:
-    """Whether the extremes found over the subspace leave the band, in the first layer that does.
+    """Return whether the extreme norms over the subspace leave the band in some layer.
 
-    Deeper layers are followed on the two extreme directions and random ones: extremes of the composition are not
-    searched.
+    Only the first layer is searched for extremes; deeper layers are evaluated on random directions.
     """
     power = 1.0 if plan.squared else 2.0
     weights = generator.standard_normal((size, plan.dim)) * math.sqrt(2 / size)
-    low, high = subspace_extremes(weights, starts=16, steps=60, seed=int(generator.integers(2**31)))
+    low, high = subspace_extremes(weights, restarts=16, steps=60, seed=int(generator.integers(2**31)))
     if not (1 - plan.eps) ** power <= low**2 <= high**2 <= (1 + plan.eps) ** power:
         return True
     if plan.depth == 1:

@@ -1,4 +1,4 @@
-"""`width`: how wide a ReLU network must be to keep the norms of its inputs, or of its gradients."""
+"""`width`: how wide a ReLU network must be to preserve the norms of its inputs, or of its gradients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ import numpy as np
 
 from initscope.errors import InputError, check_count
 from initscope.plan._base import FIXED, Plan, check_width, count_failures
-from initscope.plan._norms import HE, LAWS, Event, band_text, bands, check_aim, count_norms, layer_eps, norm_failure
+from initscope.plan._norms import (
+    HE,
+    STATEMENTS,
+    Event,
+    band_text,
+    bands,
+    check_aim,
+    count_norms,
+    layer_eps,
+    norm_failure,
+)
 from initscope.theory import norms
 from initscope.theory._search import log_excess, smallest
 
@@ -19,7 +29,7 @@ __all__ = ["Quantity", "WidthPlan", "width"]
 Quantity = Literal["activations", "gradients"]
 
 _DEEPEST = {"last-layer": 10_000, "all-layers": 50}
-"""Depths beyond are refused: every layer's own band costs an integration over all layers before it."""
+"""Larger depths are refused: the band of each layer needs an integration over all layers before it."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +39,8 @@ class WidthPlan(Plan):
     planner = "width"
     unit = "width"
     statements: ClassVar[dict[str, str]] = {
-        "paper": "lemma 2 (depth 1), theorem 1 or (gradients) theorem 3 of the over-parameterisation paper, as printed",
-        **LAWS,
+        "paper": "lemma 2 (depth 1), theorem 1 or (gradients) theorem 3 of the over-parameterization paper, as printed",
+        **STATEMENTS,
     }
 
     depth: int
@@ -45,17 +55,17 @@ class WidthPlan(Plan):
 
     @property
     def aim(self) -> dict[str, Any]:
-        """The band of the last layer's squared norms over the input's, and for how many layers and inputs it holds."""
+        """Return the band of squared norm ratios at the last layer, the depth and the number of inputs."""
         lows, highs = bands(self.eps, self.depth, self.per_layer)
         return {"squared norms within": band_text(lows[-1], highs[-1]), "depth": self.depth, "samples": self.samples}
 
     def numbers(self, size: int) -> int:
-        """Outputs of all samples, and for gradients the weights."""
+        """Return the number of outputs of all samples, and of weights for gradients."""
         gradients = self.depth * size**2 if self.quantity == "gradients" else 0
         return size * self.samples + self.samples**2 + gradients
 
     def failures(self, size: int, trials: int, generator: np.random.Generator, images: Any = None) -> int:
-        """Networks that leave their band."""
+        """Count the networks that leave their band."""
         lows, highs = bands(self.eps, self.depth, self.per_layer)
         last = self.event == "last-layer"
         if self.quantity == "gradients":
@@ -84,7 +94,7 @@ def width(
     depth
         Number of layers.
     samples
-        Number of inputs that must all be kept.
+        Number of inputs whose norms must all be preserved.
     event
         ``"last-layer"``: the last layer's norm; ``"all-layers"``: every layer's (gradients: the union over layers).
     quantity
@@ -98,12 +108,12 @@ def width(
     (4152, 3698, 1919)
     """
     check_aim(eps, delta, samples, event)
-    check_count("depth", depth, most=_DEEPEST[event], hint=f"so deep for the event {event}")
+    check_count("depth", depth, most=_DEEPEST[event], hint=f"the limit for the event {event}")
     if quantity not in ("activations", "gradients"):
         raise InputError(f"quantity = {quantity!r} must be 'activations' or 'gradients'")
     gradients = quantity == "gradients"
     step = eps if per_layer else layer_eps(eps, depth)
-    # Theorem 3 pays twice: once for the forward, once for the backward pass.
+    # Theorem 3 has a union over both passes, forward and backward.
     parts = 2 * depth if gradients else depth
 
     def failure(size: int) -> float:
@@ -138,16 +148,16 @@ def width(
 
 
 def _guess(eps: float, delta: float, layers: int, event: str, per_layer: bool) -> int:
-    """Where the search for the width starts: the log ratio is about normal with variance 5/width a layer."""
+    """Return a first guess of the width: the log ratio is about normal with variance 5/width per layer."""
     steps = 1 if event == "all-layers" and per_layer else layers
     band = eps * (steps if per_layer else 1)
     return math.ceil(steps * 5 * math.log(2 / delta) / band**2)
 
 
 def _gradients(size: int, plan: WidthPlan, low: float, high: float, last: bool, generator: np.random.Generator) -> bool:
-    """Whether a network with a softmax head of 20 classes has a gradient norm outside the band, after backpropagation.
+    """Return whether a network with a softmax head of 20 classes has a gradient norm outside the band.
 
-    ``last``: the first layer's gradient, whose error has come all the way back.
+    ``last``: check only the gradient of the first layer, the last one in the backward pass.
     """
     import torch
 

@@ -87,7 +87,7 @@ def versions() -> dict[str, str]:
 
 
 def angle_panel(angle: Quantity, low: float | None = None) -> Panel:
-    """Angles against depth, with the healthy band that verdicts know: angles that open are no fault."""
+    """Angles against depth, with the healthy band of the checks: angles that grow are no error."""
     return Panel(
         "angle",
         "between pairs, degrees",
@@ -150,6 +150,8 @@ def comparison_context(
 def _environment() -> jinja2.Environment:
     import jinja2
 
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader("initscope.rendering"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # a page holds tens of numbers for each layer
+    return made

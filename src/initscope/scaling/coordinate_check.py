@@ -1,4 +1,4 @@
-"""`coordinates`: models of several widths, their sizes by theory, and after a few steps of the optimiser."""
+"""`coordinates`: models of several widths, their sizes by theory, and after a few steps of the optimizer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_count
-from initscope.graph import Trace, bind, hides_attention, trace
+from initscope.graph import Graph, Node, bind, hides_attention, trace
 from initscope.propagate import predict
 from initscope.scaling.coordinate_results import SCORES, CoordinateCheck, CoordinateRow, Floats, width_findings
 from initscope.theory.attention import growth_exponent
@@ -68,8 +68,9 @@ def coordinates(
     steps : int
         Steps of the optimizer; 0: initialization alone.
     draws : int
-        Models of each width, whose sizes are averaged. Predictions are averaged over at least four, because they read
-        the variances of the weights, which models of finite width know only so well.
+        Models of each width, whose sizes are averaged; errors of exponents are over them, and need at least two.
+        Predictions are averaged over at least four, because they read the variances of the weights, which models of
+        finite width know only so well.
     tolerance : float
         Exponents up to this pass.
     seed : int
@@ -89,7 +90,7 @@ def coordinates(
     names = runs[0][0][1]
     if any(other != names for run in runs for _, other in run):
         raise InputError("the steps of the model differ between widths; build it with the same layers at every width")
-    sizes = np.stack([np.sqrt(np.mean([size**2 for size, _ in run], axis=0)) for run in runs])
+    squares = np.stack([[size**2 for size, _ in run] for run in runs])  # [widths, draws, steps + 1, rows]
     predicted = predicted_sizes(models, names, draws, seed)
     rows = tuple(
         CoordinateRow(
@@ -97,13 +98,14 @@ def coordinates(
             name.kind,
             name.role,
             *predicted_exponent(widths, predicted[:, :, index]),
-            *fitted(widths, sizes[:, :, index]),
+            *fitted(widths, squares[..., index]),
         )
         for index, name in enumerate(names)
     )
     reads = [name.reads for name in names]
     # The same number of heads at every width: their size grows with it.
     wider = frozenset(index for index in models[0].heads if len({model.heads.get(index) for model in models}) == 1)
+    sizes = np.sqrt(squares.mean(axis=1))
     return CoordinateCheck(widths, steps, tolerance, rows, sizes, width_findings(rows, reads, tolerance, wider))
 
 
@@ -117,27 +119,26 @@ def checked_data(x: Any) -> Tensor:
 
 def predicted_exponent(sizes: Sequence[int], values: Floats) -> tuple[float, float]:
     """Exponent of ``values [draws, sizes]``, averaged over draws as squares, and its standard error over the draws."""
-    logs = np.log(np.asarray(sizes, dtype=np.float64))
-    shares = (logs - logs.mean()) / ((logs - logs.mean()) ** 2).sum()  # of the sizes in the slope
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variances = np.log(values).var(axis=0, ddof=1) / len(values)
-    slope = float(growth_exponent(sizes, np.sqrt((values**2).mean(axis=0))))
-    return slope, float(np.sqrt((shares**2 * variances).sum()))
+    (slope,), (error,) = fitted(sizes, values.T[:, :, None] ** 2)
+    return slope, error
 
 
-def fitted(widths: Sequence[int], sizes: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Exponents after every step, and the standard errors of the fits."""
+def fitted(widths: Sequence[int], squares: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    r"""Exponents of root mean squares after every step, and their standard errors, from ``[widths, draws, steps + 1]``.
+
+    The slope is :math:`\sum_i w_i\log s_i` with :math:`w_i = (x_i-\bar x)/\sum_j(x_j-\bar x)^2` of the logarithms
+    x of the widths. Its variance is :math:`\sum_i w_i^2\,\mathrm{Var}\log s_i`, from the draws at each width: narrow
+    models vary more than wide ones. NaN with one draw.
+    """
     logs = np.log(np.asarray(widths, dtype=np.float64))
-    slopes, errors = [], []
-    for values in sizes.T:
-        slope = growth_exponent(widths, values)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rest = np.log(values) - slope * logs
-        free = max(1, len(widths) - 2)
-        spread = np.sqrt(((rest - rest.mean()) ** 2).sum() / free / ((logs - logs.mean()) ** 2).sum())
-        slopes.append(float(slope))
-        errors.append(float(spread) if len(widths) > 2 else 0.0)
-    return tuple(slopes), tuple(errors)
+    weights = (logs - logs.mean()) / ((logs - logs.mean()) ** 2).sum()
+    draws, means = squares.shape[1], squares.mean(axis=1)
+    variances = squares.var(axis=1, ddof=1) / draws if draws > 1 else np.full_like(means, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_logs = variances / (2 * means) ** 2  # s = √⟨r²⟩: delta method
+    errors = np.sqrt((weights[:, None] ** 2 * of_logs).sum(axis=0))
+    slopes = [float(growth_exponent(widths, values)) for values in np.sqrt(means).T]
+    return tuple(slopes), tuple(errors.tolist())
 
 
 class RowName(NamedTuple):
@@ -150,14 +151,27 @@ class RowName(NamedTuple):
 
 
 class AtSize:
-    """The model at one size: built, predicted, and trained for a few steps."""
+    """The model at one size: built, predicted, and trained for a few steps.
+
+    ``size`` is what it is compared by, the width unless given. It is part of the weights' seed: otherwise small models
+    would hold the first numbers of large ones, and their deviations would not be independent. Targets are the same at
+    all sizes.
+    """
 
     def __init__(
-        self, factory: Factory, width: int, data: Tensor, targets: Any, optimizer: OptimizerFactory | None, least: int
+        self,
+        factory: Factory,
+        width: int,
+        data: Tensor,
+        targets: Any,
+        optimizer: OptimizerFactory | None,
+        least: int,
+        size: int | None = None,
     ) -> None:
         if not _takes_width(factory):
             raise InputError(f"{getattr(factory, '__name__', factory)} takes no width; coordinates need factory(width)")
         self.factory, self.width, self.data, self.targets = factory, width, data, targets
+        self.size = width if size is None else size
         self.optimizer = optimizer or (lambda model: _adam(model, least))
         self.heads: dict[int, int] = {}
         """Of the rows that hold scores."""
@@ -165,7 +179,7 @@ class AtSize:
     def build(self, seed: int) -> nn.Module:
         """The model with its weights, the same for a seed."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(torch_generator(seed, f"weights at size {self.size}").initial_seed())
             model = self.factory(self.width)
         if not isinstance(model, nn.Module):
             raise InputError(f"the factory gave {type(model).__name__} for width {self.width}, not a torch module")
@@ -223,7 +237,7 @@ def _loss(output: Any, targets: Any, seed: int) -> Tensor:
 
 
 @torch.no_grad()
-def _sizes(traced: Trace, data: Tensor) -> tuple[Floats, list[RowName], dict[int, int]]:
+def _sizes(graph: Graph, data: Tensor) -> tuple[Floats, list[RowName], dict[int, int]]:
     """Root mean squares of all rows, and of what attention's softmaxes read where they are inside of a call.
 
     Also the number of heads of the latter, by the place of their row.
@@ -231,40 +245,39 @@ def _sizes(traced: Trace, data: Tensor) -> tuple[Floats, list[RowName], dict[int
     seen: dict[Any, list[tuple[str, str, float]]] = {}
     heads_of: dict[Any, int] = {}
 
-    def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
+    def watch(node: Node, args: Any, kwargs: Any, output: Any) -> None:
         tensor = output[0] if isinstance(output, (tuple, list)) and output else output
         if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             return
-        kind = traced.kind(step)
-        seen[step] = [(kind, str(traced.role(step)), _rms(tensor))]
-        scores = _scores(kind, args, kwargs)
+        seen[node] = [(node.kind, str(node.role), _rms(tensor))]
+        scores = _scores(node, args, kwargs)
         if scores is not None:
-            seen[step].append((SCORES, SCORES, _rms(scores)))
-            heads_of[step] = scores.shape[-3]
+            seen[node].append((SCORES, SCORES, _rms(scores)))
+            heads_of[node] = scores.shape[-3]
 
-    traced.run(bind(traced.model, data), watch)
+    graph.execute(bind(graph.model, data), watch)
     places: dict[Any, int] = {}
     names, sizes, heads_at = list[RowName](), list[float](), dict[int, int]()
-    for step in traced.steps:
-        before = tuple(places[parent] for parent in step.all_input_nodes if parent in places)
-        for kind, role, size in seen.get(step, ()):
+    for node in graph.nodes:
+        before = tuple(places[parent] for parent in node.inputs if parent in places)
+        for kind, role, size in seen.get(node, ()):
             if kind != SCORES:
-                places[step] = len(names)
+                places[node] = len(names)
             else:
-                heads_at[len(names)] = heads_of[step]
-            names.append(RowName(traced.name(step), kind, role, before))
+                heads_at[len(names)] = heads_of[node]
+            names.append(RowName(node.name, kind, role, before))
             sizes.append(size)
     return np.array(sizes), names, heads_at
 
 
-def _scores(kind: str, args: Any, kwargs: Any) -> Tensor | None:
-    """What the softmax of attention reads, ``[…, heads, queries, keys]``; None for other steps."""
-    if kind == "scaled_dot_product_attention" and len(args) > 1:
+def _scores(node: Node, args: Any, kwargs: Any) -> Tensor | None:
+    """What the softmax of attention reads, ``[…, heads, queries, keys]``; None for other nodes."""
+    if node.traits.attention == "fused" and len(args) > 1:
         queries, keys = args[0], args[1]
         scale = kwargs.get("scale") or queries.shape[-1] ** -0.5
         shared = keys.repeat_interleave(queries.shape[-3] // keys.shape[-3], dim=-3)  # by a group of heads
         return scale * (queries @ shared.mT)  # type: ignore[no-any-return]
-    if kind.lower() == "softmax" and args and isinstance(args[0], Tensor) and args[0].dim() > 2:
+    if node.traits.attention == "weights" and args and isinstance(args[0], Tensor) and args[0].dim() > 2:
         return torch.where(args[0] > -1e9, args[0], 0.0)
     return None
 

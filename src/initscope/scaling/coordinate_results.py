@@ -15,7 +15,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DEPTH", "SCORES", "CoordinateCheck", "CoordinateRow", "DepthCheck", "width_findings"]
+__all__ = ["DEPTH", "SCORES", "CoordinateCheck", "CoordinateRow", "DepthCheck", "two_errors", "width_findings"]
 
 Floats = npt.NDArray[np.float64]
 SCORES = "scores"
@@ -37,8 +37,8 @@ class CoordinateRow(Result):
     """Exponents of one row's root mean square against the width.
 
     ``predicted`` is by theory at initialization, NaN where a row has no prediction; ``predicted_se`` is its standard
-    error over the models that were drawn. ``measured [steps + 1]`` are after 0, 1, … steps, with standard errors of the
-    fit ``errors``.
+    error over the models that were drawn. ``measured [steps + 1]`` are after 0, 1, … steps, with their standard errors
+    over the draws of the weights ``errors``, NaN with one draw.
     """
 
     layer: str
@@ -148,10 +148,10 @@ def width_findings(
     weights = [index for index, row in enumerate(rows) if row.role == "weights"]
     for index, row in enumerate(rows):
         start, end = row.measured[0], row.measured[-1]
-        slack = 2 * (row.errors[-1] if math.isfinite(row.errors[-1]) else 0.0)
-        if math.isfinite(end) and abs(end) > tolerance + slack and not (len(row.measured) == 1 and end < 0):
+        grown = math.isfinite(end) and abs(end) > tolerance + two_errors(row, -1)
+        if grown and not (len(row.measured) == 1 and end < 0):
             wrong[index] = end
-        elif math.isfinite(start) and start > tolerance + 2 * row.errors[0]:
+        elif math.isfinite(start) and start > tolerance + two_errors(row, 0):
             wrong[index] = start
     found = []
     for index, exponent in wrong.items():
@@ -167,10 +167,16 @@ def width_findings(
     return tuple(found + [text for index in sorted(wider - wrong.keys()) if (text := _unscaled(rows[index]))])
 
 
+def two_errors(row: CoordinateRow, step: int) -> float:
+    """Twice the standard error of an exponent; 0 where one draw has none."""
+    error = row.errors[step]
+    return 2 * error if math.isfinite(error) else 0.0
+
+
 def _unscaled(row: CoordinateRow) -> str:
     """What to say of scores that do not fall with the size of their heads."""
-    start, error = row.measured[0], row.errors[0]
-    if not math.isfinite(start) or start - 2 * error < _HALF_ROOT:
+    start = row.measured[0]
+    if not math.isfinite(start) or start - two_errors(row, 0) < _HALF_ROOT:
         return ""
     told = f"logits of {row.layer} start like width^{start:.2g} and will grow like width^{start + 0.5:.2g}"
     return f"{told} once queries and keys align: {_ADVICE[SCORES]}"

@@ -20,7 +20,7 @@ from initscope.scaling.coordinate_check import (
     predicted_exponent,
     predicted_sizes,
 )
-from initscope.scaling.coordinate_results import DEPTH, CoordinateRow, DepthCheck, Floats
+from initscope.scaling.coordinate_results import DEPTH, CoordinateRow, DepthCheck, Floats, two_errors
 
 __all__ = ["depth_coordinates"]
 
@@ -79,14 +79,15 @@ def depth_coordinates(
     steps, draws = check_count("steps", steps, least=0), check_count("draws", draws)
     data, found = checked_data(x), []
     for depth in depths:
-        one = AtSize(functools.partial(factory, depth=depth), width, data, targets, optimizer, width)
+        one = AtSize(functools.partial(factory, depth=depth), width, data, targets, optimizer, width, depth)
         found.append(_quantities(one, steps, draws, seed))
     names = [name for name in found[0] if all(name in each for each in found)]
-    sizes = np.stack([np.stack([each[name][0] for name in names], axis=-1) for each in found])
+    squares = np.stack([np.stack([each[name][0] for name in names], axis=-1) for each in found])
     rows = []
     for place, name in enumerate(names):
         predicted = predicted_exponent(depths, np.stack([each[name][1] for each in found], axis=1))
-        rows.append(CoordinateRow(name, DEPTH, DEPTH, *predicted, *fitted(depths, sizes[:, :, place])))
+        rows.append(CoordinateRow(name, DEPTH, DEPTH, *predicted, *fitted(depths, squares[..., place])))
+    sizes = np.sqrt(squares.mean(axis=1))
     return DepthCheck(depths, steps, tolerance, tuple(rows), sizes, _depth_findings(rows, tolerance))
 
 
@@ -98,18 +99,18 @@ def _names(factory: Any) -> Sequence[str]:
 
 
 def _quantities(one: AtSize, steps: int, draws: int, seed: int) -> dict[str, tuple[Floats, Floats]]:
-    """By name: sizes after every step, and those predicted at initialization, ``[draws]``."""
+    """By name: squared sizes ``[draws, steps + 1]``, and the sizes predicted at initialization, ``[draws]``."""
     runs = [one.run(steps, seed + draw) for draw in range(draws)]
     names = runs[0][1]
-    sizes = np.sqrt(np.mean([size**2 for size, _ in runs], axis=0))
+    squares = np.stack([size**2 for size, _ in runs])
     predicted = predicted_sizes([one], names, draws, seed)[:, 0]
-    result = {OUTPUT: (sizes[:, -1], predicted[:, -1])}
+    result = {OUTPUT: (squares[..., -1], predicted[:, -1])}
     sums = [index for index, name in enumerate(names) if name.role == "merge" and len(name.reads) > 1]
     if sums:
         last = sums[-1]
         branch = max(names[last].reads)  # it runs behind what it is added to
-        result[STREAM] = sizes[:, last], predicted[:, last]
-        result[SHARE] = sizes[:, branch] / sizes[:, last], predicted[:, branch] / predicted[:, last]
+        result[STREAM] = squares[..., last], predicted[:, last]
+        result[SHARE] = squares[..., branch] / squares[..., last], predicted[:, branch] / predicted[:, last]
     return {name: result[name] for name in (STREAM, SHARE, OUTPUT) if name in result}
 
 
@@ -121,8 +122,8 @@ def _depth_findings(rows: Sequence[CoordinateRow], tolerance: float) -> tuple[st
     }
     found = []
     for row in rows:
-        end, slack = row.measured[-1], 2 * row.errors[-1]
-        if row.layer in advice and math.isfinite(end) and abs(end) > tolerance + (slack if math.isfinite(slack) else 0):
+        end = row.measured[-1]
+        if row.layer in advice and math.isfinite(end) and abs(end) > tolerance + two_errors(row, -1):
             verb = "grows" if end > 0 else "shrinks"
             found.append(f"the {row.layer} {verb} like depth^{end:.2g}: {advice[row.layer]}")
     return tuple(found)

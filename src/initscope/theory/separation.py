@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 from initscope.errors import InputError, check_count, check_probability
 from initscope.theory._arrays import Array, namespace
@@ -43,20 +43,35 @@ def bootstrap_median(values: Any, *, level: float = 0.95) -> Interval:
 
     .. math:: P(x^*_{(m)} \le x_{(k)}) = P(\mathrm{Bin}(n, k/n) \ge m), \qquad m = \lceil n/2 \rceil,
 
-    so nothing has to be drawn [Efron1979]_. For independent values; NaN is left out. For even n the lower of the two
-    middle values of a resample is taken, whose interval is wider by at most one order statistic.
+    so nothing has to be drawn [Efron1979]_. NaN is left out. For even n the lower of the two middle values of a
+    resample is taken, whose interval is wider by at most one order statistic.
+
+    Values are independent, or rows ``[n, members]`` of values that belong together, as two distances from one anchor:
+    then whole rows are resampled. The number of resampled values up to :math:`x_{(k)}` has mean k and variance
+    :math:`\sum_i c_i^2 - k^2/n` with :math:`c_i` of them in row i, and is taken for Gaussian.
 
     >>> bootstrap_median([3.0, 1.0, 2.0])
     Interval(median=2.0, low=1.0, high=3.0)
     """
-    rows = np.sort(np.asarray(values, dtype=np.float64).reshape(-1))
-    rows = rows[~np.isnan(rows)]
+    table = np.atleast_2d(np.asarray(values, dtype=np.float64).T).T
+    together = int(np.sum(~np.isnan(table).all(axis=1)))
+    ranks = np.broadcast_to(np.arange(1, table.shape[1] + 1), table.shape)  # within each row, once it is sorted
+    table = np.sort(table, axis=1)
+    order = np.argsort(table, axis=None, kind="stable")
+    order = order[: np.count_nonzero(~np.isnan(table))]
+    rows, ranks = table.reshape(-1)[order], ranks.reshape(-1)[order]
     tail = (1 - check_probability("level", level, hint="a confidence, for example 0.95")) / 2
     if not len(rows):
         return Interval(np.nan, np.nan, np.nan)
     count = len(rows)
     middle = -(-count // 2)
-    reached = binom.sf(middle - 1, count, np.arange(1, count + 1) / count)
+    below = np.arange(1, count + 1)
+    if table.shape[1] == 1:
+        reached = binom.sf(middle - 1, count, below / count)
+    else:
+        squares = np.cumsum(2 * ranks - 1)  # the c-th value of a row adds c² - (c - 1)²
+        deviation = np.sqrt(np.maximum(squares - below**2 / together, 1e-12))
+        reached = norm.sf((middle - 0.5 - below) / deviation)
     low, high = np.searchsorted(reached, (tail, 1 - tail))
     return Interval(float(np.median(rows)), float(rows[low]), float(rows[min(high, count - 1)]))
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+import initscope
 from initscope.errors import InputError
-from initscope.theory.norms import relu_cosine_sd
+from initscope.theory.norms import relu_cosine_sd, relu_stack_cosine_sd
 
 
 @pytest.mark.parametrize("theta", [0.3, 1.0, 2.0, 2.8])
@@ -87,3 +88,51 @@ def test_single_precision(theta):
 def test_what_is_no_cosine_is_refused(rho):
     with pytest.raises(InputError, match="cosine lies in"):
         relu_cosine_sd(rho, 10)
+
+
+def stack_cosines(rho, widths, draws, generator):
+    """Cosines before and after every ReLU of ``draws`` random stacks.
+
+    Given the angle of its inputs, a layer's units are independent Gaussian pairs: no weights are needed.
+    """
+    cosine, rows = np.full(draws, rho), []
+    for width in widths:
+        x, noise = generator.standard_normal((2, draws, width))
+        y = cosine[:, None] * x + np.sqrt(1 - cosine[:, None] ** 2) * noise
+        for side in ((x, y), (np.maximum(x, 0), np.maximum(y, 0))):
+            inner, xx, yy = (np.einsum("nm,nm->n", a, b) for a, b in (side, side[:1] * 2, side[1:] * 2))
+            rows.append(inner / np.sqrt(xx * yy))
+        cosine = rows[-1]
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize("rho", [0.99, 0.95, 0.5, -0.7])
+@pytest.mark.parametrize("widths", [(200, 50, 100), (50,) * 5, (100,) * 6], ids=str)
+def test_stack_against_simulation(rho, widths):
+    """4,000 stacks: a standard deviation is known to 2 % (3 % for the skewed cosines near 1), and 10 % is allowed.
+
+    First order in the cosine itself, without Fisher's z, is 11 to 32 % too small in all settings at .95 and .99.
+    """
+    observed = stack_cosines(rho, widths, 4000, np.random.default_rng(1)).std(axis=1)
+    predicted = np.ravel(relu_stack_cosine_sd(rho, widths))
+    assert np.abs(predicted / observed - 1).max() < 0.1
+
+
+def test_wide_stacks_have_the_first_order():
+    """At width 10⁶ the delta method in the cosine is exact: its own part, and (π - θ)/π times the part before it."""
+    rho, width = np.array([-0.9, 0.0, 0.7, 0.999]), 10**6
+    (linear, first), (_, second) = relu_stack_cosine_sd(rho, [width, width])
+    np.testing.assert_allclose(linear, (1 - rho**2) / 1000, rtol=1e-4)
+    np.testing.assert_allclose(first, relu_cosine_sd(rho, width), rtol=1e-4)
+    after = np.array([float(initscope.theory.angles.relu_cosine(value)) for value in rho])
+    passed_on = (1 - np.arccos(after) / math.pi) * first
+    np.testing.assert_allclose(second, np.hypot(passed_on, relu_cosine_sd(after, width)), rtol=1e-4)
+
+
+def test_stack_at_equal_and_opposite_inputs():
+    """Equal inputs stay equal; opposite ones are orthogonal after every ReLU, and vary from the second layer on."""
+    for rho in (np.array([1.0, -1.0]), torch.tensor([1.0, -1.0])):
+        first, second = relu_stack_cosine_sd(rho, [50, 50])
+        assert [float(sd[0]) for sd in (*first, *second)] == [0, 0, 0, 0]
+        assert max(float(sd[1]) for sd in first) < 1e-8
+        assert float(second[0][1]) == pytest.approx(1 / math.sqrt(50), rel=0.05)  # of 50 independent Gaussian pairs

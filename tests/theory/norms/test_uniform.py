@@ -29,7 +29,7 @@ def test_gordon_band_is_kept_and_nearly_attained(width, dim):
     """Extremes found over one drawn subspace stay inside (δ = .05) and reach 80 % of the centre term √(2d/m)."""
     generator = np.random.default_rng(dim)
     weights = generator.standard_normal((width, dim)) * math.sqrt(2 / width)
-    low, high = subspace_extremes(weights, starts=6, steps=100)
+    low, high = subspace_extremes(weights, restarts=6, steps=100)
     bottom, top = norms.gordon_band(width, math.sqrt(dim), 0.05)
     assert bottom <= low < high <= top
     centre, reach = norms.expected_relu_norm(width), math.sqrt(2 * dim / width)

@@ -27,7 +27,7 @@ from initscope.theory.norms.deep import (
     log_norm_moment,
     norm_ratio_mean_sd,
 )
-from initscope.theory.norms.fluctuation import relu_cosine_sd
+from initscope.theory.norms.fluctuation import relu_cosine_sd, relu_stack_cosine_sd
 from initscope.theory.norms.gradients import (
     backward_error,
     gradient_norm_equality,
@@ -88,6 +88,7 @@ __all__ = [
     "relu_norm_failure",
     "relu_norm_rate",
     "relu_norm_width",
+    "relu_stack_cosine_sd",
     "squared_norm_mean",
     "theorem2_width",
     "weight_gradient",

@@ -1,1 +1,0 @@
-"""The second set: written later than the first, again without a look at thresholds or verdicts' code."""

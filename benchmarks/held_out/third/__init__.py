@@ -1,1 +1,0 @@
-"""The third set: code as it comes from users' repositories, again written without a look at the verdicts' code."""

@@ -1,0 +1,139 @@
+"""`run`: inspect every program of a set, each in a process of its own with a time limit."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from evaluation.causes import accepted
+from evaluation.programs import EvaluationSet, Program, load
+
+VERSIONS = ("faulty", "fixed", "healthy")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `initscope.inspect` reported about one program.
+
+    Attributes
+    ----------
+    name, version : str
+        The case or model, and ``faulty``, ``fixed`` or ``healthy``.
+    errors : list of list of str
+        Code, name and layer of every error, the first cause first.
+    failure : str
+        Why there is no report: an exception, or the time limit.
+    refused : bool
+        Whether the failure is an `InputError`, which counts as a finding where the case says so.
+    seconds : float
+        CPU time of the process.
+    """
+
+    name: str
+    version: str
+    errors: list[list[str]]
+    failure: str
+    refused: bool
+    seconds: float
+
+    @property
+    def detected(self) -> bool:
+        """Whether there is at least one error."""
+        return bool(self.errors)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return asdict(self)
+
+
+def run(part: EvaluationSet, *, limit: float = 300, samples: int = 64, seed: int = 0) -> Iterator[Outcome]:
+    """Inspect every program of a set and yield the outcomes in order; ``limit`` is in seconds of wall-clock time."""
+    for name, case in part.cases.items():
+        yield _in_process(part.name, name, "faulty", limit, samples, seed)
+        if case.fixed is not None:
+            yield _in_process(part.name, name, "fixed", limit, samples, seed)
+    for name in part.healthy:
+        yield _in_process(part.name, name, "healthy", limit, samples, seed)
+
+
+def named(part: EvaluationSet, outcome: Outcome) -> bool:
+    """Return whether an error of a faulty program has a code or a name that is accepted for its cause."""
+    case = part.cases[outcome.name]
+    names = accepted(case.causes, case.accepted)
+    if outcome.refused and case.refused and case.refused in outcome.failure:
+        return True
+    return any(
+        names & {code, name} and (not case.layers or layer.startswith(case.layers))
+        for code, name, layer in outcome.errors
+    )
+
+
+def program_of(part: EvaluationSet, name: str, version: str) -> Program:
+    """Return one program of a set."""
+    return part.healthy[name].program if version == "healthy" else getattr(part.cases[name], version)
+
+
+def report_of(program: Program, *, samples: int = 64, seed: int = 0) -> Any:
+    """Return the report of `initscope.inspect` with everything that the program declares."""
+    import initscope
+
+    inputs, targets = program.draw(samples, seed)
+    arguments = {"targets": targets, "loss": program.loss, "optimizer": program.optimizer, "lr": program.lr}
+    return initscope.inspect(program.model(seed), inputs, pairs=samples // 2, **arguments, **program.options)
+
+
+def errors_of(report: Any) -> list[list[str]]:
+    """Return code, name and layer of every error of a report."""
+    return [[finding.code, finding.name, finding.layer or ""] for finding in report.errors]
+
+
+def _in_process(set_name: str, name: str, version: str, limit: float, samples: int, seed: int) -> Outcome:
+    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(method)
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(sender, set_name, name, version, samples, seed))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork where torch has idle threads
+        process.start()
+    sender.close()
+    result: dict[str, Any] = {}
+    try:
+        if receiver.poll(limit):
+            result = receiver.recv()
+    except EOFError:
+        result = {"failure": "the process ended without a report"}
+    finally:
+        if process.is_alive():
+            process.join(5 if result else 0)
+            process.kill()
+        process.join()
+        receiver.close()
+    default = {"errors": [], "failure": "", "refused": False, "seconds": 0.0}
+    if not result:
+        result = {"failure": f"stopped after {limit:g} s", "seconds": limit}
+    return Outcome(name, version, **(default | result))
+
+
+def _send(sender: Connection, set_name: str, name: str, version: str, samples: int, seed: int) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    begin = time.process_time()
+    try:
+        program = program_of(load(set_name), name, version)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result: dict[str, Any] = {"errors": errors_of(report_of(program, samples=samples, seed=seed))}
+    except Exception as error:  # any exception means that there is no report
+        from initscope.errors import InputError
+
+        refused = isinstance(error, InputError)
+        result = {"failure": str(error) if refused else traceback.format_exc(), "refused": refused}
+    sender.send(result | {"seconds": time.process_time() - begin})
+    sender.close()

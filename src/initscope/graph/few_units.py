@@ -1,0 +1,55 @@
+"""Runs that are only to tell which steps a model has and where samples lie: most of their products are left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from initscope.graph.ops import READS_VALUES
+
+__all__ = ["FewUnits"]
+
+_UNITS = 16  # of a large layer that are computed
+
+
+class FewUnits(TorchFunctionMode):
+    """Products with large matrices of weights compute some of their units, and repeat them for the others.
+
+    Steps, their shapes, and which entries of an output belong to which sample are the same for all units, unless the
+    model reads its values to decide what to do: ``doubtful`` says that it did, behind such a product.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.doubtful = self._repeats = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        place = 1 if func is F.linear else 2 if func is torch.addmm else 0
+        if not place or kwargs or len(args) <= place:
+            if self._repeats and not self.doubtful:
+                self.doubtful = _reads_values(func, args)
+            return func(*args, **(kwargs or {}))
+        weight, (axis, bias) = args[place], (0, 2) if place == 1 else (1, 0)
+        if not isinstance(weight, nn.Parameter) or weight.dim() != 2 or weight.shape[axis] < 4 * _UNITS:
+            return func(*args)
+        self._repeats = True
+        few = list(args)
+        few[place] = weight.narrow(axis, 0, _UNITS)
+        if len(few) > bias and isinstance(few[bias], Tensor) and few[bias].dim() == 1:
+            few[bias] = few[bias][:_UNITS]
+        return func(*few)[..., torch.arange(weight.shape[axis], device=weight.device) % _UNITS]
+
+
+def _reads_values(func: Any, args: Any) -> bool:
+    """Whether a call hands values to Python, or makes sizes of them."""
+    name = getattr(func, "__name__", "")
+    if name in ("__getitem__", "__setitem__"):
+        index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return any(isinstance(one, Tensor) and one.dtype in (torch.bool, torch.uint8) for one in index)
+    if name in ("repeat_interleave", "split", "tensor_split"):
+        return any(isinstance(one, Tensor) for one in args[1:])
+    return name in READS_VALUES

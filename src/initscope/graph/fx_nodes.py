@@ -1,0 +1,53 @@
+"""Which nodes of a symbolic trace hold data."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+
+import torch
+from torch import fx
+
+from initscope.graph.ops import DATA_ATTRIBUTES, OPS, SIZES
+
+__all__ = ["MADE_ANEW", "data_nodes", "is_named_tuple"]
+
+MADE_ANEW = frozenset(name for name, op in OPS.items() if op.traits.constant)
+"""Calls that read no values of their argument, only its size and type."""
+
+
+def data_nodes(nodes: Iterable[fx.Node]) -> set[fx.Node]:
+    """Return the nodes whose value is made of the inputs' values: neither parameters nor sizes.
+
+    Parameters
+    ----------
+    nodes : iterable of fx.Node
+        All nodes of a graph, in order.
+
+    Returns
+    -------
+    set of fx.Node
+    """
+    data: set[fx.Node] = set()
+    for node in nodes:
+        if node.op == "placeholder" or (
+            node.op not in ("output", "get_attr") and not data.isdisjoint(node.all_input_nodes) and _makes_data(node)
+        ):
+            data.add(node)
+    return data
+
+
+def _makes_data(node: fx.Node) -> bool:
+    """Whether a call that reads data returns data: no size, and not made without looking at values."""
+    if node.op == "call_method":
+        return node.target not in SIZES and node.target not in MADE_ANEW
+    if getattr(node.target, "__name__", "") in MADE_ANEW:
+        return False
+    if node.target is getattr:
+        return node.args[1] in DATA_ATTRIBUTES
+    return node.target not in (len, torch.numel, torch.is_tensor, isinstance, operator.is_, operator.is_not)
+
+
+def is_named_tuple(target: object) -> bool:
+    """Whether a call only puts values into a named tuple, as a model's output: that has no row."""
+    return isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields")

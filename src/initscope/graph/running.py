@@ -1,0 +1,210 @@
+"""`run`: run a graph batch by batch; every `Observer` sees each node's output before anything overwrites it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from initscope.geometry import Row
+from initscope.graph.batch import Batch
+from initscope.graph.graph import Graph
+from initscope.graph.inputs import Inputs
+from initscope.graph.modes import NO_VALUES
+from initscope.graph.node import Node
+from initscope.graph.samples import SampleAxes, SampleAxis, sample_axes
+from initscope.graph.saved_state import ask_for_gradient
+from initscope.graph.threads import LARGE, all_threads
+
+__all__ = ["Observer", "Run", "run"]
+
+
+class Observer:
+    """Looks at the nodes of a run. To add one, write `see`; the other methods are there for what needs more.
+
+    An observer keeps what it needs by node, reduced at once: outputs are large, and the next op may overwrite them.
+
+    >>> class Largest(Observer):
+    ...     def __init__(self):
+    ...         self.largest = {}
+    ...     def see(self, node, values):
+    ...         self.largest[node] = max(self.largest.get(node, 0.0), float(values.abs().max()))
+    """
+
+    def nodes(self, graph: Graph) -> Collection[Node]:
+        """Return the nodes that it wants to see; by default all."""
+        return graph.nodes
+
+    def begin(self, batch: Batch) -> None:
+        """A batch is about to run; it has the targets, and the ``sides`` of pairs where it is made of pairs."""
+
+    def see(self, node: Node, values: Tensor) -> None:
+        """The output of ``node``, real, ``[samples, ...]``, without gradient: not to be written into, nor kept."""
+
+    def read(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What ``node`` was called with, right after `see`; the same holds for these values."""
+
+    def needs_graph(self, batch: Batch) -> bool:
+        """Whether the run has to keep what a backward pass needs; if so `follow` is called, and `end` inside of it."""
+        return False
+
+    def follow(
+        self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, tensor: Tensor, axis: SampleAxis
+    ) -> Any:
+        """The same node with its gradient graph; what is returned, unless None, replaces the output.
+
+        ``tensor`` is the part of ``output`` whose values were seen, as it is: its samples lie along ``axis``.
+        """
+        return None
+
+    def end(self, output: Any) -> None:
+        """The batch has run, with this output of the model."""
+
+
+@dataclass
+class Run:
+    """What ran.
+
+    Attributes
+    ----------
+    graph : Graph
+        The model and its nodes.
+    axes : SampleAxes
+        Where the samples of each node are.
+    shapes : dict
+        By node, the shape of one sample's output; nodes without real values, one set for each sample, are not there.
+    samples : int
+        Number of samples seen.
+    """
+
+    graph: Graph
+    axes: SampleAxes
+    shapes: dict[Node, tuple[int, ...]] = field(default_factory=dict)
+    samples: int = 0
+    work: float = 0.0
+    """Multiplications so far: those of a large run take all threads."""
+
+    def row(self, node: Node, note: str = "") -> Row:
+        """Return the row of a node, with a remark where it has no values or ``note`` says something.
+
+        Parameters
+        ----------
+        node : Node
+            Of the graph.
+        note : str
+            A further remark.
+
+        Returns
+        -------
+        Row
+        """
+        shape = self.shapes.get(node, ())
+        notes = "; ".join(filter(None, ("" if node in self.shapes else NO_VALUES, node.note, note)))
+        return Row(node.name, node.kind, "measured", shape, notes, node.role, node.path, node.reads, node.traits)
+
+
+def run(
+    graph: Graph,
+    inputs: Batch | Inputs | Iterable[Batch],
+    observers: Sequence[Observer],
+    axes: SampleAxes | None = None,
+    *,
+    seen: Run | None = None,
+) -> Run:
+    """Run a graph and show every node's output to observers.
+
+    Parameters
+    ----------
+    graph : Graph
+        Run in the modes that its modules are in; `initscope.graph.borrowed` keeps the model as it was.
+    inputs : Batch, Inputs or iterable of Batch
+        What to run it on, one batch after the other.
+    observers : sequence of Observer
+        Who looks.
+    axes : SampleAxes, optional
+        Where the samples of each node are. None: found by running a few samples of the first batch.
+    seen : Run, optional
+        A run of the same observers that this one continues.
+
+    Returns
+    -------
+    Run
+        Shapes and number of samples.
+    """
+    if isinstance(inputs, Inputs):
+        inputs = Batch(inputs)
+    running: _Running | None = None
+    for batch in [inputs] if isinstance(inputs, Batch) else inputs:
+        try:
+            if running is None:
+                if seen is None:
+                    seen = Run(graph, sample_axes(graph, batch.inputs) if axes is None else axes)
+                running = _Running(seen, tuple(observers))
+            running.run(batch)
+        except Exception as error:
+            raise batch.inputs.refused(error) from error
+    return Run(graph, axes or SampleAxes()) if seen is None else seen
+
+
+class _Running:
+    """One run: who wants to see which node, and how much work was done."""
+
+    def __init__(self, seen: Run, observers: tuple[Observer, ...]) -> None:
+        self.seen, self.observers = seen, observers
+        self._see: dict[Node, list[Callable[[Node, Tensor], None]]] = {node: [] for node in seen.graph.nodes}
+        self._read: dict[Node, list[Callable[..., None]]] = {node: [] for node in seen.graph.nodes}
+        for observer in observers:
+            sees, reads = type(observer).see is not Observer.see, type(observer).read is not Observer.read
+            for node in observer.nodes(seen.graph):
+                if sees:
+                    self._see[node].append(observer.see)
+                if reads:
+                    self._read[node].append(observer.read)
+        self._batch = 0  # samples of the batch that runs
+        self._work_per_value = seen.graph.work_per_value
+        self._followers: tuple[Observer, ...] = ()
+
+    def run(self, batch: Batch) -> None:
+        graph = self.seen.graph
+        self._batch = len(batch)
+        self._followers = tuple(observer for observer in self.observers if observer.needs_graph(batch))
+        # Only gradients of outputs are needed.
+        learning = [p for p in graph.model.parameters() if p.requires_grad] if self._followers else []
+        try:
+            for parameter in learning:
+                parameter.requires_grad_(False)
+            for observer in self.observers:
+                observer.begin(batch)
+            with torch.set_grad_enabled(bool(self._followers)):
+                output = graph.execute(batch.inputs, self._watch)
+                for observer in self.observers:
+                    observer.end(output)
+        finally:
+            for parameter in learning:
+                ask_for_gradient(parameter, needs_gradient=True)
+        self.seen.samples += len(batch)
+
+    def _watch(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        # The calls of observers are hidden from the modes that look for calls of the model, which would cost time.
+        with torch._C.DisableTorchFunction():
+            found = self.seen.axes.tensor(node, output, self._batch)
+            if found is None:
+                return None
+            tensor, front, axis = found
+            values = front.detach()
+            self.seen.shapes[node] = tuple(values.shape[1:])
+            self.seen.work += self._work_per_value[node] * values.numel()
+            if self.seen.work > LARGE:
+                all_threads()
+            for see in self._see[node]:
+                see(node, values)
+            for read in self._read[node]:
+                read(node, args, kwargs)
+            replaced = None
+            for observer in self._followers:
+                again = observer.follow(node, args, kwargs, output, tensor, axis)
+                replaced = replaced if again is None else again
+            return replaced

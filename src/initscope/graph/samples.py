@@ -1,0 +1,229 @@
+"""Along which axis of a step's output the samples lie: found by running a few of them, never guessed by length.
+
+Sequence models move the samples to the second axis, others fold them together with windows, frames or tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from initscope.graph.borrowing import borrowed, without_dropout
+from initscope.graph.few_units import FewUnits
+from initscope.graph.graph import Graph
+from initscope.graph.inputs import Inputs, named_tensors
+from initscope.graph.node import Node
+from initscope.graph.samples_first import all_keep_samples_first
+
+__all__ = ["SampleAxes", "SampleAxis", "sample_axes"]
+
+_MANY, _FEW = [0, 1, 0], [0, 1]
+_SAME = [0, 0, 0]  # as _MANY with another sample in the middle
+
+_T = TypeVar("_T")
+_Seen = dict[Node | None, dict[str, _T]]
+"""Something about every tensor of a run, by step and place."""
+
+
+@dataclass(frozen=True)
+class SampleAxis:
+    """Where the samples of a tensor are.
+
+    Attributes
+    ----------
+    axis : int
+        The axis.
+    fold : int
+        Entries of one sample along it: 1, or the number of windows, frames or tokens that are folded into the axis.
+    inner : int
+        How many of these entries run faster than the samples: as many as ``fold`` where each sample's stand together
+        (tokens flattened batch first), 1 where the samples run fastest (sequence first).
+    """
+
+    axis: int = 0
+    fold: int = 1
+    inner: int = 1
+    first: bool = field(init=False, compare=False, repr=False)
+    """Whether the first axis are the samples, one entry for each."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", self.axis == 0 and self.fold == 1)
+
+    def to_front(self, tensor: Tensor, samples: int) -> Tensor | None:
+        """``tensor`` as ``[samples, ...]``, folded entries behind; None if it does not hold so many samples there."""
+        if not 0 <= self.axis < tensor.dim() or tensor.shape[self.axis] != samples * self.fold:
+            return None
+        if self.first:
+            return tensor
+        moved = tensor.movedim(self.axis, 0)
+        if self.fold == 1:
+            return moved
+        rest = moved.shape[1:]
+        apart = moved.reshape(self.fold // self.inner, samples, self.inner, *rest)
+        return apart.transpose(0, 1).reshape(samples, self.fold, *rest)
+
+
+_FIRST = SampleAxis()
+_FIRST_ONLY: dict[str, SampleAxis | None] = {"": _FIRST}
+_Look = tuple[SampleAxis | None, Tensor | None]
+_NOTHING: _Look = (None, None)
+
+
+@dataclass(frozen=True)
+class SampleAxes:
+    """The `SampleAxis` of every tensor that a step returns; the model's own output stands at None.
+
+    A step that was not seen, because the model left it out or failed, is taken to have its samples first.
+    """
+
+    found: dict[Node | None, dict[str, SampleAxis | None]] = field(default_factory=dict)
+
+    def of(self, step: Node | None, place: str = "") -> SampleAxis | None:
+        """Of one tensor in a step's output; None: it holds no samples, or mixes them."""
+        return self.found.get(step, {}).get(place, SampleAxis() if step not in self.found else None)
+
+    def tensor(self, step: Node | None, output: Any, samples: int) -> tuple[Tensor, Tensor, SampleAxis] | None:
+        """The first real-valued tensor of an output that holds samples: as it is, with them in front, and its axis."""
+        if type(output) is Tensor and output.layout is torch.strided and not output.is_nested:
+            axes = self.found.get(step)
+            axis = _FIRST if axes is None else axes.get("")
+            if axis is None or not output.is_floating_point() or output.numel() == 0:
+                return None
+            if axis.first:
+                return (output, output, axis) if output.shape and output.shape[0] == samples else None
+            front = axis.to_front(output, samples)
+            return None if front is None else (output, front, axis)
+        for place, tensor in _shaped(output):
+            axis = self.of(step, place)
+            if axis is not None and tensor.is_floating_point() and tensor.numel() > 0:
+                front = axis.to_front(tensor, samples)
+                if front is not None:
+                    return tensor, front, axis
+        return None
+
+
+def sample_axes(graph: Graph, inputs: Inputs) -> SampleAxes:
+    """Where the samples of each step are, from a run of three samples and another, unless the steps' definitions tell.
+
+    The other is the one that was recorded, or one of two samples.
+
+    An axis whose length grows with the number of samples, in proportion, carries them. Where it is longer than that,
+    two runs that differ in one sample tell which entries are its own. A tensor none or several of whose axes grow holds
+    no samples, or mixes them. ``inputs`` needs one sample, better two; only these are run, without dropout and with the
+    statistics that batch norm has.
+
+    Parameters
+    ----------
+    graph : Graph
+        The nodes.
+    inputs : Inputs
+        At least one sample.
+
+    Returns
+    -------
+    SampleAxes
+    """
+    if all_keep_samples_first(graph, inputs):
+        return SampleAxes(dict.fromkeys((*graph.nodes, None), _FIRST_ONLY))
+    with borrowed(graph.model), without_dropout(graph.model):
+        for module in graph.model.modules():
+            if isinstance(module, _BatchNorm):
+                module.training = False
+        try:
+            many, same = _looked_at(graph, inputs)
+        except Exception:  # it wants another number of samples, or other data: then nothing is known
+            return SampleAxes()
+    return SampleAxes(
+        {
+            step: {
+                place: _ordered(axis, entries, same.get(step, {}).get(place, _NOTHING)[1])
+                for place, (axis, entries) in tensors.items()
+            }
+            for step, tensors in many.items()
+        }
+    )
+
+
+def _looked_at(graph: Graph, inputs: Inputs) -> tuple[_Seen[_Look], _Seen[_Look]]:
+    """The axis that grows, and entries along it, of the tensors of two runs; of the second only where it tells more."""
+    few, count = _recorded_shapes(graph)
+    if not few:
+        few, count = _run(graph, inputs, _FEW, lambda step, place, tensor: tuple(tensor.shape)), len(_FEW)
+
+    def look(step: Node | None, place: str, tensor: Tensor) -> _Look:
+        axis = _grown(tuple(tensor.shape), few.get(step, {}).get(place), count)
+        return axis, _along(tensor, axis)
+
+    many = _run(graph, inputs, _MANY, look)
+    folded = any(axis is not None and axis.fold > 1 for tensors in many.values() for axis, _ in tensors.values())
+    return many, _run(graph, inputs, _SAME, look) if folded else {}
+
+
+def _run(graph: Graph, inputs: Inputs, samples: list[int], note: Callable[[Node | None, str, Tensor], _T]) -> _Seen[_T]:
+    """Run these samples; what ``note(step, place, tensor)`` says of each step's tensors, the model's output at None."""
+    seen: _Seen[_T] = {}
+
+    def watch(step: Node | None, args: Any, kwargs: Any, output: Any) -> None:
+        with torch._C.DisableTorchFunction():
+            seen[step] = {place: note(step, place, tensor) for place, tensor in _shaped(output)}
+
+    with FewUnits():
+        output = graph.execute(inputs.pick([min(sample, inputs.samples - 1) for sample in samples]), watch)
+    watch(None, (), {}, output)
+    return seen
+
+
+def _shaped(output: Any) -> list[tuple[str, Tensor]]:
+    """The tensors of an output that have axes to look at: nested and sparse ones have none, and no numbers here."""
+    return [
+        (name, tensor)
+        for name, tensor in named_tensors(output, "")
+        if tensor.layout == torch.strided and not tensor.is_nested
+    ]
+
+
+def _recorded_shapes(graph: Graph) -> tuple[_Seen[tuple[int, ...]], int]:
+    """Shapes of the run that was recorded, and of how many samples it was; none where there is no other number."""
+    few: _Seen[tuple[int, ...]] = {node: node.output_shapes for node in graph.nodes if graph.symbolic is None}
+    if graph.batch in (None, len(_MANY)) or not few:
+        return {}, 0
+    few[None] = graph.output_shapes
+    return few, graph.batch or 0
+
+
+def _grown(many: tuple[int, ...], few: tuple[int, ...] | None, count: int) -> SampleAxis | None:
+    """The axis whose length tells the number of samples: of ``many`` three, of ``few`` ``count``."""
+    if few is None or len(many) != len(few):
+        return None
+    grown = [axis for axis, (a, b) in enumerate(zip(many, few, strict=True)) if a != b]
+    if len(grown) != 1:
+        return None
+    (axis,) = grown
+    fold, rest = divmod(many[axis], len(_MANY))
+    return SampleAxis(axis, fold, fold) if rest == 0 and few[axis] == fold * count else None
+
+
+def _along(tensor: Tensor, axis: SampleAxis | None) -> Tensor | None:
+    """One number for each entry along the axis, if several entries belong to a sample."""
+    if axis is None or axis.fold == 1 or tensor.dim() <= axis.axis:
+        return None
+    entries = tensor.detach().movedim(axis.axis, 0).reshape(tensor.shape[axis.axis], -1).double()
+    return entries @ torch.linspace(1, 2, entries.shape[1], dtype=torch.float64, device=entries.device)
+
+
+def _ordered(axis: SampleAxis | None, one: Tensor | None, other: Tensor | None) -> SampleAxis | None:
+    """The axis with the order of its entries: those that changed with the middle sample are its own."""
+    if axis is None or one is None or other is None or one.shape != other.shape or len(one) != axis.fold * len(_MANY):
+        return axis
+    changed = (one != other) & ~(one.isnan() & other.isnan())
+    place = torch.arange(len(one), device=one.device)
+    for inner in range(axis.fold, 0, -1):
+        own = place // inner % len(_MANY) == 1
+        if axis.fold % inner == 0 and not bool((changed & ~own).any()):
+            return SampleAxis(axis.axis, axis.fold, inner)
+    return None

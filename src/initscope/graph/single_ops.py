@@ -1,0 +1,118 @@
+"""Which modules are one step of a model, and which are looked into. Prediction and measurement have the same rows for
+it: both trace by this, and a rule of a user's own declares its modules here."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from initscope.graph.activations import activation_row
+from initscope.graph.modules import ActivationLayer
+from initscope.graph.op_traits import role_of
+
+__all__ = ["computes_as", "declare_whole", "hides_attention", "hides_steps", "stays_whole"]
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_HIDING = (
+    nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder, nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer, nn.MultiheadAttention, nn.RNNBase,
+)  # fmt: skip
+_DECLARED: set[type[nn.Module]] = {ActivationLayer}
+
+
+def declare_whole(*kinds: type[nn.Module]) -> None:
+    """Let modules of these classes, and of subclasses that keep their ``forward``, be one step each.
+
+    Parameters
+    ----------
+    kinds : types
+        Classes of modules.
+    """
+    _DECLARED.update(kinds)
+
+
+def stays_whole(module: nn.Module) -> bool:
+    """Whether a module is one step.
+
+    Layers of torch are, and subclasses of those with a known role that compute as they do; scripted modules, which
+    cannot be looked into; and what `declare_whole` named. Containers and models are not.
+
+    Parameters
+    ----------
+    module : nn.Module
+        A module of a model.
+
+    Returns
+    -------
+    bool
+
+    >>> class Own(nn.Linear): pass
+    >>> stays_whole(nn.ReLU()), stays_whole(Own(2, 2)), stays_whole(nn.Sequential())
+    (True, True, False)
+    """
+    if _is_layer_of_torch(type(module)) or isinstance(module, torch.jit.ScriptModule):
+        return True
+    kinds = [kind for kind in type(module).__mro__ if kind in _DECLARED]
+    row = activation_row(module)
+    kinds += [row.module] if row is not None and row.module is not None else []
+    if role_of(module) != "other":
+        kinds += [kind for kind in type(module).__mro__ if _is_layer_of_torch(kind)]
+    return any(computes_as(module, kind) for kind in kinds)
+
+
+def hides_steps(module: nn.Module) -> bool:
+    """Whether a module of torch does several steps in one: transformers, attention, loops over time.
+
+    Parameters
+    ----------
+    module : nn.Module
+        A module of a model.
+
+    Returns
+    -------
+    bool
+
+    >>> hides_steps(nn.MultiheadAttention(4, 2)), hides_steps(nn.Linear(4, 2))
+    (True, False)
+    """
+    kinds = [kind for kind in _HIDING if isinstance(module, kind)]
+    return bool(kinds) and not isinstance(module, torch.jit.ScriptModule) and computes_as(module, kinds[0])
+
+
+def hides_attention(model: nn.Module) -> bool:
+    """Whether a model holds torch's own attention, whose steps have rows of their own, and no loops over time.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Any model.
+
+    Returns
+    -------
+    bool
+
+    >>> hides_attention(nn.TransformerEncoderLayer(4, 2)), hides_attention(nn.LSTM(4, 2))
+    (True, False)
+    """
+    modules = list(model.modules())
+    attends = any(isinstance(module, nn.MultiheadAttention) and hides_steps(module) for module in modules)
+    return attends and not any(isinstance(module, nn.RNNBase) for module in modules)
+
+
+def _is_layer_of_torch(kind: type) -> bool:
+    ours = kind.__module__.startswith(("torch.nn", "torch.ao.nn")) and issubclass(kind, nn.Module)
+    return ours and kind is not nn.Module and not issubclass(kind, _CONTAINERS)
+
+
+def computes_as(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether what a module computes is defined by ``kind`` or by torch, not by a user's subclass or for it alone."""
+    own, cls = vars(module), type(module)
+    if "forward" in own or "_conv_forward" in own:
+        return False
+    if cls is kind and cls.__module__.startswith("torch.nn.modules."):
+        return True
+    for method in ("forward", "_conv_forward"):
+        definer = next((base for base in cls.__mro__ if method in vars(base)), nn.Module)
+        if not (issubclass(kind, definer) or definer.__module__.startswith("torch.")):
+            return False
+    return True

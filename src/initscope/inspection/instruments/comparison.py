@@ -1,0 +1,241 @@
+"""The same trial for several candidates: what a fix is worth, before and after, with ties reported as ties."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from initscope.errors import InputError, check_count
+from initscope.graph.borrowing import leaves_no_trace, runnable
+from initscope.inspection.instruments.batches import SAMPLES, draw_batch
+from initscope.inspection.instruments.curves import fall_share, recent
+from initscope.inspection.instruments.head import examine_head
+from initscope.inspection.instruments.optimizers import OptimizerSpec
+from initscope.inspection.instruments.outputs import Loss
+from initscope.inspection.instruments.training import Run, Setup, train
+from initscope.results import Result
+
+__all__ = ["Candidate", "CandidateScore", "TrialComparison", "compare_trials"]
+
+_STEPS, _REPEATS, _FEWEST_STEPS = 60, 3, 15
+_TIE = 0.05
+"""Difference of shares below which two candidates count as equal, whatever their noise."""
+_LIKELY = 2.0
+"""Standard errors by which two candidates must differ."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A variant of what is trained; whatever is None is as in the first candidate.
+
+    Attributes
+    ----------
+    model : nn.Module or callable or None
+        A model, or a function of a seed that makes one, for initializations that are sampled.
+    inputs, targets : any
+        Other data of the same samples, for instance standardized inputs.
+    loss, optimizer, lr
+        See `run_trial`.
+    """
+
+    model: nn.Module | Callable[[int], nn.Module] | None = None
+    inputs: Any = None
+    targets: Any = None
+    loss: Loss | None = None
+    optimizer: Any = None
+    lr: float | None = None
+
+
+@dataclass(frozen=True)
+class CandidateScore(Result):
+    """How far a candidate got.
+
+    Attributes
+    ----------
+    name : str
+        Of the candidate.
+    share, error : float or None
+        Share of the way from the best constant prediction to the lowest loss, mean over the repeats, and its standard
+        error; None where nothing was learned because something was raised or the loss is not finite.
+    accuracy : float or None
+        At the end, for classes.
+    shares : tuple of float
+        Of each repeat.
+    reason : str
+        What was raised.
+    """
+
+    name: str
+    share: float | None
+    error: float | None
+    accuracy: float | None = None
+    shares: tuple[float, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class TrialComparison(Result):
+    """Candidates after the same number of steps on the same batches.
+
+    Attributes
+    ----------
+    scores : tuple of CandidateScore
+        In the order in which they were given; the first is what the others are compared with.
+    ranking : tuple of str
+        Names, best first; equal ones in the order in which they were given.
+    ties : tuple of str
+        Names that are not distinguished from the best one, itself included.
+    helps : dict
+        By name of every candidate but the first: True if it is clearly better than the first, False if clearly worse,
+        None for a tie.
+    steps, repeats, samples : int
+        Steps of each run, runs of each candidate, samples of each batch.
+    """
+
+    scores: tuple[CandidateScore, ...]
+    ranking: tuple[str, ...] = ()
+    ties: tuple[str, ...] = ()
+    helps: dict[str, bool | None] = field(default_factory=dict)
+    steps: int = 0
+    repeats: int = 0
+    samples: int = 0
+
+    def __getitem__(self, name: str) -> CandidateScore:
+        return next(score for score in self.scores if score.name == name)
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row for each candidate, best first."""
+        rows = [self[name] for name in self.ranking]
+        return [
+            {"candidate": row.name, "share": row.share, "error": row.error, "accuracy": row.accuracy,
+             "tied with best": row.name in self.ties, "note": row.reason}
+            for row in rows
+        ]  # fmt: skip
+
+
+def compare_trials(
+    candidates: Mapping[str, Candidate],
+    inputs: Any,
+    targets: Any,
+    *,
+    steps: int = _STEPS,
+    repeats: int = _REPEATS,
+    samples: int = SAMPLES,
+    seconds: float = 30.0,
+    seed: int = 0,
+) -> TrialComparison:
+    """Train every candidate for the same number of steps on the same batches, and rank them.
+
+    Parameters
+    ----------
+    candidates : mapping of str to Candidate
+        By name; the first has a model and is what the others are compared with.
+    inputs, targets : any
+        Data that all candidates share unless they bring their own; see `run_trial`.
+    steps : int
+        Steps of each run, fewer where ``seconds`` would not last.
+    repeats : int
+        Batches and seeds over which differences are averaged.
+    samples : int
+        Samples of each batch at most.
+    seconds : float
+        Wall time at most, as planned from one pass.
+    seed : int
+        Of the first batch.
+    """
+    if not candidates or next(iter(candidates.values())).model is None:
+        raise InputError("candidates: the first needs a model; give {'before': Candidate(model, loss=loss), …}")
+    check_count("steps", steps)
+    check_count("repeats", repeats)
+    base = next(iter(candidates.values()))
+    filled = {name: _filled(one, base, inputs, targets) for name, one in candidates.items()}
+    steps, repeats = _affordable(filled, steps, repeats, samples, seconds, seed)
+    runs = {name: [_run(one, steps, samples, seed + k) for k in range(repeats)] for name, one in filled.items()}
+    scores = tuple(_score(name, found) for name, found in runs.items())
+    first = scores[0]
+    ranking = sorted(scores, key=lambda score: -float("inf") if score.share is None else score.share, reverse=True)
+    ties = tuple(score.name for score in scores if _better(ranking[0], score) is None)
+    helps = {score.name: _better(score, first) for score in scores[1:]}
+    count = max((size for found in runs.values() for _, _, size in found), default=0)
+    return TrialComparison(scores, tuple(score.name for score in ranking), ties, helps, steps, repeats, count)
+
+
+def _filled(candidate: Candidate, base: Candidate, inputs: Any, targets: Any) -> Candidate:
+    def first(*values: Any) -> Any:
+        return next((value for value in values if value is not None), None)
+
+    return Candidate(
+        first(candidate.model, base.model),
+        first(candidate.inputs, inputs),
+        first(candidate.targets, targets),
+        first(candidate.loss, base.loss),
+        first(candidate.optimizer, base.optimizer),
+        candidate.lr if candidate.lr is not None or candidate.optimizer is not None else base.lr,
+    )
+
+
+def _affordable(
+    candidates: dict[str, Candidate], steps: int, repeats: int, samples: int, seconds: float, seed: int
+) -> tuple[int, int]:
+    """Steps and repeats for which there is time, from one pass of each candidate."""
+    start = time.perf_counter()
+    measured = [_run(one, 3, samples, seed)[0].seconds for one in candidates.values()]
+    each = sum(passed for passed in measured if passed < float("inf"))
+    passes = max(1, int((seconds - (time.perf_counter() - start)) / max(each, 1e-9)))
+    repeats = max(1, min(repeats, passes // steps))
+    return max(min(steps, passes // repeats), min(steps, _FEWEST_STEPS)), repeats
+
+
+def _run(candidate: Candidate, steps: int, samples: int, seed: int) -> tuple[Run, float | None, int]:
+    """A run, the share that it reached, and the samples of its batch."""
+    made = candidate.model
+    try:
+        model = runnable(made if isinstance(made, nn.Module) else made(seed) if made is not None else None)
+        with leaves_no_trace(model):
+            batch = draw_batch(model, candidate.inputs, candidate.targets, samples, seed)
+            spec = OptimizerSpec(candidate.optimizer, candidate.lr)
+            run = train(Setup(model, batch, candidate.loss, spec, seed), steps)
+            head = examine_head(model, batch.inputs, batch.targets, candidate.loss, samples=max(1, len(batch)))
+    except Exception as error:  # a candidate that cannot run is a result
+        return Run(failed=f"{type(error).__name__}: {error}".splitlines()[0]), None, 0
+    if run.failed or not run.losses:
+        return run, None, len(batch)
+    constant, lowest = head.levels
+    return run, fall_share(recent(run.losses), run.losses[0] if constant is None else constant, lowest), len(batch)
+
+
+def _score(name: str, runs: list[tuple[Run, float | None, int]]) -> CandidateScore:
+    shares = [share for _, share, _ in runs if share is not None and np.isfinite(share)]
+    accuracies = [run.accuracies[1] for run, _, _ in runs if run.accuracies is not None]
+    accuracy = float(np.mean(accuracies)) if accuracies else None
+    reason = next((run.failed for run, _, _ in runs if run.failed), "")
+    if len(shares) < len(runs):  # a candidate that fails or diverges once is not better than one that never does
+        return CandidateScore(name, None, None, accuracy, tuple(shares), reason or "the loss is not finite")
+    error = float(np.std(shares, ddof=1) / len(shares) ** 0.5) if len(shares) > 1 else _noise(runs[0][0])
+    return CandidateScore(name, float(np.mean(shares)), error, accuracy, tuple(shares))
+
+
+def _noise(run: Run) -> float:
+    """Standard error of one curve: the spread of its last third around its line, relative to the first loss."""
+    values = np.asarray(run.losses[-max(3, len(run.losses) // 3) :])
+    times = np.arange(len(values))
+    residuals = values - np.polyval(np.polyfit(times, values, 1), times)
+    return float(residuals.std()) / max(1e-12, abs(run.losses[0]))
+
+
+def _better(score: CandidateScore, other: CandidateScore) -> bool | None:
+    """Whether a score is better than another; None for a tie."""
+    if score.share is None or other.share is None:
+        return None if score.share is other.share else score.share is not None
+    if len(score.shares) == len(other.shares) > 1:  # the same batches: their differences vary less
+        differences = np.subtract(score.shares, other.shares)
+        error = float(differences.std(ddof=1)) / len(differences) ** 0.5
+    else:
+        error = float(np.hypot(score.error or 0.0, other.error or 0.0))
+    difference = score.share - other.share
+    return None if abs(difference) <= max(_TIE, _LIKELY * error) else difference > 0

@@ -1,0 +1,95 @@
+"""The range of learning rates over which the loss falls in the same number of steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from initscope.inspection.instruments.curves import clearly_learns, diverges, recent
+from initscope.inspection.instruments.training import Run, Setup, train
+
+__all__ = ["RateScan", "scan_rates"]
+
+_LEAST = 1e-9
+_LARGEST, _LARGEST_ADAPTIVE = 10.0, 0.1
+"""Largest rates that are tried, and of optimizers whose steps do not depend on the size of gradients, as Adam's."""
+_STEP = 10**0.5
+
+
+@dataclass(frozen=True)
+class RateScan:
+    """Losses by learning rate, in increasing order of the rates; infinite where the loss diverges."""
+
+    rates: tuple[float, ...]
+    losses: tuple[float, ...]
+    runs: tuple[Run, ...]
+    passes: int
+
+    def best(self, tie: float) -> int | None:
+        """Index of the smallest rate whose loss is at most ``tie`` above the least."""
+        least = min(self.losses)
+        return (
+            next((i for i, loss in enumerate(self.losses) if loss <= least + tie), None) if least < math.inf else None
+        )
+
+
+def scan_rates(
+    setup: Setup, rate: float, user: Run, steps: int, passes: int, constant: float | None, lowest: float | None
+) -> RateScan:
+    """Train at rates around ``rate`` by half decades, nearest first, until ``passes`` are spent.
+
+    Larger rates are given up where the loss diverges, smaller ones where two in a row are not better.
+    """
+    level = user.losses[0] if constant is None else constant
+    largest = max(rate, _LARGEST_ADAPTIVE if user.adapts else _LARGEST)
+    found: dict[int, tuple[float, Run]] = {0: (_outcome(user, steps, constant), user)}
+    spent = 0
+
+    def stop(losses: list[float]) -> bool:
+        return diverges(losses, constant) or clearly_learns(losses, constant, lowest, steps)
+
+    directions = {-1: 0, 1: 0}  # how often in a row it became worse
+    if math.isinf(found[0][0]):
+        directions.pop(1)
+    distance = 0
+    while directions and spent + steps <= passes:
+        distance += 1
+        for sign in list(directions):
+            here = rate * _STEP ** (2 * sign * distance)
+            if not _LEAST <= here <= largest * 1.01 or spent + steps > passes:
+                directions.pop(sign)
+                continue
+            run = train(setup, steps, stop=stop, factor=here / rate)
+            spent += run.passes
+            if run.cut:
+                directions.clear()
+                break
+            loss = _outcome(run, steps, constant)
+            found[2 * sign * distance] = loss, run
+            before = found[2 * sign * (distance - 1)][0]
+            worse = math.isfinite(loss) and loss > before - 0.01 * abs(level)
+            directions[sign] = directions[sign] + 1 if worse else 0
+            if (sign > 0 and math.isinf(loss)) or (sign < 0 and directions[sign] > 1):
+                directions.pop(sign)
+    best = min(found, key=lambda key: found[key][0])
+    for key in (best - 1, best + 1):  # half decades around the best
+        here = rate * _STEP**key
+        if key not in found and spent + steps <= passes and _LEAST <= here <= largest * 1.01:
+            run = train(setup, steps, stop=stop, factor=here / rate)
+            spent += run.passes
+            if not run.cut:
+                found[key] = _outcome(run, steps, constant), run
+    keys = sorted(found)
+    return RateScan(
+        tuple(rate * _STEP**key for key in keys),
+        tuple(found[key][0] for key in keys),
+        tuple(found[key][1] for key in keys),
+        spent,
+    )
+
+
+def _outcome(run: Run, steps: int, constant: float | None) -> float:
+    losses = run.losses[:steps]
+    if not losses or run.failed or diverges(losses, constant):
+        return math.inf
+    return recent(losses)

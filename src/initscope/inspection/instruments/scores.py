@@ -1,0 +1,52 @@
+"""What outputs are by their shapes and values: which axis holds the classes, and whether they are probabilities."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+__all__ = ["ROUNDING", "OutputKind", "class_axis", "output_kind"]
+
+OutputKind = Literal["softmax", "log-softmax", "sigmoid", "scores"]
+
+ROUNDING = 1e-2
+"""How far from 1 sums of probabilities may be, in half precision too."""
+_FEWEST = 8
+"""Values in [0, 1] from which on outputs count as those of a sigmoid."""
+
+
+def class_axis(scores: Tensor, targets: Any) -> int | None:
+    """The axis of ``scores`` without which it has the shape of integer ``targets``; None if there is none.
+
+    Of several the last one for sequences ``[N, T, V]``, the second for maps ``[N, C, H, W]``, as torch has it.
+
+    >>> class_axis(torch.zeros(4, 10), torch.zeros(4).long())
+    1
+    >>> class_axis(torch.zeros(4, 7, 7), torch.zeros(4, 7).long())
+    2
+    >>> class_axis(torch.zeros(4, 3, 8, 8), torch.zeros(4, 8, 8).long())
+    1
+    """
+    if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.dtype == torch.bool:
+        return None
+    if targets.dim() != scores.dim() - 1:
+        return None
+    shape = scores.shape
+    axes = [axis for axis in range(1, scores.dim()) if targets.shape == shape[:axis] + shape[axis + 1 :]]
+    if not axes:
+        return None
+    return axes[-1] if scores.dim() == 3 else axes[0]
+
+
+def output_kind(scores: Tensor, axis: int = -1) -> OutputKind:
+    """What outputs are by their values: probabilities of classes along ``axis``, their logarithms, of two, or any."""
+    values = scores.detach().float()
+    if values.dim() > 1 and values.shape[axis] > 1:
+        if bool((values >= 0).all()) and bool(((values.sum(dim=axis) - 1).abs() < ROUNDING).all()):
+            return "softmax"
+        if bool((values <= 0).all()) and bool((values.logsumexp(dim=axis).abs() < ROUNDING).all()):
+            return "log-softmax"
+    inside = bool(((values >= 0) & (values <= 1)).all())
+    return "sigmoid" if inside and values.numel() >= _FEWEST else "scores"

@@ -1,0 +1,144 @@
+"""`Trial`: what a few steps of training showed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from initscope.inspection.instruments.budget import Cost
+from initscope.results import Result, make_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Trial", "TrialOutcome"]
+
+TrialOutcome = Literal["learns", "still falling", "flat", "undecided", "diverges", "failed", "not judged"]
+
+
+@dataclass(frozen=True)
+class Trial(Result):
+    """What a few steps of training showed.
+
+    Shares are (c - loss)/(c - lowest), with c the loss of the best constant prediction and ``lowest`` that of free
+    outputs (0 for cross-entropy and squared errors): 0 is no better than a constant, 1 is all that is possible.
+
+    Attributes
+    ----------
+    outcome : str
+        ``learns`` (a share of at least .5 at the rate that was given); ``still falling`` when the budget ended;
+        ``flat``: the curve has flattened above that; ``undecided``: it looks so, but there was no time for more steps
+        or other rates; ``diverges``; ``failed``: something was raised, see ``reason``; ``not judged``: there is no loss
+        to compare with, or no time for it, see ``reason``.
+    losses : tuple of float
+        Of each step at the rate that was given.
+    constant_loss, lowest_loss : float or None
+        Of the best constant prediction, and of free outputs.
+    use : float or None
+        Share at the rate that was given.
+    learn : float or None
+        Share at the best rate that was tried.
+    still_falling, flattened : bool
+        Whether the curve still fell when the budget ended, and whether it had become flat above what is possible.
+    optimizer, rate, assumed : str, float or None, bool
+        What was trained with; ``assumed``: no optimizer was given.
+    rates, losses_by_rate : tuple of float
+        Learning rates that were tried, in increasing order, and the loss after ``rate_steps`` steps, infinite where it
+        diverges. Empty where the given rate learns at once: no other is tried then.
+    edge : float or None
+        Edge of stability from the curvature at initialization, see `stability_edge`.
+    suggested_rate : float or None
+        The rate with the least loss, where it is clearly better than the given one.
+    updates : dict
+        Size of an update relative to the parameter, ‖Δw‖/‖w‖, by name; about 1e-3 is usual.
+    unmoved, frozen, left_out : tuple of str
+        Trainable parameters that did not change; those that require no gradient; those that the optimizer that was
+        given does not hold.
+    permuted : float or None
+        Share with permuted targets, in the same number of steps.
+    constant_inputs : float or None
+        Share with the first sample in the place of all inputs: above 0 the model tells samples apart by their place.
+    shuffled_inputs : float or None
+        Share of the trained model where its inputs are permuted: about the same if it does not read them.
+    readout : float or None
+        Share of a linear function of the inputs.
+    accuracies : tuple of float or None
+        Of the first and the last step, for classes.
+    cost : Cost or None
+        What it was expected to cost.
+    samples, passes, seconds : int, int, float
+        Samples of the batch; forward and backward passes of everything; wall time.
+    not_done : dict
+        Which parts were not run, and why.
+    reason : str
+        Why it failed or was not judged.
+    """
+
+    outcome: TrialOutcome
+    losses: tuple[float, ...] = ()
+    constant_loss: float | None = None
+    lowest_loss: float | None = None
+    use: float | None = None
+    learn: float | None = None
+    still_falling: bool = False
+    flattened: bool = False
+    optimizer: str = ""
+    rate: float | None = None
+    assumed: bool = False
+    rates: tuple[float, ...] = ()
+    losses_by_rate: tuple[float, ...] = ()
+    rate_steps: int = 0
+    edge: float | None = None
+    suggested_rate: float | None = None
+    updates: dict[str, float] = field(default_factory=dict)
+    unmoved: tuple[str, ...] = ()
+    frozen: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    permuted: float | None = None
+    constant_inputs: float | None = None
+    shuffled_inputs: float | None = None
+    readout: float | None = None
+    accuracies: tuple[float, float] | None = None
+    cost: Cost | None = None
+    samples: int = 0
+    passes: int = 0
+    seconds: float = 0.0
+    not_done: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def slow(self) -> bool:
+        """Whether the model learns only after more steps than were planned."""
+        return self.outcome == "learns" and self.cost is not None and len(self.losses) > self.cost.more_passes
+
+    def table(self) -> list[dict[str, Any]]:
+        """The loss of each step."""
+        return [{"step": step, "loss": loss} for step, loss in enumerate(self.losses)]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the loss against the learning rate or, where only one was tried, against the steps."""
+        ax = make_axes(ax)
+        if len(self.rates) < 2:
+            ax.plot(self.losses, label="loss")
+            ax.set_xlabel("step")
+        else:
+            finite = [(r, loss) for r, loss in zip(self.rates, self.losses_by_rate) if loss < float("inf")]
+            ax.plot(*zip(*finite), "o-", label=f"loss after {self.rate_steps} steps")
+            ax.set_xscale("log")
+            ax.set_xlabel("learning rate")
+            top = max((loss for _, loss in finite), default=1.0)
+            diverged = [r for r, loss in zip(self.rates, self.losses_by_rate) if not loss < float("inf")]
+            if diverged:
+                ax.plot(diverged, [top] * len(diverged), "x", color="C3", label="diverges")
+            for value, name, colour in (
+                (self.rate, "given rate", "C1"),
+                (self.edge, "edge of stability", "C3"),
+                (self.suggested_rate, "suggested rate", "C2"),
+            ):
+                if value is not None:
+                    ax.axvline(value, linestyle="--", color=colour, label=f"{name} {value:.2g}")
+        if self.constant_loss is not None:
+            ax.axhline(self.constant_loss, linestyle=":", color="grey", label="best constant prediction")
+        ax.set_ylabel("loss")
+        ax.legend()
+        return ax
