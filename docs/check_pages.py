@@ -63,8 +63,8 @@ def _page(check, example) -> str:
 def _index(checks, setup: str) -> str:
     parts = [
         _title("All checks", "="),
-        "Every finding of `initscope.inspect` has one of these codes. ``--select``, ``--ignore`` and ``--fail-on`` take "
-        "codes, prefixes such as ``IS2``, and names; `initscope.inspection.checks` returns the same list.",
+        "Every finding of `initscope.inspect` has one of these codes. ``--select``, ``--ignore`` and ``--fail-on`` "
+        "take codes, prefixes such as ``IS2``, and names; `initscope.inspection.checks` returns the same list.",
     ]
     for prefix, title in FAMILIES.items():
         rows = [check for check in checks if check.code.startswith(prefix)]
