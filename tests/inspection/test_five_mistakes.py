@@ -98,7 +98,7 @@ def test_three_of_four_layers_frozen(digits):
 
 
 def test_targets_in_another_order_and_a_rate_that_is_off(digits):
-    _, labels = digits
+    labels = digits[1]
     shuffled = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))]
     options = {"optimizer": "adam", "lr": 3e-3}
     assert "shuffled-targets" in names(inspect(mlp(64, 128, 128, 10), digits, targets=shuffled, **options).errors)
@@ -120,3 +120,26 @@ def test_xor_is_judged_by_head_and_trial_where_angles_mean_nothing():
     assert report.errors[0].name == "softmax-single"
     assert "sigmoid" in report.fix.advice
     assert not initscope.inspect(right, corners, **options).errors
+
+
+class Lit(nn.Module):
+    """Stands for a LightningModule: forward, and a training_step with its own loss."""
+
+    def __init__(self, net, loss):
+        super().__init__()
+        self.net, self.loss = net, loss
+
+    def forward(self, x):
+        return self.net(x)
+
+    def training_step(self, batch, index):
+        inputs, labels = batch
+        return {"loss": self.loss(self(inputs), labels)}
+
+
+@pytest.mark.parametrize(("end", "found"), [((nn.Softmax(1),), True), ((), False)])
+def test_the_training_step_of_a_lightning_module_is_its_loss(digits, end, found):
+    report = inspect(Lit(nn.Sequential(mlp(64, 32, 10), *end), F.cross_entropy), digits)
+    assert report.facts.loss_name == "the training_step of the module"
+    assert ("loss-floor" in names(report.errors)) is found
+    assert report.trial.losses

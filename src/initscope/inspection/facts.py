@@ -17,6 +17,7 @@ from initscope.inspection.inputs import InputFacts, input_facts
 from initscope.inspection.instruments import Head, Trial, examine_head, infer_loss, run_trial
 from initscope.inspection.losses import Reading
 from initscope.inspection.one_step import Probe, probe
+from initscope.inspection.training_steps import TrainingStep
 from initscope.inspection.weights import WeightFacts, weight_facts
 from initscope.measurement.observation import Observation
 
@@ -98,6 +99,9 @@ def _known_loss(model: nn.Module, seen: Observation, training: Training) -> tupl
     if training.loss is not None:
         name = getattr(training.loss, "__name__", type(training.loss).__name__)
         return (training.loss, name) if seen.targets is not None else (None, "")
+    step = TrainingStep.of(model, seen.x, seen.targets)
+    if step is not None:
+        return step, "the training_step of the module"
     few = Batch(seen.x if isinstance(seen.x, Inputs) else Inputs((seen.x,)), seen.targets).pick(slice(0, _FEW))
     inputs = few.inputs.map(torch.clone)
     with suppress(Exception), torch.no_grad():  # whatever the model raises: the step says so

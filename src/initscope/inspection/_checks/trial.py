@@ -171,5 +171,6 @@ def _left_out(evidence: Evidence, _: float) -> Hit | None:
 def _batch_leak(evidence: Evidence, _: float) -> Hit | None:
     """The model fits targets although all inputs of the batch are equal."""
     share, single = evidence.trial.constant_inputs, len(evidence.seen.rows[evidence.signal.output].shape) < 2
-    known = share is not None and share > _LEAK and single  # positions of a sequence have constants of their own
+    reads = evidence.facts.reading.reads_targets
+    known = share is not None and share > _LEAK and single and reads  # positions have constants of their own
     return Hit(evidence.signal.output, share, facts={"percent": 100 * (share or 0.0)}) if known else None
