@@ -1,6 +1,6 @@
-"""`Loop`: the one training loop. It knows a loss of numbered items and torch's own optimisers and schedulers.
+"""`Loop`: the one training loop. It knows a loss of numbered items and torch's own optimizers and schedulers.
 
-What a step depends on is the network, the optimiser, the schedule, the order of the items and torch's generator; all of
+What a step depends on is the network, the optimizer, the schedule, the order of the items and torch's generator; all of
 it goes into `Loop.state`, so that a run that was killed goes on, bit for bit, as if nothing had been.
 Importing this file imports torch.
 """
@@ -36,7 +36,7 @@ class Loop:
     loss : callable
         From item numbers ``[batch]`` to a scalar with gradients.
     items, batch : int
-    optimiser : torch.optim.Optimizer
+    optimizer : torch.optim.Optimizer
     schedule : torch.optim.lr_scheduler.LRScheduler
         Stepped after every batch.
     """
@@ -48,26 +48,26 @@ class Loop:
         *,
         items: int,
         batch: int,
-        optimiser: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer,
         schedule: torch.optim.lr_scheduler.LRScheduler,
     ) -> None:
         self.network = network
         self.loss = loss
         self.items = items
         self.batch = min(batch, items)
-        self.optimiser = optimiser
+        self.optimizer = optimizer
         self.schedule = schedule
         self.order = torch.randperm(items)
 
     def step(self) -> torch.Tensor:
-        """One step of the optimiser; the loss before it."""
+        """One step of the optimizer; the loss before it."""
         if len(self.order) < self.batch:
             self.order = torch.cat([self.order, torch.randperm(self.items)])
         pick, self.order = self.order[: self.batch], self.order[self.batch :]
         value = self.loss(pick)
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         value.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
+        self.optimizer.step()
         self.schedule.step()
         return value.detach()
 
@@ -75,7 +75,7 @@ class Loop:
         """All that the next steps depend on, as tensors and plain values."""
         return {
             "network": self.network.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
+            "optimiser": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "order": self.order,
             "generator": torch.get_rng_state(),
@@ -84,7 +84,7 @@ class Loop:
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a `state`."""
         self.network.load_state_dict(state["network"])
-        self.optimiser.load_state_dict(state["optimiser"])
+        self.optimizer.load_state_dict(state["optimiser"])
         self.schedule.load_state_dict(state["schedule"])
         self.order = state["order"]
         torch.set_rng_state(state["generator"])

@@ -159,7 +159,7 @@ def test_another_activation_or_loss_in_the_same_folder_is_refused(digits, tmp_pa
 @pytest.mark.parametrize("objective", ["triplet", "contrastive", "cross-entropy+triplet", "cross-entropy+contrastive"])
 def test_metric_objectives_learn_classes(digits, objective):
     """Chance is .9."""
-    done = run(digits, objective=objective, epochs=8, optimiser="adam", learning_rate=0.01, shift=0)
+    done = run(digits, objective=objective, epochs=8, optimizer="adam", learning_rate=0.01, shift=0)
     assert done.test_error < 0.35
 
 
@@ -176,7 +176,7 @@ def test_a_loss_of_the_callers_own(digits):
 
 def test_losses_of_pytorch_metric_learning(digits):
     losses = pytest.importorskip("pytorch_metric_learning.losses")
-    done = run(digits, objective=losses.SupConLoss(), epochs=8, optimiser="adam", learning_rate=0.01, shift=0)
+    done = run(digits, objective=losses.SupConLoss(), epochs=8, optimizer="adam", learning_rate=0.01, shift=0)
     assert done.test_error < 0.35
 
 
@@ -244,7 +244,7 @@ def test_random_triplets_of_a_batch():
     ("options", "says"),
     [
         ({"objective": "hinge"}, "objective = 'hinge' is unknown"),
-        ({"optimiser": "lion"}, "optimiser = 'lion' is unknown"),
+        ({"optimizer": "lion"}, "optimizer = 'lion' is unknown"),
         ({"stop_at_errors": (25,)}, "stop_at_errors = 25"),
         ({"shift": 8}, "shift = 8 must be below"),
         ({"batch": 1}, "batch = 1"),

@@ -233,14 +233,14 @@ def _trained(job: _Job) -> Rows:
     test = max(1, len(data) // 5)
     model = job.started()
     with seeded(job.seed):
-        optimiser = torch.optim.Adam(model.parameters(), lr=options["rate"])
-        schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, total_iters=options["steps"])
+        optimizer = torch.optim.Adam(model.parameters(), lr=options["rate"])
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=options["steps"])
 
         def loss(pick: torch.Tensor) -> torch.Tensor:
             return F.cross_entropy(model(inputs[test:][pick]), labels[test:][pick])
 
         items = len(data) - test
-        loop = Loop(model.train(), loss, items=items, batch=options["batch"], optimiser=optimiser, schedule=schedule)
+        loop = Loop(model.train(), loss, items=items, batch=options["batch"], optimizer=optimizer, schedule=schedule)
         losses = [float(loop.step()) for _ in range(options["steps"])]
         with torch.no_grad():
             right = (model.eval()(inputs[:test]).argmax(dim=1) == labels[:test]).double()

@@ -58,14 +58,14 @@ def train(model: nn.Module, data: str, rate: float, *, steps: int = STEPS, seed:
     inputs, labels, test_inputs, test_labels = splits(data)
     begun = time.process_time()
     with seeded(seed):
-        optimiser = torch.optim.Adam(model.parameters(), lr=rate)
-        schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, total_iters=steps)
+        optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
 
         def loss(pick: Tensor) -> Tensor:
             return F.cross_entropy(model(inputs[pick]), labels[pick])
 
         model.train()
-        loop = Loop(model, loss, items=len(inputs), batch=_BATCH, optimiser=optimiser, schedule=schedule)
+        loop = Loop(model, loss, items=len(inputs), batch=_BATCH, optimizer=optimizer, schedule=schedule)
         losses = [float(loop.step()) for _ in range(steps)]
         model.eval()
         with torch.no_grad():
