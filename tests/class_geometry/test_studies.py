@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from initscope.class_geometry.labelled import labelled
 
 from initscope.class_geometry import Setting, Study, label_study, subset, subset_study
+from initscope.class_geometry.labeled import labeled
 from initscope.data import load
 from initscope.errors import InputError
 from initscope.measurement.packing import farthest_first
@@ -16,7 +16,7 @@ from initscope.models import load_model
 
 @pytest.fixture(scope="module")
 def data():
-    return labelled(load("digits", limit=500), None)
+    return labeled(load("digits", limit=500), None)
 
 
 def build(seed):
