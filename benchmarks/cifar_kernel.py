@@ -50,13 +50,13 @@ def trained(architecture: str, x: np.ndarray, y: np.ndarray, test: np.ndarray, s
     model: nn.Module = load_model(architecture, input_shape=SHAPE, seed=seed)
     inputs, labels = torch.from_numpy(x), torch.from_numpy(y)
     with seeded(seed):
-        optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
-        schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, total_iters=steps(len(x)))
+        optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps(len(x)))
 
         def loss(pick: torch.Tensor) -> torch.Tensor:
             return F.cross_entropy(model(inputs[pick]), labels[pick])
 
-        loop = Loop(model, loss, items=len(x), batch=BATCH, optimiser=optimiser, schedule=schedule)
+        loop = Loop(model, loss, items=len(x), batch=BATCH, optimizer=optimizer, schedule=schedule)
         for _ in range(steps(len(x))):
             loop.step()
         with torch.no_grad():

@@ -1,8 +1,8 @@
 """Directives that write tables: ``theorem-index`` of `initscope.theory.statements`, ``exhibit-index`` of exhibits.
 
-A row of the first shows a statement with its example, the functions, the tests and the exhibits; one of the second an
-exhibit with what came out at full scale (``full_scale.json``). On a narrow screen the cells of a row stand below each
-other (``_static/index.css``).
+A row of the first shows a statement in words and formulas, when it holds, its example, the functions, the tests and the
+exhibits; one of the second an exhibit with what came out at full scale (``full_scale.json``). On a narrow screen the
+cells of a row stand below each other (``_static/index.css``).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TheoremIndex(Table):
     """One section of the index, by the name of its file."""
 
     required_arguments = 1
-    columns = (("statement", 40), ("function", 30), ("test", 15), ("exhibit", 15))
+    columns = (("statement", 58), ("function", 20), ("test", 11), ("exhibit", 11))
     css = "theorem-index"
 
     def run(self):
@@ -80,8 +80,13 @@ class TheoremIndex(Table):
         names = [f"`{name}`" for name in (*row["functions"], *row.get("see", []))]
         tests = [f"``{path.removeprefix('tests/')}``" for path in row["tests"]]
         exhibits = [f":ref:`{id} <exhibit-{id}>`" for id in row["reproductions"]]
-        statement = [*self.entry(row), *self.parsed(f"{row['statement']}{beyond}", row.get("note", ""))]
-        return [[*statement, *self.example(row)], *(self.parsed(*lines or "–") for lines in (names, tests, exhibits))]
+        statement = [*self.entry(row), *self.parsed(f"**{row['statement']}**{beyond}", _escaped(row["words"]))]
+        formula = nodes.literal_block(row["formula"].strip(), row["formula"].strip(), language="none")
+        holds = self.parsed(f"*When it holds:* {_escaped(row['assumptions'])}", row.get("note", ""))
+        return [
+            [*statement, formula, *holds, *self.example(row)],
+            *(self.parsed(*lines or "–") for lines in (names, tests, exhibits)),
+        ]
 
     def entry(self, row):
         """Return an entry of the index, and its place, for what has a number: the search knows “corollary 1” by it."""

@@ -91,5 +91,4 @@ def accepted(causes: tuple[str, ...], names: tuple[str, ...] = ()) -> frozenset[
     """Return all codes and names that count for these causes and names."""
     codes = {code for cause in causes for code in ACCEPTED[cause]}
     codes |= {code for name in names for code in FORMER_NAMES.get(name, ())}
-    former = {name for name, known in FORMER_NAMES.items() if causes and codes & set(known)}
-    return frozenset({*names, *codes, *former})
+    return frozenset({*names, *codes})

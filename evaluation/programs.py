@@ -138,12 +138,14 @@ def load(name: str) -> EvaluationSet:
     if name not in set_names():
         raise SystemExit(f"there is no set {name!r}; available: {', '.join(set_names())}")
     module = importlib.import_module(f"evaluation.{name}")
-    return EvaluationSet(
-        name,
-        _by_name(getattr(module, "CASES", ())),
-        _by_name(getattr(module, "HEALTHY", ())),
-        tuple(getattr(module, "SMALL", ())),
-    )
+    cases, healthy, small = (_items(module, attribute) for attribute in ("CASES", "HEALTHY", "SMALL"))
+    return EvaluationSet(name, _by_name(cases), _by_name(healthy), small)
+
+
+def _items(module: Any, attribute: str) -> tuple[Any, ...]:
+    """Return a tuple of a set's module, which may be missing, or a function where building it is slow."""
+    items = getattr(module, attribute, ())
+    return tuple(items() if callable(items) else items)
 
 
 def _by_name(items: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect as signatures
 import multiprocessing
 import time
 import traceback
@@ -86,16 +85,12 @@ def report_of(program: Program, *, samples: int = 64, seed: int = 0) -> Any:
 
     inputs, targets = program.draw(samples, seed)
     arguments = {"targets": targets, "loss": program.loss, "optimizer": program.optimizer, "lr": program.lr}
-    known = signatures.signature(initscope.inspect).parameters
-    arguments = {name: value for name, value in arguments.items() if name in known}
     return initscope.inspect(program.model(seed), inputs, pairs=samples // 2, **arguments, **program.options)
 
 
 def errors_of(report: Any) -> list[list[str]]:
-    """Return code, name and layer of every error (adapter: reports of before the codes have verdicts)."""
-    if hasattr(report, "errors"):
-        return [[finding.code, finding.name, finding.layer or ""] for finding in report.errors]
-    return [["", verdict.name, verdict.layer or ""] for verdict in report.verdicts if verdict.fault]
+    """Return code, name and layer of every error of a report."""
+    return [[finding.code, finding.name, finding.layer or ""] for finding in report.errors]
 
 
 def _in_process(set_name: str, name: str, version: str, limit: float, samples: int, seed: int) -> Outcome:

@@ -17,7 +17,8 @@ from initscope import graph, plan
 from initscope.data.image_set import ImageSet
 from initscope.embed import SignHash, load_hasher, save_hasher
 from initscope.initializers import He
-from initscope.inspection import judge, verdicts
+from initscope.inspection import judge
+from initscope.inspection._checks import declaration
 from initscope.plan import Plan
 from initscope.theory.activations import activation
 
@@ -114,22 +115,21 @@ def test_a_planner_is_one_file(monkeypatch, capsys):
     assert plan.check(coins(eps=0.1, delta=0.3), trials=200, seed=1).holds
 
 
-def test_a_verdict_is_one_declaration(monkeypatch, capsys):
+def test_a_check_is_one_declaration(monkeypatch, capsys):
     from initscope.cli import main
 
-    wide = verdicts.Declaration(
-        "many-rows",
-        lambda evidence, threshold: (
-            verdicts.Finding(0, float(len(evidence.seen.rows))) if len(evidence.seen.rows) > threshold else None
-        ),
-        source="a test",
-        advice="nothing",
-        threshold=2.0,
-        threshold_is="rows",
-    )
-    monkeypatch.setattr(verdicts, "DECLARATIONS", (*verdicts.DECLARATIONS, wide))
+    monkeypatch.setattr(declaration, "ALL", kept := [*declaration.ALL])
+    monkeypatch.setattr("initscope.inspection._checks.ALL", kept)
+
+    @declaration.check("IS899", "many-rows", "error", message="{value:g} ops.", why="a test", advice="use fewer",
+                       threshold=2.0, unit="ops")  # fmt: skip
+    def many_rows(evidence, threshold):
+        """Many ops."""
+        count = len(evidence.seen.rows)
+        return declaration.Hit(0, float(count)) if count > threshold else None
+
     seen = initscope.measurement.observe(nn.Sequential(nn.Linear(4, 9), nn.ReLU()), torch.rand(8, 4), pairs=4)
-    assert [verdict.value for verdict in judge(seen) if verdict.name == "many-rows"] == [3.0]
+    assert [finding.value for finding in judge(seen) if finding.name == "many-rows"] == [3.0]
     assert "many-rows" not in {v.name for v in judge(seen, initscope.inspection.Thresholds(many_rows=5))}
     with pytest.raises(SystemExit) as stopped:
         main(["inspect", "dense9-relu", "--input-shape", "4", "--pairs", "4", "--fail-on", "many-rows"])

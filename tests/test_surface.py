@@ -11,7 +11,7 @@ from torch import nn
 
 import initscope
 from initscope.errors import InputError
-from initscope.inspection import verdicts
+from initscope.inspection import Finding, _checks
 from initscope.inspection.variants import laws, rewritten, sizes
 
 
@@ -109,20 +109,25 @@ def test_code_is_code_or_none():
         if variant.code is not None:
             compile(variant.code, variant.name, "exec")
     report = initscope.inspect(nn.Sequential(*[nn.Linear(16, 16), nn.ReLU()] * 30), DATA, pairs=4)
-    for told in (*report.verdicts, *report.what_if.alternatives):
-        assert told.code is None or compile(told.code, told.name, "exec")
+    for fix in (*(finding.fix for finding in report.findings if finding.fix), *report.fixes):
+        assert fix.code is None or compile(fix.code, fix.name, "exec")
 
 
-def test_any_faults_or_names():
-    def verdict(name, fault):
-        return verdicts.Verdict(name, "3", 0.5, 0.1, "a paper", "do this", fault=fault)
+def test_levels_codes_prefixes_and_names_select_findings():
+    def finding(code, name, level):
+        return Finding(code, name, level, "3", 0.5, 0.1, "Something is wrong.")
 
-    given = [verdict("collapse", True), verdict("expansion", False)]
-    names = {wanted: [v.name for v in verdicts.failing(given, wanted)] for wanted in ("", "any", "faults", "expansion")}
-    assert names == {"": [], "any": ["collapse", "expansion"], "faults": ["collapse"], "expansion": ["expansion"]}
-    with pytest.raises(InputError, match="did you mean collapse"):
-        verdicts.check_fail_on("faults, colapse")
-    assert "median angle of pairs over the input's at worst 0.5 (threshold 0.1)" in given[0].finding
+    given = [finding("IS103", "collapse", "error"), finding("IS104", "expansion", "info"),
+             finding("IS802", "adjacent-linear", "warning")]  # fmt: skip
+    expected = {
+        "": [], "error": ["IS103"], "warning": ["IS103", "IS802"], "IS1": ["IS103", "IS104"], "is802": ["IS802"],
+        "expansion, IS103": ["IS103", "IS104"],
+    }  # fmt: skip
+    assert {wanted: [f.code for f in _checks.failing(given, wanted)] for wanted in expected} == expected
+    with pytest.raises(InputError, match=r"fail-on colapse: there is no such check \(did you mean collapse\?\)"):
+        _checks.failing(given, "error, colapse")
+    with pytest.raises(InputError, match="select IS9: there is no such check"):
+        initscope.inspect(nn.Linear(2, 2), DATA, select="IS9")
 
 
 def test_a_layer_that_refuses_is_named_without_torchs_words():

@@ -21,7 +21,7 @@ from initscope.inspection import Report
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU())
 data = torch.rand(32, 8)
 report: Report = initscope.inspect(model, data, pairs=8, initializer="he")
-code: str | None = report.verdicts[0].code if report.verdicts else None
+code: str | None = report.findings[0].code if report.findings else None
 page: Path = report.to_html("report.html")
 text: str = report.to_html()
 angle = initscope.predict(model, data, initializer=initscope.initializers.He).angle

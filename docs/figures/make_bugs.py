@@ -40,7 +40,7 @@ torch.manual_seed(0)
 def check(model, data=images, **options):
     report = initscope.inspect(model, data, targets=labels, pairs=50, alternatives=False, prediction=False, **options)
     print(report.conclusion)
-    for verdict in report.verdicts:
+    for verdict in report.findings:
         if verdict.fault:
             print(verdict)
 """

@@ -34,27 +34,34 @@ def _case(fault: Fault) -> Case:
         return fault.make(torch.initial_seed())
 
     faulty = Program(build, _data(fixed), fixed.loss, steps=40, batch=16, samples=48)
-    return Case(fault.name, (), faulty, _program(fixed), accepted=fault.verdicts, layers=fault.where)
+    return Case(fault.name, (), faulty, _program(fixed), accepted=fault.findings, layers=fault.where)
 
 
-def __getattr__(name: str) -> Any:
-    """Return ``HEALTHY``, ``CASES`` or ``SMALL``, which are built when the set is loaded."""
-    if name == "HEALTHY":
-        from evaluation.published.registry import HEALTHY
+def healthy() -> tuple[Healthy, ...]:
+    """Return the healthy models; those of ``transformers`` where it is installed."""
+    from evaluation.published.registry import HEALTHY
 
-        members = list(HEALTHY.values())
-        if importlib.util.find_spec("transformers"):
-            from evaluation.published.transformers_models import MEMBERS
+    members = list(HEALTHY.values())
+    if importlib.util.find_spec("transformers"):
+        from evaluation.published.transformers_models import MEMBERS
 
-            members += MEMBERS
-        return tuple(Healthy(member.name, _program(member), member.source) for member in members)
-    if name == "CASES":
-        from evaluation.published.seeded_bugs import FAULTS
+        members += MEMBERS
+    return tuple(Healthy(member.name, _program(member), member.source) for member in members)
 
-        return tuple(_case(fault) for fault in FAULTS.values())
-    if name == "SMALL":
-        from evaluation.published.registry import SMALL
-        from evaluation.published.seeded_bugs import FEW
 
-        return (*SMALL, *FEW)
-    raise AttributeError(name)
+def cases() -> tuple[Case, ...]:
+    """Return the seeded bugs."""
+    from evaluation.published.seeded_bugs import FAULTS
+
+    return tuple(_case(fault) for fault in FAULTS.values())
+
+
+def small() -> tuple[str, ...]:
+    """Return the names of the small part."""
+    from evaluation.published.registry import SMALL
+    from evaluation.published.seeded_bugs import FEW
+
+    return (*SMALL, *FEW)
+
+
+CASES, HEALTHY, SMALL = cases, healthy, small

@@ -33,8 +33,8 @@ class Fault:
         Who has it.
     spoil : callable
         Makes the fault: changes the model, or returns another one.
-    verdicts : tuple of str
-        Names of verdicts any of which is right.
+    findings : tuple of str
+        Names of checks any of which is right.
     where : tuple of str
         Beginnings of the names of layers or blocks any of which is right; empty: anywhere, as the fault is everywhere.
     """
@@ -42,7 +42,7 @@ class Fault:
     name: str
     member: str
     spoil: Callable[[Any], Any]
-    verdicts: tuple[str, ...]
+    findings: tuple[str, ...]
     where: tuple[str, ...] = ()
     changes: dict[str, Any] = field(default_factory=dict)
     """Of the member: another ``build``, ``data`` or ``loss``."""
@@ -64,19 +64,17 @@ class Fault:
         return inspect_with(self.make(seed), self.original, **options)
 
     def found_in(self, report: initscope.inspection.Report) -> bool:
-        """Whether the report has a fault of a right name at a right place."""
+        """Whether the report has an error or a warning of a right name at a right layer."""
         return any(
-            verdict.fault
-            and verdict.name in self.verdicts
-            and (not self.where or any(_within(verdict, place) for place in self.where))
-            for verdict in report.verdicts
+            finding.name in self.findings
+            and (not self.where or any(_within(finding.layer, place) for place in self.where))
+            for finding in (*report.errors, *report.warnings)
         )
 
 
-def _within(verdict: Any, place: str) -> bool:
-    """Whether the verdict's layer or block lies in ``place`` or holds it."""
-    named = [verdict.layer, getattr(verdict, "block", "") or ""]
-    return any(name == place or name.startswith((f"{place}.", f"{place} ")) for name in named)
+def _within(layer: str, place: str) -> bool:
+    """Whether a layer is ``place`` or lies in it."""
+    return layer == place or layer.startswith((f"{place}.", f"{place} "))
 
 
 def scale_(model: nn.Module, factor: float) -> None:

@@ -17,7 +17,7 @@ torch.manual_seed(0)
 layers = [layer for _ in range(40) for layer in (torch.nn.Linear(64, 64), torch.nn.ReLU())]
 model = glorot_(torch.nn.Sequential(*layers))
 report = initscope.inspect(model, torch.rand(128, 64), pairs=32)
-for verdict in report.verdicts:
+for verdict in report.findings:
     print(f"{verdict.name}: from layer {verdict.layer}, {verdict.value:.3g} against {verdict.threshold:g}")
 
 # %%

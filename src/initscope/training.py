@@ -75,7 +75,7 @@ class Loop:
         """All that the next steps depend on, as tensors and plain values."""
         return {
             "network": self.network.state_dict(),
-            "optimiser": self.optimizer.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "order": self.order,
             "generator": torch.get_rng_state(),
@@ -84,7 +84,7 @@ class Loop:
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a `state`."""
         self.network.load_state_dict(state["network"])
-        self.optimizer.load_state_dict(state["optimiser"])
+        self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.order = state["order"]
         torch.set_rng_state(state["generator"])

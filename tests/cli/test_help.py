@@ -147,7 +147,7 @@ def test_json_says_what_was_asked(line, best, capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("width", [60, 80])
-def test_narrow_tables_keep_names_verdicts_and_scores(width):
+def test_narrow_tables_keep_names_findings_and_scores(width):
     """Rows as a 60-layer network and a transformer make them: no cell has more than two lines."""
     from rich.console import Console
 
@@ -157,14 +157,14 @@ def test_narrow_tables_keep_names_verdicts_and_scores(width):
     told = ["none in 3", "collapse 1/1, gradient-imbalance 1/1, dead-units 1/1", "rank-loss 1/3"]
     rows = [
         {"start": start, "score": 0.25, "angle kept": 0.51, "predicted": None, "size kept": 1.1, "gradient spread": 1e6,
-         "verdicts of draws": verdicts} for start, verdicts in zip(starts, told)]  # fmt: skip
+         "findings of samples": verdicts} for start, verdicts in zip(starts, told)]  # fmt: skip
     layers = [
-        {"layer": f"model.layers.{k}.attention.output.dense", "verdict": "gradient-imbalance" if k else "",
+        {"layer": f"model.layers.{k}.attention.output.dense", "finding": "gradient-imbalance" if k else "",
          "kind": "Linear", "angle ° predicted": "0.1", "size": "3.0", "gradient": "1e-10", "status": "closed form"}
         for k in range(3)]  # fmt: skip
     for table, keep, words in (
-        (rows, ("score", "verdicts of draws"), ["looks linear", "0.25", "none in 3", "collapse 1/1"]),
-        (layers, ("verdict",), ["model.layers.1.", "dense", "gradient-imbalance"]),
+        (rows, ("score", "findings of samples"), ["looks linear", "0.25", "none in 3", "collapse 1/1"]),
+        (layers, ("finding",), ["model.layers.1.", "dense", "gradient-imbalance"]),
     ):
         console = Console(width=width)
         with console.capture() as captured:

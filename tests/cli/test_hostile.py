@@ -140,7 +140,7 @@ def test_a_full_disk_is_told(tmp_path):
 
     Python keeps compiled modules (``-B``: not here) though they are cut off, and every later process fails at them.
     """
-    arguments = ["inspect", "dense6-sigmoid*12", *SMALL, "--apply", "w.pt"]
+    arguments = ["inspect", "dense32-relu*30", "--input-shape", "16", "--pairs", "8", "--apply", "w.pt"]
     script = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
     script += f"from initscope.cli import main\nmain({arguments!r})"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -155,17 +155,17 @@ def test_a_network_without_a_better_start_is_reported_all_the_same(initscope, tm
     healthy = ["inspect", "dense6-relu", *SMALL, "--no-prediction", "--out", "page.html", "--apply", "w.pt"]
     code, printed, messages = initscope(*healthy)
     assert (code, (tmp_path / "page.html").exists(), (tmp_path / "w.pt").exists()) == (0, True, False)
-    assert "healthy: nothing to change" in printed
-    assert "w.pt is not written: nothing to change: no verdict is a fault" in messages
+    assert "No problems found" in printed
+    assert "w.pt is not written: no alternative was tried: there are no errors or warnings" in messages
     np.save(tmp_path / "large.npy", 1000 * np.random.default_rng(0).standard_normal((20, 6)))
     code, printed, messages = initscope(
         "inspect", "dense6-relu", "--data", "large.npy", *healthy[-5:-2], "--apply", "w.pt"
     )
-    assert (code, "not healthy: input-scale" in printed) == (2, True)
-    assert "--apply: no other start was tried" in messages
+    assert (code, "error: IS601 input-scale" in printed) == (2, True)
+    assert "--apply: the suggested fix changes more than weights: normalize the data" in messages
     code, _, messages = initscope(*healthy, "--no-alternatives")
     assert code == 2
-    assert "which --no-alternatives does not try; drop one" in messages
+    assert "--no-alternatives tries none; drop one" in messages
 
 
 def test_an_endless_device_is_no_index(initscope, tmp_path):

@@ -283,7 +283,7 @@ def test_ctrl_c_prints_what_was_found_and_exits_130(tmp_path):
             process.kill()  # the end of the block waits for it, for ever if need be
     assert process.returncode == 130, messages
     assert "initscope: interrupted: this is what was found so far" in messages
-    assert "What if" in output
+    assert "Alternatives that were tried" in output
     assert "interrupted" in output
 
 

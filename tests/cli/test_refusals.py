@@ -61,7 +61,7 @@ def refused(capsys, tmp_path, monkeypatch):
         ("predict hf:LlamaConfig --tokens 2.5", "--tokens: 2.5 must be a whole number"),
         ("reproduce x --workers 1.5", "--workers: 1.5 must be a whole number"),
         ("invert conv3x3x4-relu --size 1", "size = 1 must be a whole number of at least 3; pictures are compared"),
-        ("inspect dense8 --data digits --fail-on ,", "fail-on ',' names no verdict; known: any, faults,"),
+        ("inspect dense8 --data digits --fail-on ,", "--fail-on ',' names no check; give a code such as IS103"),
         ("inspect net.py:words --data digits", "makes no tensor of its inputs: forward must compute with them"),
         ("inspect dense8 dense9", "nothing takes the words 'dense9' at the end; leave them out"),
         ("inspect --data digits", "MODEL is missing. See: initscope inspect --help"),

@@ -9,7 +9,7 @@ from torch import nn
 import initscope
 from initscope.embed import SignHash
 from initscope.initializers import He, Initializer, Orthogonal, WeightLaw
-from initscope.propagate import Given
+from initscope.propagate import InputValues
 from initscope.testing import ActivationContract, HasherContract, InitializerContract, RuleContract
 from initscope.theory import activations
 
@@ -41,7 +41,7 @@ class Halve(nn.Module):
 
 @initscope.rule(Halve)
 def halve(module, state, context):
-    return state.run(module) if isinstance(state, Given) else state.scaled(0.5)
+    return state.run(module) if isinstance(state, InputValues) else state.scaled(0.5)
 
 
 class TestRule(RuleContract):
@@ -93,7 +93,7 @@ def test_a_wrong_rule_is_caught():
 
     @initscope.rule(Third)
     def wrong(module, state, context):
-        return state.run(module) if isinstance(state, Given) else state.scaled(0.5)
+        return state.run(module) if isinstance(state, InputValues) else state.scaled(0.5)
 
     class Contract(RuleContract):
         input_shape = (6,)

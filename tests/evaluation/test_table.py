@@ -58,9 +58,8 @@ def test_ends_of_the_interval_have_tails_of_one_in_forty(count, total):
         assert high == 1
 
 
-def test_an_error_counts_as_named_by_code_or_former_name_at_the_right_layer():
+def test_an_error_counts_as_named_by_its_code_at_the_right_layer():
     assert named(SMALL_SET, outcome("bug", "faulty", [("IS201", "loss-floor", "head.0")]))
-    assert named(SMALL_SET, outcome("bug", "faulty", [("", "clipped-output", "head")]))
     assert not named(SMALL_SET, outcome("bug", "faulty", [("IS201", "loss-floor", "stem")]))
     assert not named(SMALL_SET, outcome("bug", "faulty", [("IS403", "learning-rate-high", "head")]))
 
@@ -81,11 +80,9 @@ def test_rates_count_detected_named_fixed_and_false_errors():
     assert "95 % interval" in table(SMALL_SET, outcomes)
 
 
-def test_errors_of_old_and_new_reports():
+def test_errors_have_code_name_and_layer():
     finding = SimpleNamespace(code="IS201", name="loss-floor", layer=None)
     assert errors_of(SimpleNamespace(errors=[finding])) == [["IS201", "loss-floor", ""]]
-    verdicts = [SimpleNamespace(name="collapse", fault=fault, layer="2") for fault in (True, False)]
-    assert errors_of(SimpleNamespace(verdicts=verdicts)) == [["", "collapse", "2"]]
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="the set exists in this process only")

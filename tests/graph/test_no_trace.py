@@ -17,7 +17,7 @@ from torch import nn
 import initscope
 from initscope.errors import InputError
 from initscope.graph import bind, trace
-from initscope.graph.borrowing import borrowed, leaves_no_trace, unwrapped
+from initscope.graph.borrowing import borrowed, unwrapped
 from initscope.graph.interrupts import uninterrupted
 from initscope.measurement import observe
 
@@ -161,7 +161,7 @@ def test_a_trace_keeps_regions_without_gradients():
     model, x = MODELS["running mean"](), inputs_of("running mean")
     traced, modes = trace(model, x), {}
     assert traced.fallback == ""
-    with leaves_no_trace(model), torch.enable_grad():
+    with borrowed(model), torch.enable_grad():
         traced.execute(bind(model, x), lambda step, *call: modes.update({step.name: torch.is_grad_enabled()}))
     assert [name for name, enabled in modes.items() if not enabled] == ["mean", "lerp"]
     assert len(modes) == 7
@@ -259,7 +259,7 @@ def test_a_model_that_is_measured_refuses_to_be_called_in_another_thread():
         except InputError as error:
             said.append(str(error))
 
-    with leaves_no_trace(model):
+    with borrowed(model):
         thread = threading.Thread(target=call)
         thread.start()
         thread.join()
@@ -310,7 +310,7 @@ def test_an_interrupt_waits_until_what_is_begun_is_finished():
         steps.append("finished")
 
     def run():
-        with leaves_no_trace(model):
+        with borrowed(model):
             protected()
             steps.append("left")
 
@@ -329,7 +329,7 @@ def test_an_interrupt_while_torch_leaves_a_context_comes_a_moment_later():
     model, came = nn.Linear(2, 2), []
 
     def run():
-        with leaves_no_trace(model):
+        with borrowed(model):
             try:
                 _handle(signal.SIGINT, Frame())
                 came.append("later")
@@ -353,11 +353,11 @@ def test_handlers_of_others_are_left_alone():
     seen = []
     before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
     try:
-        with leaves_no_trace(nn.Linear(2, 2)):
+        with borrowed(nn.Linear(2, 2)):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.01)
         assert seen == [signal.SIGINT]
-        with leaves_no_trace(nn.Linear(2, 2)):
+        with borrowed(nn.Linear(2, 2)):
             mine = signal.signal(signal.SIGINT, signal.default_int_handler)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         assert mine is not before

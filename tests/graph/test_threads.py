@@ -9,7 +9,7 @@ from torch import nn
 import initscope
 from initscope.errors import InputError
 from initscope.graph import running
-from initscope.graph.borrowing import leaves_no_trace
+from initscope.graph.borrowing import borrowed
 from initscope.measurement import observe
 
 
@@ -88,7 +88,7 @@ def test_other_threads_keep_theirs():
     thread.start()
     assert ready.wait(20)
     torch.set_num_threads(3)
-    with leaves_no_trace(Asks()):
+    with borrowed(Asks()):
         inside.set()
         assert done.wait(20)
     thread.join()

@@ -11,7 +11,7 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.graph import Inputs, bind, hidden_sides, trace
-from initscope.graph.borrowing import leaves_no_trace
+from initscope.graph.borrowing import borrowed
 
 
 class Everything(nn.Module):
@@ -297,7 +297,7 @@ def test_tracing_and_running_leave_no_trace(sign):
     before = state_of(model)
     with nullcontext() if sign > 0 else pytest.raises(InputError, match="refused"):
         traced = trace(model, x)
-        with leaves_no_trace(model):
+        with borrowed(model):
             model.eval()
             model.fc.weight.requires_grad_(True)
             traced.execute(bind(model, x), lambda *call: None)

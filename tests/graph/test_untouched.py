@@ -11,7 +11,7 @@ from torch import nn
 
 import initscope
 from initscope.errors import InputError
-from initscope.graph.borrowing import leaves_no_trace, without_dropout
+from initscope.graph.borrowing import borrowed, without_dropout
 from initscope.measurement import jacobian_spectrum, layer_widths, observe
 
 
@@ -82,7 +82,7 @@ def test_a_tensor_that_did_not_change_is_not_written():
     """A write would spoil the user's own backward pass through it."""
     model = nn.Linear(3, 3)
     model.cached = model(torch.ones(1, 3)).sigmoid()
-    with leaves_no_trace(model):
+    with borrowed(model):
         model(torch.ones(1, 3))
     model.cached.sum().backward()
     assert model.weight.grad is not None
@@ -195,7 +195,7 @@ def test_large_weights_written_past_the_version_count_are_put_back():
     model = WritesLarge()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     places = {name: (value.data_ptr(), value.stride()) for name, value in model.named_parameters()}
-    with leaves_no_trace(model):
+    with borrowed(model):
         model(torch.randn(2, 2048))
         assert not torch.equal(model.fc.weight, before["fc.weight"])
     for name, value in model.named_parameters():

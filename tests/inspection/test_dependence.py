@@ -1,4 +1,4 @@
-"""What outputs depend on: each fault, and beside it what looks like it and is meant."""
+"""What outputs depend on: each problem, and next to it what looks like it and is meant."""
 
 import torch
 from called import Called
@@ -17,9 +17,9 @@ def words(count=32, length=12, kinds=20, seed=0):
     return text.long().clamp(max=kinds - 1)
 
 
-def verdicts(model, data, **options):
+def findings(model, data, **options):
     report = initscope.inspect(model, data, pairs=16, alternatives=False, prediction=False, **options)
-    return {verdict.name: verdict for verdict in report.verdicts}
+    return {finding.name: finding for finding in report.findings}
 
 
 def recurrent(*, batch_first):
@@ -31,10 +31,9 @@ def recurrent(*, batch_first):
 
 def test_a_loop_along_the_samples_mixes_them_and_one_along_time_does_not():
     data = normal(32, 10, 4)
-    found = verdicts(recurrent(batch_first=False), data)["samples-mixed"]
-    assert found.fault
-    assert found.block == "loop"
-    assert "samples-mixed" not in verdicts(recurrent(batch_first=True), data)
+    found = findings(recurrent(batch_first=False), data)["samples-mixed"]
+    assert (found.level, found.layer.partition(".")[0].partition(" ")[0]) == ("error", "loop")
+    assert "samples-mixed" not in findings(recurrent(batch_first=True), data)
 
 
 def test_a_softmax_over_the_batch_mixes_and_a_reshape_that_forgets_where_samples_are():
@@ -46,10 +45,10 @@ def test_a_softmax_over_the_batch_mixes_and_a_reshape_that_forgets_where_samples
 
     torch.manual_seed(0)
     images = normal(32, 2, 8, 8)
-    assert verdicts(Called(turned, **layers()), images)["samples-mixed"].layer == "reshape"
+    assert findings(Called(turned, **layers()), images)["samples-mixed"].layer == "reshape"
     plain = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 5))
-    assert verdicts(nn.Sequential(plain, nn.LogSoftmax(0)), normal(32, 16))["samples-mixed"].layer == "1"
-    assert "samples-mixed" not in verdicts(nn.Sequential(plain, nn.LogSoftmax(1)), normal(32, 16))
+    assert findings(nn.Sequential(plain, nn.LogSoftmax(0)), normal(32, 16))["samples-mixed"].layer == "1"
+    assert "samples-mixed" not in findings(nn.Sequential(plain, nn.LogSoftmax(1)), normal(32, 16))
 
 
 def test_statistics_of_the_batch_are_no_fault_and_similarities_of_all_samples_nothing_at_all():
@@ -58,11 +57,12 @@ def test_statistics_of_the_batch_are_no_fault_and_similarities_of_all_samples_no
         return m.head(torch.cat([x, x.std(0).mean().expand(len(x), 1)], 1))
 
     torch.manual_seed(0)
-    found = verdicts(Called(spread, first=nn.Linear(16, 16), head=nn.Linear(17, 5)), normal(32, 16))
-    assert not found["samples-mixed"].fault
+    found = findings(Called(spread, first=nn.Linear(16, 16), head=nn.Linear(17, 5)), normal(32, 16))
+    assert "samples-mixed" not in found
+    assert found["batch-statistics"].level == "info"
     similar = Called(lambda m, x: m.first(x) @ m.first(x).T, first=nn.Linear(16, 16))
-    assert "samples-mixed" not in verdicts(similar, normal(32, 16))
-    assert "samples-mixed" not in verdicts(nn.Sequential(nn.Linear(16, 9), nn.BatchNorm1d(9)), normal(32, 16))
+    assert "samples-mixed" not in findings(similar, normal(32, 16))
+    assert "samples-mixed" not in findings(nn.Sequential(nn.Linear(16, 9), nn.BatchNorm1d(9)), normal(32, 16))
 
 
 def attention(*, causal, positions=True):
@@ -85,19 +85,19 @@ def cross_entropy(output, targets):
 def test_a_language_model_without_a_mask_sees_its_targets():
     text = words()
     given = {"targets": text[:, 1:], "loss": cross_entropy}
-    found = verdicts(attention(causal=False), text[:, :-1], **given)["sees-target"]
-    assert found.fault
+    found = findings(attention(causal=False), text[:, :-1], **given)["future-tokens"]
+    assert found.level == "error"
     assert found.layer in ("scaled_dot_product_attention", "mix")
-    assert "sees-target" not in verdicts(attention(causal=True), text[:, :-1], **given)
+    assert "future-tokens" not in findings(attention(causal=True), text[:, :-1], **given)
     tags = {"targets": text[:, :-1] % 5, "loss": cross_entropy}  # targets of another kind may see all words
-    assert "sees-target" not in verdicts(attention(causal=False), text[:, :-1], **tags)
+    assert "future-tokens" not in findings(attention(causal=False), text[:, :-1], **tags)
 
 
-def test_words_without_positions_are_told_and_no_fault():
+def test_tokens_without_positions_are_a_warning():
     text = words()[:, :-1]
-    assert not verdicts(attention(causal=False, positions=False), text)["order-unseen"].fault
+    assert findings(attention(causal=False, positions=False), text)["order-ignored"].level == "warning"
     for seen in (attention(causal=False), attention(causal=True, positions=False)):
-        assert "order-unseen" not in verdicts(seen, text)
+        assert "order-ignored" not in findings(seen, text)
 
 
 class Viewed(nn.Module):
@@ -115,9 +115,9 @@ def test_a_view_that_is_meant_for_a_transpose_is_told():
     data = torch.randn(32, 10, 3).cumsum(1)
     for moved in (False, True):
         report = initscope.inspect(Viewed(moved), data, pairs=16, alternatives=False, prediction=False)
-        found = {verdict.name: verdict for verdict in report.verdicts}
-        assert ("axes-mixed" in found) != moved
-        assert moved or (not found["axes-mixed"].fault and "10 × 3 into 3 × 10" in found["axes-mixed"].words)
+        found = {finding.name: finding for finding in report.findings}
+        assert ("axis-order" in found) != moved
+        assert moved or "10 × 3 into 3 × 10" in found["axis-order"].message
 
 
 def test_an_encoder_of_torch_without_batch_first_attends_to_other_samples():
@@ -127,4 +127,4 @@ def test_an_encoder_of_torch_without_batch_first_attends_to_other_samples():
         layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=first)
         model = nn.Sequential(layer, nn.Flatten(), nn.Linear(48, 4))
         report = initscope.inspect(model, data, pairs=16, alternatives=False, prediction=False)
-        assert any(v.name == "samples-mixed" and v.fault for v in report.verdicts) != first
+        assert any(finding.name == "samples-mixed" for finding in report.errors) != first

@@ -40,4 +40,4 @@ def test_a_start_follows_the_seed_and_leaves_the_generator_alone():
 @pytest.mark.parametrize("name", SMALL)
 def test_the_healthy_are_called_healthy(name):
     report = HEALTHY[name].inspect(0)
-    assert report.healthy, [str(verdict) for verdict in report.verdicts if verdict.fault]
+    assert report.healthy, [str(finding) for finding in report.errors]

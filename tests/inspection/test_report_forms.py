@@ -39,43 +39,46 @@ def reports():
     return [initscope.inspect(network(scale=scale), data, pairs=16) for scale in (1.0, 300.0)]
 
 
-def test_the_healthy_are_told_in_one_line(reports):
-    healthy, sick = reports
+def test_a_report_in_one_line(reports):
+    healthy, failing = reports
     assert healthy.healthy
-    assert healthy.conclusion == "healthy: nothing to change"
+    assert healthy.headline.startswith("No problems found (10 layers,")
+    assert healthy.fix is None
     assert healthy.what_if.alternatives == ()
     assert healthy.what_if.best.code is None
-    assert not sick.healthy
-    assert sick.conclusion.startswith("not healthy: ")
-    first = next(verdict for verdict in sick.verdicts if verdict.fault)
-    for name in ("name", "layer", "block", "value", "threshold", "fault", "advice", "code"):
-        assert hasattr(first, name)
-    assert "exploding" in {verdict.name for verdict in sick.verdicts if verdict.fault}
-    assert {verdict.block for verdict in sick.verdicts if verdict.name == "exploding"} <= {"2", "3", "4", "5"}
+    assert not failing.healthy
+    assert failing.headline.startswith(f"{len(failing.errors)} errors")
+    for name in ("code", "name", "level", "layer", "value", "threshold", "message", "fix", "caused_by"):
+        assert hasattr(failing.errors[0], name)
+    (exploding,) = (finding for finding in failing.errors if finding.name == "exploding")
+    assert (exploding.code, exploding.layer.partition(".")[0] in {"2", "3", "4", "5"}) == ("IS106", True)
+    for name in ("name", "code", "advice", "before", "after"):
+        assert hasattr(failing.fix, name)
 
 
-def test_markdown_is_a_table_of_blocks_with_the_faults_above(reports):
-    healthy, sick = (report.to_markdown() for report in reports)
-    assert "**healthy: nothing to change**" in healthy
-    assert "What if" not in healthy
-    assert re.search(r"- \*\*exploding\*\* in (layer|block) \d", sick)
-    assert sick.count("\n| ") >= 8
-    assert all(line.count("|") == next(iter(re.findall(r"\n(\| layer .*\|)\n", sick))).count("|")
-               for line in sick.split("What if")[0].splitlines() if line.startswith("|"))  # fmt: skip
+def test_markdown_is_a_table_of_blocks_with_the_findings_above(reports):
+    healthy, failing = (report.to_markdown() for report in reports)
+    assert "**No problems found (10 layers," in healthy
+    assert "Alternatives" not in healthy
+    assert "- **IS106 exploding** (error): " in failing
+    assert failing.count("\n| ") >= 8
+    assert all(line.count("|") == next(iter(re.findall(r"\n(\| layer .*\|)\n", failing))).count("|")
+               for line in failing.split("Alternatives")[0].splitlines() if line.startswith("|"))  # fmt: skip
 
 
-def test_markdown_says_each_thing_once_and_what_to_type():
-    """As a reviewer reads it: the diagnosis in words, no verdict named twice in its line, the code called so."""
+def test_markdown_says_each_thing_once_and_the_fix():
+    """As a reviewer reads it: the headline, one line per finding, the fix with what its trial showed."""
     torch.manual_seed(0)
     layers = [layer for _ in range(30) for layer in (nn.Linear(32, 32), nn.ReLU())]
     report = initscope.inspect(nn.Sequential(*layers), torch.rand(60, 32), pairs=16)
     text = report.to_markdown()
-    assert f"**\n{report.diagnosis}\n\n" in text
-    assert re.search(r"- \*\*collapse\*\* in layer \d+: median angle of pairs", text)
-    best = report.what_if.best
-    assert f"What to type: `{best.code}`" in text or f"What to do: {best.advice}" in text
+    assert f"**{report.headline}**\n\n" in text
+    assert re.search(r"- \*\*IS103 collapse\*\* \(error\): Inputs become indistinguishable at layer \d+", text)
+    assert f"Suggested fix: {report.fix.name}: `{report.fix.code}` (tried: score 0 → " in text
     assert "\n\n\n" not in text
-    angles = [line.split(" | ")[1] for line in text.split("What if")[0].splitlines() if line.startswith("| layer")][1:]
+    angles = [
+        line.split(" | ")[1] for line in text.split("Alternatives")[0].splitlines() if line.startswith("| layer")
+    ][1:]
     assert angles[-1] == "<1e-05"  # below it cosines of float32 are rounding
 
 
@@ -87,10 +90,8 @@ def test_json_has_the_keys_that_the_documentation_describes(reports):
         json.dumps(report.to_dict(), allow_nan=False)
         found = json.loads(report.to_json())
         assert list(found) == keys or set(found) == set(keys)
-        assert found["schema"] == 1
-        for verdict in found["verdicts"]:
-            assert all(f"``{name}``" in described for name in verdict)
-        for name in ("audit", "precision", "what_if"):
+        assert found["schema"] == 2
+        for name in ("findings", "not_checked", "fixes", "audit", "precision", "what_if"):
             assert all(f"``{key}``" in described for row in found[name] for key in row)
 
 
@@ -116,7 +117,7 @@ def test_depth_and_markdown_on_the_command_line(tmp_path, capsys, monkeypatch):
     for options in ((), ("--depth", "0"), ("--format", "md")):
         main(["inspect", "net.py:make", "--data", "digits", "--pairs", "16", *options])
         outputs[options] = capsys.readouterr().out
-    assert "healthy: nothing to change" in outputs[()]
+    assert "No problems found (6 layers," in outputs[()]
     assert len(outputs["--depth", "0"].splitlines()) > len(outputs[()].splitlines()) + 4
     assert "layer 3.2 (Linear)" in outputs["--depth", "0"]
     assert "layer 3.2" not in outputs[()]
@@ -126,7 +127,7 @@ def test_depth_and_markdown_on_the_command_line(tmp_path, capsys, monkeypatch):
 
 def test_the_page_of_ten_bugs_holds_ten_that_are_mended():
     text = (DOCS / "ten_bugs.rst").read_text(encoding="utf-8")
-    assert text.count("not healthy: ") == text.count("    healthy: nothing to change") == 10
+    assert text.count("No problems found") == 10
 
 
 def lines_of(report):
@@ -138,19 +139,19 @@ def lines_of(report):
 
 
 def test_four_hundred_rows_are_a_screen_of_lines():
-    """Every fault begins in a line of its own; the other lines hold the numbers of their last row, and their worst."""
+    """Every finding begins in a line of its own; other lines hold the numbers of their last row, and their worst."""
     torch.manual_seed(0)
     layers = [module for _ in range(199) for module in (nn.Linear(24, 24), nn.ReLU())]
     data = torch.rand(48, 24, generator=torch.Generator().manual_seed(3))
     options = {"pairs": 12, "alternatives": False, "prediction": False}
     report = initscope.inspect(nn.Sequential(*layers, nn.Linear(24, 10)), data, **options)
     lines, table = lines_of(report), report.table()
-    faults = {verdict.name: verdict.layer for verdict in report.verdicts if verdict.fault}
+    faults = {finding.name: finding.layer for finding in (*report.errors, *report.warnings)}
     assert len(faults) >= 2
     assert 10 <= len(lines) <= 12 + 3 * len(faults)
     for title, (line, members) in lines.items():
         begun = {name for name, layer in faults.items() if layer in {table[i]["layer"] for i in members}}
-        assert set(line["faults"]) == begun
+        assert set(line["findings"]) == begun
         assert not begun or title == report.rows[members[0]].title
         assert line["rms_ratio_measured"] == table[members[-1]]["rms_ratio_measured"]
         dead = [table[i]["dead_fraction"] for i in members if table[i]["dead_fraction"] is not None]
@@ -176,7 +177,7 @@ def test_many_healthy_blocks_are_few_lines(tmp_path, monkeypatch, capsys):
         main(["inspect", "net.py:make", "--data", "digits", *quick, *options])
         outputs[options] = capsys.readouterr().out
     few, everything = outputs.values()
-    assert "healthy: nothing to change" in few
+    assert "No problems found" in few
     assert len(few.splitlines()) < 25
     assert "steps in" in few
     assert "--depth 0 prints them all" in few

@@ -1,4 +1,4 @@
-"""Seeded bugs: one line of code damages a healthy network, and a finding names the bug and its layer."""
+"""Seeded bugs: one line of code breaks a healthy network, and a finding names the problem and its layer."""
 
 import pytest
 from evaluation.published.registry import HEALTHY
@@ -8,7 +8,7 @@ from evaluation.published.seeded_bugs import FAULTS, FEW
 def test_there_are_thirty_bugs_and_each_has_a_healthy_member():
     assert len(FAULTS) >= 30
     assert len(FEW) == 15
-    assert all(fault.member in HEALTHY and fault.verdicts for fault in FAULTS.values())
+    assert all(fault.member in HEALTHY and fault.findings for fault in FAULTS.values())
 
 
 def test_a_wrong_name_or_a_wrong_place_does_not_count():
@@ -23,4 +23,4 @@ def test_a_wrong_name_or_a_wrong_place_does_not_count():
 @pytest.mark.parametrize("name", FEW)
 def test_a_fault_is_found_by_name_and_place(name):
     report = FAULTS[name].inspect(0)
-    assert FAULTS[name].found_in(report), [f"{v.name} at {v.layer}" for v in report.verdicts if v.fault]
+    assert FAULTS[name].found_in(report), [f"{finding.name} at {finding.layer}" for finding in report.findings]

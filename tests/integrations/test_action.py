@@ -39,13 +39,13 @@ def test_summary_and_page(tmp_path):
     assert (tmp_path / "initscope.html").is_file()
 
 
-def test_faults_fail_the_job_and_inputs_are_no_script(tmp_path):
+def test_errors_fail_the_job_and_inputs_are_no_script(tmp_path):
     """Sixty layers at torch's start; the name of the data holds a command, which must not run."""
     deep = "from torch import nn\ndef make():\n    layers = [nn.Flatten(), nn.Linear(64, 16)]\n"
     deep += "    return nn.Sequential(*layers, *[each for _ in range(60) for each in (nn.Linear(16, 16), nn.ReLU())])\n"
     (tmp_path / "mine.py").write_text(deep, encoding="utf-8")
-    ran = run(tmp_path, MODEL="mine.py:make", FAIL_ON="faults")
+    ran = run(tmp_path, MODEL="mine.py:make", FAIL_ON="error")
     assert ran.returncode == 1
-    assert "not healthy" in (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert "(61 layers, " in (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert run(tmp_path, DATA="$(touch made)").returncode == 2
     assert not (tmp_path / "made").exists()

@@ -20,7 +20,7 @@ def test_bad(initscope):
     initscope.assert_healthy(stack(60), DATA, pairs=16)
 
 def test_ignored(initscope):
-    names = [verdict.name for verdict in initscope.inspect(stack(60), DATA, pairs=16).verdicts]
+    names = [finding.name for finding in initscope.inspect(stack(60), DATA, pairs=16).findings]
     initscope.assert_healthy(stack(60), DATA, pairs=16, ignore=tuple(names))
 """
 
@@ -31,5 +31,5 @@ def test_fixture_and_page(tmp_path):
     command = [sys.executable, "-m", "pytest", "-q", *plugin, "--initscope-report", "pages", "--rootdir", tmp_path]
     ran = subprocess.run([*command, tmp_path], capture_output=True, encoding="utf-8", check=False, cwd=tmp_path)
     assert "1 failed, 2 passed" in ran.stdout, ran.stdout + ran.stderr
-    assert "Unhealthy: collapse" in ran.stdout
+    assert "Unhealthy: IS103 collapse (error)" in ran.stdout
     assert (tmp_path / "pages" / "test_bad.html").is_file()

@@ -56,7 +56,7 @@ def test_lightning(trainer_of, tmp_path):
 
 def test_lightning_stops(trainer_of):
     """A rate that throws the weights far away: the first look after an epoch stops the training."""
-    callback = lightning_callback(module="net", pairs=16, warn_on="", stop_on="faults")
+    callback = lightning_callback(module="net", pairs=16, warn_on="", stop_on="error")
     assert trainer_of(callback, rate=1e3, epochs=9).current_epoch < 9
     assert callback.watch.stopped_by
 
@@ -79,5 +79,5 @@ def test_hugging_face(tmp_path):
         warnings.simplefilter("ignore")
         transformers.Trainer(model=model, args=arguments, train_dataset=samples, callbacks=[callback]).train()
     assert (tmp_path / "start.html").is_file()
-    assert [row["epoch"] for row in callback.watch.rows] == [2, 4]  # steps of the optimiser at the ends of the epochs
+    assert [row["epoch"] for row in callback.watch.rows] == [2, 4]  # steps of the optimizer at the ends of the epochs
     assert callback.watch.report.rows

@@ -49,16 +49,16 @@ def test_what_appears_is_told_once_and_stops():
         for layer in model:
             if isinstance(layer, nn.Linear):
                 layer.weight *= 100
-    with pytest.warns(UserWarning, match="step 2: exploding"):
+    with pytest.warns(UserWarning, match="step 2: IS106 exploding"):
         assert watch.step(model, 2)
-    assert [verdict.name for verdict in watch.stopped_by] == ["exploding"]
+    assert [finding.name for finding in watch.stopped_by] == ["exploding"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         watch.step(model, 3)
 
 
 @pytest.mark.parametrize(("value", "layer"), [(float("nan"), 0), (float("inf"), -1)])
-def test_weights_that_are_no_longer_finite_are_a_verdict_and_stop(value, layer):
+def test_weights_that_are_no_longer_finite_are_a_finding_and_stop(value, layer):
     logged = []
     model, options = network(), {"pairs": 16, "warn_on": "", "log": lambda values, step: logged.append(values)}
     watch = Watch(DATA, stop_on="not-finite,exploding", **options)
@@ -68,19 +68,19 @@ def test_weights_that_are_no_longer_finite_are_a_verdict_and_stop(value, layer):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert watch.step(model, 1)
-    assert watch.rows[-1]["verdicts"] == "not-finite"
+    assert watch.rows[-1]["findings"] == "not-finite"
     assert "weight holds NaN or infinite values" in str(watch.stopped_by[0])
-    assert logged[-1]["initscope/verdict/not-finite"] == 1
+    assert logged[-1]["initscope/finding/not-finite"] == 1
     assert not Watch(DATA, stop_on="collapse", **options).step(model, 1)
-    with pytest.warns(UserWarning, match="step 1: not-finite"):
+    with pytest.warns(UserWarning, match="step 1: IS101 not-finite"):
         Watch(DATA, pairs=16).step(model, 1)
     with pytest.raises(TrainingStopped, match="not-finite"):
-        Watch(DATA, stop_on="faults", stop="raise", **options).step(model, 1)
-    assert initscope.inspection.EpochLog(DATA, pairs=16)(model, 1)["verdicts"] == "not-finite"
+        Watch(DATA, stop_on="error", stop="raise", **options).step(model, 1)
+    assert initscope.inspection.EpochLog(DATA, pairs=16)(model, 1)["findings"] == "not-finite"
 
 
 def test_it_raises_if_asked_to():
-    watch = Watch(DATA, pairs=16, stop_on="faults", stop="raise", warn_on="")
+    watch = Watch(DATA, pairs=16, stop_on="error", stop="raise", warn_on="")
     with pytest.raises(TrainingStopped, match="exploding"):
         watch.start(network(depth=4, gain=100))
 
@@ -88,8 +88,8 @@ def test_it_raises_if_asked_to():
 def test_bad_words_are_refused():
     with pytest.raises(InputError, match="did you mean exploding"):
         Watch(DATA, stop_on="explodes")
-    with pytest.raises(InputError, match=r"stop_on nan: no verdict is called so \(did you mean not-finite\?\)"):
-        Watch(DATA, stop_on="faults, nan")
+    with pytest.raises(InputError, match=r"stop_on nan: there is no such check \(did you mean not-finite\?\)"):
+        Watch(DATA, stop_on="error, nan")
     with pytest.raises(InputError, match=r"warn_on Inf: .* not-finite\?"):
         Watch(DATA, warn_on="Inf")
     with pytest.raises(InputError, match="stop = 'now'"):

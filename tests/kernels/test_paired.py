@@ -26,7 +26,7 @@ def images():
 @pytest.fixture(params=["loops", "rules"])
 def way(request, monkeypatch):
     if request.param == "rules":
-        monkeypatch.setattr(paired, "chain_of", lambda *arguments: None)
+        monkeypatch.setattr(paired, "stack_of", lambda *arguments: None)
     else:
         pytest.importorskip("numba")
     return request.param

@@ -10,7 +10,7 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.initializers import He
-from initscope.kernels import _fused, chain, diagonal, kernel, matrix
+from initscope.kernels import _fused, diagonal, kernel, matrix, relu_stack
 
 
 @pytest.fixture(params=["loops", "rules"])
@@ -18,7 +18,7 @@ def way(request, monkeypatch):
     """Both ways to the kernel of a stack."""
     monkeypatch.setattr(matrix, "_WORTH_COMPILING", 0)
     if request.param == "rules":
-        monkeypatch.setattr(matrix, "chain_of", lambda *arguments: None)
+        monkeypatch.setattr(matrix, "stack_of", lambda *arguments: None)
     else:
         pytest.importorskip("numba")
     return request.param
@@ -89,7 +89,7 @@ def test_filters_of_every_geometry_go_both_ways(images, monkeypatch, padding_mod
     options = {"padding": (2, 1), "padding_mode": padding_mode, "dilation": (1, 2), "stride": (2, 1)}
     model = nn.Sequential(nn.Conv2d(3, 8, (4, 3), **options), nn.ReLU(), nn.Conv2d(8, 8, 2), nn.ReLU())
     loops = kernel(model, images, kind="ntk")
-    monkeypatch.setattr(matrix, "chain_of", lambda *arguments: None)
+    monkeypatch.setattr(matrix, "stack_of", lambda *arguments: None)
     assert np.abs(loops - kernel(model, images, kind="ntk")).max() < 3e-6
 
 
@@ -140,7 +140,7 @@ def test_pooling_both_ways(monkeypatch, convolution):
         nn.Linear(4, 2),
     )  # fmt: skip
     loops = kernel(model, x, kind="ntk"), kernel(model, x[:3], x)
-    monkeypatch.setattr(matrix, "chain_of", lambda *arguments: None)
+    monkeypatch.setattr(matrix, "stack_of", lambda *arguments: None)
     assert np.abs(loops[0] - kernel(model, x, kind="ntk")).max() < 3e-6
     assert np.abs(loops[1] - kernel(model, x[:3], x)).max() < 3e-6
 
@@ -158,7 +158,7 @@ def test_blocks_do_not_change_the_matrix(monkeypatch):
     whole = kernel(model, x)
     assert np.array_equal(whole, whole.T)
     assert np.abs(kernel(model, x[:3], x) - whole[:3])[:, 3:].max() < 1e-6
-    monkeypatch.setattr(matrix, "chain_of", lambda *arguments: None)
+    monkeypatch.setattr(matrix, "stack_of", lambda *arguments: None)
     assert np.abs(whole - kernel(model, x)).max() < 3e-6
 
 
@@ -186,7 +186,7 @@ def test_what_is_a_stack():
 
     def found(model, shape, law=None):
         networks = networks_of(model, bind(model, torch.ones(2, *shape)), law, size=2)
-        return chain.chain_of(networks.traced, networks.context, shape)
+        return relu_stack.stack_of(networks.traced, networks.context, shape)
 
     image = (4, 6, 6)
     assert found(nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU()), image) is not None

@@ -16,7 +16,7 @@ from initscope.graph import Batch, bind, run, stays_whole, trace
 from initscope.initializers import He
 from initscope.initializers._redrawn import redrawn
 from initscope.measurement import Observer, record
-from initscope.propagate import Given
+from initscope.propagate import InputValues
 
 
 class ClassMeans(Observer):
@@ -116,7 +116,7 @@ def test_what_is_one_step():
 
     @initscope.rule(Known)
     def known(module, state, context):
-        return state.run(module) if isinstance(state, Given) else state.scaled(0.5)
+        return state.run(module) if isinstance(state, InputValues) else state.scaled(0.5)
 
     model = nn.Sequential(Own(4, 20), Known())
     predicted, measured = initscope.predict(model, x, y), initscope.measure(model, x, y)

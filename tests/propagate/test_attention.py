@@ -10,6 +10,8 @@ from rotary import rotated
 from torch import nn
 
 import initscope
+from initscope.propagate import MomentMaps
+from initscope.propagate.rules import views
 
 WIDTH, HEADS, TOKENS, PAIRS = 96, 4, 10, 3
 DRAWS = 24
@@ -257,3 +259,11 @@ def test_a_single_token_has_no_cosine():
     for result in (initscope.predict(model, x, y), initscope.measure(model, x, y)):
         assert np.isnan(result.tokens.cosine[0])
         assert np.isfinite(result.tokens.cosine[-1])
+
+
+def test_zeros_that_are_filled_in_between_heads_are_no_units():
+    """A view has numbers of units and none for a zero: padding is left to drawn values, a roll is a move."""
+    ones = torch.ones(PAIRS, 1, TOKENS)
+    view = MomentMaps(ones, ones, ones, (WIDTH,), "closed form", axis=1).units()
+    assert views._moved("pad", view, (0, 0, 1, 0)) is NotImplemented
+    assert torch.equal(views._moved("roll", view, 1, 1).index, view.index.roll(1, 1))

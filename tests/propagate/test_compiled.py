@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import initscope
-from initscope.propagate.moments import Maps, Summed
+from initscope.propagate.values.moment_maps import MapSums, MomentMaps
 
 
 def test_compiled_loops_change_nothing(monkeypatch):
@@ -29,8 +29,8 @@ def test_compiled_loops_change_nothing(monkeypatch):
 def test_sums_of_other_maps_are_not_believed():
     """Sums that come with maps count for these alone: not for maps that a later step made of them."""
     maps = torch.rand(3, 5, 2, 4, 4, generator=torch.Generator().manual_seed(0))
-    found = Summed.found(maps.numpy(), np.full((3, 5, 2), 7.0))
-    state = Maps(found.kxx, found.kyy, found.d, sizes=(3, 1), status="closed form", summed=found)
+    found = MapSums.of_arrays(maps.numpy(), np.full((3, 5, 2), 7.0))
+    state = MomentMaps(found.kxx, found.kyy, found.d, sizes=(3, 1), status="closed form", summed=found)
     assert torch.all(state.totals().xx == 7.0 * 4)
     doubled = state.scaled(2.0).totals()
     sizes = torch.tensor([3.0, 1.0])

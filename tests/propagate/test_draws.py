@@ -11,10 +11,11 @@ from torch import nn
 
 import initscope
 from initscope.initializers import Gaussian, He
+from initscope.propagate import InputValues, MomentMaps
+from initscope.propagate.bases import Draws
 from initscope.propagate.budget import Budget
 from initscope.propagate.covariances import covariances
 from initscope.propagate.draws import gaussian_draws
-from initscope.propagate.moments import Draws, Given, Maps
 from initscope.propagate.windows import Sites
 
 
@@ -120,9 +121,9 @@ def test_joint_draws_have_the_covariance_they_should():
     """Four sites of two images: 8×8 sample covariance of 200,000 draws against the products of the filters' patches."""
     x, y = (side.double() for side in images(count=1, size=5))
     state = initscope.propagate.rules.weights.convolution(
-        nn.Conv2d(3, 16, 3, bias=False), Given(x, y), initscope.propagate.Context(Gaussian(variance=1.0))
+        nn.Conv2d(3, 16, 3, bias=False), InputValues(x, y), initscope.propagate.Context(Gaussian(variance=1.0))
     )
-    assert isinstance(state, Maps)
+    assert isinstance(state, MomentMaps)
     sites = Sites((2, 2), (1, 1), ((0, 0), (0, 1), (1, 0), (-1, 1)))
     lookup = covariances([(state, offset) for _, _, offset in sites.couples()], Budget())
     count = 200_000

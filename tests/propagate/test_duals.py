@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
+from initscope.propagate import MomentMaps
 from initscope.propagate.duals import coefficients, dual_matrix, means, slopes, transformed
-from initscope.propagate.moments import Maps
-from initscope.propagate.origins import Activations
+from initscope.propagate.origins import elementwise
+from initscope.propagate.origins.elementwise import Activations
 from initscope.theory.activations import activation, elu, gelu_tanh, relu, silu, tanh
 
 SMOOTH = (gelu_tanh, silu, activation(lambda x: x**3), activation(lambda x: x * torch.sigmoid(1.7 * x)))
@@ -84,11 +85,12 @@ def test_whole_matrices(sigma):
 def test_tables_equal_integrals(sigma):
     """From tables over the angle, between two variances by a straight line: 2e-4 of the largest at 5 % of variance."""
     variances, matrix = gram_of(4.0, math.log(1.05))
-    maps = Maps(*(variances[:, :, :30] for _ in range(3)), sizes=(8,), status="closed form", axis=1)
+    maps = MomentMaps(*(variances[:, :, :30] for _ in range(3)), sizes=(8,), status="closed form", axis=1)
     first, second = variances[None, ..., :, None], variances[None, ..., None, :]
     limit = (first * second).sqrt()
     matrix = matrix[None].clamp(-limit, limit)
-    table = Activations(maps, sigma)._from_tables(float(variances.min()), float(variances.max()), first, second, matrix)
+    bounds = float(variances.min()), float(variances.max())
+    table = elementwise._from_tables(Activations(maps, sigma)._duals, *bounds, limit, matrix)
     exact = sigma.dual(first, second, matrix)
     largest = float(exact.abs().max())
     assert float((table - exact).abs().max()) < 2e-4 * largest
@@ -97,6 +99,7 @@ def test_tables_equal_integrals(sigma):
     ones = torch.ones_like(matrix)
     cosine = (matrix / limit).clamp(-1, 1)
     least = float(same.min())
-    table = Activations(maps, sigma)._from_tables(least, least, least * ones, least * ones, least * cosine)
+    duals = Activations(maps, sigma)._duals
+    table = elementwise._from_tables(duals, least, least, least * ones, least * cosine)
     exact = sigma.dual(least * ones, least * ones, least * cosine)
     assert float((table - exact).abs().max()) < 1e-8 * largest

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import initscope
 from initscope.initializers import LeCun
-from initscope.propagate import backward
+from initscope.propagate.origins.weights import WeightedSums
 
 
 def squares(make: Callable[[], nn.Module], x: Tensor, draws: int) -> dict[str, np.ndarray]:
@@ -201,8 +201,8 @@ def test_queries_of_the_last_block_have_much_smaller_gradients_than_values() -> 
 
 def test_a_wrong_backward_variance_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same check fails when gradients grow by 10 % at every layer of weights."""
-    right = backward.spread_over_taps
-    monkeypatch.setattr(backward, "spread_over_taps", lambda origin, gradients: 1.1 * right(origin, gradients))
+    right = WeightedSums.back
+    monkeypatch.setattr(WeightedSums, "back", lambda *arguments: 1.1 * right(*arguments))
     found = deviations(dense, signals(4, 24))
     assert max(abs(z) for z, _ in found.values()) > 4
 

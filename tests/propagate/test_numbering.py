@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from initscope.propagate.numbering import cuts_channels, lines, numbers, of_rows, same_units, view_of, viewed
+from initscope.propagate.numbering import channels_cut, lines, numbers, of_rows, same_units, view_of, viewed
 from initscope.propagate.totals import NotCovered
 
 SHAPE = (3, 5, 12)
@@ -34,7 +34,7 @@ def test_views_tell_what_copies_tell(copied):
     assert torch.equal(found.token, torch.arange(5))
     assert torch.equal(found.sample, torch.arange(3)[:, None].expand(3, 4))
     assert torch.equal(found.channel[1], torch.arange(12).view(4, 3))
-    assert cuts_channels(source, SHAPE)
+    assert channels_cut(source, SHAPE)
     folded = numbers(SHAPE).view(15, 12).clone() if copied else numbers(SHAPE).view(15, 12)
     assert torch.equal(of_rows(folded, SHAPE, 7), torch.arange(15 * 7).view(15, 7))
 

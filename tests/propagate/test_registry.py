@@ -10,7 +10,7 @@ from torch import nn
 import initscope
 from initscope.errors import InputError
 from initscope.graph import ActivationRow, activations, ops
-from initscope.propagate import Given, NotCovered, covariances, registry
+from initscope.propagate import InputValues, NotCovered, covariances, registry
 from initscope.propagate.rules.pooling import average
 
 
@@ -31,7 +31,7 @@ def pairs(*shape, seed=0):
     return torch.randn(2, 2, *shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("reads", [("positions",), ("law", "positions"), None])
+@pytest.mark.parametrize("reads", [("positions",), ("distribution", "positions"), None])
 def test_a_users_rule_that_averages_positions_has_their_covariances(own_rules, reads):
     """The rule of AvgPool2d on a class of another name: the same numbers, and the same status."""
     initscope.rule(Blur, role="pooling", **({} if reads is None else {"reads": reads}))(average)
@@ -55,7 +55,7 @@ def test_a_rule_that_does_not_declare_what_it_reads_is_left_to_sampling(own_rule
 
 
 def test_what_may_be_read_is_a_short_list():
-    with pytest.raises(InputError, match="must be some of means, positions, law"):
+    with pytest.raises(InputError, match="must be some of means, positions, distribution"):
         initscope.rule(Blur, reads=("everything",))
 
 
@@ -63,7 +63,7 @@ def test_what_may_be_read_is_a_short_list():
 def failing(own_rules):
     @initscope.rule(Blur)
     def broken(module, state, context):
-        return state if isinstance(state, Given) else {}["nothing"]
+        return state if isinstance(state, InputValues) else {}["nothing"]
 
     return nn.Sequential(nn.Conv2d(3, 8, 3), Blur(2))
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from initscope.graph._opened import opened_attention
 from scipy.stats import norm
 
+from initscope.graph.opened_modules import opened_attention
 from initscope.propagate.rules.gates import known
 
 

@@ -7,12 +7,15 @@ import torch.nn.functional as F
 from torch import nn
 
 import initscope
+from initscope.propagate import MomentMaps, NotCovered
+from initscope.propagate.context import Context
 from initscope.propagate.covariances import gram
-from initscope.propagate.laws import Normal
-from initscope.propagate.moments import Maps, NotCovered
-from initscope.propagate.origins import Gram
-from initscope.propagate.registry import Context
-from initscope.propagate.routed import Rows
+from initscope.propagate.distributions import GaussianUnits
+from initscope.propagate.origins.matrices import KnownGram
+from initscope.propagate.rules.merging import multiply
+from initscope.propagate.rules.routing import at_tokens
+from initscope.propagate.values.routed_tokens import RoutedTokens
+from initscope.propagate.values.sampled_units import SampledUnits
 
 WIDTH, HIDDEN, TOKENS, PAIRS, EXPERTS, CHOSEN = 128, 128, 8, 4, 4, 2
 
@@ -189,17 +192,17 @@ def test_tokens_have_in_common_what_both_sent_to_one_expert():
     square = matrix.diagonal(dim1=-2, dim2=-1)
     kxx, kyy = square[:, None, :tokens], square[:, None, tokens:]
     d = kxx + kyy - 2 * matrix[:, :tokens, tokens:].diagonal(dim1=-2, dim2=-1)[:, None]
-    base = Maps(
-        kxx, kyy, d, (channels,), "closed form", axis=1, unit=Normal(), weights=frozenset({1}), fresh=frozenset({1}),
-        origin=Gram(matrix[:, None]),
+    base = MomentMaps(
+        kxx, kyy, d, (channels,), "closed form", axis=1, distribution=GaussianUnits(), weights=frozenset({1}),
+        fresh=frozenset({1}), origin=KnownGram(matrix[:, None]),
     )  # fmt: skip
     token, expert = (
         torch.randint(0, 6, (2, rows), generator=generator),
         torch.randint(0, 3, (2, rows), generator=generator),
     )
     factor = torch.randn(2, rows, generator=generator, dtype=torch.float64)
-    found = Rows(base, tuple(token), tuple(factor), tuple(expert), weights=frozenset({2}))
-    after = found.at_tokens(Context(initscope.initializers.He()))
+    found = RoutedTokens(base, tuple(token), tuple(factor), tuple(expert), weights=frozenset({2}))
+    after = at_tokens(found, Context(initscope.initializers.He()))
     expected = torch.zeros(samples, 2 * tokens, 2 * tokens, dtype=torch.float64)
     for a in range(2):
         for b in range(2):
@@ -241,3 +244,13 @@ def test_steps_that_mix_rows_of_experts_have_no_rule():
     predicted = initscope.predict(Balanced("indexed"), *pairs(), draws=2)
     assert np.isfinite(predicted.cosine[-1]).all()
     assert NotCovered.__name__ not in " ".join(row.note for row in predicted.rows)
+
+
+def test_moments_after_a_drawn_gate_have_no_gradient_graph():
+    """Gradients pass drawn values by rules of their own; moments with a graph made a later draw fail (Mixtral)."""
+    ones = torch.ones(2, 1, 3)
+    maps = MomentMaps(ones, ones, ones, (8,), "closed form", axis=1)
+    gate = SampledUnits(torch.rand(2, 3, 1, requires_grad=True), torch.rand(2, 3, 1, requires_grad=True), "sampled")
+    after = multiply(Context(initscope.initializers.He()), maps, gate)
+    assert not any(moments.requires_grad for moments in (after.kxx, after.kyy, after.d))
+    torch.testing.assert_close(after.kxx[:, 0], gate.x.detach()[..., 0] ** 2)

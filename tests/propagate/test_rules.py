@@ -11,7 +11,7 @@ from torch import nn
 
 import initscope
 from initscope.initializers import DeltaOrthogonal, Gaussian, He, ZeroSum
-from initscope.propagate import Given
+from initscope.propagate import InputValues
 from initscope.propagate.rules.batch import normalised_moments
 from initscope.theory.activations import identity, relu
 
@@ -342,7 +342,7 @@ def test_users_can_add_a_rule():
 
     @initscope.rule(Halve)
     def halve(module, state, context):
-        return state.run(module) if isinstance(state, Given) else state.scaled(0.5)
+        return state.run(module) if isinstance(state, InputValues) else state.scaled(0.5)
 
     predicted = initscope.predict(model, x, y)
     assert (predicted.rows[-1].kind, predicted.rows[-1].status) == ("Halve", "closed form")

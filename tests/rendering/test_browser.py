@@ -166,7 +166,7 @@ def filters(page, report):
         assert page.run("document.querySelector('[data-only=fault]') === null")
         return
     page.click("[data-only=fault]")
-    assert {report.rows[index].layer for index in shown_rows(page)} >= {v.layer for v in report.verdicts if v.fault}
+    assert {report.rows[index].layer for index in shown_rows(page)} >= {v.layer for v in report.errors}
     assert len(shown_rows(page)) < len(report.rows)
     page.click("[data-only=fault]")
 
@@ -176,7 +176,7 @@ def copies(page, report):
     page.click(".type .copy")
     page.run("new Promise((done) => setTimeout(done, 50))")
     assert page.run("document.querySelector('.type .copy').innerText") == "copied"
-    code = next(verdict.code for verdict in report.verdicts if verdict.fault and verdict.code)
+    code = report.fix.code
     assert page.run("navigator.clipboard.readText()") == f"import initscope\n{code}"
 
 
@@ -236,7 +236,7 @@ def test_two_hundred_layers_are_under_five_screens(tab):
 def test_blocks_with_a_problem_are_open(tab, reports):
     shown = set(shown_rows(tab(400)))
     places = {row.layer: index for index, row in enumerate(reports[400].rows)}
-    assert {places[verdict.layer] for verdict in reports[400].verdicts if verdict.fault} <= shown
+    assert {places[verdict.layer] for verdict in reports[400].findings if verdict.fault} <= shown
     assert len(shown) < 80
 
 
@@ -255,7 +255,7 @@ def test_the_table_uses_the_width(tab, width):
     """The verdicts do too: they stand side by side from edge to edge."""
     page = tab(60, width, WIDTHS[width])
     edges = page.run(
-        "['.verdicts', '.verdict:last-child'].map((s) => document.querySelector(s).getBoundingClientRect().right)"
+        "['.findings', '.verdict:last-child'].map((s) => document.querySelector(s).getBoundingClientRect().right)"
     )
     assert edges[0] == pytest.approx(edges[1], abs=1)
     inner, outer = page.run(
@@ -272,7 +272,7 @@ def test_on_a_phone_verdicts_stack_and_say_what_to_do(tab, reports):
         "[...document.querySelectorAll('.verdict:not(.known)')]"
         ".map((v) => { const b = v.getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom, v.innerText]; })"
     )
-    faults = [verdict for verdict in reports[400].verdicts if verdict.fault]
+    faults = (*reports[400].errors, *reports[400].warnings)
     assert len(boxes) == len(faults) >= 2
     for (left, right, _, bottom, text), following in zip(boxes, [*boxes[1:], None], strict=True):
         assert 0 <= left < right <= 390

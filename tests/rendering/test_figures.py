@@ -51,7 +51,7 @@ def test_panels_are_drawn_on_one_axis_of_layers():
     assert [found.get_xydata().tolist() for found in marked] == [[[1, 0.75]]]
     assert [tick.get_text() for tick in bottom.get_xticklabels()] == ["input", "layer 0", "layer 1"]
     (legend,) = first.figure.legends
-    assert {text.get_text() for text in legend.texts} == {"healthy", "measured", "predicted", "at fault"}
+    assert {text.get_text() for text in legend.texts} == {"healthy", "measured", "predicted", "out of bounds"}
 
 
 def test_a_notebook_shows_axes_as_their_figure(comparison):

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from initscope.geometry import Comparison
+from initscope.graph import traits_of_module
 from initscope.rendering.summary import headline, suggestion
 
 
@@ -35,7 +37,8 @@ def test_laws_and_activations_are_named_where_they_are(comparison):
     assert "ZeroSum(strength=0.5)" in suggestion(opened, "zero-sum")
     assert "ZeroSum" not in suggestion(opened, "he")
     assert "zero-sum" not in suggestion(closed, "zero-sum")
-    rows = tuple(replace(row, kind=row.kind.replace("ReLU", "GELU")) for row in closed.prediction.rows)
+    gelu = {"kind": "GELU", "traits": traits_of_module(torch.nn.GELU())}
+    rows = tuple(replace(row, **gelu) if row.traits.is_relu else row for row in closed.prediction.rows)
     smooth = Comparison(replace(closed.prediction, rows=rows))
     assert "ReLU" in suggestion(closed)
     assert "grow alike" in suggestion(smooth)

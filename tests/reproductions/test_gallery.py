@@ -11,6 +11,7 @@ import pytest
 from initscope.cli import main
 from initscope.errors import InputError
 from initscope.reproductions import Declared, Number, all_exhibits, gallery, reproduce
+from initscope.reproductions.registry import matching
 from initscope.results import Result
 
 SWIFT = ["cnn-resolution", "talk-tessellation"]
@@ -148,6 +149,33 @@ def test_the_command_leaves_with_1_when_one_failed(three, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "failed: second" in said
     assert "no data here; set INITSCOPE_DATA" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("cnn-figure-1", ("cnn-figure-1",)),
+        ("cnn theorem 3", ("cnn-remark-2",)),
+        ("norms lemma 3", ("norms-lemma-3",)),
+        ("sign embedding", ("talk-sign-embedding",)),
+    ],
+)
+def test_a_statement_names_its_reproductions(name, ids):
+    assert matching(name) == ids
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("theorem 3", "statement of 2 sources.* cnn: cnn-remark-2; norms: norms-equation-20"),
+        ("cnn theorem 6", "has no reproduction.*initscope theorem cnn theorem 6"),
+        ("cnn theorem 99", "no statement matches"),
+        ("cnn-figre-1", "did you mean cnn-figure-1"),
+    ],
+)
+def test_a_name_that_is_not_one_reproduction_is_refused_with_those_that_are_meant(name, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        reproduce([name], out=tmp_path)
 
 
 def test_what_is_left_out_has_its_reason():

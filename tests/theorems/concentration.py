@@ -49,6 +49,30 @@ def definition_3():
     return Witness([gaussian, exponential, root(lambda t: 2 - math.exp(1 / max(t, 0.05) ** 2))], tolerance=1e-4)
 
 
+def lemma_4():
+    """Norms of a Gaussian, of the sum and the product of two (X + Y and X·X), and of a coin with and without its mean.
+
+    By the definition: E exp(|X|^p/t^p) = 2, solved for t by bisection.
+    """
+    z = np.linspace(-60, 60, 240_001)
+    density = np.exp(-z * z / 2)
+    density /= density.sum()
+
+    def norm(values, chances, power):
+        def left(t):
+            with np.errstate(over="ignore"):
+                return 2 - float(chances @ np.exp(np.minimum(np.abs(values / t) ** power, 700)))
+
+        return root(left)
+
+    fair = np.full(2, 0.5)
+    gaussian, total = norm(z, density, 2), norm(math.sqrt(2) * z, density, 2)
+    coin, centred = norm(np.array([0.0, 2.0]), fair, 2), norm(np.array([-1.0, 1.0]), fair, 2)
+    return Witness(
+        [total**2 / (2 * gaussian**2), centred / coin, norm(z * z, density, 1) / gaussian**2], tolerance=1e-6
+    )
+
+
 def theorem_6():
     """E e^(λX) ≤ e^(λ²K²) for |λ|K ≤ 1: the least of N(λ²K² - λt), and the constant ¼ that holds on both sides."""
     t, count, norm = 0.5, 400, 2.0

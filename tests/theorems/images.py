@@ -49,6 +49,32 @@ def equation_2():
     return Witness([2 * relu_mean(1, 1, rho) for rho in (-0.5, 0.0, 0.5, 0.9)], tolerance=1e-7)
 
 
+def jacobian_of_a_deep_network():
+    """Share of singular values below .1 of D W ⋯ D W, of twelve layers of 40 units."""
+    rng, shares = np.random.default_rng(1), []
+    for _ in range(300):
+        h, jacobian = rng.normal(size=40), np.eye(40)
+        for _ in range(12):
+            weight = rng.normal(scale=math.sqrt(2 / 40), size=(40, 40))
+            active = weight @ h > 0
+            h, jacobian = active * (weight @ h), active[:, None] * (weight @ jacobian)
+        shares.append(np.mean(np.linalg.svd(jacobian, compute_uv=False) < 0.1))
+    found = drawn(shares)
+    # The example draws 60 networks, this 300.
+    return Witness(found.value, found.error * math.sqrt(1 + 300 / 60))
+
+
+def movement_along_a_line():
+    """Eight vectors of equal norm with equal cosines ρ have a largest squared singular value of (1 + 7ρ)/8 of the sum.
+
+    The cosines of 20 layers of 400 units deviate from their limit; ten networks leave less than 1 % of that.
+    """
+    rho = 0.0
+    for _ in range(20):
+        rho = 2 * relu_mean(1.0, 1.0, rho)
+    return Witness((1 + 7 * rho) / 8, tolerance=0.02)
+
+
 def theorem_1():
     x, y = np.random.default_rng(0).normal(size=(2, 1, 1, 5, 5))
     filters = np.random.default_rng(1).normal(scale=0.5, size=(9, 200_000))

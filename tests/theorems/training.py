@@ -94,7 +94,7 @@ def ten_of_each(labels, rng):
 
 
 def linear_classifier():
-    """The same model by another optimiser: 2 % of accuracy either way, three runs against six."""
+    """The same model by another optimizer: 2 % of accuracy either way, three runs against six."""
     everything, few = logistic(lambda labels, rng: slice(None), draws=2), logistic(ten_of_each)
     return Witness([everything.value, few.value], [0.0, few.error * 2], tolerance=0.03)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import initscope
@@ -13,6 +15,10 @@ from initscope.theory.statements import SOURCES, find_statements, statements
     ("source", "which", "function"),
     [
         ("cnn", 1, "expected_inner"),
+        ("cnn", 2, "inner_product_filters"),
+        ("cnn", "lemma 4", "orlicz_norm"),
+        ("cnn", "dynamical isometry", "jacobian_spectrum"),
+        ("cnn", "eq. 10", "patch_norms"),
         ("cnn", 3, "relu_cosine_bounds"),
         ("cnn", "theorem 3", "relu_cosine_bounds"),
         ("cnn", "eq. 2", "relu_cosine"),
@@ -20,6 +26,7 @@ from initscope.theory.statements import SOURCES, find_statements, statements
         ("norms", "lemma 2", "relu_norm_bound"),
         ("norms", "lemma 5", "relu_norm_bound"),
         ("injectivity", "euler threshold", "euler_threshold"),
+        ("norms", "theorem 2", "theorem2_width"),
         ("injectivity", "gordon", "gordon_bound"),
     ],
 )
@@ -44,3 +51,14 @@ def test_unknown_statements_name_the_nearest():
 
 def test_every_source_has_statements():
     assert {statement.source for statement in statements()} == set(SOURCES)
+
+
+@pytest.mark.parametrize("statement", statements(), ids=lambda statement: statement.title)
+def test_every_statement_is_written_out(statement):
+    """Whole sentences, at most three; formulas of lines that a terminal shows; when it holds."""
+    assert re.fullmatch(r"[A-Z0-9'\"].*[.]", statement.words)
+    assert len(re.split(r"(?<=\.) (?=[A-Z])", statement.words)) <= 3
+    assert statement.formula
+    assert max(len(line) for line in statement.formula.splitlines()) <= 125
+    assert statement.assumptions.endswith(".")
+    assert ":doc:" not in statement.note

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from initscope.errors import InputError
 from initscope.graph import Batch, Graph, Node, Observer, bind, run, trace
-from initscope.graph.borrowing import leaves_no_trace, runnable, without_dropout
+from initscope.graph.borrowing import borrowed, runnable, without_dropout
 
 __all__ = ["Layer", "layers_of", "watch_layers"]
 
@@ -99,6 +99,6 @@ class _PassingOn(Observer):
 def _traced(model: nn.Module, few: Tensor) -> Iterator[Graph]:
     """The steps of ``model`` in evaluation mode; it is as before afterwards."""
     model = runnable(model)
-    with leaves_no_trace(model), without_dropout(model):
+    with borrowed(model), without_dropout(model):
         model.eval()
         yield trace(model, few)

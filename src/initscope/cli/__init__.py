@@ -40,7 +40,7 @@ COMMANDS = {
     "demo": ("demo:demo", "Show what a deep CNN does to real photographs: no data, no model needed."),
     "inspect": (
         "inspection:inspect",
-        "Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change.",
+        "Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried.",
     ),
     "predict": (
         "predict_measure:predict",
@@ -53,7 +53,7 @@ COMMANDS = {
     ),
     "coordinates": (
         "coordinates:coordinates",
-        "Check that sizes do not depend on the width: exponents by theory, and after steps of the optimiser.\n\n"
+        "Check that sizes do not depend on the width: exponents by theory, and after steps of the optimizer.\n\n"
         "Exit code 1 where they do.",
     ),
     "plan": (

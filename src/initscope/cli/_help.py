@@ -27,7 +27,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("demo", "demo --depth 20 --draws 2 --out deep.html"),
     "inspect": (
         "inspect dense64-relu*40-dense10 --data digits",
-        "inspect mynet.py:make --data photos --out report.html --fail-on faults",
+        "inspect mynet.py:make --data photos --out report.html --fail-on error",
         "inspect dense64-relu*4 --data digits --no-alternatives --format json",
     ),
     "predict": (

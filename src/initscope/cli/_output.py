@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = ["Format", "ask_of", "csv_text", "emit", "few_rows", "json_text", "print_fitted", "print_sentence",
-           "print_table", "provenance", "say", "user_code"]  # fmt: skip
+           "print_table", "provenance", "say", "text_width", "user_code"]  # fmt: skip
 
 Format = Annotated[
     Literal["table", "json", "csv"],
@@ -150,6 +150,13 @@ def print_table(rows: Sequence[Mapping[str, Any]], **options: Any) -> None:
     from initscope.rendering.table import rich_table
 
     print_fitted(lambda width: rich_table(rows, width=width, **options))
+
+
+def text_width() -> int:
+    """Columns of running text: those of the terminal, and no more than a line is easily read."""
+    import shutil
+
+    return min(shutil.get_terminal_size().columns, _FILE_WIDTH) if sys.stdout.isatty() else _FILE_WIDTH
 
 
 def print_sentence(text: str) -> None:

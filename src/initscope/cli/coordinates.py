@@ -1,4 +1,4 @@
-"""``initscope coordinates``: how sizes grow with the width, by theory and after a few steps of the optimiser."""
+"""``initscope coordinates``: how sizes grow with the width, by theory and after a few steps of the optimizer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def coordinates(
         Path | None, Parameter(group=OUTPUT, help="Write a picture to this .png, .svg or .pdf file.")
     ] = None,
 ) -> None:
-    """Check that sizes do not depend on the width: exponents by theory, and after steps of the optimiser.
+    """Check that sizes do not depend on the width: exponents by theory, and after steps of the optimizer.
 
     Exit code 1 where they do.
     """

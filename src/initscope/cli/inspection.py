@@ -6,7 +6,7 @@ import io
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -16,6 +16,7 @@ from initscope.cli._help import OUTPUT, WORK
 from initscope.cli._options import Whole
 from initscope.cli._output import emit, print_sentence, print_table, say, user_code
 from initscope.cli._sources import InspectSource, build_model, load_data
+from initscope.cli._training import TrainingOptions
 from initscope.cli.predict_measure import Depth, Law, Model, Page, check_depth
 from initscope.errors import InputError
 from initscope.results import counted, printable
@@ -23,7 +24,8 @@ from initscope.results import counted, printable
 if TYPE_CHECKING:
     from torch import nn
 
-    from initscope.inspection import Report
+    from initscope.inspection import Fix, Report
+    from initscope.inspection.instruments import Trial
 
 __all__ = ["inspect"]
 
@@ -31,15 +33,15 @@ ReportFormat = Annotated[
     Literal["table", "json", "csv", "md"],
     Parameter(
         group=OUTPUT,
-        help="table for people, json or csv for programs (every step), md for pull requests and assistants.",
+        help="table for people, json or csv for programs (every op), md for pull requests and assistants.",
     ),
 ]
 _SHORT = {
     "layer": "layer",
-    "verdict": "verdict",
+    "finding": "finding",
     "angle predicted": "angle ° predicted",
     "angle measured": "angle ° measured",
-    "rms ratio measured": "size",
+    "rms ratio measured": "scale",
     "token cosine predicted": "token cosine predicted",
     "token cosine measured": "token cosine measured",
     "attention entropy predicted": "entropy predicted",
@@ -57,14 +59,18 @@ _SHORT = {
 @Parameter(name="*", group=WORK)
 @dataclass(frozen=True, kw_only=True)
 class InspectOptions:
-    """What `inspect` computes beside the measurement."""
+    """What `inspect` computes in addition to the measurement."""
 
     draws: Annotated[Whole, Parameter(help="0: the weights that the model has; n: mean over n draws of them.")] = 0
     initializer: Law = "present"
     mode: Annotated[Literal["train", "eval"] | None, Parameter(help="What batch norm does; default: as it is.")] = None
     gradients: Annotated[bool, Parameter(help="Record the gradients of the weights.")] = True
     prediction: Annotated[bool, Parameter(help="Compute what theory expects beside what is measured.")] = True
-    alternatives: Annotated[bool, Parameter(help="Try other starts of a network that has a fault.")] = True
+    alternatives: Annotated[
+        bool, Parameter(help="Try other initializations, widths and depths of a network that has a problem.")
+    ] = True
+    select: Annotated[str, Parameter(help="Run only these checks: codes, prefixes (IS2) or names, with commas.")] = ""
+    ignore: Annotated[str, Parameter(help="Leave these checks out: codes, prefixes or names, with commas.")] = ""
 
 
 @Parameter(name="*", group=OUTPUT)
@@ -73,20 +79,20 @@ class InspectOutput:
     """What `inspect` writes."""
 
     fail_on: Annotated[
-        str, Parameter(help="Exit with 1 on: any (verdict), faults, or names of verdicts, joined by commas.")
+        str, Parameter(help="Exit with 1 on: error, warning (or worse), or codes and names of checks, with commas.")
     ] = ""
-    apply: Annotated[
-        Path | None, Parameter(help="Write the state dict under the best weight law to this .pt file.")
-    ] = None
+    apply: Annotated[Path | None, Parameter(help="Write the state dict after the suggested fix to this .pt file.")] = (
+        None
+    )
     depth: Depth = None
     format: ReportFormat = "table"
     out: Page = None
 
     def check(self) -> None:
-        """Refuse, before any work is done, names of verdicts that there are not, and files of other formats."""
-        from initscope.inspection.verdicts import check_fail_on
+        """Refuse, before any work is done, checks that do not exist, and files of other formats."""
+        from initscope.inspection._checks import refuse_unknown
 
-        check_fail_on(self.fail_on)
+        refuse_unknown(self.fail_on, "--fail-on", levels=True)
         check_depth(self.depth)
         check_suffix(self.out, "--out", (".html", ".htm"))
         check_suffix(self.apply, "--apply", (".pt", ".pth"))
@@ -97,28 +103,32 @@ def inspect(
     /,
     *,
     source: InspectSource | None = None,
+    training: TrainingOptions | None = None,
     options: InspectOptions | None = None,
     output: InspectOutput | None = None,
 ) -> None:
-    """Inspect a model on data: angles, sizes, gradients, dead units, rank; verdicts; what to change."""
+    """Inspect a model on data: find what keeps it from learning, and suggest a fix that was tried."""
     import initscope
     from initscope._utils.disk import check_space
-    from initscope.inspection.verdicts import failing
+    from initscope.inspection._checks import failing, selected
 
     source, options, output = source or InspectSource(), options or InspectOptions(), output or InspectOutput()
     output.check()
+    selected(options.select or None, options.ignore or None)
     if output.apply is not None and not options.alternatives:
-        raise InputError("--apply writes the best of the other starts, which --no-alternatives does not try; drop one")
+        raise InputError("--apply writes the best alternative, and --no-alternatives tries none; drop one")
     data = load_data(source)
     if len(data) < 2:
         raise InputError(f"{data.name} has {len(data)} sample, which makes no pair; give at least two")
+    inputs, trained = (training or TrainingOptions()).apply(data)
     with user_code():
-        built = build_model(model, source, data.shape)
+        built = build_model(model, source, tuple(inputs.shape[1:]) if inputs is not data else data.shape)
         if output.apply is not None:
             check_space(output.apply, sum(value.nbytes for value in built.state_dict().values()))
         report = initscope.inspect(
             built,
-            data,
+            inputs,
+            **trained,
             pairs=min(source.pairs, len(data) // 2),
             draws=options.draws,
             seed=source.seed,
@@ -127,16 +137,18 @@ def inspect(
             mode=options.mode,
             prediction=options.prediction,
             alternatives=options.alternatives,
+            select=options.select or None,
+            ignore=options.ignore or None,
         )
     unwritten = "" if output.apply is None else _apply(report, built, output.apply, source.seed)
     _show(report, output)
-    if unwritten and not report.healthy:
+    if unwritten and (report.errors or report.warnings):
         raise InputError(f"--apply: {unwritten}")
     if unwritten:
         say(f"weights: {output.apply} is not written: {unwritten}")
-    failed = failing(report.verdicts, output.fail_on)
-    for verdict in failed:
-        say(f"initscope: {verdict}")
+    failed = failing(report.findings, output.fail_on)
+    for finding in failed:
+        say(f"initscope: {finding}")
     if failed and not interrupted():
         sys.exit(1)
 
@@ -151,19 +163,11 @@ def _show(report: Report, output: InspectOutput) -> None:
     elif output.format == "md":
         print(report.to_markdown(), end="")
     else:
-        emit(report, output.format, best=_best(report))
-
-
-def _best(report: Report) -> dict[str, Any] | None:
-    """The start to take, where others were tried."""
-    if report.what_if is None or not report.what_if.alternatives:
-        return None
-    best: dict[str, Any] = report.what_if.best.to_dict()
-    return best
+        emit(report, output.format)
 
 
 def _print(report: Report, depth: int | None) -> None:
-    """What to know of the data, the blocks, the faults with what to do, and the conclusion in one line."""
+    """What limits the findings, the blocks, errors and warnings with their fixes, and what was not checked."""
     from initscope.inspection.page import table_texts
     from initscope.inspection.report import NOT_ASKED
     from initscope.rendering.table import WORDS, notes_told
@@ -176,34 +180,51 @@ def _print(report: Report, depth: int | None) -> None:
     below = notes_told({row.title: row.note.removeprefix(NOT_ASKED) for row in report.rows})
     print_table(
         rows,
-        title=report.diagnosis,
-        keep=("verdict", "angle ° measured"),
+        title=report.title,
+        keep=("finding", "angle ° measured"),
         below=[*[folded] * bool(folded), *below],
         words=WORDS,
     )
-    helped = report.what_if is not None and report.what_if.helps
-    typed = set[str]()
-    for verdict in report.verdicts:
-        if verdict.fault:
-            mended = helped and verdict.of_the_start  # what is fed or wired wrongly has to be mended beside
-            print_sentence(f"verdict: {verdict.finding if mended else verdict}")
-            print_sentence(f"  source: {verdict.source}")
-            if verdict.code and not mended and verdict.code not in typed:
-                _line(f"  type: {verdict.code}")
-                typed.add(verdict.code)
-    if not report.healthy:
+    if report.facts.loss_name:
+        print_sentence(f"loss: {report.facts.loss_name}")
+    if report.trial is not None and report.trial.losses:
+        print_sentence(_trial_line(report.trial))
+    for finding in (*report.errors, *report.warnings):
+        after = f" Follows from {finding.caused_by}." if finding.caused_by else ""
+        print_sentence(f"{finding.level}: {finding.code} {finding.name}: {finding.message}{after}")
+        if finding.fix is not None and not finding.caused_by and finding.fix != report.fix:
+            _print_fix("  fix", finding.fix)
+    if report.errors or report.warnings:
         _print_alternatives(report)
-    print_sentence(f"{report.title}: {report.conclusion}")
+    if report.fix is not None:
+        _print_fix("suggested fix", report.fix)
+    print_sentence(f"{report.title}: {report.headline}")
+
+
+def _trial_line(trial: Trial) -> str:
+    """The trial in one line."""
+    rate = "" if trial.rate is None else f", rate {trial.rate:.2g}"
+    ends = f"loss {trial.losses[0]:.3g} → {trial.losses[-1]:.3g} in {counted(len(trial.losses), 'step')}"
+    return f"trial: {trial.outcome}: {ends} ({trial.optimizer}{rate}, {counted(trial.samples, 'sample')})"
+
+
+def _print_fix(what: str, fix: Fix) -> None:
+    """One fix: its line to type or its advice, and what the trial showed."""
+    ties = "; a tie with others" if fix.tie else ""
+    if fix.code:
+        _line(f"{what}: {fix.code}  # {fix.outcome}{ties}")
+    else:
+        print_sentence(f"{what}: {fix.advice} ({fix.outcome}{ties})")
 
 
 def _print_alternatives(report: Report) -> None:
-    """What may be changed, of a network with a fault."""
+    """What was tried on a network that has a problem."""
     from initscope.rendering.table import notes_told
 
     open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
     if lossy := len(report.expansivity) - len(open_question):
         layers = counted(lossy, "ReLU layer")
-        print_sentence(f"fewer than two outputs per input in {layers}: what enters there cannot be recovered")
+        print_sentence(f"{layers} with fewer than two outputs per input: their inputs cannot be recovered")
     if open_question:
         print_table(open_question, title="Can the input of these ReLU layers be recovered?")
     if report.what_if is not None and report.what_if.untried:
@@ -211,16 +232,12 @@ def _print_alternatives(report: Report) -> None:
     elif report.what_if is not None:
         print_table(
             report.what_if.summary(),
-            title="What if: the same network started otherwise, best first",
-            keep=("score", "verdicts of draws"),
+            title="Alternatives that were tried, best first",
+            keep=("score", "findings of samples"),
         )
         print_sentence(report.what_if.score_is)
         for line in notes_told(report.what_if.skipped):
             print_sentence(f"not tried: {line}")
-        best = report.what_if.best
-        if report.what_if.helps:
-            still = f" (still {', '.join(best.crossed)})" if best.crossed else ""
-            _line(f"best, {best.name}{still}: {f'type {best.code}' if best.code else best.advice}")
 
 
 def _line(text: str) -> None:
@@ -229,9 +246,9 @@ def _line(text: str) -> None:
 
 
 def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> str:
-    """Write the model's state dict with weights drawn from the best law that needs no change of the architecture.
+    """Write the model's state dict after the suggested fix, if that changes only weights.
 
-    Returns why there is none to write, or nothing.
+    Returns why nothing is written, or nothing.
     """
     import torch
 
@@ -239,17 +256,17 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> str:
     from initscope._utils.randomness import torch_generator
     from initscope.graph.borrowing import copy_of
 
-    best = None if report.what_if is None else report.what_if.best_law
-    if best is None or best.law is None:
-        reason = report.what_if.untried if report.what_if is not None else ""
-        return reason or "no alternative weight law could be tried on this model"
+    fix = report.fix
+    if fix is None:
+        return (report.what_if.untried if report.what_if is not None else "") or "there is no fix to apply"
+    if fix.law is None:
+        return f"the suggested fix changes more than weights: {fix.advice}"
     with user_code():
-        redrawn = best.law.fill_(copy_of(model), generator=torch_generator(seed, "weights"))
+        redrawn = fix.law.fill_(copy_of(model), generator=torch_generator(seed, "weights"))
         state = redrawn.state_dict()
-    packed = io.BytesIO()  # torch's own writing to a file tells a full disk by an error without a reason
+    packed = io.BytesIO()  # torch's own writing to a file reports a full disk by an error without a reason
     torch.save(state, packed)
     with atomic_path(path) as temporary:
         temporary.write_bytes(packed.getvalue())
-    still = f", of which every draw that was tried has a fault: {', '.join(best.crossed)}"
-    say(f"weights: {path} ({best.name}{still if best.sick == best.draws else ''})")
+    say(f"weights: {path} ({fix.name}; {fix.outcome})")
     return ""

@@ -142,10 +142,10 @@ def _load(
 def _check_runs(built: Sources) -> None:
     """Refuse inputs that the model fails on: a layer they do not fit looks to theory like one without a rule."""
     from initscope.graph import bind
-    from initscope.graph.borrowing import leaves_no_trace
+    from initscope.graph.borrowing import borrowed
 
     inputs = bind(built.model, built.x[:2])
-    with leaves_no_trace(built.model):
+    with borrowed(built.model):
         try:
             built.model(*inputs.args)
         except Exception as error:

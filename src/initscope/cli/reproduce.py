@@ -17,7 +17,7 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    *ids: Annotated[str, Parameter(help="Names of exhibits, as --list shows them.")],
+    *ids: Annotated[str, Parameter(help="Names of exhibits, as --list shows them, or statements: 'cnn theorem 3'.")],
     list: Annotated[bool, Parameter(negative="", help="List the exhibits and run none.")] = False,
     all: Annotated[bool, Parameter(negative="", help="Run all exhibits.")] = False,
     scale: Annotated[

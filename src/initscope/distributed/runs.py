@@ -202,18 +202,18 @@ def _widths(job: _Job) -> Rows:
 
 
 def _inspected(job: _Job) -> Rows:
-    """Every row of the report, with the verdicts that are given there."""
+    """Every row of the report, with the findings that begin there."""
     from initscope.inspection import inspect
 
     inputs, pairs = job.images.images, job.options["pairs"]
     report = inspect(job.started(), inputs, pairs=pairs, seed=job.seed, alternatives=False, prediction=False)
-    verdicts: dict[str, list[str]] = {}
-    for verdict in report.verdicts:
-        verdicts.setdefault(verdict.layer, []).append(verdict.name)
+    findings: dict[str, list[str]] = {}
+    for finding in report.findings:
+        findings.setdefault(finding.layer, []).append(finding.name)
     rows = report.observation.rows
     return [
         {"row": number, "layer": row.layer, "kind": row.kind, "method": "measured"}
-        | {"verdicts": ", ".join(verdicts.get(row.layer, []))}
+        | {"findings": ", ".join(findings.get(row.layer, []))}
         for number, row in enumerate(rows)
     ]
 

@@ -131,6 +131,7 @@ class Searcher:
 
         Queries are the rows of ``Q``, or by default a ``sample`` of the stored vectors, each left out of its own
         result. Every vector is compared with every query once. The result is for exhaustive search; "ivf" finds less.
+        The standard error is over the queries; if all stored vectors are queries it is 0.
 
         Examples
         --------

@@ -1,9 +1,9 @@
 """The ops of a model: what each one is, how they are listed, and how they are run with observers.
 
-`trace` lists the ops of a model, symbolically where the model allows it (`torch.fx`), else by recording one run.
-`role_of` says what a module or a call does, `activation_row` which activation it is, `as_module` which module a call
-amounts to. `Recorder` runs a traced model on batches and shows every output to observers. Everything runs without
-leaving a trace in the user's model (``untouched``). Importing it imports torch.
+`trace` lists the ops of a model as nodes of a `Graph`, symbolically where the model allows it (`torch.fx`), else by
+recording one run. A `Node` has its `Traits`: what it is, from one table (``ops``). `run` runs a graph on batches and
+shows every output to observers. `borrowed` keeps the user's model as it was. ``README.md`` has a picture and says what
+to read first. Importing it imports torch.
 """
 
 from initscope.graph.activations import ACTIVATIONS, ActivationRow, activation_of, activation_row

@@ -207,6 +207,15 @@ def _rows() -> _Index:
 def activation_row(kind: Any) -> ActivationRow | None:
     """Return the row of a module, a class of modules, or a name of a function; None where it is no activation.
 
+    Parameters
+    ----------
+    kind : nn.Module, type or str
+        A module, a class of modules, or the name of a function.
+
+    Returns
+    -------
+    ActivationRow or None
+
     >>> activation_row(nn.ReLU6()).name, activation_row("swish").name, activation_row(nn.Linear)
     ('relu6', 'silu', None)
     """
@@ -223,7 +232,18 @@ def activation_row(kind: Any) -> ActivationRow | None:
 
 
 def activation_of(module: nn.Module) -> Activation | None:
-    """Return the activation that ``module`` applies to every unit alike, or None (PReLU with different slopes)."""
+    """Return the activation that ``module`` applies to every unit alike, or None (PReLU with different slopes).
+
+    Parameters
+    ----------
+    module : nn.Module
+        An activation, or any other module.
+
+    Returns
+    -------
+    Activation or None
+        With the parameters of the module.
+    """
     if isinstance(module, ActivationLayer):
         return module.activation
     row = activation_row(module)

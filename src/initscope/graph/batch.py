@@ -46,7 +46,20 @@ def _is_one_each(targets: Tensor, samples: int) -> bool:
 
 
 def pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
-    """Parts of the pool (the x, then the y) as pairs that fit into memory; all at once if ``whole``."""
+    """Parts of the pool (the x, then the y) as pairs that fit into memory; all at once if ``whole``.
+
+    Parameters
+    ----------
+    pool : Batch
+        The x of all pairs, then the y.
+    whole : bool
+        Give one batch, whatever its size.
+
+    Returns
+    -------
+    iterator of Batch
+        Each a batch of pairs.
+    """
     half = len(pool) // 2
     values = sum(tensor[0].numel() for tensor in pool.inputs.sample_tensors())
     size = half if whole else max(1, _BATCH_VALUES // max(1, 2 * values))
@@ -56,7 +69,18 @@ def pair_batches(pool: Batch, *, whole: bool) -> Iterator[Batch]:
 
 
 def distinct(batch: Batch) -> Batch:
-    """The different samples of a batch of pairs, each once, as the same pairs."""
+    """The different samples of a batch of pairs, each once, as the same pairs.
+
+    Parameters
+    ----------
+    batch : Batch
+        Of pairs.
+
+    Returns
+    -------
+    Batch
+        With every different sample once.
+    """
     assert batch.sides is not None
     tensors = batch.inputs.sample_tensors()
     likes = torch.stack([torch.unique(tensor, dim=0, return_inverse=True)[1] for tensor in tensors], dim=1)
@@ -69,7 +93,18 @@ def distinct(batch: Batch) -> Batch:
 
 
 def as_pairs(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Both sides of the pairs as floating tensors, of one shape, finite and not zero."""
+    """Both sides of the pairs as floating tensors, of one shape, finite and not zero.
+
+    Parameters
+    ----------
+    x, y : array or tensor ``[pairs, ...]``
+        Both sides.
+
+    Returns
+    -------
+    tuple of Tensor
+        Both sides, checked.
+    """
     x, y = real_tensor(x), real_tensor(y)
     check_shapes(x, y)
     check_norms(x, y, *(side.flatten(1).double().square().sum(dim=1) for side in (x, y)))

@@ -66,7 +66,19 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def runnable(model: Any, *, values: bool = True) -> nn.Module:
-    """Return ``model`` as it is to be run: a module whose parameters have ``values``, without wrappers."""
+    """Return ``model`` as it is to be run: a module whose parameters have ``values``, without wrappers.
+
+    Parameters
+    ----------
+    model : object
+        What the user gave.
+    values : bool
+        Refuse parameters on the meta device.
+
+    Returns
+    -------
+    nn.Module
+    """
     if not isinstance(model, nn.Module):
         raise InputError(f"the model is a {type(model).__name__}; give a torch.nn.Module")
     if values and id(model) not in _borrowed and any(t.is_meta for t in (*model.parameters(), *model.buffers())):
@@ -78,7 +90,17 @@ def runnable(model: Any, *, values: bool = True) -> nn.Module:
 
 
 def copy_of(model: nn.Module) -> nn.Module:
-    """A copy to draw weights in. Refused where the weights of a layer are not its own, or where it cannot be copied."""
+    """A copy to draw weights in. Refused where the weights of a layer are not its own, or where it cannot be copied.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The user's model.
+
+    Returns
+    -------
+    nn.Module
+    """
     for name, module in model.named_modules():
         if "weight" in vars(module) and not isinstance(module.weight, nn.Parameter):
             origins = [origin for origin in module._parameters if origin.startswith("weight_")]
@@ -153,7 +175,18 @@ if hasattr(os, "register_at_fork"):
 
 
 def modules_of(model: nn.Module) -> list[nn.Module]:
-    """Return all modules of a model, each once; those of a borrowed one are listed already."""
+    """Return all modules of a model, each once; those of a borrowed one are listed already.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Any model.
+
+    Returns
+    -------
+    list of nn.Module
+        Not to be changed.
+    """
     loan = _borrowed.get(id(model))
     return list(model.modules()) if loan is None else loan.modules
 

@@ -53,6 +53,15 @@ _OTHER_ARGUMENTS = frozenset({"identity", "rrelu"})
 def call_name(target: Any) -> str:
     """Name of a function, method or operator of torch, without the underscore of its in-place form; else empty.
 
+    Parameters
+    ----------
+    target : callable or str
+        What is called: a function, an operator, or the name of a method.
+
+    Returns
+    -------
+    str
+
     >>> call_name(torch.relu_), call_name("add_"), call_name(operator.iadd), call_name(print)
     ('relu', 'add', 'add', '')
     """
@@ -72,7 +81,19 @@ def call_name(target: Any) -> str:
 
 
 def as_module(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> nn.Module | None:
-    """The module that a call with these further arguments stands for, if there is one."""
+    """The module that a call with these further arguments stands for, if there is one.
+
+    Parameters
+    ----------
+    name : str
+        As `call_name` gives it.
+    args, kwargs
+        The arguments behind the input.
+
+    Returns
+    -------
+    nn.Module or None
+    """
     if name in UNCHANGED:
         return nn.Identity()
     kwargs = {key: value for key, value in kwargs.items() if key not in ("inplace", "antialias")}
@@ -111,4 +132,12 @@ def _prelu(weight: torch.Tensor) -> nn.Module:
     return module
 
 
-_BUILT_OTHERWISE: dict[str, Callable[..., nn.Module]] = {"layer_norm": _layer_norm, "prelu": _prelu}
+def _flatten(start_dim: int = 0, end_dim: int = -1) -> nn.Module:
+    return nn.Flatten(start_dim, end_dim)
+
+
+_BUILT_OTHERWISE: dict[str, Callable[..., nn.Module]] = {
+    "flatten": _flatten,
+    "layer_norm": _layer_norm,
+    "prelu": _prelu,
+}

@@ -17,6 +17,16 @@ def hidden_sides(graph: Graph) -> dict[nn.Module, tuple[bool, bool]]:
     A stream is what hangs together without passing a Linear or convolution: a layer's output, its norm and activation,
     the skips that are added to it, what is concatenated with it. Its units are hidden if neither an input nor an output
     of the model is part of it. A layer that is called again reads and writes one stream.
+
+    Parameters
+    ----------
+    graph : Graph
+        The nodes of a model.
+
+    Returns
+    -------
+    dict
+        For every module that is a node: whether its inputs, and whether its outputs, are hidden units.
     """
     streams = _Streams(graph.nodes)
     first: dict[nn.Module, tuple[list[Node], Node]] = {}

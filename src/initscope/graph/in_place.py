@@ -16,7 +16,20 @@ __all__ = ["follow_writes", "overwritten"]
 
 
 def overwritten(values: Any, writer: Any) -> Any:
-    """A tensor into which ``writer`` wrote through another view of it: an op of its own, after which it is read."""
+    """A tensor into which ``writer`` wrote through another view of it: an op of its own, after which it is read.
+
+    Parameters
+    ----------
+    values : Tensor
+        The tensor.
+    writer : object
+        The result of the op that wrote into it.
+
+    Returns
+    -------
+    Tensor
+        ``values``.
+    """
     return values
 
 

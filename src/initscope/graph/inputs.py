@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +13,9 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from initscope.errors import InputError
-from initscope.graph.borrowing import leaves_no_trace
+from initscope.graph.borrowing import borrowed
+from initscope.graph.nested_tensors import map_tensors, named_tensors
+from initscope.graph.signature import Signature, Whole, position_name, required_parameters
 
 # fmt: off
 __all__ = [
@@ -105,7 +106,7 @@ class Inputs:
     def refuse_misfits(self, model: nn.Module) -> None:
         """Raise if a layer refuses what reaches it; whatever else ``model`` may raise is left aside."""
         try:
-            with leaves_no_trace(model):
+            with borrowed(model):
                 model(*self.args, **self.kwargs)
         except Exception as error:  # whatever the model raises
             if self._misfit(error):
@@ -138,7 +139,7 @@ class Inputs:
 
     def names(self, model: nn.Module) -> list[str]:
         """A name for every tensor: the parameter of ``forward``, with the key or index inside it."""
-        prefixes = [_position_name(model, index) for index in range(len(self.args))]
+        prefixes = [position_name(model, index) for index in range(len(self.args))]
         return [
             name
             for prefix, value in [*zip(prefixes, self.args, strict=True), *self.kwargs.items()]
@@ -179,6 +180,21 @@ def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabelle
     other is passed whole. ``batch_args`` names the arguments that carry samples, and with it a tuple for
     ``forward(*args)`` is passed with all its members. ``unlabelled``: targets come from elsewhere, so that a tuple's
     members are inputs, as many as ``forward`` takes, and so are labels in a dict, where ``forward`` knows them.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Its ``forward`` says which arguments there are.
+    item : Inputs, tensor, tuple, list, dict or named tuple
+        One batch.
+    batch_args : str, int or sequence of them, optional
+        Which arguments carry samples.
+    unlabelled : bool
+        Whether targets come from elsewhere.
+
+    Returns
+    -------
+    Inputs
     """
     if isinstance(item, Inputs):
         return item if batch_args is None else _said_to_carry(model, item, batch_args)
@@ -187,40 +203,57 @@ def bind(model: nn.Module, item: Any, batch_args: BatchArgs = None, *, unlabelle
 
 
 def _bound(model: nn.Module, item: Any, *, everything: bool, unlabelled: bool) -> Inputs:
-    parameters, required = _parameters(model), required_parameters(model)
-    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    """The arguments that an item of data is, by its type."""
+    signature = Signature.of(model)
     fields = item._asdict() if hasattr(item, "_fields") else item
     if isinstance(fields, Mapping):
-        known = {p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-        if not known and any(p.kind is p.VAR_KEYWORD for p in parameters):
-            return Inputs((), {key: value for key, value in fields.items() if key not in _LABELS})
-        if {*required, *keywords} <= set(fields) and known & set(fields):
-            needed = known if unlabelled else {*required, *keywords}
-            return Inputs((), {k: v for k, v in fields.items() if k in known and (k in needed or k not in _LABELS)})
-        if fields is item or len(required) == 1:
+        by_name = _by_name(signature, fields, unlabelled=unlabelled)
+        if by_name is not None:
+            return by_name
+        if fields is item or len(signature.required) == 1:
             return Inputs((dict(item) if fields is item else item,))
     if isinstance(item, (list, tuple)):
-        wanted = max(1, len(required))
-        if (everything or unlabelled) and any(p.kind is p.VAR_POSITIONAL for p in parameters):
-            wanted = len(item)
-        elif unlabelled:
-            places = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
-            wanted = max(wanted, min(len(item), places))
-        if len(item) < wanted:
-            raise InputError(
-                f"{type(model).__name__}.forward needs {wanted} inputs ({', '.join(required)}) and the data has "
-                f"{len(item)}; give tuples of {wanted}, or dicts with these keys"
-            )
-        return Inputs(tuple(item[:wanted]))
-    if not required and keywords:
-        return Inputs((), {keywords[0]: item})
+        return _by_position(model, signature, item, everything=everything, unlabelled=unlabelled)
+    if not signature.required and signature.required_keywords:
+        return Inputs((), {signature.required_keywords[0]: item})
     return Inputs((item,))
+
+
+def _by_name(signature: Signature, fields: Mapping[str, Any], *, unlabelled: bool) -> Inputs | None:
+    """Arguments by name, without labels and what ``forward`` does not know; None where the keys are not its names.
+
+    Labels are passed where ``forward`` requires them, and where targets come from elsewhere (``unlabelled``).
+    """
+    if not signature.named and signature.any_name:
+        return Inputs((), {key: value for key, value in fields.items() if key not in _LABELS})
+    required = {*signature.required, *signature.required_keywords}
+    if not required <= set(fields) or signature.named.isdisjoint(fields):
+        return None
+    labels = set() if unlabelled else set(_LABELS) - required
+    return Inputs((), {key: value for key, value in fields.items() if key in signature.named and key not in labels})
+
+
+def _by_position(
+    model: nn.Module, signature: Signature, item: Sequence[Any], *, everything: bool, unlabelled: bool
+) -> Inputs:
+    """The first members of a tuple: as many as ``forward`` requires, or takes if none are labels (``unlabelled``)."""
+    wanted = max(1, len(signature.required))
+    if (everything or unlabelled) and signature.any_position:
+        wanted = len(item)
+    elif unlabelled:
+        wanted = max(wanted, min(len(item), signature.positions))
+    if len(item) < wanted:
+        raise InputError(
+            f"{type(model).__name__}.forward needs {wanted} inputs ({', '.join(signature.required)}) and the data has "
+            f"{len(item)}; give tuples of {wanted}, or dicts with these keys"
+        )
+    return Inputs(tuple(item[:wanted]))
 
 
 def _said_to_carry(model: nn.Module, inputs: Inputs, batch_args: BatchArgs) -> Inputs:
     """``inputs`` of which those carry samples that the user names."""
     given = [batch_args] if isinstance(batch_args, (str, int)) else list(batch_args or ())
-    wanted = [_position_name(model, name) if isinstance(name, int) else name for name in given]
+    wanted = [position_name(model, name) if isinstance(name, int) else name for name in given]
     names, tensors = inputs.names(model), inputs.tensors()
     unknown = [name for name in wanted if not any(_is_part(one, name) for one in names)]
     if unknown or not wanted:
@@ -240,18 +273,16 @@ def _is_part(name: str, whole: str) -> bool:
     return name == whole or name.startswith(f"{whole}[")
 
 
-def _position_name(model: nn.Module, index: int) -> str:
-    """Name of a positional argument: of its parameter, or as ``args[2]``."""
-    for place, parameter in enumerate(_parameters(model)):
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            return f"{parameter.name}[{index - place}]"
-        if place == index and parameter.kind is not parameter.KEYWORD_ONLY:
-            return parameter.name
-    return str(index)
-
-
 def refuse_different_lengths(model: nn.Module, inputs: Inputs) -> None:
-    """Tell the user how to say which arguments carry samples, where lengths leave it open."""
+    """Tell the user how to say which arguments carry samples, where lengths leave it open.
+
+    Parameters
+    ----------
+    model : nn.Module
+        For the names of its arguments.
+    inputs : Inputs
+        Its arguments.
+    """
     if inputs.carries is not None:
         return
     named = zip(inputs.names(model), inputs.tensors(), strict=True)
@@ -261,63 +292,3 @@ def refuse_different_lengths(model: nn.Module, inputs: Inputs) -> None:
             f"the inputs have different lengths {lengths}; give all as many samples or pairs, or say which carry them, "
             f"the others being given whole to every call: batch_args={next(iter(lengths))!r}"
         )
-
-
-class Whole(nn.Module):
-    """A bare layer as a model of one step, which tracing would otherwise look into."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.add_module(type(layer).__name__, layer)
-        self.train(layer.training)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the layer does."""
-        (layer,) = self.children()
-        return layer(*args, **kwargs)
-
-
-def required_parameters(model: nn.Module) -> list[str]:
-    """Names of the arguments that ``forward`` cannot do without."""
-    return [p.name for p in _parameters(model) if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
-
-
-def _parameters(model: nn.Module) -> list[inspect.Parameter]:
-    if isinstance(model, Whole):
-        (model,) = model.children()
-    try:
-        return list(inspect.signature(model.forward).parameters.values())
-    except (TypeError, ValueError):  # a compiled forward shows no signature
-        return []
-
-
-def map_tensors(value: Any, function: Callable[[Tensor], Any]) -> Any:
-    """``value`` with ``function`` applied to every tensor in nested tuples, lists and dicts."""
-    if isinstance(value, Tensor):
-        return function(value)
-    if isinstance(value, Mapping):
-        return {key: map_tensors(item, function) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        mapped = tuple(map_tensors(item, function) for item in value)
-        try:
-            return type(value)(*mapped)
-        except Exception:  # a packed sequence takes nothing but tensors
-            return mapped
-    if isinstance(value, (tuple, list)):
-        return type(value)(map_tensors(item, function) for item in value)
-    return value
-
-
-def named_tensors(value: Any, prefix: str) -> list[tuple[str, Tensor]]:
-    """Every tensor in nested tuples, lists, dicts and dataclasses with a name like ``batch[image]``."""
-    if isinstance(value, Tensor):
-        return [(prefix, value)]
-    if isinstance(value, Mapping):
-        items = list(value.items())
-    elif isinstance(value, (tuple, list)):
-        items = list(enumerate(value))
-    elif is_dataclass(value) and not isinstance(value, type):
-        items = list(vars(value).items())
-    else:
-        return []
-    return [found for key, item in items for found in named_tensors(item, f"{prefix}[{key}]")]

@@ -22,7 +22,15 @@ NO_VALUES = "its output holds no real values, one set for each sample"
 
 
 def set_mode(model: nn.Module, mode: Mode | None) -> None:
-    """Modes of the modules as asked for, None: as they are; `borrowed` puts them back."""
+    """Modes of the modules as asked for, None: as they are; `borrowed` puts them back.
+
+    Parameters
+    ----------
+    model : nn.Module
+        A borrowed model.
+    mode : "train", "eval" or None
+        None: as the modules are.
+    """
     if mode not in (None, "train", "eval"):
         raise InputError(f"mode = {mode!r} must be 'train', 'eval' or None (as the model is)")
     if mode is not None:
@@ -30,7 +38,17 @@ def set_mode(model: nn.Module, mode: Mode | None) -> None:
 
 
 def couples_samples(model: nn.Module) -> bool:
-    """Whether what becomes of a sample depends on its batch: batch norm in train mode."""
+    """Whether what becomes of a sample depends on its batch: batch norm in train mode.
+
+    Parameters
+    ----------
+    model : nn.Module
+        In the mode that it is in.
+
+    Returns
+    -------
+    bool
+    """
     return any([module.training and isinstance(module, _BatchNorm) for module in modules_of(model)])  # noqa: C419
 
 
@@ -38,6 +56,18 @@ def unit_axes(graph: Graph, samples: SampleAxes | None = None) -> dict[Node, int
     """Axis of one sample's output along which its units lie: the last after a Linear, the first otherwise.
 
     Behind the axis of the windows or frames that are folded into that of the samples.
+
+    Parameters
+    ----------
+    graph : Graph
+        The nodes.
+    samples : SampleAxes, optional
+        Where samples lie; None: on the first axis, one entry for each.
+
+    Returns
+    -------
+    dict
+        Axis of every node.
     """
     axes: dict[Node, int] = {}
     for node in graph.nodes:
@@ -60,6 +90,19 @@ def unit_axes(graph: Graph, samples: SampleAxes | None = None) -> dict[Node, int
 
 
 def output_tensor(output: Any, samples: int) -> Tensor | None:
-    """The real-valued tensor of a model's output with one entry per sample; of a tuple or dict, the first such."""
+    """The real-valued tensor of a model's output with one entry per sample; of a tuple or dict, the first such.
+
+    Parameters
+    ----------
+    output : object
+        What the model returned.
+    samples : int
+        Number of samples of the batch.
+
+    Returns
+    -------
+    Tensor or None
+        ``[samples, ...]``.
+    """
     found = SampleAxes().tensor(None, output, samples)
     return None if found is None else found[1]

@@ -53,6 +53,17 @@ class _Settings:
 def role_of(op: nn.Module | type[nn.Module] | str, reads: int = 1) -> Role:
     """Return the role of a module, or of a call by its name (see `call_name`) that reads ``reads`` values of the data.
 
+    Parameters
+    ----------
+    op : nn.Module, type or str
+        A module, a class of modules, or the name of a call.
+    reads : int
+        How many values of the data a call reads.
+
+    Returns
+    -------
+    Role
+
     >>> role_of(nn.ReLU()), role_of("max_pool2d"), role_of("add", reads=2), role_of("add")
     ('activation', 'pooling', 'merge', 'scaling')
     """

@@ -22,10 +22,12 @@ from initscope.traits import Normalization, Pooling, Role, Traits
 
 __all__ = [
     "DATA_ATTRIBUTES",
+    "FACTORS",
     "MODULES",
     "OPS",
     "READS_VALUES",
     "SIZES",
+    "TRANSPOSES",
     "WEIGHT_LAYERS",
     "Op",
     "WeightLayer",
@@ -186,7 +188,7 @@ _ops(
 
 SIZES = frozenset({
     "size", "dim", "ndimension", "numel", "nelement", "stride", "get_device", "type", "element_size", "is_contiguous",
-    "is_floating_point", "is_complex", "item", "tolist",
+    "is_floating_point", "is_complex", "item", "tolist", "len",
 })  # fmt: skip
 """Methods whose result is no tensor of data."""
 DATA_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "data", "real", "imag"})
@@ -197,6 +199,15 @@ READS_VALUES = frozenset({
     "repeat_interleave", "split", "tensor_split",
 })  # fmt: skip
 """Calls that hand values to Python, or make sizes of them."""
+
+FACTORS: dict[str, tuple[tuple[int, bool], ...]] = {
+    "linear": ((1, False),),
+    **dict.fromkeys(("matmul", "mm", "bmm", "grouped_mm"), ((0, False), (1, True))),
+    **dict.fromkeys(("addmm", "baddbmm"), ((1, False), (2, True))),
+}
+"""Arguments of a function that may be weights, each with whether its first axis meets the data (``x @ w``)."""
+TRANSPOSES = frozenset(name for name, op in OPS.items() if op.traits.permutes_axes)
+"""Functions, methods and attributes that put the axes of a matrix into another order."""
 
 MODULES: dict[type[nn.Module], str] = {
     nn.Linear: "linear",
@@ -299,12 +310,32 @@ WEIGHT_LAYERS = (nn.Linear, _ConvNd)
 
 
 def is_weight_layer(module: Any) -> TypeGuard[WeightLayer]:
-    """Return whether it is a Linear or a convolution of any number of dimensions, transposed or not."""
+    """Return whether it is a Linear or a convolution of any number of dimensions, transposed or not.
+
+    Parameters
+    ----------
+    module : object
+        A module, or None.
+
+    Returns
+    -------
+    bool
+    """
     return isinstance(module, WEIGHT_LAYERS)
 
 
 def is_convolution(module: Any) -> TypeGuard[_ConvNd]:
-    """Return whether it is a convolution of any number of dimensions, transposed or not."""
+    """Return whether it is a convolution of any number of dimensions, transposed or not.
+
+    Parameters
+    ----------
+    module : object
+        A module, or None.
+
+    Returns
+    -------
+    bool
+    """
     return isinstance(module, _ConvNd)
 
 

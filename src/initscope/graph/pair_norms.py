@@ -22,7 +22,17 @@ Sides = tuple[Tensor, Tensor] | tuple[slice, slice]
 
 
 def as_slices(sides: tuple[Tensor, Tensor]) -> Sides:
-    """The places of both sides as slices, which need no gathering, where their samples stand one after the other."""
+    """The places of both sides as slices, which need no gathering, where their samples stand one after the other.
+
+    Parameters
+    ----------
+    sides : tuple of Tensor
+        Indices of the x and of the y among the samples.
+
+    Returns
+    -------
+    tuple of slice, or ``sides``
+    """
     if not all(len(places) and bool((places.diff() == 1).all()) for places in sides):
         return sides
     x, y = (slice(int(places[0]), int(places[-1]) + 1) for places in sides)
@@ -33,11 +43,23 @@ def pair_norms(flat: Tensor, sides: Sides) -> Tensor:
     """‖x‖, ‖y‖, ‖x-y‖ of every pair, ``[3, pairs]`` in float64, of ``flat [samples, values]``.
 
     The difference is taken before it is squared, so that nearly parallel outputs keep their digits.
+
+    Parameters
+    ----------
+    flat : Tensor ``[samples, values]``
+        Outputs.
+    sides : Sides
+        Which samples are the x and the y.
+
+    Returns
+    -------
+    Tensor ``[3, pairs]``
     """
     flat = flat.float() if flat.dtype in (torch.float16, torch.bfloat16) else flat
     x, y = sides
     if isinstance(x, slice) and flat.shape[1] < _BLOCK and flat.numel() <= _CACHED_VALUES:
-        norms = _whole_norms(flat[x], flat[y]).cpu()
+        left, right, norm = flat[x], flat[y], torch.linalg.vector_norm  # few values: each norm is summed in one block
+        norms = torch.stack([norm(left, dim=-1), norm(right, dim=-1), norm(left - right, dim=-1)]).double().cpu()
     elif isinstance(x, Tensor) and isinstance(y, Tensor):
         norms = _gathered_norms(flat, x, y).cpu()
     else:
@@ -52,12 +74,6 @@ def pair_norms(flat: Tensor, sides: Sides) -> Tensor:
         left, right = (torch.arange(len(flat))[side][unfit[2]] for side in sides)
         norms[2, unfit[2]] = torch.stack([row_norms(flat[i] - flat[j]) for i, j in zip(left, right, strict=True)]).cpu()
     return norms
-
-
-def _whole_norms(x: Tensor, y: Tensor) -> Tensor:
-    """Norms of x, y and x - y, of few values: each is summed in one block."""
-    vector_norm = torch.linalg.vector_norm
-    return torch.stack([vector_norm(x, dim=-1), vector_norm(y, dim=-1), vector_norm(x - y, dim=-1)]).double()
 
 
 def _slice_norms(x: Tensor, y: Tensor) -> Tensor:
@@ -88,7 +104,10 @@ def _gathered_norms(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 def row_norms(values: Tensor) -> Tensor:
     """Norms along the last axis, in float64; right also where squares would overflow or vanish."""
-    norms = _joined(_block_norms(values)) if values.shape[-1] >= _BLOCK else _one_block(values)
+    if values.shape[-1] >= _BLOCK:
+        norms = _joined(_block_norms(values))
+    else:
+        norms = torch.linalg.vector_norm(values, dim=-1).double()
     unfit = ~_fits(norms, values.dtype)
     if not bool(unfit.any()):
         return norms
@@ -100,10 +119,6 @@ def row_norms(values: Tensor) -> Tensor:
     rescaled[scalable] *= scaled
     norms[unfit] = rescaled
     return norms
-
-
-def _one_block(values: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(values, dim=-1).double()  # type: ignore[no-any-return]
 
 
 def _fits(norms: Tensor, dtype: torch.dtype) -> Tensor:
@@ -131,6 +146,16 @@ def _joined(blocks: Tensor) -> Tensor:
 def gap_of(norms: Floats) -> Floats:
     """1 - cosine from ‖x‖, ‖y‖, ‖x-y‖, with the digits of nearly parallel pairs; NaN where a side is zero or infinite.
 
+    Parameters
+    ----------
+    norms : array ``[3, ...]``
+        ‖x‖, ‖y‖ and ‖x-y‖.
+
+    Returns
+    -------
+    array
+        1 - cosine.
+
     >>> float(gap_of(np.array([2.0, 2.0, 2e-9])))
     5e-19
     """
@@ -141,5 +166,15 @@ def gap_of(norms: Floats) -> Floats:
 
 
 def cosine_of(norms: Floats) -> Floats:
-    """Cosines from ‖x‖, ‖y‖, ‖x-y‖, through `gap_of`."""
+    """Cosines from ‖x‖, ‖y‖, ‖x-y‖, through `gap_of`.
+
+    Parameters
+    ----------
+    norms : array ``[3, ...]``
+        ‖x‖, ‖y‖ and ‖x-y‖.
+
+    Returns
+    -------
+    array
+    """
     return 1 - gap_of(norms)

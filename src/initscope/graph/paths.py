@@ -35,6 +35,15 @@ class Branch:
 def readers(reads: Reads) -> tuple[tuple[int, ...], ...]:
     """Return for every row those that read it.
 
+    Parameters
+    ----------
+    reads : sequence of sequences of int
+        For every row those that it reads.
+
+    Returns
+    -------
+    tuple of tuples of int
+
     >>> readers([(), (0,), (0, 1)])
     ((1, 2), (2,), ())
     """
@@ -47,6 +56,17 @@ def readers(reads: Reads) -> tuple[tuple[int, ...], ...]:
 
 def ancestors(reads: Reads, index: int) -> set[int]:
     """Return the rows that a row is made of.
+
+    Parameters
+    ----------
+    reads : sequence of sequences of int
+        For every row those that it reads.
+    index : int
+        A row.
+
+    Returns
+    -------
+    set of int
 
     >>> ancestors([(), (0,), (1,), (0,)], 2)
     {0, 1}
@@ -63,6 +83,19 @@ def ancestors(reads: Reads, index: int) -> set[int]:
 
 def main_path(reads: Reads, starts: Iterable[int], output: int) -> tuple[int, ...]:
     """Return the rows that all ways from a start to the output lead through, in order.
+
+    Parameters
+    ----------
+    reads : sequence of sequences of int
+        For every row those that it reads.
+    starts : iterable of int
+        Rows where values enter.
+    output : int
+        The row that the model returns.
+
+    Returns
+    -------
+    tuple of int
 
     >>> main_path([(), (0,), (1,), (1, 2), (3,)], starts=[0], output=4)    # row 2 is a residual branch
     (0, 1, 3, 4)
@@ -85,6 +118,17 @@ def main_path(reads: Reads, starts: Iterable[int], output: int) -> tuple[int, ..
 
 def branches(reads: Reads, path: Sequence[int]) -> tuple[Branch, ...]:
     """Return the ways between neighbours of the main path, where there are several.
+
+    Parameters
+    ----------
+    reads : sequence of sequences of int
+        For every row those that it reads.
+    path : sequence of int
+        The main path.
+
+    Returns
+    -------
+    tuple of Branch
 
     >>> branches([(), (0,), (1,), (1, 2), (3,)], (0, 1, 3, 4))
     (Branch(start=1, end=3, rows=()), Branch(start=1, end=3, rows=(2,)))

@@ -1,4 +1,4 @@
-"""Steps of one run of a model, for those that branch on their data: whatever is called is recorded as it happens."""
+"""Ops of one run of a model, for those that branch on their data: whatever is called is recorded as it happens."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 class Recording(TorchFunctionMode):
     """Runs a model and sees every call: of whole modules through global hooks, of functions through torch itself.
 
-    The model gets no hook of its own. ``watch(name, args, kwargs, output)`` is called after each step, and what it
+    The model gets no hook of its own. ``watch(name, args, kwargs, output)`` is called after each op, and what it
     returns, unless None, takes the output's place.
     """
 
@@ -95,7 +95,7 @@ class Recording(TorchFunctionMode):
         self._stack: list[nn.Module] = []
         self._hooks: list[Any] = []
         self._inside: nn.Module | None = None  # the whole module that runs: what happens in it is its own affair
-        self._data: Any = WeakIdKeyDictionary()  # the step that made a tensor, as long as the tensor lives
+        self._data: Any = WeakIdKeyDictionary()  # the call that made a tensor, as long as the tensor lives
         self._drawn: Any = WeakIdKeyDictionary()  # names of the random calls that a tensor was made by
         self._before: Any = WeakIdKeyDictionary()  # constants as they were before data were written into them
         self._versions: Any = WeakIdKeyDictionary()  # tells whether it was written into since
@@ -170,7 +170,7 @@ class Recording(TorchFunctionMode):
             return None
         path = self._paths.get(id(module), type(module).__name__)
         made = self._made(self._names.unique(path), "call_module", path, args, kwargs, module, output)
-        self._inside = None  # only now: what the watch computes is no step either
+        self._inside = None  # only now: what the watch computes is no op either
         return made
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -185,36 +185,52 @@ class Recording(TorchFunctionMode):
         return self._call(func, args, kwargs)
 
     def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function outside of all steps: it is one itself if it makes values of data or of parameters."""
+        """Call a function that no single op calls, and note it.
+
+        It is an op with a row if it makes real values of data; a value without a row if these are masks or indices, or
+        made of parameters alone; nothing of what is made of constants is noted.
+        """
         tensors = [tensor for _, tensor in named_tensors((args, kwargs), "")]
-        sources = [self._data[tensor] for tensor in tensors if tensor in self._data]
-        if sources and _writes(func) and isinstance(args[0], torch.Tensor) and args[0] not in self._data:
+        made_of = [] if _name_of(func) in MADE_ANEW else [self._data[t] for t in tensors if t in self._data]
+        if made_of and _writes(func) and isinstance(args[0], torch.Tensor) and args[0] not in self._data:
             self._keep_constant(args[0])
         output = func(*args, **kwargs)
-        drawn = {name for tensor in tensors for name in self._drawn.get(tensor, ())}
-        drawn |= {_name_of(func)} if draws_numbers(_name_of(func)) else set()
-        if _name_of(func) in MADE_ANEW:
-            sources = []
-        if drawn and not sources:
+        drawn = self._drawn_for(func, tensors)
+        if drawn and not made_of:
             map_tensors(output, lambda tensor: self._drawn.__setitem__(tensor, drawn))
-        if not sources and not any(isinstance(tensor, nn.Parameter) for tensor in tensors):
+        if not made_of and not any(isinstance(tensor, nn.Parameter) for tensor in tensors):
             return output
-        op, target = _op_and_target(func)
         written = args[0] if func is torch.Tensor.__setitem__ else output
-        if not _holds_values(written) or not any(call.row or call.reads_rows() for call in sources):
-            step = _Call(_name_of(func), op, target, self._symbolic(args), self._symbolic(kwargs), row=False)
-            for one, tensor in _items(step, written):
-                self._data[tensor] = one
-            return output
+        if _holds_values(written) and any(call.row or call.reads_rows() for call in made_of):
+            made = self._note_op(func, args, kwargs, written, drawn)
+            return output if output is None else made
+        self._note_value(func, args, kwargs, written)
+        return output
+
+    def _drawn_for(self, func: Any, tensors: list[torch.Tensor]) -> set[str]:
+        """Names of the random calls that a call is, or reads results of."""
+        names = {name for tensor in tensors for name in self._drawn.get(tensor, ())}
+        return names | {_name_of(func)} if draws_numbers(_name_of(func)) else names
+
+    def _note_op(self, func: Any, args: Any, kwargs: Any, written: Any, drawn: set[str]) -> Any:
+        """Note a call with a row; returns its output, or what replaces it."""
+        op, target = _op_and_target(func)
         name = self._projection(func, args) or self._function_name(OPERATORS.get(target) or _name_of(func))
         index = len(self.calls)
         made = self._made(name, op, target, args, kwargs, None, written)
         if drawn:
             self.calls[index].note = random_reason(drawn)
-        return output if output is None else made
+        return made
+
+    def _note_value(self, func: Any, args: Any, kwargs: Any, written: Any) -> None:
+        """Note a call without a row: it stands in the arguments of those that read it."""
+        op, target = _op_and_target(func)
+        call = _Call(_name_of(func), op, target, self._symbolic(args), self._symbolic(kwargs), row=False)
+        for item, tensor in _items(call, written):
+            self._data[tensor] = item
 
     def _loop(self, func: Any, args: tuple[Any, ...]) -> Any:
-        """Run the layers of a loop over time one by one: a step for each, and one for what its gates are."""
+        """Run the layers of a loop over time one by one: an op for each, and one for what its gates are."""
         layers, outputs, replaced = recurrent_layers(func, args), list[tuple[torch.Tensor, ...]](), None
         with suppress(StopIteration):
             while True:
@@ -248,7 +264,7 @@ class Recording(TorchFunctionMode):
     def _made(
         self, name: str, op: str, target: Any, args: Any, kwargs: Any, module: nn.Module | None, output: Any
     ) -> Any:
-        """Note a step and the tensors that it made, or wrote into through another view; returns its output."""
+        """Note an op and the tensors that it made, or wrote into through another view; returns its output."""
         _refuse_vmap(output)
         path = str(target) if op == "call_module" else self._path()
         shapes = tensor_shapes(output) if self.watch is None else {}
@@ -270,7 +286,7 @@ class Recording(TorchFunctionMode):
         self._data[tensor], self._versions[tensor] = step, tensor._version
 
     def _keep_constant(self, tensor: torch.Tensor) -> None:
-        """Let the steps so far read what a constant was before data are written into it."""
+        """Let the calls so far read what a constant was before data are written into it."""
         if isinstance(tensor, nn.Parameter):
             return
         self._before[tensor] = tensor.detach().clone()
@@ -282,7 +298,7 @@ class Recording(TorchFunctionMode):
 
 
 def _refuse_vmap(output: Any) -> None:
-    """Tensors inside of `torch.vmap` are not those that come out, so that no step behind it reads what it made."""
+    """Tensors inside of `torch.vmap` are not those that come out, so that no op after it reads what it made."""
     if any(torch._C._functorch.is_batchedtensor(tensor) for _, tensor in named_tensors(output, "")):
         raise InputError(
             "the model calls torch.vmap in its forward, whose steps cannot be followed; "
@@ -297,7 +313,7 @@ def tensor_shapes(output: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _items(step: _Call, output: Any) -> Iterator[tuple[_Call, torch.Tensor]]:
-    """The tensors of an output; who reads one of several results reads an item of the step."""
+    """The tensors of an output; who reads one of several results reads an item of the call."""
     several = isinstance(output, (tuple, list)) and len(output) > 1  # torch names the items of its own tuples
     for index, item in enumerate(output) if several else ((0, output),):
         one = _Call("getitem", "call_function", operator.getitem, (step, index), row=False) if several else step
@@ -306,7 +322,7 @@ def _items(step: _Call, output: Any) -> Iterator[tuple[_Call, torch.Tensor]]:
 
 
 def _read_instead(step: _Call, tensor: torch.Tensor, values: torch.Tensor) -> None:
-    """Put other values in the place of a constant that a step, or one among its arguments, reads."""
+    """Put other values in the place of a constant that a call, or one among its arguments, reads."""
 
     def put(value: Any) -> Any:
         if isinstance(value, _Call):
@@ -327,7 +343,7 @@ def _writes(func: Any) -> bool:
 
 
 def _is_item(step: _Call) -> bool:
-    """Whether a step only stands for one of several results of another."""
+    """Whether a call only stands for one of several results of another."""
     return not step.row and step.target is operator.getitem and isinstance(step.args[0], _Call) and step.args[0].row
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from initscope.graph.borrowing import leaves_no_trace, without_dropout
+from initscope.graph.borrowing import borrowed, without_dropout
 from initscope.graph.few_units import FewUnits
 from initscope.graph.graph import Graph
 from initscope.graph.inputs import Inputs, named_tensors
@@ -48,17 +48,17 @@ class SampleAxis:
     axis: int = 0
     fold: int = 1
     inner: int = 1
+    first: bool = field(init=False, compare=False, repr=False)
+    """Whether the first axis are the samples, one entry for each."""
 
-    @property
-    def first(self) -> bool:
-        """Whether the first axis are the samples, one entry for each."""
-        return self.axis == 0 and self.fold == 1
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", self.axis == 0 and self.fold == 1)
 
     def to_front(self, tensor: Tensor, samples: int) -> Tensor | None:
         """``tensor`` as ``[samples, ...]``, folded entries behind; None if it does not hold so many samples there."""
         if not 0 <= self.axis < tensor.dim() or tensor.shape[self.axis] != samples * self.fold:
             return None
-        if self.axis == 0 and self.fold == 1:
+        if self.first:
             return tensor
         moved = tensor.movedim(self.axis, 0)
         if self.fold == 1:
@@ -94,7 +94,7 @@ class SampleAxes:
             axis = _FIRST if axes is None else axes.get("")
             if axis is None or not output.is_floating_point() or output.numel() == 0:
                 return None
-            if axis.axis == 0 and axis.fold == 1:
+            if axis.first:
                 return (output, output, axis) if output.shape and output.shape[0] == samples else None
             front = axis.to_front(output, samples)
             return None if front is None else (output, front, axis)
@@ -116,10 +116,21 @@ def sample_axes(graph: Graph, inputs: Inputs) -> SampleAxes:
     two runs that differ in one sample tell which entries are its own. A tensor none or several of whose axes grow holds
     no samples, or mixes them. ``inputs`` needs one sample, better two; only these are run, without dropout and with the
     statistics that batch norm has.
+
+    Parameters
+    ----------
+    graph : Graph
+        The nodes.
+    inputs : Inputs
+        At least one sample.
+
+    Returns
+    -------
+    SampleAxes
     """
     if all_keep_samples_first(graph, inputs):
         return SampleAxes(dict.fromkeys((*graph.nodes, None), _FIRST_ONLY))
-    with leaves_no_trace(graph.model), without_dropout(graph.model):
+    with borrowed(graph.model), without_dropout(graph.model):
         for module in graph.model.modules():
             if isinstance(module, _BatchNorm):
                 module.training = False

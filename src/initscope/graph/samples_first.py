@@ -43,9 +43,10 @@ def all_keep_samples_first(graph: Graph, inputs: Inputs) -> bool:
 
 def _axes(node: Node, graph: Graph, axes: dict[Node, int]) -> int | None:
     """Number of axes of a node's output if its samples are first, None if that is not known."""
-    given = [axes[parent] for parent in node.inputs if parent in axes]
     if node.module is not None:
-        return _after_module(node.module, given[0]) if len(given) == 1 and not node.kwargs else None
+        known = len(node.inputs) == 1 and not node.kwargs and node.inputs[0] in axes
+        return _after_module(node.module, axes[node.inputs[0]]) if known else None
+    given = [axes[parent] for parent in node.inputs if parent in axes]
     name = node.function
     if name in _ARITHMETIC and len(set(given)) == 1:
         others = [other for other in node.args if other not in axes]

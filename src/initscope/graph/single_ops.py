@@ -21,7 +21,13 @@ _DECLARED: set[type[nn.Module]] = {ActivationLayer}
 
 
 def declare_whole(*kinds: type[nn.Module]) -> None:
-    """Let modules of these classes, and of subclasses that keep their ``forward``, be one step each."""
+    """Let modules of these classes, and of subclasses that keep their ``forward``, be one step each.
+
+    Parameters
+    ----------
+    kinds : types
+        Classes of modules.
+    """
     _DECLARED.update(kinds)
 
 
@@ -30,6 +36,15 @@ def stays_whole(module: nn.Module) -> bool:
 
     Layers of torch are, and subclasses of those with a known role that compute as they do; scripted modules, which
     cannot be looked into; and what `declare_whole` named. Containers and models are not.
+
+    Parameters
+    ----------
+    module : nn.Module
+        A module of a model.
+
+    Returns
+    -------
+    bool
 
     >>> class Own(nn.Linear): pass
     >>> stays_whole(nn.ReLU()), stays_whole(Own(2, 2)), stays_whole(nn.Sequential())
@@ -48,6 +63,15 @@ def stays_whole(module: nn.Module) -> bool:
 def hides_steps(module: nn.Module) -> bool:
     """Whether a module of torch does several steps in one: transformers, attention, loops over time.
 
+    Parameters
+    ----------
+    module : nn.Module
+        A module of a model.
+
+    Returns
+    -------
+    bool
+
     >>> hides_steps(nn.MultiheadAttention(4, 2)), hides_steps(nn.Linear(4, 2))
     (True, False)
     """
@@ -57,6 +81,15 @@ def hides_steps(module: nn.Module) -> bool:
 
 def hides_attention(model: nn.Module) -> bool:
     """Whether a model holds torch's own attention, whose steps have rows of their own, and no loops over time.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Any model.
+
+    Returns
+    -------
+    bool
 
     >>> hides_attention(nn.TransformerEncoderLayer(4, 2)), hides_attention(nn.LSTM(4, 2))
     (True, False)

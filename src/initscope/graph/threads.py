@@ -1,7 +1,7 @@
 """One torch thread for small work, all of the user's for large.
 
 On a machine that is busy, threads that wait for each other at the end of every small step spin, and cost many times
-the work itself. So what runs inside of `leaves_no_trace` runs on one thread; a recording goes on with the user's number
+the work itself. So what runs inside of `borrowed` runs on one thread; a recording goes on with the user's number
 of threads once it has done `LARGE` multiplications, some seconds of one thread. The count is of the model and the data,
 not of the clock: the same run takes the same threads, and so has the same rounding.
 

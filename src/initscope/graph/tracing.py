@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from initscope.errors import InputError
-from initscope.graph.borrowing import leaves_no_trace, runnable
+from initscope.graph.borrowing import borrowed, runnable
 from initscope.graph.few_units import FewUnits
 from initscope.graph.graph import Graph
 from initscope.graph.inputs import Inputs, Whole, bind
@@ -23,7 +23,17 @@ __all__ = ["attends", "trace"]
 
 
 def attends(graph: Graph) -> bool:
-    """Return whether a model has attention: a call of it, or a softmax."""
+    """Return whether a model has attention: a call of it, or a softmax.
+
+    Parameters
+    ----------
+    graph : Graph
+        The nodes.
+
+    Returns
+    -------
+    bool
+    """
     return bool(graph.attention_nodes)
 
 
@@ -50,6 +60,11 @@ def trace(
         Of how many samples the run is recorded, where symbolic tracing fails.
     opened : bool
         Look also into the modules of torch that hide steps (`initscope.graph.hides_steps`): a run is recorded then.
+
+    Returns
+    -------
+    Graph
+        The nodes that have a row, and one way to run them.
     """
     model = runnable(model, values=False)
 
@@ -58,7 +73,7 @@ def trace(
 
     root = Whole(model) if whole(model) else model
     bound = None if inputs is None else bind(model, inputs)
-    with leaves_no_trace(model):
+    with borrowed(model):
         for module in random_layers(model):  # what they do in training mode is off in every run, and no step
             module.training = False
         hiding = next((m for m in model.modules() if hides_steps(m)), None) if opened and bound is not None else None
@@ -113,7 +128,7 @@ def _run_lightly(
     """A recording of a run that leaves most products out, with its output; None where that may have changed steps."""
     light, recording = FewUnits(), Recording(root, is_leaf, opened=opened)
     try:
-        with leaves_no_trace(model), light:
+        with borrowed(model), light:
             output = recording.run(inputs.map(torch.clone))
     except Exception:  # its own, or that of a model that looks at its values
         return None

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Matrix", "matrices", "not_drawn"]
 
-_PRODUCTS = {"matmul": (0, 1), "mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "grouped_mm": (0, 1)}
-"""Functions of two factors, and which of their arguments these are; as methods they lack the first."""
-_TURNS = ("T", "mT", "t", "transpose", "swapaxes", "permute")
-
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
@@ -184,28 +180,32 @@ def _factors(node: ast.AST) -> list[tuple[ast.expr, bool]]:
         return [(node.left, False), (node.right, True)]
     if not isinstance(node, ast.Call):
         return []
+    from initscope.graph.ops import FACTORS
+
     function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    if function == "linear" and len(node.args) > 1:
-        return [(node.args[1], False)]
-    if function not in _PRODUCTS:
+    if function not in FACTORS:
         return []
     of_torch = isinstance(node.func, ast.Name) or (
         isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") in ("torch", "F")
     )
     arguments = node.args if of_torch else [node.func.value, *node.args]  # type: ignore[attr-defined]
-    left, right = _PRODUCTS[function]
-    return [(arguments[left], False), (arguments[right], True)] if len(arguments) > right else []
+    if len(FACTORS[function]) == 1:  # F.linear, whatever it is imported as
+        arguments = node.args
+    enough = len(arguments) > FACTORS[function][-1][0]
+    return [(arguments[position], first) for position, first in FACTORS[function]] if enough else []
 
 
 def _attribute(node: ast.AST) -> tuple[str, bool]:
     """The attribute of ``self`` that an expression is a part of, and whether it is turned around; or an empty name."""
+    from initscope.graph.ops import TRANSPOSES
+
     turned = False
     while True:
         if isinstance(node, ast.Subscript):
             node = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TURNS:
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TRANSPOSES:
             turned, node = not turned, node.func.value
-        elif isinstance(node, ast.Attribute) and node.attr in _TURNS:
+        elif isinstance(node, ast.Attribute) and node.attr in TRANSPOSES:
             turned, node = not turned, node.value
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
             return node.attr, turned

@@ -1,4 +1,4 @@
-"""Inspect a model: prediction, measurement, verdicts and what-if in one `Report`."""
+"""Inspect a model: prediction, measurement, findings and fixes in one `Report`; `checks` lists what is checked."""
 
 import lazy_loader
 

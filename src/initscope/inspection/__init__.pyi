@@ -1,4 +1,9 @@
 # Names of the package for type checkers and editors; lazy_loader reads them from here too.
+from ._checks import (
+    Check as Check,
+    Thresholds as Thresholds,
+    checks as checks,
+)
 from .alternatives import (
     Alternative as Alternative,
     WhatIf as WhatIf,
@@ -7,10 +12,18 @@ from .alternatives import (
 from .examination import (
     inspect as inspect,
 )
+from .finding import (
+    Finding as Finding,
+    Fix as Fix,
+    NotChecked as NotChecked,
+)
 from .history import (
     BeforeAfter as BeforeAfter,
     EpochLog as EpochLog,
     before_after as before_after,
+)
+from .judging import (
+    judge as judge,
 )
 from .parameter_audit import (
     Audit as Audit,
@@ -21,9 +34,4 @@ from .report import (
     Deviation as Deviation,
     Report as Report,
     Unhealthy as Unhealthy,
-)
-from .verdicts import (
-    Thresholds as Thresholds,
-    Verdict as Verdict,
-    judge as judge,
 )

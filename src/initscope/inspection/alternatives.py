@@ -1,4 +1,4 @@
-"""What-if: the same network with other weights, batch norm, a leaky slope, other sizes; ranked by what trains best."""
+"""`what_if`: the same network with other initial weights, batch norm, a leaky slope, other sizes, ranked by a score."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from initscope._utils.progress import interrupted, kept_if_interrupted, steps
 from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, median_angle, median_over_pairs
-from initscope.graph import Trace, trace
+from initscope.graph import Graph, trace
 from initscope.graph.borrowing import copy_of
 from initscope.initializers import Initializer, Present
+from initscope.inspection._checks import Thresholds, reinitialized
 from initscope.inspection.facts import facts_of
+from initscope.inspection.finding import Fix
+from initscope.inspection.judging import judge
 from initscope.inspection.spending import Spending, multiplications
 from initscope.inspection.variants import Variant, laws, rewritten, sizes
-from initscope.inspection.verdicts import Thresholds, judge
 from initscope.measurement.observation import Observation, observe
 from initscope.measurement.stream import moved
 from initscope.propagate import predict
@@ -34,11 +36,11 @@ if TYPE_CHECKING:
 __all__ = ["SCORE", "Alternative", "WhatIf", "start_score", "what_if", "what_is_kept"]
 
 SCORE = (
-    "Alternatives of which fewer draws have a fault come first, then those of higher score: score = size × gradient × "
-    "angle × nearness, each in (0, 1] and measured: size of the outputs over that of the inputs, 1 at 0.32 and 1/10 at "
-    "ten times more or less; (largest/smallest layer gradient)^-0.3; min(1, median angle at the end over the "
-    "input's)^0.3; max(1, how much more the angles of near samples grow than those of others)^-0.3. "
-    "Chosen on trained networks: docs, What the verdicts mean"
+    "Alternatives with findings in fewer samples of the weights come first, then those of higher score: score = scale "
+    "× gradient × angle × nearness, each in (0, 1] and measured: scale of the outputs over that of the inputs, 1 at "
+    "0.32 and 1/10 at ten times more or less; (largest/smallest layer gradient)^-0.3; min(1, median angle at the end "
+    "over the input's)^0.3; max(1, how much more the angles of near samples grow than those of others)^-0.3. Scores "
+    "that differ by less than two standard errors, or 5 %, are ties. Chosen on trained networks: docs, Checks"
 )
 _BEST_SIZE = -0.5  # log10 of the size of outputs over inputs at which the networks of the study trained best
 _WEIGHT = 0.3  # of log10 of the spread of gradients, of the angle and of what near samples gain, beside the size's
@@ -46,7 +48,8 @@ _NEAR = 0.01  # size of what is added to a sample to get one near it, over the s
 _WORK = 1e8  # multiplications of a forward pass of one sample, beyond which less is tried: some seconds a trial
 _DRAWING = 2e10  # multiplications of one draw of the weights: orthogonal ones take a decomposition of every layer
 _LEAST_PAIRS = 4
-_AGAIN = 3  # starts that are drawn more than once
+_AGAIN = 3  # alternatives that are sampled more than once
+_TIE = 0.05  # relative difference of scores that the study of trained networks cannot tell from none
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,9 @@ class Alternative(Result):
     """One way to start the same network, and what would become of the data.
 
     ``angle_ratio``, ``rms_ratio`` (of the last step), ``gradient_spread`` (of layers, the largest over the smallest)
-    and ``near_ratio`` (how much more the angles of near samples grow than those of others; None for words, which have
-    none) are medians over ``draws`` draws of the weights; ``crossed`` says how many of them got which verdict,
-    ``sick`` how many got any.
+    and ``near_ratio`` (how much more the angles of near samples grow than those of others; None for tokens) are medians
+    over ``draws`` samples of the weights; ``crossed`` says how many of them have which finding, ``failing`` how many
+    have any. ``score_error`` is the standard error of the score over them.
     ``angle_predicted`` is the limit of wide layers, by the method that ``status`` names; None where there is none
     (other sizes, batch norm, mirrored weights), and where predicting the model as it is takes more than closed forms of
     vectors: images, quadrature and sampling cost more than all measurements, and the ranking does without.
@@ -69,7 +72,7 @@ class Alternative(Result):
     rms_ratio: float
     gradient_spread: float
     crossed: dict[str, int]
-    sick: int
+    failing: int
     draws: int
     status: str
     code: str | None
@@ -79,14 +82,15 @@ class Alternative(Result):
     law: Initializer | None = field(default=None, repr=False, compare=False)
     """The weight law, where the architecture stays as it is."""
     near_ratio: float | None = None
+    score_error: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All but the law, which ``code`` spells out."""
         return {name: value for name, value in super().to_dict().items() if name != "law"}
 
     @property
-    def verdicts(self) -> str:
-        """``collapse 2/3, rank-loss 3/3``: verdicts, and the share of the draws that got them; ``none in 3``."""
+    def findings(self) -> str:
+        """``collapse 2/3, rank-loss 3/3``: findings, and the share of the samples that have them; ``none in 3``."""
         return (
             ", ".join(f"{name} {count}/{self.draws}" for name, count in self.crossed.items()) or f"none in {self.draws}"
         )
@@ -110,19 +114,45 @@ class WhatIf(Result):
     untried: str = ""
 
     @property
+    def ties(self) -> tuple[Alternative, ...]:
+        """Alternatives whose scores are not measurably below the first one's: those that change only weights first."""
+        if not self.alternatives:
+            return ()
+        first = self.alternatives[0]
+        share = first.failing / first.draws
+
+        def is_tie(item: Alternative) -> bool:
+            error = 2 * np.hypot(first.score_error or 0.0, item.score_error or 0.0)
+            return item.failing / item.draws <= share and first.score - item.score <= max(_TIE * first.score, error)
+
+        tied = [item for item in self.alternatives if is_tie(item)]
+        # in an order that does not depend on scores, which differ by chance
+        return tuple(sorted(tied, key=lambda item: (item.name != self.current, item.law is None, item.name)))
+
+    @property
     def best(self) -> Alternative:
-        """The alternative of which the fewest draws have a fault, of those the one with the highest score."""
-        return self.alternatives[0] if self.alternatives else _AS_IT_IS
+        """The first of the ties."""
+        return self.ties[0] if self.alternatives else _AS_IT_IS
 
     @property
     def helps(self) -> bool:
-        """Whether the best alternative is another start than the present one, without a fault in some draw of it."""
-        return self.best.name != self.current and self.best.sick < self.best.draws
+        """Whether the best alternative is not the present one and has no finding in some sample of its weights."""
+        return self.best.name != self.current and self.best.failing < self.best.draws
 
     @property
-    def best_law(self) -> Alternative | None:
-        """The best alternative that changes the weights only."""
-        return next((item for item in self.alternatives if item.law is not None), None)
+    def fixes(self) -> tuple[Fix, ...]:
+        """The ties as fixes, with the scores before and after, then what is better than the network as it is."""
+        if not self.helps:
+            return ()
+        before = next((item for item in self.alternatives if item.name == self.current), None)
+        share, score = (1.0, None) if before is None else (before.failing / before.draws, before.score)
+        names = {item.name for item in self.ties}
+        others = [item for item in self.alternatives if item.name not in names and item.failing / item.draws < share]
+        return tuple(
+            Fix(item.name, item.code, item.advice or f"re-initialize the weights: {item.name}", score, item.score,
+                len(names) > 1 and item.name in names, law=item.law)
+            for item in (*self.ties, *others)
+        )  # fmt: skip
 
     def table(self) -> list[dict[str, Any]]:
         """One dict per alternative, best first."""
@@ -130,16 +160,18 @@ class WhatIf(Result):
 
     def summary(self) -> list[dict[str, Any]]:
         """The table without the code, for a terminal."""
+        tied = {item.name for item in self.ties}
         return [
             {
-                "start": item.name,
+                "initialization": item.name,
                 "score": round(item.score, 3),
-                "angle kept": item.angle_ratio,
-                "size kept": item.rms_ratio,
+                "tie": "tie" if len(tied) > 1 and item.name in tied else "",
+                "angle ratio": item.angle_ratio,
+                "scale ratio": item.rms_ratio,
                 "gradient spread": item.gradient_spread,
-                "near apart": item.near_ratio,
+                "near pairs": item.near_ratio,
                 "predicted": item.angle_predicted,
-                "verdicts of draws": item.verdicts,
+                "findings of samples": item.findings,
             }
             for item in self.alternatives
         ]
@@ -198,14 +230,14 @@ def what_if(
     trials.note_rest(each)
     ranked = sorted(
         (trials.alternative(variant) for variant in trials.seen),
-        key=lambda item: (item.sick / item.draws, -item.score),
+        key=lambda item: (item.failing / item.draws, -item.score),
     )
     return WhatIf(tuple(ranked), as_it_is.name, trials.skipped)
 
 
 @dataclass(frozen=True)
 class _Draw:
-    """What one draw of a variant did, in numbers, and the verdicts that are faults."""
+    """What one draw of a variant did, in numbers, and the names of its findings."""
 
     angle: float
     size: float
@@ -241,7 +273,7 @@ class _Trials:
         self.rows: tuple[Row, ...] = ()  # of the model as it is
         self.quick = True  # as long as predictions are closed forms of vectors; the ranking does without them
         self._refilled: nn.Module | None = None  # one copy for all laws, which each overwrite what the others drew
-        self._known: Trace | None = None  # of that copy, where no weight has a say in what its steps are
+        self._known: Graph | None = None  # of that copy, where no weight has a say in what its steps are
 
     def begin(self, variant: Variant) -> None:
         """The first draw of a variant, or the reason why there is none."""
@@ -307,44 +339,46 @@ class _Trials:
         crossed = Counter(name for draw in draws for name in draw.faults)
         predicted, status = self.predicted[variant]
         law = variant.law if variant.change is None else None
-        score, sick = start_score(angle, size, spread, near), sum(bool(draw.faults) for draw in draws)
-        numbers = (score, angle, predicted, size, spread, dict(crossed), sick, len(draws))
-        return Alternative(
-            variant.name, *numbers, status, variant.code, variant.advice, law, near if np.isfinite(near) else None
-        )
+        score, failing = start_score(angle, size, spread, near), sum(bool(draw.faults) for draw in draws)
+        numbers = (score, angle, predicted, size, spread, dict(crossed), failing, len(draws))
+        scores = [start_score(draw.angle, draw.size, draw.spread, draw.near) for draw in draws]
+        error = float(np.std(scores, ddof=1) / len(scores) ** 0.5) if len(scores) > 1 else None
+        known = near if np.isfinite(near) else None
+        return Alternative(variant.name, *numbers, status, variant.code, variant.advice, law, known, error)
 
     def _copied(self) -> nn.Module:
         copied = copy_of(self.model)
         return copied if self.mode is None else copied.train(self.mode == "train")
 
-    def _traced(self, changed: nn.Module) -> Trace:
+    def _traced(self, changed: nn.Module) -> Graph:
         """The steps of a copy, once for all pairs that it is run on, and if they are symbolic for all laws."""
         if self._known is None or self._known.model is not changed:
             few = moved(changed)(torch.cat([self.x[:2], self.y])[:2])
             traced = trace(changed, few, opened=True)
-            if changed is not self._refilled or traced.graph_module is None:
+            if changed is not self._refilled or traced.symbolic is None:
                 return traced
             self._known = traced
         return self._known
 
-    def _observed(self, changed: Trace) -> Observation:
+    def _observed(self, changed: Graph) -> Observation:
         pairs = torch.cat([self.x, self.y])
         return observe(changed, pairs, pairs=len(self.x), seed=self.seed, shuffle=False)
 
-    def _numbers(self, seen: Observation, changed: Trace) -> _Draw:
-        facts = facts_of(changed.model, seen, step=False)
-        faults = tuple(verdict.name for verdict in judge(seen, self.thresholds, facts) if verdict.fault)
-        if self.is_cloned and facts.weights is not None and facts.weights.clones and "clones" not in faults:
-            faults += ("clones",)  # fewer copies are copies still, however few a verdict lets pass
+    def _numbers(self, seen: Observation, changed: Graph) -> _Draw:
+        facts = facts_of(changed.model, seen)
+        found = judge(seen, self.thresholds, facts)
+        faults = tuple(f.name for f in found if f.level != "info" and reinitialized(f))
+        if self.is_cloned and facts.weights is not None and facts.weights.clones and "equal-layers" not in faults:
+            faults += ("equal-layers",)  # fewer copies are still copies, however few a check lets pass
         angle, size, spread = what_is_kept(seen)
         return _Draw(angle, size, spread, self._near(changed) / angle if angle > 0 else float("nan"), faults)
 
     @property
     def is_cloned(self) -> bool:
-        """Whether equal layers are a fault of the model as it is, the first that was seen."""
-        return any("clones" in draw.faults for draw in next(iter(self.seen.values()), ()))
+        """Whether the model as it is, the first that was run, has equal layers."""
+        return any("equal-layers" in draw.faults for draw in next(iter(self.seen.values()), ()))
 
-    def _near(self, changed: Trace) -> float:
+    def _near(self, changed: Graph) -> float:
         """What is kept of the angle between samples and others near them; NaN where a sample cannot change a bit."""
         if not self.x.is_floating_point():
             return float("nan")

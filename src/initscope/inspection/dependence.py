@@ -41,7 +41,9 @@ class Dependence:
     dropping : bool
         Whether calls of dropout make outputs random in evaluation mode too.
     forwards : bool
-        Whether targets are an input as it is, and each place of the output sees those up to its own.
+        Whether targets are an input as it is, and each position of the output sees those up to its own.
+    constant : bool
+        Whether outputs are bitwise equal for all samples.
     """
 
     mixed: int | None = None
@@ -50,6 +52,7 @@ class Dependence:
     orderless: bool = False
     dropping: bool = False
     forwards: bool = False
+    constant: bool = False
 
 
 def dependence(model: nn.Module, seen: Observation) -> Dependence:
@@ -62,7 +65,9 @@ def dependence(model: nn.Module, seen: Observation) -> Dependence:
             probes = _Probes(model, inputs)
             mixed = probes.mixed()
             told, forwards = _told(probes, seen), _forwards(probes, seen)
-            return Dependence(mixed, probes.apart, told, _orderless(probes, seen), probes.dropping(), forwards)
+            constant = bool(probes.before) and all(bool((one == one[:1]).all()) for one in probes.before)
+            orderless = _orderless(probes, seen)
+            return Dependence(mixed, probes.apart, told, orderless, probes.dropping(), forwards, constant)
     except Exception:  # whatever the model raises: other verdicts say what can be said
         return Dependence()
 

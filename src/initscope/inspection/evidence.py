@@ -1,4 +1,4 @@
-"""The evidence for verdicts: what an observation says of angles, sizes, gradients and ranks, row by row.
+"""The evidence for checks: what an observation says about angles, scales, gradients and ranks, row by row.
 
 Rows that do not carry the signal (see `Signal`) hold NaN: the inside of norms, masks, scores, gates, branches.
 """
@@ -8,32 +8,158 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from initscope.geometry import Floats, median_angle, median_over_pairs
+from initscope.inspection.dependence import Dependence
 from initscope.inspection.facts import Facts
+from initscope.inspection.inputs import InputFacts
+from initscope.inspection.instruments import Head, Trial
+from initscope.inspection.instruments.curves import LEARNS
+from initscope.inspection.one_step import Probe
 from initscope.inspection.signal import Signal
+from initscope.inspection.weights import WeightFacts
 from initscope.measurement.observation import Observation
 from initscope.rendering.folding import block_names
 
-__all__ = ["FEW_UNITS", "Evidence"]
+__all__ = ["FEW_UNITS", "LEARNS", "Evidence"]
 
 FEW_UNITS = 4
 """Layers of so few units have neither angles nor a rank worth judging."""
 _BEFORE_WEIGHTS = ("input", "embedding", "norm", "merge", "scaling", "movement", "bookkeeping", "constant")
 """Roles of what may come before the first weights without being a layer of its own."""
+_FLAT = 0.1
+"""Share of the last layer's outputs without a gradient from which on this explains a floor of the loss."""
 _PARALLEL = 1e-3
 """Degrees between samples below which an input is the same for all of them."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What `observe` saw, as the numbers that verdicts look at: arrays with a value for every row."""
+    """What `observe` saw, as the numbers that checks read: arrays with a value for every row."""
 
     seen: Observation
     facts: Facts = field(default_factory=Facts)
+
+    @property
+    def step(self) -> Probe:
+        """One step of training; checks that read it declare ``parameters``."""
+        return self.facts.step or Probe()
+
+    @property
+    def depends(self) -> Dependence:
+        """What outputs depend on; checks that read it declare ``dependence``."""
+        return self.facts.dependence or Dependence()
+
+    @property
+    def weights(self) -> WeightFacts:
+        """What the weights say; checks that read it declare ``weights``."""
+        return self.facts.weights or WeightFacts({}, {}, {}, {})
+
+    @property
+    def data(self) -> InputFacts:
+        """What the inputs say; checks that read it declare ``data``."""
+        return self.facts.data or InputFacts(float("nan"), 0, 0, ())
+
+    @property
+    def head(self) -> Head:
+        """What the head and the loss allow; checks that read it declare ``head``."""
+        return self.facts.head or Head("not examined")
+
+    @property
+    def trial(self) -> Trial:
+        """A few steps of training; checks that read it declare ``trial``."""
+        return self.facts.trial or Trial("not judged")
+
+    @property
+    def limiting_op(self) -> int:
+        """The last op after the last weights that bounds or drops outputs; the output where there is none."""
+        rows, output = self.seen.rows, self.signal.output
+        after = [index for index in sorted(self.signal.carrying) if self.signal.head < index <= output]
+        limits = [index for index in after if rows[index].traits.drops or any(np.isfinite(rows[index].traits.bounds))]
+        return limits[-1] if limits else output
+
+    @property
+    def flat_outputs(self) -> bool:
+        """Whether only missing gradients, as of a ReLU at zero, keep the head from targets within its range."""
+        head = self.head
+        return head.outcome == "floor" and head.flat > _FLAT and head.targets_outside == 0 and not head.random
+
+    @property
+    def above_constant(self) -> bool:
+        """Whether the head, from where it starts, does not even get down to the best constant prediction."""
+        head = self.head
+        known = head.reached is not None and head.constant is not None and head.outcome != "not examined"
+        scale = abs(head.constant or 0.0) + 1e-6
+        return known and (head.reached or 0.0) > (head.constant or 0.0) + _FLAT * scale and head.flat > _FLAT
+
+    def removal(self, index: int) -> str:
+        """The line that replaces the module of a row by the identity; empty where the row is no module of its own."""
+        row = self.seen.rows[index]
+        module = row.within == row.layer and row.role != "weights"
+        return f'model.set_submodule("{row.layer}", torch.nn.Identity())' if module else ""
+
+    @cached_property
+    def missing(self) -> dict[str, tuple[str, str, str]]:
+        """Instruments that did not run: what they look at, the reason, and what to give to run them."""
+        facts, found = self.facts, dict[str, tuple[str, str, str]]()
+        if facts.step is None:
+            no_step = ("gradients and dependence", "no training step was run", "gradients=True")
+            found |= dict.fromkeys(("parameters", "dependence"), no_step)
+        if not np.isfinite(self.seen.gradient_ratio).any():
+            found["gradients"] = found.get("parameters", ("gradients", "no backward pass worked", ""))
+        if facts.weights is None:
+            found |= dict.fromkeys(("weights", "data"), ("weights and data", "only an observation was judged", ""))
+        if facts.step is not None and facts.step.failed:
+            found["parameters"] = ("which parameters learn", "a training step raised an exception", "")
+        if self.seen.targets is None:
+            found["targets"] = found["loss"] = ("the loss", "no targets were given", "targets=")
+        elif not facts.loss_name:
+            found["loss"] = ("the loss", "no loss was given and none could be inferred", "loss=")
+        if "loss" in found:
+            found["head"] = found["loss"]
+        elif self.head.outcome == "not examined":
+            found["head"] = ("the loss", self.head.reason or "it was not examined", "")
+        if facts.trial is None or facts.trial.outcome == "failed":
+            reason = "no trial was run" if facts.trial is None else facts.trial.reason
+            found["trial"] = found.get("loss", ("learning", reason, "trial=True"))
+        elif facts.trial.assumed:
+            found["rate"] = ("the learning rate", "no optimizer was given", "optimizer=, lr=")
+        found.setdefault("rate", found["trial"]) if "trial" in found else None
+        return found
+
+    @property
+    def harm(self) -> Literal["", "none", "proven"]:
+        """What the trial shows: no harm, as the model learns nearly all that is possible; harm at every rate; or
+        nothing."""
+        trial = self.trial
+        if trial.outcome == "learns" and not trial.slow:
+            return "none"
+        return "proven" if self.stuck_share is not None else ""
+
+    @property
+    def stuck_share(self) -> float | None:
+        """Share of the possible fall of the loss at the best rate, where the trial shows that it ends there."""
+        trial = self.trial
+        ended = trial.outcome in ("flat", "diverges") and trial.learn is not None
+        return trial.learn if ended and (trial.learn or 0.0) < LEARNS else None
+
+    @cached_property
+    def head_is_zero(self) -> bool:
+        """Whether the last weights, or a table, start at zero, so that outputs are equal on purpose."""
+        head = self.signal.head
+        layer = head < len(self.seen.rows) and self.seen.rows[head].within in self.weights.zero_layers
+        return layer or bool(self.behind_zeros[self.signal.output])
+
+    @property
+    def first_gradient(self) -> float:
+        """Gradient of the first layer over that of the last which has one."""
+        known = self.gradients[np.isfinite(self.gradients)]
+        positive = known[known > 0]
+        return float(known[0] / positive[-1]) if len(positive) else 0.0
 
     @cached_property
     def signal(self) -> Signal:
@@ -120,6 +246,11 @@ class Evidence:
         sizes = np.where(self.trunk, median_over_pairs(self.seen.rms_ratio[:, self.varied]), np.nan)
         masked = np.isinf(sizes) & self.signal.mask(self.signal.bounded_behind)  # -∞ before a softmax is meant
         return np.where(masked, np.nan, sizes)
+
+    @property
+    def frozen_random(self) -> bool:
+        """Whether frozen layers hold random weights, which nobody freezes on purpose."""
+        return self.step.frozen_random
 
     @property
     def head_gain(self) -> float:
@@ -266,7 +397,7 @@ class Evidence:
     @cached_property
     def _in_place(self) -> npt.NDArray[np.bool_]:
         """Rows whose units mean the same for all samples: not what is sorted, compared or counted."""
-        return np.array([row.role != "constant" and row.kind != "sort" for row in self.seen.rows])
+        return np.array([row.role != "constant" and not row.traits.sorts for row in self.seen.rows])
 
     @cached_property
     def most_directions(self) -> Floats:

@@ -1,8 +1,9 @@
-"""`inspect`: observe a model, predict it, judge it, try other starts; all of it in one `Report`."""
+"""`inspect`: observe a model, predict it, check it, try fixes; all of it in one `Report`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, Literal, TypeVar
 
@@ -18,12 +19,16 @@ from initscope.geometry import Measurement, Prediction, Row
 from initscope.graph import BatchArgs, Inputs, is_weight_layer, set_mode
 from initscope.graph.borrowing import leaves_no_trace, runnable
 from initscope.initializers import AnyLaw, Initializer, as_law, believability
+from initscope.inspection._checks import Check, Thresholds, reinitialized, selected
 from initscope.inspection.alternatives import WhatIf, what_if
+from initscope.inspection.evidence import Evidence
 from initscope.inspection.expansivity import layer_expansivities
-from initscope.inspection.facts import Facts, facts_of
+from initscope.inspection.facts import Facts, Training, facts_of
+from initscope.inspection.finding import Finding, Fix
+from initscope.inspection.fixes import Tries, after_fixes, tried_fixes
+from initscope.inspection.judging import run_checks
 from initscope.inspection.parameter_audit import audit
 from initscope.inspection.report import NOT_ASKED, Report
-from initscope.inspection.verdicts import DECLARATIONS, Thresholds, Verdict, judge
 from initscope.measurement import measure
 from initscope.measurement.observation import Observation, observe
 from initscope.propagate import predict
@@ -45,6 +50,11 @@ def inspect(
     model: nn.Module,
     data: Any,
     *,
+    targets: Any = None,
+    loss: Callable[[Any, Any], torch.Tensor] | None = None,
+    optimizer: Any = None,
+    lr: float | None = None,
+    trial: bool | Literal["long"] | None = None,
     pairs: int = 256,
     draws: int = 0,
     seed: int = 0,
@@ -55,8 +65,8 @@ def inspect(
     alternatives: bool = True,
     prediction: bool = True,
     batch_args: BatchArgs = None,
-    loss: Callable[[Any, Any], torch.Tensor] | None = None,
-    targets: Any = None,
+    select: str | Iterable[str] | None = None,
+    ignore: str | Iterable[str] | None = None,
     progress: Callable[[list[Any]], Iterable[Any]] | None = None,
 ) -> Report:
     """What ``model`` does to ``data``, why, and what to change.
@@ -80,20 +90,30 @@ def inspect(
     mode : "train", "eval" or None
         What batch norm does; None: as the model is.
     thresholds : initscope.inspection.Thresholds, optional
-        When verdicts are given.
+        Bounds of the checks.
     alternatives, prediction : bool
-        Also fill the what-if table; also predict.
+        Whether to try alternative initializations, widths and depths where a check asks for them; whether to predict.
     batch_args : str, int or sequence of them, optional
         Which arguments carry samples, by name or position; tensors of the others are given whole to every call.
     loss : callable, optional
-        ``loss(output, targets)``, whose gradient is asked which parameters it reaches. Default: cross-entropy where the
-        targets are classes, else a random projection of all that the model returns.
+        ``loss(output, targets)``. Default: the model's own, where it returns one; cross-entropy where the targets are
+        whole numbers and there is an output for each; the squared error where they are real numbers of the outputs'
+        shape. `Report.loss_name` says which.
+    optimizer : Optimizer, class, factory or name, optional
+        What the model is trained with, as in `initscope.inspection.instruments.run_trial`. Default: Adam.
+    lr : float, optional
+        Learning rate; default: that of the optimizer.
+    trial : bool or "long", optional
+        Whether to train copies for a few steps on one batch, at most 30 s; ``"long"``: at most 10 minutes. Default: if
+        targets and a loss are known.
     targets : array, or tuple or dict of arrays, optional
         Classes or values of the samples; with them all members of a tuple are inputs, optional ones included.
         Default: what the data holds beside the inputs. Labels of an `initscope.data` set count as those of the outputs
         if there are as many outputs as classes.
+    select, ignore : str or list of str, optional
+        Codes, prefixes such as ``"IS2"`` or names of the checks to run, or to leave out.
     progress : callable, optional
-        Passes the list of starts that are tried on item by item, as ``tqdm`` does.
+        Passes the list of alternatives that are tried on item by item, as ``tqdm`` does.
 
     Examples
     --------
@@ -101,10 +121,10 @@ def inspect(
     >>> layers = [layer for _ in range(40) for layer in (torch.nn.Linear(64, 64, bias=False), torch.nn.ReLU())]
     >>> model = initscope.initializers.glorot_(torch.nn.Sequential(*layers))
     >>> report = initscope.inspect(model, torch.rand(64, 64), pairs=20, alternatives=False)
-    >>> "vanishing" in {verdict.name for verdict in report.verdicts}
+    >>> "vanishing" in {finding.name for finding in report.findings}
     True
     """
-    model, law = runnable(model), as_law(initializer)
+    model, law, wanted_checks = runnable(model), as_law(initializer), selected(select, ignore)
     if loss is not None and not callable(loss):
         wanted = "a callable loss(output, targets), such as torch.nn.functional.cross_entropy"
         raise InputError(f"loss = {loss!r} must be {wanted}")
@@ -121,17 +141,20 @@ def inspect(
         _check_weights(model, seen)
         with leaves_no_trace(model):
             set_mode(model, mode)
-            with stage("one step of training"):
-                facts = facts_of(model, seen, loss, step=gradients, classes=classes)
+            training = Training(loss, optimizer, lr, trial, classes)
+            with stage("one step of training, then a trial of at most 30 s" if trial is not False else "one step"):
+                facts = facts_of(model, seen, training if gradients else None)
         tried = (progress,) if alternatives else ()
-        return _report(model, seen, facts, limits, draws, seed, law, mode, tried, prediction)
+        return _report(model, seen, facts, training, limits, wanted_checks, draws, seed, law, mode, tried, prediction)
 
 
 def _report(
     model: nn.Module,
     seen: Observation,
     facts: Facts,
+    training: Training,
     limits: Thresholds,
+    checks: Sequence[Check],
     draws: int,
     seed: int,
     initializer: Initializer | None,
@@ -154,37 +177,46 @@ def _report(
             with kept_if_interrupted():
                 measured = measure(model, x, y, initializer=initializer, draws=draws, seed=seed)
                 redrawn = _aligned(_for_all_pairs(measured, told), seen)
-    verdicts, table = judge(seen, limits, facts), None
+    checked, table = run_checks(Evidence(seen, facts), limits, checks), None
     if alternatives and not interrupted():
         present = expected if initializer is None else None
-        table = _alternatives(model, seen, verdicts, seed, mode, limits, present, alternatives[0])
-        verdicts = tuple(_cured_by(table, verdict) for verdict in verdicts)
+        table = _alternatives(model, seen, checked.findings, seed, mode, limits, present, alternatives[0])
+    findings, tried = tuple(_fixed_by(table, finding) for finding in checked.findings), dict[str, tuple[Fix, ...]]()
+    if facts.trial is not None and facts.trial.outcome != "failed" and not interrupted():
+        tries = Tries(model, seen.x, seen.targets, facts.loss, training.optimizer, training.lr, facts.trial)
+        with stage("trying fixes"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tried = tried_fixes(findings, table, tries)
+        findings = after_fixes(findings, tried, facts.trial)
+    fixes = _fixes(findings, table, tried)
     title = f"{type(model).__name__} on {seen.samples} samples"
     layers = layer_expansivities(model, seen)
     notes = _unbelievable(model) if initializer is None else {}
-    return Report(seen, expected, redrawn, verdicts, table, limits, layers, notes, title, reason, audit(model), facts)
+    return Report(
+        seen, expected, redrawn, findings, table, limits, layers, notes, title, reason, audit(model), facts,
+        checked.not_checked, checked.ran, fixes,
+    )  # fmt: skip
 
 
 def _alternatives(
     model: nn.Module,
     seen: Observation,
-    verdicts: tuple[Verdict, ...],
+    findings: tuple[Finding, ...],
     seed: int,
     mode: Literal["train", "eval"] | None,
     limits: Thresholds,
     present: Prediction | None,
     progress: Callable[[list[Any]], Iterable[Any]] | None,
 ) -> WhatIf:
-    """Other starts of a network that has a fault; one without is not told to change anything."""
-    untried, faults = "", {verdict.name for verdict in verdicts if verdict.fault}
-    alone = {verdict.name for verdict in verdicts if verdict.fault and not verdict.follows}
-    if not faults:
-        untried = "nothing to change: no verdict is a fault"
-    elif not any(declared.of_the_start for declared in DECLARATIONS if declared.name in alone):
-        verb = "is" if len(faults) == 1 else "are"
-        untried = f"no other start was tried: {', '.join(sorted(faults))} {verb} mended without one"
+    """Alternatives to a network that has an error or a warning which other weights or sizes can fix."""
+    untried, roots = "", [f for f in findings if f.level != "info" and f.caused_by is None]
+    if not roots:
+        untried = "no alternative was tried: there are no errors or warnings"
+    elif not any(map(reinitialized, roots)):
+        names = ", ".join(sorted(finding.name for finding in roots))
+        untried = f"no alternative was tried: {names} {'is' if len(roots) == 1 else 'are'} fixed without one"
     elif not _is_tensor(seen.x):
-        untried = "other starts are tried on models of one input only"
+        untried = "alternatives are tried on models of one input only"
     if untried:
         return WhatIf((), "as it is", untried=untried)
     try:
@@ -194,14 +226,22 @@ def _alternatives(
         return WhatIf((), "as it is", untried=str(error))
 
 
-def _cured_by(table: WhatIf, verdict: Verdict) -> Verdict:
-    """A verdict whose cure is another start names the best that was tried, if that is free of it: one cure for all."""
-    best = table.best
-    started = verdict.code is not None and verdict.code.startswith("initscope.initializers.")
-    if not started or not verdict.fault or best.name == table.current or verdict.name in best.crossed:
-        return verdict
-    advice = f"draw the weights anew: {best.name}, the best of the starts that were tried" if best.code else best.advice
-    return replace(verdict, code=best.code, advice=advice)
+def _fixes(findings: tuple[Finding, ...], table: WhatIf | None, tried: dict[str, tuple[Fix, ...]]) -> tuple[Fix, ...]:
+    """Suggested fixes, best first: those of root causes, what was seen to help first, then alternatives by score."""
+    roots = [finding for finding in findings if finding.level != "info" and finding.caused_by is None]
+    found = [fix for finding in roots for fix in tried.get(finding.code, (finding.fix,)) if fix is not None]
+    found.sort(key=lambda fix: not fix.helped)
+    if table is not None and not tried and any(map(reinitialized, roots)):
+        found += table.fixes
+    return tuple(dict.fromkeys(found))
+
+
+def _fixed_by(table: WhatIf | None, finding: Finding) -> Finding:
+    """A finding whose fix is an initializer names the best alternative, if that is free of it: one fix for all."""
+    if table is None or not table.helps or finding.fix is None or finding.name in table.best.crossed:
+        return finding
+    declared = (finding.fix.code or "").startswith("initscope.initializers.")
+    return replace(finding, fix=table.fixes[0]) if declared else finding
 
 
 def _unbelievable(model: nn.Module) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from initscope.geometry import Row
-from initscope.graph import call_name, is_weight_layer
+from initscope.graph import is_weight_layer
 from initscope.injectivity import decide
 from initscope.measurement import Observation
 from initscope.results import Result
@@ -57,7 +57,7 @@ def layer_expansivities(model: nn.Module, seen: Observation) -> tuple[LayerExpan
 
 
 def _is_relu(row: Row) -> bool:
-    return row.role == "activation" and call_name(row.kind.lower()) == "relu"
+    return row.traits.is_relu
 
 
 def _place(inputs: int, outputs: int) -> tuple[str, bool | None]:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from initscope.graph import Batch, Inputs
 from initscope.inspection.dependence import Dependence, dependence
 from initscope.inspection.inputs import InputFacts, input_facts
+from initscope.inspection.instruments import Head, Trial, examine_head, infer_loss, run_trial
 from initscope.inspection.losses import Reading
 from initscope.inspection.one_step import Probe, probe
 from initscope.inspection.weights import WeightFacts, weight_facts
 from initscope.measurement.observation import Observation
 
-__all__ = ["Facts", "facts_of"]
+__all__ = ["Facts", "Training", "facts_of"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,12 @@ class Facts:
     step: Probe | None = None
     data: InputFacts | None = None
     dependence: Dependence | None = None
+    head: Head | None = None
+    trial: Trial | None = None
+    loss: Any = None
+    """The loss that is given or inferred."""
+    loss_name: str = ""
+    """What it is and how it was found; empty where none is known."""
     idle_norms: bool = False
     """Whether batch norms run with statistics that no data has made: they do nothing yet."""
 
@@ -47,15 +58,55 @@ _IDLE = (
 )
 
 
-def facts_of(model: nn.Module, seen: Observation, loss: Any = None, *, step: bool = True, classes: int = 0) -> Facts:
-    """Look at a model and what was observed of it; ``step`` runs a few samples forwards and backwards.
+_FEW = 16
+"""Samples whose outputs say which loss fits."""
 
-    ``classes``, unless 0, says how many the targets are of: they belong to as many outputs only.
-    """
-    found = probe(model, seen, loss, classes) if step else None
+
+class Training(NamedTuple):
+    """How the user trains: loss, optimizer, learning rate, and whether to try it (None: if a loss is known)."""
+
+    loss: Any = None
+    optimizer: Any = None
+    lr: float | None = None
+    trial: bool | Literal["long"] | None = None
+    classes: int = 0
+    """How many classes the targets are of, where the data set says so: they belong to that many outputs only."""
+
+
+def facts_of(model: nn.Module, seen: Observation, training: Training | None = None) -> Facts:
+    """Look at a model and what was observed of it; with ``training`` a few samples run forward and backward."""
     idle = seen.mode != "train" and _has_idle_norms(model)
-    depends = dependence(model, seen) if step else None  # last: it leaves the model in evaluation mode
-    return Facts(weight_facts(model), found, input_facts(seen), depends, idle)
+    if training is None:
+        return Facts(weight_facts(model), None, input_facts(seen), idle_norms=idle)
+    with warnings.catch_warnings():  # the user's loss warns of its own; outputs of other shapes are tried too
+        warnings.simplefilter("ignore")
+        loss, name = _known_loss(model, seen, training)
+        found = probe(model, seen, training.loss, training.classes)
+        head = trial = None
+        if name and not found.failed:
+            head = examine_head(model, seen.x, seen.targets, loss)
+        if head is not None and training.trial is not False:
+            budget = "long" if training.trial == "long" else None
+            options: dict[str, Any] = {"optimizer": training.optimizer, "lr": training.lr, "budget": budget}
+            trial = run_trial(model, seen.x, seen.targets, loss, **options)
+    depends = dependence(model, seen)  # last: it leaves the model in evaluation mode
+    return Facts(weight_facts(model), found, input_facts(seen), depends, head, trial, loss, name, idle)
+
+
+def _known_loss(model: nn.Module, seen: Observation, training: Training) -> tuple[Any, str]:
+    """The loss that is given, or the one that outputs and targets suggest, and what it is; nothing where none is."""
+    if training.loss is not None:
+        name = getattr(training.loss, "__name__", type(training.loss).__name__)
+        return (training.loss, name) if seen.targets is not None else (None, "")
+    few = Batch(seen.x if isinstance(seen.x, Inputs) else Inputs((seen.x,)), seen.targets).pick(slice(0, _FEW))
+    inputs = few.inputs.map(torch.clone)
+    with suppress(Exception), torch.no_grad():  # whatever the model raises: the step says so
+        output = model(*inputs.args, **inputs.kwargs)
+        other = training.classes and isinstance(output, torch.Tensor) and output.shape[-1] != training.classes
+        found = None if other else infer_loss(output, few.targets)
+        if found is not None:
+            return found.function, f"{found.name} is assumed: {found.reason}"
+    return None, ""
 
 
 def _has_idle_norms(model: nn.Module) -> bool:

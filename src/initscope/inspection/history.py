@@ -10,10 +10,11 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.geometry import median_over_pairs
+from initscope.inspection._checks import Thresholds, checks
 from initscope.inspection.alternatives import what_is_kept
 from initscope.inspection.examination import WeightsNotFinite, inspect
+from initscope.inspection.finding import Finding, Fix
 from initscope.inspection.report import NOT_ASKED, Report
-from initscope.inspection.verdicts import DECLARATIONS, Thresholds, Verdict
 from initscope.results import Result, counted, make_axes, plain
 
 if TYPE_CHECKING:
@@ -42,11 +43,11 @@ class BeforeAfter(Result):
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"rows": …, "verdicts_before": …, "verdicts_after": …}``."""
+        """``{"rows": …, "findings_before": …, "findings_after": …}``."""
         return {
             "rows": self.table(),
-            "verdicts_before": [verdict.to_dict() for verdict in self.before.verdicts],
-            "verdicts_after": [verdict.to_dict() for verdict in self.after.verdicts],
+            "findings_before": plain(self.before.findings),
+            "findings_after": plain(self.after.findings),
         }
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -74,7 +75,7 @@ def before_after(before: Report, after: Report) -> BeforeAfter:
 
 
 class EpochLog(Result):
-    """A callback for a plain training loop: one row per call, with the verdicts and the numbers behind them.
+    """A callback for a plain training loop: one row per call, with the findings and the numbers behind them.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ class EpochLog(Result):
     >>> log = EpochLog(torch.rand(32, 8), pairs=8)
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
     >>> for epoch in range(2):
-    ...     _ = log(model, epoch)  # after the epoch's optimiser steps
+    ...     _ = log(model, epoch)  # after the epoch's optimizer steps
     >>> [row["epoch"] for row in log.rows]
     [0, 1]
     """
@@ -107,7 +108,7 @@ class EpochLog(Result):
         return {"rows": plain(self.rows)}
 
     def __repr__(self) -> str:
-        last = f", last: {self.rows[-1]['verdicts'] or 'no verdict'}" if self.rows else ""
+        last = f", last: {self.rows[-1]['findings'] or 'no findings'}" if self.rows else ""
         return f"EpochLog({counted(len(self.rows), 'epoch')}{last})"
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -130,7 +131,7 @@ class EpochLog(Result):
     def observe(self, model: nn.Module, epoch: int) -> Report:
         """Inspect ``model`` and add a row; returns the report behind it.
 
-        Weights that have become NaN or infinite are the verdict not-finite, where `inspect` refuses them.
+        Weights that have become NaN or infinite are the finding not-finite, where `inspect` refuses them.
         """
         options: dict[str, Any] = {"pairs": self.pairs, "seed": self.seed, "mode": self.mode}
         try:
@@ -146,17 +147,17 @@ class EpochLog(Result):
             "gradient_spread": spread if np.isfinite(spread) else None,
             "dead_fraction": float(np.nanmax(seen.dead_fraction, initial=0.0)),
             "effective_rank": float(seen.effective_rank[-1]),
-            "verdicts": ", ".join(verdict.name for verdict in report.verdicts),
+            "findings": ", ".join(finding.name for finding in report.findings),
         }
         self.rows.append(row)
         return report
 
 
 def _broken(error: WeightsNotFinite) -> Report:
-    """The report on a model whose weights training has broken: one verdict, for nothing else can be told of it."""
+    """The report on a model whose weights training has broken: one finding, as nothing else can be measured."""
     layer = error.parameter.rpartition(".")[0] or error.parameter
-    source = next(declared.source for declared in DECLARATIONS if declared.name == "not-finite")
-    advice = "go back to weights that are finite, and train with smaller steps or clipped gradients"
-    words = f"{error.parameter} holds NaN or infinite values"
-    verdict = Verdict("not-finite", layer, float("nan"), 0.0, source, advice, words=words)
-    return Report(error.seen, None, None, (verdict,), None, Thresholds(), reason=NOT_ASKED)
+    advice = "go back to weights that are finite, and train with a smaller learning rate or clipped gradients"
+    message = f"{error.parameter} holds NaN or infinite values."
+    check = checks("not-finite")[0]
+    finding = Finding(check.code, check.name, "error", layer, None, None, message, Fix("finite weights", None, advice))
+    return Report(error.seen, None, None, (finding,), None, Thresholds(), reason=NOT_ASKED, checks=1)

@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from initscope._utils.randomness import torch_generator
 from initscope.graph import Inputs
 from initscope.measurement.observation import Observation
 
 __all__ = ["InputFacts", "input_facts"]
 
 _FEW_SAMPLES = 16
+_PERMUTATIONS = 100
 _NOISE = 0.05
 """Correlation of neighbouring pixels below which images look like noise; photographs have .9."""
 _LIKELY = 4.0
@@ -34,6 +36,8 @@ class InputFacts:
     """Which column of a table is the largest, and its root mean square over the median of all; 1 if there are few."""
     sizes: tuple[float, ...] = ()
     """Root mean square of every real-valued input."""
+    relation: float | None = None
+    """How alike the targets of nearest neighbours are, in standard deviations above permuted targets; None: unknown."""
 
 
 def input_facts(seen: Observation) -> InputFacts:
@@ -49,7 +53,29 @@ def input_facts(seen: Observation) -> InputFacts:
         channels, constant = len(flat), int((flat.amax(dim=1) == flat.amin(dim=1)).sum())
     sizes = tuple(float(tensor.double().square().mean().sqrt()) for tensor in real)
     cautions = tuple(_cautions(seen, largest, whole))
-    return InputFacts(size, channels, constant, cautions, *_largest_column(largest), sizes)
+    relation = _relation(seen.x if isinstance(seen.x, Tensor) else None, seen.targets)
+    return InputFacts(size, channels, constant, cautions, *_largest_column(largest), sizes, relation)
+
+
+def _relation(values: Tensor | None, targets: Any) -> float | None:
+    """Whether nearest neighbours have similar targets: the statistic of a permutation test, over its deviation."""
+    if values is None or not values.is_floating_point() or not isinstance(targets, Tensor):
+        return None
+    count = len(values)
+    if count < _FEW_SAMPLES or len(targets) != count or targets.numel() != count:
+        return None
+    flat, wanted = values.detach().flatten(1).double(), targets.detach().flatten()
+    flat = (flat - flat.mean(dim=0)) / flat.std(dim=0).clamp_min(1e-12)
+    nearest = torch.cdist(flat, flat).fill_diagonal_(math.inf).argmin(dim=1)
+    draws = torch_generator(0, "relation of inputs and targets")
+    permuted = [torch.randperm(count, generator=draws) for _ in range(_PERMUTATIONS)]
+    order = torch.stack([torch.arange(count), *permuted])
+    shuffled = wanted.cpu()[order]  # [permutations, samples], the first is the real order
+    others = shuffled[:, nearest.cpu()]
+    gap = (shuffled - others).double().abs() if targets.is_floating_point() else (shuffled != others).double()
+    means = gap.mean(dim=1)
+    deviation = float(means[1:].std())
+    return float(means[1:].mean() - means[0]) / deviation if deviation > 0 else None
 
 
 def _largest_column(values: Tensor | None) -> tuple[int, float]:

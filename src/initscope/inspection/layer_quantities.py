@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from initscope.geometry import Comparison, Floats, Row, mean_over_pairs
+from initscope.inspection._checks.signal import collapsed_rows, dead_rows
 from initscope.inspection.evidence import Evidence
-from initscope.inspection.signal_verdicts import collapsed_rows, dead_rows
 from initscope.rendering.depth import Panel
 from initscope.rendering.figures import behind_activations
 from initscope.rendering.folding import JOINS, fold, group, line_title
@@ -33,7 +33,7 @@ _GROUPS = 32
 
 @dataclass(frozen=True)
 class LayerQuantities:
-    """Panels with their rows to be marked, columns and sections of the table, rows of faults, what errors are over."""
+    """Panels with the rows to mark, columns and sections of the table, rows of findings, what errors are over."""
 
     panels: list[Panel]
     marked: list[frozenset[int]]
@@ -44,13 +44,13 @@ class LayerQuantities:
 
 
 def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
-    """All of it; values count as beyond their bounds only where a verdict says that this is a fault."""
+    """All of it; values are marked as beyond their bounds only where a check reports an error or a warning."""
     seen, limits, rows = report.observation, report.thresholds, report.rows
     evidence = Evidence(seen, report.facts)
     trunk = np.flatnonzero(evidence.trunk).tolist()
     angle, size, gradient = angles(comparison).at(trunk), sizes(comparison), _gradients(report)
     start = float(next(iter(angle.measured[np.isfinite(angle.measured)]), math.nan))
-    faults = {verdict.name for verdict in report.verdicts if verdict.fault}
+    faults = {finding.name for finding in (*report.errors, *report.warnings)}
 
     def beyond(values: Floats, low: tuple[str, float] | None, high: tuple[str, float] | None) -> frozenset[int]:
         wrong = np.zeros(len(values), dtype=bool)
@@ -71,7 +71,7 @@ def layer_quantities(report: Report, comparison: Comparison) -> LayerQuantities:
         "dead": _where(dead_rows(evidence, limits.dead_units)) if "dead-units" in faults else frozenset(),
         "saturated": beyond(seen.saturated_fraction, None, ("saturated", limits.saturated)),
     }
-    first = frozenset(index for places in report.faults_begin.values() for index in places)
+    first = frozenset(index for places in report.begins.values() for index in places)
     drawn = [0, *behind_activations(rows, [index for index in trunk if index > 0])]
     panels = [
         size_panel(size, drawn, limits.vanishing, limits.exploding),
@@ -159,7 +159,7 @@ def _token_columns(report: Report) -> list[Column]:
 
 
 def _sections(rows: Sequence[Row], faulty: frozenset[int]) -> list[Section]:
-    """Blocks, and where there are very many, groups of them; those in which a fault begins are open."""
+    """Blocks, and where there are very many, groups of them; those in which a finding begins are open."""
     lines = fold(rows)
     titled = [(line_title(rows, line), line[1]) for line in lines]
     titled = titled if len(lines) <= _MOST_LINES else group(rows, lines, _GROUPS)

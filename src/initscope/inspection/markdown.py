@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from initscope.geometry import ROUNDING, spoken
+from initscope.geometry import ROUNDING
 from initscope.results import format_number, printable
 
 if TYPE_CHECKING:
+    from initscope.inspection.finding import Fix
     from initscope.inspection.report import Report
 
 __all__ = ["render_markdown"]
@@ -17,7 +18,7 @@ __all__ = ["render_markdown"]
 _COLUMNS = {
     "title": "layer",
     "angle_measured": "angle °",
-    "rms_ratio_measured": "size",
+    "rms_ratio_measured": "scale",
     "gradient_over_last": "gradient",
     "dead_fraction": "dead",
     "saturated_fraction": "saturated",
@@ -26,21 +27,16 @@ _COLUMNS = {
 
 
 def render_markdown(report: Report) -> str:
-    """Conclusion first, then cautions, faults with evidence and code, the blocks, and what to start otherwise."""
+    """Headline first, then cautions, findings with their fixes, the blocks, and what else was tried."""
     seen = report.observation
-    lines = [f"## initscope: {_text(report.title)}", "", f"**{_text(report.conclusion)}**"]
-    lines += [""] if report.healthy else [_text(report.diagnosis), ""]
+    lines = [f"## initscope: {_text(report.title)}", "", f"**{_text(report.headline)}**", ""]
     lines += [f"> {_text(caution)}\n" for caution in report.cautions]
-    helped = report.what_if is not None and report.what_if.helps
-    for verdict in report.verdicts:
-        if verdict.fault:
-            mended = helped and verdict.of_the_start  # what to do is then the best of those tried
-            said = verdict.finding if mended else str(verdict)
-            said = said.removeprefix(f"{verdict.name} from {spoken(verdict.layer)} on").lstrip(":. ")
-            lines += [f"- **{verdict.name}** in {_text(verdict.where)}{': ' if said else ''}{_text(said)}"]
-            lines += [f"  {_code(verdict.code)}"] if verdict.code and not mended else []
-    if not report.healthy:
-        lines.append("")
+    for finding in (*report.errors, *report.warnings):
+        after = f" Follows from {finding.caused_by}." if finding.caused_by else ""
+        lines.append(f"- **{finding.code} {finding.name}** ({finding.level}): {_text(finding.message)}{after}")
+        if finding.fix is not None and not finding.caused_by and finding.fix != report.fix:
+            lines.append(f"  Fix: {_fix(finding.fix)}")
+    lines += [""] if report.errors or report.warnings else []
     rows = [{title: line[name] for name, title in _COLUMNS.items()} for line in report.blocks(few=True)]
     for row in rows:
         if row["angle °"] is not None and 0 < row["angle °"] < ROUNDING:
@@ -48,18 +44,18 @@ def render_markdown(report: Report) -> str:
     lines += _table(rows)
     what_if = report.what_if
     if what_if is not None and what_if.alternatives:
-        lines += ["", "What if: the same network started otherwise, best first", ""]
-        lines += _table(what_if.summary()[:5])
-        best = what_if.best
-        lines += (
-            ["", f"What to type: {_code(best.code)}" if best.code else f"What to do: {_text(best.advice)}"]
-            if helped
-            else []
-        )
+        lines += ["", "Alternatives that were tried, best first", "", *_table(what_if.summary()[:5])]
         lines += [""] if what_if.skipped else []
         lines += [f"- not tried: {_text(name)} ({_text(why)})" for name, why in what_if.skipped.items()]
+    lines += ["", f"Suggested fix: {_fix(report.fix)}"] if report.fix is not None else []
     lines += ["", f"{seen.pairs} pairs of {seen.samples} samples, {seen.mode} mode."]
     return "\n".join(lines) + "\n"
+
+
+def _fix(fix: Fix) -> str:
+    code = f": {_code(fix.code)}" if fix.code else f": {_text(fix.advice)}" if fix.advice != fix.name else ""
+    ties = "; a tie with others" if fix.tie else ""
+    return f"{_text(fix.name)}{code} ({fix.outcome}{ties})"
 
 
 def _text(value: Any) -> str:

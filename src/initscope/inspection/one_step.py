@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from initscope.graph import Batch, Inputs, role_of
+from initscope.graph import Batch, Inputs, is_weight_layer, role_of
+from initscope.initializers import believability
 from initscope.inspection.losses import Loss, Reading, cross_entropy_of, loss_value, read
 from initscope.inspection.straight_through import straight_through
 from initscope.inspection.unregistered import made_anew, unregistered
@@ -25,8 +26,6 @@ __all__ = ["FormatShares", "Probe", "probe"]
 _SAMPLES = 16
 _STEPS, _RATE = 5, 1e-2
 """Steps of training that are tried where matrices start at zero, and how far each weight goes: Adam's first steps."""
-_NEARLY_ALL = 0.9
-"""Share above which dropout leaves so little that a probability of keeping may be meant."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +41,24 @@ class FormatShares:
 
 @dataclass(frozen=True)
 class Dropouts:
-    """Modules of dropout: those that drop anything, everything, and nearly everything."""
+    """Modules of dropout and their probabilities."""
 
-    active: frozenset[str] = frozenset()
-    all: tuple[str, ...] = ()
-    nearly_all: tuple[str, ...] = ()
+    shares: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Those that drop everything."""
+        return tuple(path for path, share in self.shares.items() if share >= 1)
+
+    @property
+    def active(self) -> frozenset[str]:
+        """Those that drop anything."""
+        return frozenset(path for path, share in self.shares.items() if share > 0)
 
     @classmethod
     def of(cls, model: nn.Module) -> Dropouts:
-        """By their probabilities."""
-        shares = {path: module.p for path, module in model.named_modules() if isinstance(module, _DropoutNd)}
-        return cls(
-            frozenset(path for path, p in shares.items() if p > 0),
-            tuple(path for path, p in shares.items() if p >= 1),
-            tuple(path for path, p in shares.items() if _NEARLY_ALL < p < 1),
-        )
+        """All of a model."""
+        return cls({path: module.p for path, module in model.named_modules() if isinstance(module, _DropoutNd)})
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Probe:
         What is dropped.
     frozen, frozen_share : tuple of str, float
         Modules whose weights ask for no gradient, tables and copies of what learns aside; of all weights, how many.
+    frozen_random : bool
+        Whether all of these hold independent random weights, as before any training.
     detached, aside, unused : tuple of str
         Modules with weights that run but that the loss does not reach, though the output depends on them, and others;
         that are not run.
@@ -96,6 +100,7 @@ class Probe:
     dropout: Dropouts = field(default_factory=Dropouts)
     frozen: tuple[str, ...] = ()
     frozen_share: float = 0.0
+    frozen_random: bool = False
     detached: tuple[str, ...] = ()
     aside: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
@@ -118,11 +123,13 @@ def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes
     """
     owners = {path: module for path, module, *_ in drawn_weights(model)}
     frozen = {path for path in owners if not any(p.requires_grad for p in owners[path].parameters(recurse=False))}
-    step = _Step(model, seen, loss)
+    step, mistaken = _Step(model, seen, loss), _by_mistake(model, owners, frozen)
+    layers = [layer for path in mistaken if is_weight_layer(layer := owners[path])]
     found = Probe(
         given=loss is not None,
         dropout=Dropouts.of(model),
-        frozen=_by_mistake(model, owners, frozen),
+        frozen=mistaken,
+        frozen_random=bool(layers) and all(believability(layer, among=len(layers)).believable for layer in layers),
         frozen_share=_share(model, [owners[path] for path in owners if path in frozen]),
     )
     try:

@@ -1,4 +1,4 @@
-"""The one-file page of a `Report`: the diagnosis, what to type, before and after, pictures, verdicts, layers."""
+"""The self-contained page of a `Report`: headline, suggested fix, before and after, figures, findings, layers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from initscope.geometry import ROUNDING, Comparison, Measurement
+from initscope.inspection._checks import checks
 from initscope.inspection.alternatives import Alternative
-from initscope.inspection.diagnosis import layer_title
+from initscope.inspection.finding import Finding
 from initscope.inspection.layer_quantities import layer_quantities
-from initscope.inspection.verdicts import DECLARATIONS, Verdict
 from initscope.rendering.depth import drawn_panels
 from initscope.rendering.folding import folding_told
 from initscope.rendering.layers import layer_table, page_data
@@ -82,16 +82,13 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
     context = comparison_context(comparison, facts, images) | to_do
     context |= {
         "body": "report.html",
-        "title": report.diagnosis,
+        "title": report.headline,
         "subtitle": f"{report.title}: {seen.pairs} pairs, {seen.mode} mode",
         "cautions": report.cautions,
         "versus": _versus(report),
         "what_if": _what_if(report),
-        "verdicts": [
-            vars(verdict) | _told(report, verdict, to_do["code"])
-            for verdict in sorted(report.verdicts, key=lambda one: not one.fault)
-        ],
-        "faults": sum(verdict.fault for verdict in report.verdicts),
+        "findings": [_shown(report, finding, to_do["code"]) for finding in report.findings],
+        "serious": len(report.errors) + len(report.warnings),
         "headline": headline(comparison),
         "depth": depth,
         "error_is": found.error_is,
@@ -105,41 +102,31 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
     return render_part("report.html" if fragment else "page.html", **context)
 
 
-def _told(report: Report, verdict: Verdict, code: str) -> dict[str, str]:
-    """Where a verdict holds and what its value is, in words; what to type, unless that is ``code``, at the top."""
-    told = next((declared.threshold_is for declared in DECLARATIONS if declared.name == verdict.name), "")
-    number_is = told if told != verdict.value_is else ""
-    own = "" if verdict.code is None or _typed(verdict.code) == code else verdict.code
-    at = layer_title(report, verdict.layer)
-    return {"where": at, "value_is": verdict.value_is, "number_is": number_is, "code": own}
+def _shown(report: Report, finding: Finding, code: str) -> dict[str, Any]:
+    """A finding with what its check declares; its own line to type, unless that is ``code``, at the top."""
+    declared = checks(finding.code)[0]
+    own = "" if finding.fix is None or finding.fix.code is None else finding.fix.code
+    fix = "" if finding.fix is None or finding.caused_by else finding.fix.advice
+    extra = {"line": "" if finding.caused_by or _typed(own) == code else own, "advice": fix}
+    sources = "; ".join(declared.references)
+    return vars(finding) | extra | {"why": declared.why, "unit": declared.unit, "sources": sources}
+
+
+def layer_title(report: Report, layer: str) -> str:
+    """A layer's name for people; of a module or parameter without an op the name itself."""
+    return next((row.title for row in report.rows if row.layer == layer), layer)
 
 
 def _what_to_do(report: Report) -> dict[str, str]:
-    """What to type, what it is, and what to do beside: the best start if it helps, else the first fault's code.
-
-    Where the best start changes the architecture by hand, the best weight law is what can be typed.
-    """
-    nothing = {"code": "", "code_is": "", "advice": ""}
-    table = report.what_if
-    if report.healthy:
-        return nothing
-    if table is not None and table.helps:
-        best, law = table.best, table.best_law
-        if best.code:
-            return {"code": _typed(best.code), "code_is": best.name, "advice": best.advice}
-        said = {"advice": f"Best of what was tried, {best.name}: {best.advice}"}
-        if law is not None and law.code and law.name != table.current and not law.crossed:
-            return (
-                nothing
-                | said
-                | {"code": _typed(law.code), "code_is": f"{law.name}, the best that changes weights only"}
-            )
-        return nothing | said
-    untried = {"advice": "" if table is None else table.untried}
-    for verdict in report.verdicts:
-        if verdict.fault and verdict.code:
-            return untried | {"code": _typed(verdict.code), "code_is": f"against {verdict.name}"}
-    return nothing | untried
+    """The best fix: a line to type, what it is, and what to do by hand."""
+    best, untried = report.fix, "" if report.what_if is None or report.healthy else report.what_if.untried
+    if best is None:
+        return {"code": "", "code_is": "", "advice": untried}
+    ties = "; ties with others" if best.tie else ""
+    named = f"{best.name} ({best.outcome}{ties})"
+    if best.code:
+        return {"code": _typed(best.code), "code_is": named, "advice": untried}
+    return {"code": "", "code_is": "", "advice": f"Suggested fix: {best.advice} ({best.outcome}{ties})"}
 
 
 def _typed(code: str) -> str:
@@ -147,9 +134,9 @@ def _typed(code: str) -> str:
 
 
 def _versus(report: Report) -> dict[str, Any] | None:
-    """The network as it is beside the best start, number by number, each marked by its threshold."""
+    """The network as it is next to the best alternative, number by number, each marked by its threshold."""
     table = report.what_if
-    if table is None or report.healthy or not table.helps:
+    if table is None or not table.helps:
         return None
     before = next((item for item in table.alternatives if item.name == table.current), None)
     if before is None:
@@ -168,11 +155,11 @@ def _versus(report: Report) -> dict[str, Any] | None:
         "before": before.name,
         "after": table.best.name,
         "lines": [
-            line("faults", [_faults(item) for item in both], [bool(item.crossed) for item in both]),
-            numbers("angle kept, of\u00a01", "angle_ratio", limits.collapse, np.inf),
-            numbers("size at the end, of\u00a01", "rms_ratio", limits.vanishing, limits.exploding),
+            line("findings", [_faults(item) for item in both], [bool(item.crossed) for item in both]),
+            numbers("angle ratio (output / input)", "angle_ratio", limits.collapse, np.inf),
+            numbers("scale ratio (output / input)", "rms_ratio", limits.vanishing, limits.exploding),
             numbers("largest over smallest gradient", "gradient_spread", 0.0, limits.gradient_imbalance),
-            numbers("score, of\u00a01", "score", 0.0, np.inf),
+            numbers("score (best: 1)", "score", 0.0, np.inf),
         ],
     }
 
@@ -251,5 +238,5 @@ def _texts(row: dict[str, Any]) -> dict[str, str]:
         name.replace("_", " "): with_error(row.get(name), None, digits, least.get(name, 0.0))
         for name, digits in _DIGITS.items()
     }
-    told = {"layer": row["title"], "verdict": ", ".join(row["faults"])}
+    told = {"layer": row["title"], "finding": ", ".join(row["findings"])}
     return told | numbers | {"status": row["status"], "note": row["note"]}

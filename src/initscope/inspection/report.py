@@ -1,15 +1,15 @@
-"""`Report`: predicted beside measured, row by row and block by block, verdicts, what-if, audit."""
+"""`Report`: predicted next to measured, op by op and block by block, findings, fixes, alternatives, audit."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from initscope.errors import InputError
 from initscope.geometry import (
     Floats,
     Measurement,
@@ -24,16 +24,18 @@ from initscope.geometry import (
     spoken,
 )
 from initscope.initializers._believability import AFTER_TRAINING
+from initscope.inspection._checks import Thresholds, failing, refuse_unknown
 from initscope.inspection.alternatives import WhatIf
 from initscope.inspection.expansivity import LayerExpansivity
 from initscope.inspection.facts import Facts
+from initscope.inspection.finding import Finding, Fix, NotChecked
+from initscope.inspection.instruments import Head, Trial
 from initscope.inspection.one_step import FormatShares, format_shares
 from initscope.inspection.parameter_audit import Audit
-from initscope.inspection.verdicts import Thresholds, Verdict, verdict_names
 from initscope.measurement.number_formats import FormatCount
 from initscope.measurement.observation import Observation
 from initscope.rendering.folding import few_lines, fold, folded_table
-from initscope.results import Result, plain
+from initscope.results import Result, counted, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,39 +57,97 @@ class Deviation(Result):
 
 
 class Unhealthy(AssertionError):
-    """Raised by `Report.assert_healthy`; the message lists the verdicts."""
+    """Raised by `Report.assert_healthy`; the message lists the errors."""
 
 
 @dataclass(frozen=True, repr=False)
 class Report(Result):
-    """What `inspect` found: a row per layer, ``verdicts``, ``what_if``, and the ``expansivity`` of ReLU layers."""
+    """What `inspect` found: ``findings``, what was ``not_checked``, suggested ``fixes``, and a row per op.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        Worst first, root causes before what follows from them.
+    not_checked : tuple of NotChecked
+        What could not be checked, why, and what to pass to check it.
+    fixes : tuple of Fix
+        Suggested changes, best first; those that are not measurably worse than the best are marked as ties.
+    """
 
     observation: Observation
     prediction: Prediction | None
     measurement: Measurement | None
-    verdicts: tuple[Verdict, ...]
+    findings: tuple[Finding, ...]
     what_if: WhatIf | None
     thresholds: Thresholds
     expansivity: tuple[LayerExpansivity, ...] = ()
     weights: dict[str, str] = field(default_factory=dict)
-    """Of layers whose weights do not look like independent draws: why. Trained weights are found out here."""
+    """Of layers whose weights do not look like independent samples: why. Trained weights are recognized here."""
     title: str = ""
     reason: str = field(default="", compare=False)
     """Why there is no prediction, where there is none."""
     audit: Audit = field(default=Audit(()), compare=False)
-    """Every parameter, its law, and who set it."""
+    """Every parameter, its distribution, and who set it."""
     facts: Facts = field(default_factory=Facts, repr=False, compare=False)
     """What the weights, one step of training and the data say."""
+    not_checked: tuple[NotChecked, ...] = ()
+    checks: int = 0
+    """How many checks ran."""
+    fixes: tuple[Fix, ...] = ()
 
     @property
     def healthy(self) -> bool:
-        """Whether no verdict is a fault."""
-        return not any(verdict.fault for verdict in self.verdicts)
+        """Whether there is no error."""
+        return not self.errors
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings that keep the model from learning."""
+        return tuple(finding for finding in self.findings if finding.level == "error")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """Findings that may keep the model from learning."""
+        return tuple(finding for finding in self.findings if finding.level == "warning")
+
+    @property
+    def head(self) -> Head | None:
+        """What the head and the loss allow; None where no loss is known."""
+        return self.facts.head
+
+    @property
+    def trial(self) -> Trial | None:
+        """What a few steps of training showed; None where none were run."""
+        return self.facts.trial
+
+    @property
+    def fix(self) -> Fix | None:
+        """The best suggested fix."""
+        return self.fixes[0] if self.fixes else None
+
+    @property
+    def layers(self) -> int:
+        """How many layers have weights; a layer that is called several times counts once."""
+        weighty = [row for row in self.observation.rows if row.role in ("weights", "recurrent", "embedding")]
+        return len({row.traits.weight_names or row.layer for row in weighty})
+
+    @property
+    def headline(self) -> str:
+        """How many errors and warnings there are, the first cause in plain words, and what was not checked."""
+        size = f"({counted(self.layers, 'layer')}, {counted(self.checks, 'check')})"
+        serious = [*self.errors, *self.warnings]
+        levels = {"error": self.errors, "warning": self.warnings}
+        counts = " and ".join(counted(len(found), name) for name, found in levels.items() if found)
+        said = f"{counts} {size}: {serious[0].message}" if serious else f"No problems found {size}."
+        others = dict.fromkeys(finding.name for finding in serious[1:] if finding.name != serious[0].name)
+        said += f" Also: {', '.join(others)}." if others else ""
+        unknown = "; ".join(str(item) for item in self.not_checked)
+        return f"{said} Not checked: {unknown}" if unknown else said
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What is to be known before any verdict: too few samples, random numbers, one class; weights that are trained
-        beside a prediction, which is of others."""
+        """What limits all findings: too few samples, random numbers for data, norms that have seen no data; trained
+        weights next to a prediction, which is for untrained ones."""
         return self.facts.cautions if self.prediction is None else (*self.facts.cautions, *self._of_other_weights)
 
     @property
@@ -97,24 +157,9 @@ class Report(Result):
             return ()
         more = f" and {len(trained) - 1} more" if len(trained) > 1 else ""
         return (
-            f"the weights of {spoken(trained[0])}{more} are aligned, {AFTER_TRAINING}: predictions are of Gaussian "
-            "weights of the same variances, measurements and verdicts of those that the model has",
+            f"the weights of {spoken(trained[0])}{more} are aligned, {AFTER_TRAINING}: predictions are for Gaussian "
+            "weights of the same variances, measurements and findings for those that the model has",
         )
-
-    @property
-    def conclusion(self) -> str:
-        """One line: healthy, or the faults and where they begin."""
-        faults = [f"{verdict.name} ({verdict.where})" for verdict in self.verdicts if verdict.fault]
-        if faults:
-            return f"not healthy: {', '.join(faults)}"
-        return "healthy: nothing to change"
-
-    @property
-    def diagnosis(self) -> str:
-        """One sentence: how many layers, what becomes of the signal, where and how much; the title of the page."""
-        from initscope.inspection.diagnosis import diagnose
-
-        return diagnose(self)
 
     @property
     def precision(self) -> tuple[FormatShares, ...]:
@@ -128,9 +173,9 @@ class Report(Result):
         return format_shares(values, None if step is None else step.gradients)
 
     @property
-    def faults_begin(self) -> dict[str, list[int]]:
-        """Of each verdict that is a fault the row in which it first holds; all rows of a module, where it is one."""
-        begun = {verdict.name: verdict.layer for verdict in self.verdicts if verdict.fault}
+    def begins(self) -> dict[str, list[int]]:
+        """The row in which each error and warning first holds; all rows of a module, where it is one."""
+        begun = {finding.name: finding.layer for finding in (*self.errors, *self.warnings)}
         return {
             name: [index for index, row in enumerate(self.observation.rows) if layer in (row.layer, row.within)]
             for name, layer in begun.items()
@@ -140,21 +185,24 @@ class Report(Result):
         """The table folded by module: one dict a block, with the numbers of its last row.
 
         Gradients are geometric means over the layers of a block, dead and saturated fractions its worst, entropies the
-        mean over its attentions. ``depth`` folds to paths of so many modules instead; ``rows`` says how many rows a
-        line stands for, ``faults`` which verdicts first hold in it, ``title`` is its name for people. ``few``: where
-        there are more blocks than a terminal shows, neighbours are one line, but for those in which a fault begins.
+        mean over its attentions. ``depth`` folds to paths of that many modules instead; ``rows`` says how many ops a
+        line stands for, ``findings`` which errors and warnings first hold in it, ``title`` is its name for people.
+        ``few``: where there are more blocks than a terminal shows, neighbours are one line, but for those in which a
+        finding begins.
         """
-        rows, begin, named = self.observation.rows, self.faults_begin, set[str]()
+        rows, begin, named = self.observation.rows, self.begins, set[str]()
         alone = frozenset(index for places in begin.values() for index in places)
         lines = few_lines(rows, depth, alone) if few else fold(rows, depth)
         table = folded_table(rows, self.table(), lines)
         for line, (_, members) in zip(table, lines, strict=True):
-            line["faults"] = [name for name in begin if name not in named and not set(members).isdisjoint(begin[name])]
-            named.update(line["faults"])
+            line["findings"] = [
+                name for name in begin if name not in named and not set(members).isdisjoint(begin[name])
+            ]
+            named.update(line["findings"])
         return table
 
     def to_markdown(self) -> str:
-        """The report as Markdown, for pull requests and assistants: conclusion, faults, blocks, what-if."""
+        """The report as Markdown, for pull requests and assistants: headline, findings, blocks, alternatives."""
         from initscope.inspection.markdown import render_markdown
 
         return render_markdown(self)
@@ -257,13 +305,21 @@ class Report(Result):
     def to_dict(self) -> dict[str, Any]:
         """All of it, by the schema that the documentation describes; its number is ``schema``."""
         return {
-            "schema": 1,
+            "schema": 2,
             "healthy": self.healthy,
-            "conclusion": self.conclusion,
+            "headline": self.headline,
+            "layers": self.layers,
+            "checks": self.checks,
+            "findings": plain(self.findings),
+            "not_checked": plain(self.not_checked),
+            "fix": plain(self.fix),
+            "fixes": plain(self.fixes),
+            "loss": self.facts.loss_name,
+            "head": plain(self.head),
+            "trial": plain(self.trial),
             "cautions": list(self.cautions),
             "blocks": plain(self.blocks()),
             "rows": plain(self.table()),
-            "verdicts": [verdict.to_dict() for verdict in self.verdicts],
             "what_if": [] if self.what_if is None else self.what_if.table(),
             "left_out": {} if self.what_if is None else self.what_if.skipped,
             "expansivity": [layer.to_dict() for layer in self.expansivity],
@@ -323,14 +379,13 @@ class Report(Result):
         found = layer_quantities(self, as_comparison(self))
         return panels_figure(found.panels, [row.title for row in self.rows], found.marked)
 
-    def assert_healthy(self, *, ignore: tuple[str, ...] = ()) -> None:
-        """Raise `Unhealthy` if a verdict that is a fault was given; ``ignore`` names those that do not count."""
-        unknown = set(ignore) - set(verdict_names())
-        if unknown:
-            raise InputError(f"no verdict is called {', '.join(sorted(unknown))}; known: {', '.join(verdict_names())}")
-        faults = [verdict for verdict in self.verdicts if verdict.fault and verdict.name not in ignore]
-        if faults:
-            raise Unhealthy("\n".join(str(verdict) for verdict in faults))
+    def assert_healthy(self, *, ignore: Iterable[str] = ()) -> None:
+        """Raise `Unhealthy` if there is an error; ``ignore`` holds codes, prefixes or names that do not count."""
+        refuse_unknown(ignore, "ignore")
+        ignored = {id(finding) for finding in failing(self.findings, ",".join(ignore))}
+        errors = [finding for finding in self.errors if id(finding) not in ignored]
+        if errors:
+            raise Unhealthy("\n".join(str(finding) for finding in errors))
 
     def __repr__(self) -> str:
-        return f"Report({len(self.rows) - 1} layers, {self.observation.pairs} pairs, {self.conclusion})"
+        return f"Report({self.observation.pairs} pairs, {self.headline})"

@@ -19,8 +19,6 @@ from initscope.geometry import Row
 __all__ = ["Signal"]
 
 _SAME_VALUES = frozenset({"movement", "bookkeeping", "scaling"})
-_BOUNDED = frozenset({"sigmoid", "hardsigmoid", "softmax", "tanh", "hardtanh"})
-_PRODUCTS = frozenset({"matmul", "bmm", "einsum"})
 _SIDE_INPUT = 8
 """An input of fewer values than the largest by this factor steers: a time step, a class, a temperature."""
 _GATED = 2
@@ -117,11 +115,11 @@ class Signal:
     @cached_property
     def attending(self) -> frozenset[int]:
         """Rows that hold weights of an attention: calls of it, and softmaxes that a product with values reads first."""
-        found = {index for index, row in enumerate(self.rows) if row.kind == "scaled_dot_product_attention"}
+        found = {index for index, row in enumerate(self.rows) if row.traits.attention == "fused"}
         for row in self.rows:
-            if row.role == "attention" and row.kind in _PRODUCTS and len(row.reads) > 1:
+            if row.traits.product and len(row.reads) > 1:
                 origin = self.origin(row.reads[0])
-                if self.rows[origin].kind.lower() == "softmax":
+                if self.rows[origin].traits.attention == "weights":
                     found.add(origin)
         return frozenset(found)
 
@@ -156,7 +154,7 @@ class Signal:
         for index, row in enumerate(self.rows):
             for parent in row.reads:
                 readers.setdefault(parent, []).append(index)
-        ends = {index for index, row in enumerate(self.rows) if row.kind.lower() in _BOUNDED | {"exp"}}
+        ends = {index for index, row in enumerate(self.rows) if row.traits.bounded or row.traits.exponential}
         found: set[int] = set()
         for index in reversed(range(len(self.rows))):
             if index in readers and all(r in ends or (r in found and self._leaves(r)) for r in readers[index]):
@@ -204,9 +202,9 @@ class Signal:
     def _scores(self, parent: int, index: int) -> bool:
         """Whether a row reads another only for weights of an attention."""
         row = self.rows[index]
-        if row.kind == "scaled_dot_product_attention":
+        if row.traits.attention == "fused":
             return len(row.reads) > 2 and parent in row.reads[:2]
-        return row.kind in ("softmax", "Softmax")
+        return row.traits.attention == "weights"
 
     def _steers(self, parent: int, index: int) -> bool:
         """Whether a row reads another only for weights of an attention, or as a gate."""
@@ -218,7 +216,7 @@ class Signal:
         others = [other for other in row.reads if other != parent]
         if max(self.units(other) for other in others) >= _GATED * self.units(parent):
             return True
-        return self.rows[self.origin(parent)].kind.lower() in _BOUNDED
+        return self.rows[self.origin(parent)].traits.bounded
 
     def origin(self, index: int) -> int:
         """Back through steps that leave values as they are, to the one that made them."""

@@ -8,7 +8,6 @@ from initscope.geometry import Row
 
 __all__ = ["straight_through"]
 
-_SIGNS = {"add": 1, "sub": -1}
 _NESTED = 4
 """Sums and detachments that are opened inside of each other; three terms need three."""
 
@@ -20,7 +19,7 @@ def straight_through(rows: Sequence[Row]) -> frozenset[int]:
     """
     found: set[int] = set()
     for index, row in enumerate(rows):
-        if row.kind in _SIGNS and len(row.reads) == 2:
+        if _is_sum(row):
             terms = list(_terms(rows, index, 1, -1, _NESTED))
             live = {leaf for leaf, sign, detached in terms if sign > 0 and detached < 0}
             if any(leaf in live and sign < 0 for leaf, sign, detached in terms if detached >= 0):
@@ -31,10 +30,14 @@ def straight_through(rows: Sequence[Row]) -> frozenset[int]:
 def _terms(rows: Sequence[Row], index: int, sign: int, detached: int, nested: int) -> Iterator[tuple[int, int, int]]:
     """What a row is the sum of: row, sign, and the detached row that it stands behind, or -1."""
     row = rows[index]
-    if nested and row.kind in _SIGNS and len(row.reads) == 2:
-        yield from _terms(rows, row.reads[0], sign, detached, nested - 1)
-        yield from _terms(rows, row.reads[1], sign * _SIGNS[row.kind], detached, nested - 1)
-    elif nested and row.kind == "detach" and row.reads:
+    if nested and _is_sum(row):
+        for parent, own in zip(row.reads, row.traits.summand_signs, strict=True):
+            yield from _terms(rows, parent, sign * own, detached, nested - 1)
+    elif nested and row.traits.detaches and row.reads:
         yield from _terms(rows, row.reads[0], sign, index, nested - 1)
     else:
         yield index, sign, detached
+
+
+def _is_sum(row: Row) -> bool:
+    return len(row.reads) == len(row.traits.summand_signs) == 2

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from initscope.geometry import Row
-from initscope.graph import call_name
 
 __all__ = ["by_hand", "filled_in", "has_relu", "steers"]
-
-_KINKED = frozenset({"relu", "relu6", "leaky_relu", "leakyrelu", "prelu", "rrelu"})
-_BOUNDED = frozenset({"tanh", "sigmoid", "hardtanh", "hardsigmoid", "softsign", "logsigmoid", "erf"})
-_OFF_CENTRE = frozenset({"sigmoid", "hardsigmoid", "logsigmoid"})
-_AT_THE_END = frozenset({"softmax", "log_softmax", "logsoftmax", "softmin"})
-""""Attention" by role, but also the last step of a classifier."""
 
 
 def steers(rows: Sequence[Row]) -> bool:
     """Whether some weights make scores of an attention, or run in a loop over time."""
-    return any(row.role in ("attention", "recurrent") and row.kind.lower() not in _AT_THE_END for row in rows)
+    scores = {parent for row in rows if row.traits.product for parent in row.reads}
+    attends = any(row.traits.attention in ("fused", "module") or row.traits.product for row in rows)
+    weighed = any(row.traits.attention == "weights" and index in scores for index, row in enumerate(rows))
+    return attends or weighed or any(row.role == "recurrent" for row in rows)
 
 
 def has_relu(rows: Sequence[Row]) -> bool:
     """Whether an activation is a ReLU or a leaky one, which zero sums and mirrored halves are made for."""
-    return any(kind in _KINKED for kind in _activations(rows))
+    return any(row.traits.rectifier for row in rows)
 
 
 def by_hand(verdict: str, rows: Sequence[Row]) -> str:
@@ -32,11 +28,12 @@ def by_hand(verdict: str, rows: Sequence[Row]) -> str:
     Sigmoids between layers pass at most a quarter of a gradient and add a mean to all samples alike. Behind norms the
     size of the weights changes nothing, and without skips gradients grow from norm to norm (Yang et al. 2019).
     """
-    if verdict in ("collapse", "gradient-imbalance", "rank-loss") and set() < _activations(rows) <= _OFF_CENTRE:
-        return "no weight law helps a stack of sigmoids: replace them by nn.Tanh() or nn.ReLU(), or add norms or skips"
+    if verdict in ("collapse", "gradient-imbalance", "rank-loss") and _all_off_centre(rows):
+        change = "replace them by nn.Tanh() or nn.ReLU(), or add norms or skip connections"
+        return f"no initializer helps a stack of sigmoids: {change}"
     weights, norms = (sum(row.role == role for row in rows) for role in ("weights", "norm"))
     if verdict == "gradient-imbalance" and 2 * norms >= weights and not any(row.role == "merge" for row in rows):
-        return "put skips around every block, or use fewer: behind norms the weights' law changes nothing"
+        return "put skip connections around every block, or use fewer: after norms other weights change nothing"
     return ""
 
 
@@ -47,7 +44,7 @@ def filled_in(text: str, rows: Sequence[Row]) -> str:
     ``{fill}`` is torch's name of the same for one layer; ``{keeping}`` keeps angles too: mirrored weights of ReLUs.
     """
     plain = not steers(rows)
-    he = plain and any(kind not in _BOUNDED for kind in _activations(rows))
+    he = plain and any(not row.traits.bounded for row in rows if row.role == "activation")
     law = "he_" if he else "glorot_"
     names = {
         "{law}": law,
@@ -59,5 +56,7 @@ def filled_in(text: str, rows: Sequence[Row]) -> str:
     return text
 
 
-def _activations(rows: Sequence[Row]) -> set[str]:
-    return {call_name(row.kind.lower()) for row in rows if row.role == "activation"}
+def _all_off_centre(rows: Sequence[Row]) -> bool:
+    """Whether all activations are sigmoids and the like: bounded, with one sign."""
+    found = [row.traits for row in rows if row.role == "activation"]
+    return bool(found) and all(traits.saturates and traits.bounds[0] * traits.bounds[1] >= 0 for traits in found)

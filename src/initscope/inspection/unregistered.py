@@ -1,4 +1,4 @@
-"""Weights that the loss reaches but no optimiser will see: layers in a plain list, tensors that are no parameters."""
+"""Weights that the loss reaches but no optimizer will see: layers in a plain list, tensors that are no parameters."""
 
 from __future__ import annotations
 

@@ -21,8 +21,6 @@ _FEW_UNITS = 8
 """Units are symmetric if so many times fewer of them differ; sub-pixel layers repeat theirs up to 4 times."""
 _PEERS, _ALIKE = 3, 0.2
 """Peers needed to call a layer odd, and the relative spread of their gains up to which they count as alike."""
-_LARGE_EPS, _LARGE_MOMENTUM = 0.05, 0.5
-"""Published norms have an eps of 1e-3 at most, and a momentum of 0.1."""
 _FOLLOWS = 0.5
 """Correlation of frozen weights with trained ones from which on they are a copy or a running average of these."""
 
@@ -47,8 +45,12 @@ class WeightFacts:
     """Members of a list that are the same module as an earlier one, with weights, and which that is."""
     straight: tuple[str, ...] = ()
     """Activations that change nothing: a leaky slope of 1."""
-    norm_settings: dict[str, str] = field(default_factory=dict)
-    """Norms whose eps or momentum is likely to be meant otherwise, and what is strange."""
+    norm_eps: dict[str, float] = field(default_factory=dict)
+    """Norms and their eps."""
+    norm_momentum: dict[str, float] = field(default_factory=dict)
+    """Batch norms and their momentum."""
+    zero_layers: frozenset[str] = frozenset()
+    """Layers whose weights are all zero."""
 
 
 def drawn_weights(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tensor]]:
@@ -105,20 +107,14 @@ def weight_facts(model: nn.Module) -> WeightFacts:
     found = _clones(weights), _symmetric(weights), _odd(weights)
     leaky = {path: module for path, module in model.named_modules() if isinstance(module, nn.LeakyReLU)}
     straight = tuple(path for path, module in leaky.items() if module.negative_slope == 1)
-    strange = {path: _strange_settings(module) for path, module in model.named_modules() if role_of(module) == "norm"}
-    strange = {path: words for path, words in strange.items() if words}
-    return WeightFacts(*found, mixing, tied, shifted, zero, _repeated(model), straight, strange)
-
-
-def _strange_settings(norm: nn.Module) -> str:
-    """What is strange of a norm's eps, which is its second argument, or of its momentum, which Keras counts from 1."""
-    eps, momentum = getattr(norm, "eps", None), getattr(norm, "momentum", None)
-    if isinstance(eps, float) and eps > _LARGE_EPS:
-        return f"its eps is {eps:g}, beside variances of about 1: is it meant for its momentum?"
-    if isinstance(momentum, float) and momentum > _LARGE_MOMENTUM and getattr(norm, "track_running_stats", False):
-        meant = f"is {1 - momentum:.2g} meant, as Keras counts?"
-        return f"its momentum is {momentum:g}, so that evaluation goes by the last batch: {meant}"
-    return ""
+    norms = {path: module for path, module in model.named_modules() if role_of(module) == "norm"}
+    eps = {path: float(m.eps) for path, m in norms.items() if isinstance(getattr(m, "eps", None), float)}
+    tracking = {path: m for path, m in norms.items() if getattr(m, "track_running_stats", False)}
+    momentum = {path: float(m.momentum) for path, m in tracking.items() if isinstance(m.momentum, float)}
+    zeros = frozenset(
+        path for path, module in named.items() if is_weight_layer(module) and not bool(module.weight.any())
+    )
+    return WeightFacts(*found, mixing, tied, shifted, zero, _repeated(model), straight, eps, momentum, zeros)
 
 
 def _repeated(model: nn.Module) -> dict[str, str]:

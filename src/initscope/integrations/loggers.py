@@ -29,8 +29,8 @@ def scalars(report: Report) -> dict[str, float]:
     """``{"initscope/size/0.conv": 0.9, …}``: a few dozen numbers, whatever the depth.
 
     Of six blocks evenly over the depth, the last included, the mean cosine of pairs, the size over the input's, the
-    gradient over the last layer's, dead units and rank; ``initscope/healthy`` and, for each verdict,
-    ``initscope/verdict/NAME`` = 1.
+    gradient over the last layer's, dead units and rank; ``initscope/healthy`` and, for each finding,
+    ``initscope/finding/NAME`` = 1.
     """
     blocks = report.blocks()[1:]
     places = np.unique(np.linspace(0, len(blocks) - 1, min(len(blocks), _MOST_BLOCKS)).round().astype(int))
@@ -40,7 +40,7 @@ def scalars(report: Report) -> dict[str, float]:
             value = blocks[place][column]
             if value is not None and math.isfinite(value):
                 found[f"initscope/{name}/{place:02d}.{blocks[place]['layer']}"] = float(value)
-    return found | {f"initscope/verdict/{verdict.name}": 1.0 for verdict in report.verdicts}
+    return found | {f"initscope/finding/{finding.name}": 1.0 for finding in report.findings}
 
 
 def tensorboard_logger(writer: Any) -> Callable[[Mapping[str, float], int], None]:

@@ -1,4 +1,4 @@
-"""The pytest plugin: a fixture ``initscope`` whose ``assert_healthy(model, data)`` fails with the report's verdicts.
+"""The pytest plugin: a fixture ``initscope`` whose ``assert_healthy(model, data)`` fails with the report's errors.
 
 It loads with pytest wherever initscope is installed, and imports nothing else until the fixture is used.
 """
@@ -18,7 +18,7 @@ __all__ = ["Checks", "initscope", "pytest_addoption"]
 def pytest_addoption(parser: Any) -> None:
     """``--initscope-report FOLDER``: where pages of failing models are written."""
     group = parser.getgroup("initscope")
-    group.addoption("--initscope-report", default="", help="Folder for the pages of models that are not healthy.")
+    group.addoption("--initscope-report", default="", help="Folder for the pages of models that have an error.")
 
 
 class Checks:
@@ -28,13 +28,13 @@ class Checks:
         self._name, self._folder = name, folder
 
     def inspect(self, model: Any, data: Any, **options: Any) -> Report:
-        """`initscope.inspect` without other starts, which a test does not need."""
+        """`initscope.inspect` without alternatives, which a test does not need."""
         from initscope.inspection import inspect
 
         return inspect(model, data, **({"pairs": 64, "alternatives": False, "prediction": False} | options))
 
     def assert_healthy(self, model: Any, data: Any, *, ignore: tuple[str, ...] = (), **options: Any) -> Report:
-        """Fail if the model has a fault at its start; ``ignore`` names verdicts that do not count."""
+        """Fail if the report has an error; ``ignore`` holds codes or names of checks that do not count."""
         __tracebackhide__ = True
         report = self.inspect(model, data, **options)
         from initscope.inspection import Unhealthy

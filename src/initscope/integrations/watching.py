@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 
 from initscope.errors import InputError, check_count
-from initscope.inspection import EpochLog, Report, inspect
-from initscope.inspection.verdicts import Verdict, check_fail_on, failing
+from initscope.inspection import EpochLog, Finding, Report, inspect
+from initscope.inspection._checks import failing, refuse_unknown
 from initscope.integrations.loggers import scalars
 
 __all__ = ["TrainingStopped", "Watch"]
@@ -20,11 +20,11 @@ Logger = Callable[[Mapping[str, float], int], None]
 
 
 class TrainingStopped(RuntimeError):
-    """Raised by `Watch` where ``stop_on`` names a verdict that was given; the message says which."""
+    """Raised by `Watch` where ``stop_on`` names a finding; the message says which."""
 
 
 class Watch(EpochLog):
-    """A report at the start, then a row each time, and a warning for every verdict that was not there before.
+    """A report at the start, then a row each time, and a warning for every finding that was not there before.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Watch(EpochLog):
     every : int
         Look at every so many calls of `step`; the callbacks count epochs, or evaluations.
     warn_on : str
-        ``any``, ``faults`` or names of verdicts, joined by commas: a warning when one appears.
+        ``error``, ``warning`` (or worse), or codes and names of checks, joined by commas: warn when one appears.
     stop_on : str
         The same: `step` then returns True, or with ``stop="raise"`` raises `TrainingStopped`.
     log : callable or list of callables, optional
@@ -52,7 +52,7 @@ class Watch(EpochLog):
     >>> watch.start(model).healthy
     True
     >>> for epoch in range(2):
-    ...     if watch.step(model, epoch):  # after the epoch's optimiser steps
+    ...     if watch.step(model, epoch):  # after the epoch's optimizer steps
     ...         break
     >>> [row["epoch"] for row in watch.rows]
     [0, 1]
@@ -63,7 +63,7 @@ class Watch(EpochLog):
         data: Any,
         *,
         every: int = 1,
-        warn_on: str = "faults",
+        warn_on: str = "error",
         stop_on: str = "",
         stop: str = "flag",
         log: Logger | list[Logger] | None = None,
@@ -74,13 +74,13 @@ class Watch(EpochLog):
     ) -> None:
         super().__init__(data, pairs=pairs, seed=seed, mode=mode)
         for option, wanted in (("warn_on", warn_on), ("stop_on", stop_on)):
-            check_fail_on(wanted, option)
+            refuse_unknown(wanted, option, levels=True)
         if stop not in ("flag", "raise"):
             raise InputError(f"stop = {stop!r} must be 'flag' (step returns True) or 'raise'")
         self.every, self.warn_on, self.stop_on, self.stop = check_count("every", every), warn_on, stop_on, stop
         self.loggers = log if isinstance(log, list) else [] if log is None else [log]
         self.out, self.report = out, None
-        self.stopped_by: tuple[Verdict, ...] = ()
+        self.stopped_by: tuple[Finding, ...] = ()
         self._known: set[str] = set()
         self._calls = 0
 
@@ -108,14 +108,14 @@ class Watch(EpochLog):
 
     def _tell(self, report: Report, step: int) -> None:
         """Warn of what was not there at the last look, and log."""
-        for verdict in failing(report.verdicts, self.warn_on):
-            if verdict.name not in self._known:
-                warnings.warn(f"initscope, step {step}: {verdict}", stacklevel=4)
-        self._known = {verdict.name for verdict in report.verdicts}
+        for finding in failing(report.findings, self.warn_on, "warn_on"):
+            if finding.code not in self._known:
+                warnings.warn(f"initscope, step {step}: {finding}", stacklevel=4)
+        self._known = {finding.code for finding in report.findings}
         for logger in self.loggers:
             logger(scalars(report), step)
 
     def _check(self, report: Report) -> None:
-        self.stopped_by = tuple(failing(report.verdicts, self.stop_on)) if self.stop_on else ()
+        self.stopped_by = tuple(failing(report.findings, self.stop_on, "stop_on")) if self.stop_on else ()
         if self.stopped_by and self.stop == "raise":
             raise TrainingStopped("; ".join(map(str, self.stopped_by)))

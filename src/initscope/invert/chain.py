@@ -14,35 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from initscope.errors import InputError, did_you_mean
-from initscope.graph import Graph, Inputs, Node, trace
+from initscope.graph import Graph, Inputs, Node, as_module, trace
 from initscope.invert.nonlinearities import INVERTIBLE
 from initscope.invert.operators import AFFINE_MODULES, BATCH_NORMS, Affine, infer_input_shape
 
 __all__ = ["Block", "Chain", "chain_of", "prepared", "run_to", "step_named", "traced"]
 
 Part = Callable[[Tensor], Tensor]
-
-_ACTIVATIONS: dict[Any, Callable[..., nn.Module]] = {
-    F.relu: nn.ReLU,
-    torch.relu: nn.ReLU,
-    torch.relu_: nn.ReLU,
-    "relu": nn.ReLU,
-    "relu_": nn.ReLU,
-    torch.tanh: nn.Tanh,
-    "tanh": nn.Tanh,
-    torch.sigmoid: nn.Sigmoid,
-    "sigmoid": nn.Sigmoid,
-    F.gelu: nn.GELU,
-    F.silu: nn.SiLU,
-    F.softplus: nn.Softplus,
-    F.elu: nn.ELU,
-    F.leaky_relu: nn.LeakyReLU,
-}
-"""Modules of the activations that ``forward`` may call as functions; their options have the same names."""
 
 
 @dataclass(frozen=True)
@@ -94,85 +75,83 @@ def traced(model: nn.Module, input_shape: Sequence[int] | None, dtype: torch.dty
     return trace(model, example)
 
 
-def step_named(steps: Graph, layer: str | None) -> Node:
-    """The step called ``layer``; the last one if None. A module's name may also be that of its last step's module."""
-    rows = [step for step in steps.nodes if step.op != "placeholder"]
+def step_named(graph: Graph, layer: str | None) -> Node:
+    """The node called ``layer``; the last one if None. A module's name may also be that of its last node's module."""
+    rows = [node for node in graph.nodes if node.op != "placeholder"]
     if not rows:
         raise InputError("the model has no ops: its output is its input, so there is nothing to invert")
     if layer is None:
         return rows[-1]
-    names = [step.name for step in rows]
+    names = [node.name for node in rows]
     if layer in names:
         return rows[names.index(layer)]
-    inside = [step for step, name in zip(rows, names) if name.startswith(f"{layer}.")]
+    inside = [node for node, name in zip(rows, names) if name.startswith(f"{layer}.")]
     if inside:
         return inside[-1]
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     raise InputError(f"the model has no layer {layer!r}{did_you_mean(layer, names)}; its layers are: {shown}")
 
 
-def chain_of(steps: Graph, last: Node) -> Chain:
-    """The steps up to ``last`` as blocks."""
+def chain_of(graph: Graph, last: Node) -> Chain:
+    """Return the nodes up to ``last`` as blocks."""
     blocks: list[Block] = []
     parts: list[Part] = []
-    rows = list(steps.nodes)
-    inputs = [step for step in rows if step.op == "placeholder"]
+    rows = list(graph.nodes)
+    inputs = [node for node in rows if node.op == "placeholder"]
     if len(inputs) != 1:
         return Chain((), f"the model has {len(inputs)} inputs")
     before: Node = inputs[0]
-    for step in rows[len(inputs) : rows.index(last) + 1]:
-        name = step.name
-        if list(step.inputs) != [before]:
+    for node in rows[len(inputs) : rows.index(last) + 1]:
+        name = node.name
+        if list(node.inputs) != [before]:
             return Chain((), f"{name} reads more than the node before it (a skip, or several values)")
-        made = _understood(steps, step)
+        made = _understood(node)
         if made is None:
-            return Chain((), f"{name} ({step.kind}) is neither affine nor an activation with an inverse")
+            return Chain((), f"{name} ({node.kind}) is neither affine nor an activation with an inverse")
         if isinstance(made, nn.Module) and type(made) in INVERTIBLE and not isinstance(made, nn.Identity):
             blocks.append(Block(name, tuple(parts) or (nn.Identity(),), made))
             parts = []
         else:
             parts.append(made)
-        before = step
+        before = node
     if parts:
         blocks.append(Block(last.name, tuple(parts), None))
     return Chain(tuple(blocks))
 
 
-def _understood(steps: Graph, step: Node) -> Part | None:
-    module = step.module
+def _understood(node: Node) -> Part | None:
+    module = node.module
     if module is not None:
         if isinstance(module, BATCH_NORMS) and module.running_mean is None:
             return None
         return module if isinstance(module, AFFINE_MODULES) or type(module) in INVERTIBLE else None
-    target: Any = step.target
-    if target in _ACTIVATIONS:
-        options = {key: value for key, value in step.kwargs.items() if key not in ("inplace", "input")}
-        try:
-            return _ACTIVATIONS[target](*step.args[1:2], **options)
-        except (TypeError, ValueError):
-            return None
-    if target in (torch.flatten, "flatten") and (*step.args[1:], *step.kwargs.values()) == (1,):
-        return functools.partial(torch.flatten, start_dim=1)
-    return None
+    options = {key: value for key, value in node.kwargs.items() if key != "input"}
+    try:
+        made = as_module(node.function, node.args[1:], options)
+    except (TypeError, ValueError):  # options that only the function knows
+        return None
+    if isinstance(made, nn.Flatten):
+        return functools.partial(torch.flatten, start_dim=1) if (made.start_dim, made.end_dim) == (1, -1) else None
+    return made if node.role == "activation" and type(made) in INVERTIBLE else None
 
 
 class _Reached(Exception):
     """Raised when the requested node has run."""
 
 
-def run_to(steps: Graph, last: Node, x: Tensor) -> Tensor:
+def run_to(graph: Graph, last: Node, x: Tensor) -> Tensor:
     """Return the output of node ``last`` on the batch ``x``; gradients flow, later nodes are not run."""
     outputs: list[Tensor] = []
-    is_end = last is steps.nodes[-1]
+    is_end = last is graph.nodes[-1]
 
-    def watch(step: Node, args: Any, kwargs: Any, output: Any) -> None:
-        if step is last:
+    def watch(node: Node, args: Any, kwargs: Any, output: Any) -> None:
+        if node is last:
             outputs.append(output)
             if not is_end:
                 raise _Reached
 
     with contextlib.suppress(_Reached):
-        steps.execute(Inputs((x,)), watch)
+        graph.execute(Inputs((x,)), watch)
     if not outputs or not isinstance(outputs[0], Tensor):
-        raise InputError(f"step {last.name!r} does not return a single tensor in this run; choose another layer")
+        raise InputError(f"node {last.name!r} does not return a single tensor in this run; choose another layer")
     return outputs[0]

@@ -21,15 +21,9 @@ import numpy.typing as npt
 from initscope.theory._box_loops import compile_loop, windows
 
 __all__ = [
-    "Scratch",
-    "box_sums",
-    "coefficients",
-    "position_sums",
-    "products",
-    "rectify",
-    "rectify_tangent",
+    "Scratch", "box_sums", "coefficients", "position_sums", "products", "rectify", "rectify_tangent",
     "shifted_sums",
-]
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float32]
 _DEGREE = 7

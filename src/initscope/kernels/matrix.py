@@ -12,11 +12,11 @@ from torch import nn
 from initscope._utils.compiled import loops
 from initscope.errors import InputError
 from initscope.graph import Inputs
-from initscope.graph.borrowing import leaves_no_trace
+from initscope.graph.borrowing import borrowed
 from initscope.initializers import AnyLaw, as_law
-from initscope.kernels.chain import Chain, chain_of
 from initscope.kernels.inputs import bound_inputs, checked_model, on_device
 from initscope.kernels.pairs import pair_kernel
+from initscope.kernels.relu_stack import ReluStack, stack_of
 from initscope.propagate.networks import Networks
 from initscope.propagate.prediction import networks_of
 from initscope.propagate.spread import standard_error
@@ -90,7 +90,7 @@ def kernel(
     if [t.shape[1:] for t in left.sample_tensors()] != [t.shape[1:] for t in right.sample_tensors()]:
         shapes = (tuple(side.sample_tensors()[0].shape[1:]) for side in (left, right))
         raise InputError("images have shape {} and others {}; both must be inputs of one model".format(*shapes))
-    with leaves_no_trace(model):
+    with borrowed(model):
         networks = networks_of(model, left, as_law(initializer), draws=draws, seed=seed, size=min(left.samples, 16))
         each, xx, yy = _all_pairs(networks, left, None if others is None else right, tangents=kind == "ntk")
     if normalize:
@@ -124,41 +124,41 @@ def diagonal(
     model, images = on_device(checked_model(model, kind), device, images)
     inputs = bound_inputs(model, images, "images")
     each, law = torch.arange(inputs.samples), as_law(initializer)
-    with leaves_no_trace(model):
+    with borrowed(model):
         networks = networks_of(model, inputs, law, draws=draws, seed=seed, size=min(inputs.samples, 16))
-        chain = _stack(networks, inputs, pairs=inputs.samples)
-        if chain is not None and chain.mean.pooled:
+        stack = _stack(networks, inputs, pairs=inputs.samples)
+        if stack is not None and stack.mean.pooled:
             from initscope.kernels.stacks import stack_diagonal
 
-            return stack_diagonal(chain, inputs.tensors()[0], tangent=kind == "ntk")
+            return stack_diagonal(stack, inputs.tensors()[0], tangent=kind == "ntk")
         return np.asarray(pair_kernel(networks, inputs, inputs, (each, each), tangents=kind == "ntk").mean(axis=0))
 
 
 def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:
     """The kernel and the diagonals of both sides, of every replicate: ``[1, N, M]``, ``[1, N]`` … where none differ."""
-    chain = _stack(networks, left, pairs=left.samples * (left if right is None else right).samples)
-    if chain is None:
+    stack = _stack(networks, left, pairs=left.samples * (left if right is None else right).samples)
+    if stack is None:
         return _by_rules(networks, left, right, tangents=tangents)
     from initscope.kernels.stacks import stack_kernel
 
     (images,), others = left.tensors(), None if right is None else right.tensors()[0]
-    k, xx, yy = stack_kernel(chain, images, others, tangent=tangents)
+    k, xx, yy = stack_kernel(stack, images, others, tangent=tangents)
     return k.astype(np.float64)[None], xx[None], yy[None]
 
 
-def _stack(networks: Networks, inputs: Inputs, *, pairs: int) -> Chain | None:
+def _stack(networks: Networks, inputs: Inputs, *, pairs: int) -> ReluStack | None:
     """What the compiled loops take of the model: a stack, on the CPU, where loading them pays or is done.
 
     Loading the loops for pooled maps has to pay at every call: the rules are more precise.
     """
     (images,) = inputs.tensors()
-    chain = chain_of(networks.traced, networks.context, tuple(images.shape[1:]))
-    if chain is None or images.device.type != "cpu":
+    stack = stack_of(networks.traced, networks.context, tuple(images.shape[1:]))
+    if stack is None or images.device.type != "cpu":
         return None
-    pays = pairs * images[0].numel() * max(1, chain.mean.pooled) >= _WORTH_COMPILING
-    if chain.mean.pooled and not pays:
+    pays = pairs * images[0].numel() * max(1, stack.mean.pooled) >= _WORTH_COMPILING
+    if stack.mean.pooled and not pays:
         return None
-    return chain if loops("initscope.kernels._fused", pays=pays) is not None else None
+    return stack if loops("initscope.kernels._fused", pays=pays) is not None else None
 
 
 def _by_rules(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:

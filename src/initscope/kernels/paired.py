@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from initscope._utils.compiled import loops
 from initscope.errors import InputError
 from initscope.graph.batch import check_norms, real_tensor
-from initscope.graph.borrowing import leaves_no_trace
+from initscope.graph.borrowing import borrowed
 from initscope.initializers import AnyLaw, as_law
-from initscope.kernels.chain import Chain, Rectified, Sums, chain_of
 from initscope.kernels.inputs import bound_inputs, checked_model, on_device
 from initscope.kernels.pairs import pair_kernel
+from initscope.kernels.relu_stack import Rectified, ReluStack, Sums, stack_of
 from initscope.propagate.prediction import networks_of
 from initscope.theory import activations
 from initscope.theory._fast import is_plain
@@ -73,11 +73,11 @@ class PairKernel:
         self._shape = tuple(first.shape[1:])
         self._compiled: _Compiled | None = None
         fused = loops("initscope.theory._fused", pays=True) if kind == "nngp" and first.device.type == "cpu" else None
-        with leaves_no_trace(self._model):
+        with borrowed(self._model):
             self._networks = networks_of(self._model, inputs, law, draws=draws, seed=seed, size=size)
-            chain = chain_of(self._networks.traced, self._networks.context, self._shape) if fused is not None else None
-        if chain is not None and not chain.mean.pooled:
-            self._compiled = _Compiled(chain, self._shape, fused)
+            stack = stack_of(self._networks.traced, self._networks.context, self._shape) if fused is not None else None
+        if stack is not None and not stack.mean.pooled:
+            self._compiled = _Compiled(stack, self._shape, fused)
 
     def __call__(self, x: Any, y: Any) -> Floats:
         """Cosines of the pairs ``[N]``, inner products per unit if not ``normalize``; x and y ``[N, ...]``."""
@@ -99,7 +99,7 @@ class PairKernel:
         def found(a: Any, b: Any) -> Floats:
             return pair_kernel(self._networks, a, b, (each, each), tangents=tangents)
 
-        with leaves_no_trace(self._model):
+        with borrowed(self._model):
             xy = found(*sides)
             if self._normalize:
                 xy = xy / np.sqrt(found(sides[0], sides[0]) * found(sides[1], sides[1]))
@@ -107,11 +107,11 @@ class PairKernel:
 
 
 class _Compiled:
-    """A chain on pairs: loops on maps, then formulas on one number for each pair."""
+    """A stack on pairs: loops on maps, then formulas on one number for each pair."""
 
-    def __init__(self, chain: Chain, shape: tuple[int, ...], fused: Any) -> None:
-        self._dense = chain.dense_steps
-        steps = chain.image_steps
+    def __init__(self, stack: ReluStack, shape: tuple[int, ...], fused: Any) -> None:
+        self._dense = stack.dense_steps
+        steps = stack.image_steps
         layers = [
             fused.Layer(step.taps.options, step.gain, step.bias, steps[place + 1 : place + 2] == (Rectified(),))
             for place, step in enumerate(steps)

@@ -14,12 +14,12 @@ from torch import Tensor
 from initscope.errors import InputError
 from initscope.graph import Inputs, Node
 from initscope.propagate.budget import Budget
-from initscope.propagate.moments import Given, Maps, NotCovered
 from initscope.propagate.networks import Networks, Simulation
-from initscope.propagate.prediction import checked
+from initscope.propagate.prediction import checked_inputs
 from initscope.propagate.tangents import tangent
-from initscope.propagate.totals import total
-from initscope.propagate.walk import Missing, Several, Walk
+from initscope.propagate.totals import NotCovered, total
+from initscope.propagate.values.base import Value
+from initscope.propagate.walk import Walk
 
 __all__ = ["pair_kernel"]
 
@@ -84,25 +84,19 @@ def _products(networks: Networks, x: Inputs, y: Inputs, sizes: _Sizes, *, tangen
     if batch > pairs:  # a recorded model has the size of its batch in its steps
         filled = torch.arange(batch).clamp_max(pairs - 1)
         x, y = x.pick(filled), y.pick(filled)
-    inputs = [
-        checked(a, b, 0) if carries else a for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)
-    ]
     budget = Budget(pairs, pairs)
-    context = replace(networks.context, budget=budget, sampled=[])
-    walk = Walk(traced, inputs, context, Simulation(networks, x, y), keep=tangents)
+    context, simulation = replace(networks.context, budget=budget, sampled=[]), Simulation(networks, x, y)
+    walk = Walk(traced, checked_inputs(simulation), context, simulation, keep=tangents)
     value, sampled = _output(networks, walk, sizes)
+    if not isinstance(value, Value):
+        raise InputError("this model has no kernel: what it returns is not one value per unit")
     try:
-        return torch.stack([_per_unit(state, budget, tangents=tangents) for state in _states(value)])[:, :pairs]
+        return torch.stack([_per_unit(each, budget, tangents=tangents) for each in value.replicates])[:, :pairs]
     except NotCovered as error:
         reason = f"no rule covers {sampled}, so its values are sampled, and sampled values have no derivatives"
         raise InputError(
             f"this model has no tangent kernel: {reason if sampled else error}; it may have one of kind='nngp'"
         ) from error
-
-
-def _states(value: Any) -> list[Any]:
-    """Those of all replicates."""
-    return list(value.states) if isinstance(value, Several) else [value]
 
 
 def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> tuple[Any, str]:
@@ -121,27 +115,30 @@ def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> tuple[Any, str]:
     sampled = ""
     positions: dict[Any, int] = {}
     for step, state in walk.states():
-        if not sampled and any(isinstance(each, Maps) and each.origin is None for each in _states(state)):
-            sampled = f"{traced.name(step)} ({traced.kind(step)})"
-        if isinstance(state, (Given, Maps)):
-            positions[step] = math.prod(state.shape[1:])
         if step is wanted:
             value = state
+        if not isinstance(state, Value):
+            continue
+        unknown = [each for each in state.replicates for maps in each.moment_maps() if maps.origin is None]
+        if not sampled and any(each.axis is not None for each in unknown):
+            sampled = f"{step.name} ({step.kind})"
+        if state.axis is not None or not state.random:
+            positions[step] = math.prod(state.shape[1:])
     sizes.learn(positions)
     return value, sampled
 
 
-def _per_unit(state: Any, budget: Budget, *, tangents: bool) -> Tensor:
+def _per_unit(value: Value, budget: Budget, *, tangents: bool) -> Tensor:
     """⟨x, y⟩ over the number of units, or the tangent kernel."""
-    if isinstance(state, Missing):
-        raise InputError(f"this model has no kernel: {state.reason}")
-    if not isinstance(state, (Given, Maps)):
-        raise InputError("this model has no kernel: what it returns is not one value per unit")
-    totals = state.totals()
+    try:
+        totals = value.totals()
+    except NotCovered as error:
+        raise InputError(f"this model has no kernel: {error}") from error
     if not tangents:
         return (totals.xx * totals.yy).sqrt() * totals.cosine / totals.units
-    if isinstance(state, Given):
+    if not value.random:
         raise InputError("this model has no tangent kernel: it has no weights")
+    state = value.whole_moments()
     maps = tangent(state, budget)
     sizes = torch.tensor(state.sizes, dtype=torch.float64, device=maps.device)
     return (total(maps, kept=2) * sizes).sum(dim=1) / totals.units

@@ -20,11 +20,11 @@ from torch import Tensor
 from initscope._utils.compiled import in_threads
 from initscope.kernels._fused import coefficients
 from initscope.kernels._offsets import LANES, add_offsets
-from initscope.kernels.chain import Chain, Sums
+from initscope.kernels.relu_stack import ReluStack, Sums
 from initscope.kernels.sides import Side, innermost, meetings
 from initscope.theory._fused import threads
 
-__all__ = ["Walk"]
+__all__ = ["OffsetRecursion"]
 
 Floats = npt.NDArray[Any]
 Block = tuple[Floats, Floats]
@@ -43,7 +43,7 @@ def _blocks(side: Side) -> list[Block]:
 
 
 @dataclass(frozen=True)
-class Walk:
+class OffsetRecursion:
     """Filters and ReLUs as the loops read them, and the offsets of the last map.
 
     Results are sums over all pairs of positions.
@@ -55,9 +55,9 @@ class Walk:
     wraps: bool
 
     @classmethod
-    def of(cls, chain: Chain, side: Side, *, tangent: bool) -> Walk:
+    def of(cls, stack: ReluStack, side: Side, *, tangent: bool) -> OffsetRecursion:
         """For images of the size of ``side``'s."""
-        filters = [(place, step) for place, step in enumerate(chain.image_steps) if isinstance(step, Sums)]
+        filters = [(place, step) for place, step in enumerate(stack.image_steps) if isinstance(step, Sums)]
         sizes = np.array([*(side.sizes[place] for place, _ in filters), side.sizes[-1]], np.int64)
         geometry, starts, held = [], [], 0
         for (place, step), size in zip(filters, sizes[1:], strict=True):
@@ -70,7 +70,7 @@ class Walk:
             held += 2 * math.prod(size) * rectified
         scales = np.array([(step.gain, step.bias) for _, step in filters], np.float32)
         layers = (np.array(geometry, np.int64), sizes, np.array(starts, np.int64), scales)
-        wraps = chain.mean.wraps
+        wraps = stack.mean.wraps
         offsets = itertools.product(*(range(0 if wraps else 1 - n, n) for n in side.sizes[-1]))
         return cls(layers, np.array(list(offsets), np.int64), tangent, wraps)
 

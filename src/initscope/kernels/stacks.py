@@ -19,8 +19,8 @@ from torch import Tensor
 
 from initscope._utils.compiled import in_threads
 from initscope.kernels import _fused
-from initscope.kernels.chain import Chain, Rectified, Step, Sums
-from initscope.kernels.pooled import Walk
+from initscope.kernels.pooled import OffsetRecursion
+from initscope.kernels.relu_stack import Rectified, ReluStack, Step, Sums
 from initscope.kernels.sides import Ends, Part, Side, meetings
 from initscope.propagate.windows import FilterTaps
 from initscope.theory._fused import threads
@@ -33,7 +33,7 @@ _LANES = 16  # others that a block has at least
 
 
 @dataclass(frozen=True)
-class Boxes:
+class FilterBoxes:
     """Where the taps of a filter are, as the loops read it."""
 
     rows: npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class Boxes:
     """Padded columns before the first of the map's own, which follow each other; None if there is a stride."""
 
     @classmethod
-    def of(cls, taps: FilterTaps, size: Sequence[int]) -> Boxes:
+    def of(cls, taps: FilterTaps, size: Sequence[int]) -> FilterBoxes:
         """For maps of ``size``."""
         rows, columns = (sites.numpy().astype(np.int64) for sites in taps.sites(tuple(size)))
         spread = tuple(d * (k - 1) + 1 for d, k in zip(taps.dilation, taps.kernel_size, strict=True))
@@ -72,25 +72,25 @@ def _before(taps: FilterTaps, columns: npt.NDArray[np.int64], width: int) -> int
     return next((place for place in places if np.array_equal(columns[place : place + width], own)), None)
 
 
-def stack_kernel(chain: Chain, images: Tensor, others: Tensor | None, *, tangent: bool) -> tuple[Floats, ...]:
+def stack_kernel(stack: ReluStack, images: Tensor, others: Tensor | None, *, tangent: bool) -> tuple[Floats, ...]:
     """Covariances of all pairs and the variances of both sides; of the tangent kernel if ``tangent``. float32 inside.
 
     ``images``, ``others``: ``[images, channels, height, width]`` or ``[images, features]``; None: the same.
     """
-    means = _maps(chain, images, others, tangent) if chain.image_steps else _vectors(images, others, tangent)
-    left, right = (Ends(chain.dense_steps, *own, tangents=tangent) for own in means.own)
-    _dense(chain.dense_steps, left, right, means.k, means.theta)
+    means = _maps(stack, images, others, tangent) if stack.image_steps else _vectors(images, others, tangent)
+    left, right = (Ends(stack.dense_steps, *own, tangents=tangent) for own in means.own)
+    _dense(stack.dense_steps, left, right, means.k, means.theta)
     result = means.k if means.theta is None else means.theta
     if others is None:
         np.fill_diagonal(result, left.value)
     return result, left.value, right.value
 
 
-def stack_diagonal(chain: Chain, images: Tensor, *, tangent: bool) -> Floats:
+def stack_diagonal(stack: ReluStack, images: Tensor, *, tangent: bool) -> Floats:
     """Of a pooled stack, of each image with itself: ``[images]``."""
-    side = Side(chain.image_steps, images, tangent=tangent)
-    own = (each / chain.mean.pooled**2 for each in Walk.of(chain, side, tangent=tangent).own(side))
-    return Ends(chain.dense_steps, *own, tangents=tangent).value
+    side = Side(stack.image_steps, images, tangent=tangent)
+    own = (each / stack.mean.pooled**2 for each in OffsetRecursion.of(stack, side, tangent=tangent).own(side))
+    return Ends(stack.dense_steps, *own, tangents=tangent).value
 
 
 @dataclass(frozen=True)
@@ -113,17 +113,17 @@ def _vectors(images: Tensor, others: Tensor | None, tangent: bool) -> _Means:
     return _Means(k, np.zeros_like(k) if tangent else None, tuple((each, torch.zeros_like(each)) for each in squares))
 
 
-def _maps(chain: Chain, images: Tensor, others: Tensor | None, tangent: bool) -> _Means:
+def _maps(stack: ReluStack, images: Tensor, others: Tensor | None, tangent: bool) -> _Means:
     """Behind the steps on maps; of a symmetric matrix one half is computed."""
-    left = Side(chain.image_steps, images, tangent=tangent)
-    right = left if others is None else Side(chain.image_steps, others, tangent=tangent)
+    left = Side(stack.image_steps, images, tangent=tangent)
+    right = left if others is None else Side(stack.image_steps, others, tangent=tangent)
     positions, alike = math.prod(left.sizes[-1]), others is None
-    count = positions**2 if chain.mean.pooled else positions
-    if chain.mean.pooled:
-        walk = Walk.of(chain, left, tangent=tangent)
+    count = positions**2 if stack.mean.pooled else positions
+    if stack.mean.pooled:
+        walk = OffsetRecursion.of(stack, left, tangent=tangent)
         sums, own = walk.pairs(left, right, alike=alike), [walk.own(side) for side in (left, right)[: 2 - alike]]
     else:
-        sums = _pairs(chain, left, right, tangent=tangent, alike=alike)
+        sums = _pairs(stack, left, right, tangent=tangent, alike=alike)
         own = [(side.variance.sum(dim=1), side.tangent.sum(dim=1)) for side in (left, right)]
     matrices = [(each.reshape(len(left), -1)[:, : len(right)] / count).astype(np.float32) for each in sums]
     if alike:
@@ -134,17 +134,17 @@ def _maps(chain: Chain, images: Tensor, others: Tensor | None, tangent: bool) ->
     return _Means(matrices[0], matrices[1] if tangent else None, (means[0], means[-1]))
 
 
-def _pairs(chain: Chain, left: Side, right: Side, *, tangent: bool, alike: bool) -> list[Floats]:
+def _pairs(stack: ReluStack, left: Side, right: Side, *, tangent: bool, alike: bool) -> list[Floats]:
     """Sums over positions, ``[images, blocks, lanes]``: covariances, and tangents if wanted."""
     lanes = _LANES * max(1, _BLOCK // max(map(math.prod, left.sizes)) // _LANES)
     blocks = right.blocks(lanes)
     totals = [np.zeros((len(left), len(blocks), lanes), np.float32) for _ in range(2 if tangent else 1)]
     boxes = [
-        Boxes.of(step.taps, size) if isinstance(step, Sums) and step.taps is not None else None
-        for step, size in zip(chain.image_steps, left.sizes)
+        FilterBoxes.of(step.taps, size) if isinstance(step, Sums) and step.taps is not None else None
+        for step, size in zip(stack.image_steps, left.sizes)
     ]
     tasks = meetings(len(left), len(blocks), lanes, alike=alike)
-    work = partial(_add, totals, list(zip(chain.image_steps, boxes)), left, blocks, tasks)
+    work = partial(_add, totals, list(zip(stack.image_steps, boxes)), left, blocks, tasks)
     in_threads(work, len(tasks), threads())
     return totals
 

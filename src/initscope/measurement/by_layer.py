@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from initscope.errors import InputError, check_count
 from initscope.graph import NO_VALUES, Batch, Node, Observer, bind, run, trace
-from initscope.graph.borrowing import leaves_no_trace, runnable, without_dropout
+from initscope.graph.borrowing import borrowed, runnable, without_dropout
 from initscope.measurement.stream import moved
 from initscope.measurement.width import MeanWidth, RunningWidth
 from initscope.results import Result, label_text, make_axes
@@ -83,6 +83,11 @@ def layer_widths(model: nn.Module, points: Any, *, draws: int = 64, seed: int = 
     draws, seed : int
         As in `initscope.mean_width`.
 
+    Returns
+    -------
+    LayerWidths
+        One row for the input and each layer.
+
     Examples
     --------
     >>> layers = torch.nn.Sequential(torch.nn.Linear(5, 40), torch.nn.ReLU())
@@ -138,7 +143,7 @@ def _points(model: nn.Module, points: Any) -> Tensor:
 def _recorded(model: nn.Module, inputs: Tensor, observer: _NodeObserver) -> list[LayerStatistics]:
     """Run all inputs through the model, in evaluation mode and batches; the observer sees every node's values."""
     model = runnable(model)
-    with leaves_no_trace(model):
+    with borrowed(model):
         model.eval()
         graph = trace(model, inputs[:2])
         size = max(1, _BATCH_VALUES // inputs[0].numel())

@@ -30,7 +30,7 @@ from initscope.graph import (
     set_mode,
     trace,
 )
-from initscope.graph.borrowing import leaves_no_trace, runnable, without_dropout
+from initscope.graph.borrowing import borrowed, runnable, without_dropout
 from initscope.measurement.attention import AttentionObserver, TokenObserver
 from initscope.measurement.number_formats import FormatObserver
 from initscope.measurement.observers import GradientObserver, PairObserver
@@ -217,6 +217,11 @@ def observe(
     opened : bool
         Have rows for the steps inside of attention, transformers and loops over time of torch, not one for the whole.
 
+    Returns
+    -------
+    Observation
+        One row for every node.
+
     Examples
     --------
     >>> import torch
@@ -229,7 +234,7 @@ def observe(
     model = runnable(model)
     pairs = check_count("pairs", pairs)
     seed = check_count("seed", seed, least=0)
-    with leaves_no_trace(model):
+    with borrowed(model):
         set_mode(model, mode)
         stream = batches(model, data, targets, seed=seed, shuffle=shuffle, batch_args=batch_args)
         pool, rest = gather_pairs(stream, pairs, seed, shuffle=shuffle)

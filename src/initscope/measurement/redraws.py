@@ -31,7 +31,7 @@ from initscope.graph import (
     set_mode,
     trace,
 )
-from initscope.graph.borrowing import leaves_no_trace, runnable, without_dropout
+from initscope.graph.borrowing import borrowed, runnable, without_dropout
 from initscope.initializers import AnyLaw, Initializer, Present, as_law
 from initscope.initializers._redrawn import redrawn
 from initscope.measurement.attention import AttentionObserver, TokenObserver
@@ -101,7 +101,7 @@ def measure(
     draws = check_count("draws", draws, least=0, hint="0 runs the weights the model has")
     seed = check_count("seed", seed, least=0)
     law = as_law(initializer) or Present()
-    with leaves_no_trace(model):
+    with borrowed(model):
         set_mode(model, mode)
         few = sides.pick(slice(0, 64)).inputs  # as many as prediction records of a model that branches on them
         graph = trace(model, few, opened=hides_attention(model))

@@ -13,7 +13,7 @@ from torch import nn
 from initscope.errors import InputError, check_count
 from initscope.geometry import Row
 from initscope.graph import Mode, Node, Observer, run, set_mode, trace
-from initscope.graph.borrowing import leaves_no_trace, runnable, without_dropout
+from initscope.graph.borrowing import borrowed, runnable, without_dropout
 from initscope.measurement.stream import batches
 from initscope.results import Result
 
@@ -71,6 +71,11 @@ def record(
     targets : array, optional
         Default: what the data holds beside the inputs.
 
+    Returns
+    -------
+    Recorded
+        The nodes and rows that the observers saw.
+
     Examples
     --------
     >>> import torch
@@ -87,7 +92,7 @@ def record(
     """
     model = runnable(model)
     seed = check_count("seed", seed, least=0)
-    with leaves_no_trace(model):
+    with borrowed(model):
         set_mode(model, mode)
         stream = batches(model, data, targets, seed=seed, shuffle=shuffle)
         first = next(stream, None)

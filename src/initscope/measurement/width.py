@@ -106,6 +106,10 @@ def mean_width(points: Any, *, draws: int = 128, seed: int = 0) -> MeanWidth:
     seed : int
         Of the directions; the same seed gives the same directions whatever the library and the batches.
 
+    Returns
+    -------
+    MeanWidth
+
     Examples
     --------
     >>> import initscope, numpy as np

@@ -1,13 +1,8 @@
 # Names of the package for type checkers and editors; lazy_loader reads them from here too.
-from .moments import (
-    Given as Given,
-    Maps as Maps,
-    NotCovered as NotCovered,
-)
-from .prediction import (
-    predict as predict,
-)
-from .registry import (
-    Context as Context,
-    rule as rule,
-)
+from .context import Context as Context
+from .prediction import predict as predict
+from .registry import rule as rule
+from .totals import NotCovered as NotCovered
+from .values.base import Value as Value
+from .values.inputs import InputValues as InputValues
+from .values.moment_maps import MomentMaps as MomentMaps

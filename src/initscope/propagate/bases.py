@@ -1,6 +1,7 @@
-"""What is known of a state beyond its second moments, as its bases: the law of a unit, where covariances come from.
+"""Base classes of what is known of random units beyond second moments: their distribution, and their origin.
 
-See `initscope.propagate.laws` and `initscope.propagate.origins` for those that know something.
+A `Distribution` answers questions about one unit, an `Origin` about its covariances between positions. Subclasses say
+how both follow from the values before; every question that they leave open raises `NotCovered` with the reason.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,9 +18,13 @@ from initscope.propagate.totals import NotCovered
 from initscope.propagate.windows import Offset, Sites
 
 if TYPE_CHECKING:
-    from initscope.propagate.moments import Maps
+    from initscope.propagate.channels import Channels
+    from initscope.propagate.context import Context
+    from initscope.propagate.values.inputs import InputValues
+    from initscope.propagate.values.moment_maps import MomentMaps
+    from initscope.theory.activations import Activation
 
-__all__ = ["Cross", "Draws", "Factor", "Field", "Law", "Lookup", "Origin", "Pair", "Wanted"]
+__all__ = ["Cross", "Distribution", "Draws", "Factor", "Field", "Lookup", "Origin", "Pair", "Shares", "Wanted"]
 
 Pair = tuple[Tensor, Tensor]
 Factor = float | Tensor
@@ -29,10 +34,14 @@ Cross = Tensor
 Stacked in this order, in float64: ``[4, pairs, blocks, *positions]``.
 """
 
-Lookup = Callable[["Maps", Offset], Cross]
-Wanted = tuple["Maps", Offset]
-Field = tuple["Maps", Sites]
+Lookup = Callable[["MomentMaps", Offset], Cross]
+Wanted = tuple["MomentMaps", Offset]
+Field = tuple["MomentMaps", Sites]
 """Gaussian units, and where they are drawn."""
+Shares = list[tuple["MomentMaps", Tensor]]
+"""Gradients ``[2·pairs, blocks, P, P]`` at each of the values before."""
+Expression = tuple["MomentMaps", Callable[[Any], Any]]
+"""A Gaussian value, and a function of its units."""
 
 
 @dataclass(frozen=True)
@@ -49,36 +58,97 @@ class Draws:
         return numbers.to(like.device)
 
 
-class Law:
-    """The law of the units of a state: nothing is known here, see `initscope.propagate.laws` for those that know.
+class Distribution:
+    """The distribution of a unit: nothing is known here, see `initscope.propagate.distributions` for those that know.
 
     A sample is one unit at the `Sites` that one output reads, jointly: ``[count, pairs, blocks, shifts, *size]`` for x
     and for y. Outputs are drawn independently, because only moments within the sites of one are taken from them.
     """
 
+    known = True
+    """Whether anything is known beyond second moments."""
     gaussian = False
-    lasting = False
-    """Whether scaling, moving and averaging units gives units of which as much is known."""
+    zero_mean = False
+    stable = False
+    """Whether scaled, moved and averaged units have this distribution too."""
+    random_means = False
+    """Whether the mean over channels may itself be random, as after a sampled network."""
+    activation: Activation | None = None
+    """The activation, of units that are one of Gaussian units ``before``."""
+    stacked_parts: tuple[MomentMaps, ...] = ()
+    """The values whose channels these are, one after the other."""
+    joined_parts: tuple[MomentMaps, ...] = ()
+    """The values whose positions these are, one after the other."""
+    input_values: InputValues | None = None
+    """The values themselves, where no weights have touched them."""
+    written_out = False
+    """Whether it is part of an activation that the model writes out in ops of its own."""
 
-    def means(self, state: Maps) -> Pair:
+    @property
+    def sampler(self) -> Distribution:
+        """How units are drawn that were not drawn yet."""
+        return self
+
+    def means(self, state: MomentMaps) -> Pair:
         """E x and E y, like the maps of ``state``."""
+        if self.zero_mean:
+            zero = torch.zeros_like(state.kxx)
+            return zero, zero
         raise NotCovered("the mean of its input is not known")
 
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+    def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """Samples of (x, y) at ``sites``."""
         raise NotCovered("the law of its input is not known beyond second moments")
 
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+    def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """The Gaussian units that `draw` draws."""
         raise NotCovered("the law of its input is not known beyond second moments")
 
-    def without_samples(self) -> Law:
-        """The same law, known by how it is drawn, with no samples kept."""
+    def without_samples(self) -> Distribution:
+        """The same distribution, known by how it is drawn, with no samples kept."""
         return self
+
+    def activated_gram(self, sigma: Activation) -> Tensor | None:
+        """Exact second moments over the whole batch of ``sigma`` of these units, if there is a formula."""
+        return None
+
+    def expression(self, state: MomentMaps) -> Expression | None:
+        """The Gaussian value that the units of ``state`` are a function of, one by one, and the function."""
+        return None
+
+    def token_values(self, state: MomentMaps, context: Context) -> Pair:
+        """New values of all units of tokens, ``[pairs, tokens, channels]`` for x and for y."""
+        raise NotCovered("the law of its input is not known beyond second moments")
+
+    def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
+        """Some channels at all positions, drawn for gradients: ``[count, 2·pairs, blocks, P]``."""
+        raise NotCovered("the law of its units is not known beyond second moments")
+
+    def parents(self) -> tuple[MomentMaps, ...]:
+        """The values that gradients reach from units that were drawn."""
+        raise NotCovered("gradients have no rule there")
+
+    def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
+        """Gradients at the parents, from those at ``state``, whose units were drawn."""
+        raise NotCovered("gradients have no rule there")
 
 
 class Origin(ABC):
-    """How a state's covariances at an offset come from earlier states; see `initscope.propagate.covariances`."""
+    """How a value's covariances at an offset come from earlier values; see `initscope.propagate.covariances`.
+
+    Gradients go back along the same origins: `transposed` is the transpose of `cross`.
+    """
+
+    knows_offsets = True
+    """Whether covariances are known at single offsets, not only of all positions together."""
+    gram_cost = 1
+    """What an entry of a Gram matrix over positions costs."""
+    grouped: Pair | None = None
+    """Input values ``[pairs, groups, channels of a group, *positions]``, where no weights have touched them."""
+    elementwise_of: MomentMaps | None = None
+    """The value that this one is a function of, unit by unit."""
+    through_samples = False
+    """Whether gradients pass through values that were sampled."""
 
     @abstractmethod
     def sources(self, offset: Offset) -> Iterable[Wanted]:
@@ -95,10 +165,46 @@ class Origin(ABC):
         """
         return self.cross(offset, tangents)
 
-    def work(self, offset: Offset) -> int:
-        """What an entry of the result costs, against a formula."""
+    def cost(self, offset: Offset) -> int:
+        """What an entry of `cross` costs, against a formula."""
         return 1
 
-    def scaling(self) -> tuple[Maps, Factor, Factor] | None:
-        """The state whose units these are, times a number for each position of x and of y; None: they are more."""
+    def scaling(self) -> tuple[MomentMaps, Factor, Factor] | None:
+        """The value whose units these are, times a number for each position of x and of y; None: they are more."""
         return None
+
+    def constant_factor(self) -> tuple[MomentMaps, float] | None:
+        """The Gaussian value whose units these are, times one number for all of them."""
+        return None
+
+    def table_shares(self, table: frozenset[object]) -> list[Any]:
+        """How much of the rows of an embedding table is in the units, see `rules.tied.table_shares`."""
+        raise NotCovered("its weights are read by another step too, in another way")
+
+    def batch_parent(self) -> MomentMaps | None:
+        """The value whose covariance over the whole batch `batch_gram` reads; None: it reads nothing."""
+        raise NotCovered("the covariance of the whole batch is not known there")
+
+    def batch_gram(self, before: Tensor) -> Tensor:
+        """Covariance of a dense layer's unit over the whole batch, x first: ``[2·pairs, 2·pairs]``."""
+        raise NotCovered("the covariance of the whole batch is not known there")
+
+    def layers(self, state: MomentMaps) -> tuple[MomentMaps, ...]:
+        """The values right after weights that ``state``, of this origin, consists of; empty: it is something else."""
+        return ()
+
+    def weight_squares(self, gradients: Tensor, channels: Channels) -> Tensor | None:
+        """E of the squared norm of the gradient of a layer's own weights, for each sample."""
+        return None
+
+    def parents(self) -> tuple[MomentMaps, ...]:
+        """The values that gradients reach from this one."""
+        raise NotCovered("gradients have no rule there")
+
+    def transposed(self, state: MomentMaps, gradients: Tensor, channels: Channels) -> Shares:
+        """Gradients at the parents, from those at ``state``."""
+        return [(before, self.back(gradients, channels)) for before in self.parents()]
+
+    def back(self, gradients: Tensor, channels: Channels) -> Tensor:
+        """Gradients at the only parent."""
+        raise NotCovered("gradients have no rule there")

@@ -11,27 +11,23 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from initscope.propagate.bases import Cross, Factor, Lookup, Wanted
 from initscope.propagate.budget import Budget
-from initscope.propagate.moments import Cross, Factor, Lookup, Maps, NotCovered, Wanted
+from initscope.propagate.totals import NotCovered
 from initscope.propagate.windows import EVERY, Offset
 
+if TYPE_CHECKING:
+    from initscope.propagate.values.moment_maps import MomentMaps
+
 __all__ = [
-    "Found",
-    "Grams",
-    "both_factors",
-    "canonical",
-    "closure",
-    "covariances",
-    "crosses",
-    "gram",
-    "nothing",
-    "outside",
-    "unscaled",
-]
+    "Found", "Grams", "both_factors", "canonical", "closure", "covariances", "crosses", "gram", "nothing",
+    "outside", "unscaled",
+]  # fmt: skip
 
 _OVERHEAD = 1 << 15  # what one map costs beside its entries
 _MEMORY = 1 << 29
@@ -40,7 +36,7 @@ _MEMORY = 1 << 29
 Found = dict[tuple[int, Offset], Cross]
 
 
-def crosses(state: Maps, offsets: Sequence[Offset], budget: Budget) -> Iterator[Cross]:
+def crosses(state: MomentMaps, offsets: Sequence[Offset], budget: Budget) -> Iterator[Cross]:
     """The covariances of ``state`` at each of ``offsets``, computed one after the other."""
     shared = _affordable([(state, offset) for offset in offsets], budget)
     known: Found = {}
@@ -80,7 +76,7 @@ def _affordable(wanted: list[Wanted], budget: Budget) -> bool:
 
 
 def _lookup(known: Found) -> Lookup:
-    def lookup(state: Maps, offset: Offset) -> Cross:
+    def lookup(state: MomentMaps, offset: Offset) -> Cross:
         if not any(offset) and offset is not EVERY:
             return aligned(state)
         if outside(state, offset):
@@ -105,7 +101,7 @@ def closure(wanted: Iterable[Wanted], *, deep: bool = True, also_aligned: bool =
 
     Not ``deep``: without the layers before. Offset 0, whose covariances every state has, only if ``also_aligned``.
     """
-    found: dict[tuple[int, Offset], tuple[Maps, Offset]] = {}
+    found: dict[tuple[int, Offset], tuple[MomentMaps, Offset]] = {}
     stack = list(wanted)
     while stack:
         state, offset = stack.pop()
@@ -122,10 +118,10 @@ def closure(wanted: Iterable[Wanted], *, deep: bool = True, also_aligned: bool =
     return list(found.values())
 
 
-def _cost(state: Maps, offset: Offset) -> int:
+def _cost(state: MomentMaps, offset: Offset) -> int:
     assert state.origin is not None
     entries = 4 * math.prod(state.kxx.shape[:2]) * math.prod(n - abs(d) for n, d in zip(state.positions, offset))
-    return _OVERHEAD + state.origin.work(offset) * entries
+    return _OVERHEAD + state.origin.cost(offset) * entries
 
 
 def canonical(offset: Offset) -> tuple[Offset, bool]:
@@ -136,18 +132,18 @@ def canonical(offset: Offset) -> tuple[Offset, bool]:
     return (tuple(-d for d in offset), True) if swapped else (offset, False)
 
 
-def outside(state: Maps, offset: Offset) -> bool:
+def outside(state: MomentMaps, offset: Offset) -> bool:
     """Whether no two positions are that far apart."""
     return offset is not EVERY and any(abs(d) >= n for n, d in zip(state.positions, offset, strict=True))
 
 
-def nothing(state: Maps, offset: Offset) -> Cross:
+def nothing(state: MomentMaps, offset: Offset) -> Cross:
     """The covariances of no positions."""
     sizes = [max(0, n - abs(d)) for n, d in zip(state.positions, offset)]
     return torch.zeros((4, *state.kxx.shape[:2], *sizes), dtype=torch.float64, device=state.kxx.device)
 
 
-def aligned(state: Maps) -> Cross:
+def aligned(state: MomentMaps) -> Cross:
     """The covariances at offset 0."""
     kxx, kyy, d = (maps.double() for maps in (state.kxx, state.kyy, state.d))
     kxy = (kxx + kyy - d) / 2
@@ -155,16 +151,16 @@ def aligned(state: Maps) -> Cross:
 
 
 Grams = OrderedDict[int, Tensor]
-"""Gram matrices of the last states that asked for theirs, by `Maps.order`."""
+"""Gram matrices of the last states that asked for theirs, by `MomentMaps.order`."""
 _REMEMBERED = 12
 
 
-def gram(state: Maps, known: Grams) -> Tensor:
+def gram(state: MomentMaps, known: Grams) -> Tensor:
     """E of the products of a unit at every two positions of x and y: ``[pairs, blocks, 2P, 2P]``, in float64.
 
     ``known`` holds what was found last: steps in a row read each other's.
     """
-    needed: dict[int, Maps] = {}
+    needed: dict[int, MomentMaps] = {}
     source, x, y = unscaled(state)
     stack = [source]
     while stack:
@@ -194,7 +190,7 @@ def gram(state: Maps, known: Grams) -> Tensor:
     return result
 
 
-def unscaled(state: Maps) -> tuple[Maps, Factor, Factor]:
+def unscaled(state: MomentMaps) -> tuple[MomentMaps, Factor, Factor]:
     """The earliest state whose units these are but for a number for each position of x and of y, and the numbers."""
     x: Factor = 1.0
     y: Factor = 1.0
@@ -208,14 +204,14 @@ def _double(factor: Factor) -> Factor:
     return factor.double() if isinstance(factor, Tensor) else factor
 
 
-def both_factors(state: Maps, x: Factor, y: Factor) -> Tensor:
+def both_factors(state: MomentMaps, x: Factor, y: Factor) -> Tensor:
     """Those numbers at every position of x, then of y: ``[pairs, blocks, 2P]``."""
     shape = state.kxx.shape
     sides = [torch.as_tensor(one, dtype=torch.float64).expand(shape).reshape(*shape[:2], -1) for one in (x, y)]
     return torch.cat(sides, dim=2)
 
 
-def _scaled(known: Mapping[int, Tensor], source: Maps, x: Factor, y: Factor) -> Tensor:
+def _scaled(known: Mapping[int, Tensor], source: MomentMaps, x: Factor, y: Factor) -> Tensor:
     matrix = known[source.order]
     if isinstance(x, float) and isinstance(y, float) and x == y:
         return matrix if x == 1 else matrix * (x * x)

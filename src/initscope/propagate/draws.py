@@ -9,17 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from initscope.geometry import weakest
+from initscope.propagate.bases import Distribution, Draws, Field, Pair, Wanted
 from initscope.propagate.covariances import covariances
-from initscope.propagate.moments import Draws, Field, Law, Maps, Pair, Wanted
-from initscope.propagate.registry import Context
 from initscope.propagate.windows import Sites
 
-__all__ = ["Sampled", "factor_of", "gaussian_draws", "sampled"]
+if TYPE_CHECKING:
+    from initscope.propagate.channels import Channels
+    from initscope.propagate.context import Context
+    from initscope.propagate.values.moment_maps import MomentMaps
+
+__all__ = ["Empirical", "factor_of", "gaussian_draws", "sampled"]
 
 _NORMALS = 1 << 22  # random numbers of one step, all pairs and positions together
 _LEAST, _MOST = 256, 1 << 18  # samples, all replicates together
@@ -27,7 +32,9 @@ _ROUNDING = 1e-10  # what a correlation matrix may lack of being positive
 _AT_ONCE = 1 << 20  # numbers of one piece: it stays near the caches
 
 
-def sampled(state: Maps, law: Law, context: Context, positions: tuple[int, ...] | None = None) -> Maps:
+def sampled(
+    state: MomentMaps, law: Distribution, context: Context, positions: tuple[int, ...] | None = None
+) -> MomentMaps:
     """The state after units of another law, drawn at every position; ``state`` is the one before.
 
     The samples are kept for the next such step. Covariances between positions are then not known.
@@ -37,13 +44,10 @@ def sampled(state: Maps, law: Law, context: Context, positions: tuple[int, ...] 
     count = _count(fields, context.budget.share, like=state, replicates=context.replicates)
     lookup = covariances(_between(fields), context.budget)
     x, y = (side[:, :, :, 0] for side in law.draw(state, sites, Draws(count, context.generator, lookup)))
-    kxx, kyy, d = (values.square().mean(dim=0) for values in (x, y, x - y))
     context.sampled.append("units")
     return state.after(
-        kxx=kxx,
-        kyy=kyy,
-        d=d,
-        unit=Sampled(x, y, law.without_samples()),
+        tuple(values.square().mean(dim=0) for values in (x, y, x - y)),
+        distribution=Empirical(x, y, law.without_samples()),
         fresh=frozenset(),
         origin=None,
         status=weakest(state.status, "sampled"),
@@ -56,7 +60,7 @@ def _between(fields: list[Field]) -> Iterable[Wanted]:
     return ((state, offset) for state, sites in fields for _, _, offset in sites.couples())
 
 
-def _count(fields: list[Field], share: float, like: Maps, replicates: int) -> int:
+def _count(fields: list[Field], share: float, like: MomentMaps, replicates: int) -> int:
     """Samples that the budget allows: by the widest of the fields, so that steps in a row draw equally many."""
     widest = max((2 * len(sites.shifts) * math.prod(sites.size) for _, sites in fields), default=0)
     numbers = (widest or 2 * math.prod(like.positions)) * math.prod(like.kxx.shape[:2])
@@ -64,34 +68,43 @@ def _count(fields: list[Field], share: float, like: Maps, replicates: int) -> in
 
 
 @dataclass(frozen=True, eq=False)
-class Sampled(Law):
+class Empirical(Distribution):
     """Samples kept from a step without a closed form, ``[count, pairs, blocks, *positions]``, and the law of others."""
 
     x: Tensor
     y: Tensor
-    law: Law
+    law: Distribution
 
-    def means(self, state: Maps) -> Pair:
+    def means(self, state: MomentMaps) -> Pair:
         """Means over the samples."""
         return self.x.mean(dim=0), self.y.mean(dim=0)
 
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
+    def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
         """The samples, from the first again when more are asked for; at several sites together new ones."""
         if len(sites.shifts) > 1:
             return self.law.draw(state, sites, draws)
         chosen = torch.arange(draws.count, device=self.x.device) % len(self.x)
         return sites.take(self.x[chosen]), sites.take(self.y[chosen])
 
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+    def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """None for kept samples."""
         return self.law.fields(state, sites) if len(sites.shifts) > 1 else ()
 
-    def without_samples(self) -> Law:
+    def without_samples(self) -> Distribution:
         """How others are drawn."""
         return self.law
 
+    @property
+    def sampler(self) -> Distribution:
+        """How others are drawn."""
+        return self.law
 
-def gaussian_draws(state: Maps, sites: Sites, draws: Draws) -> Pair:
+    def channel_values(self, state: MomentMaps, channels: Channels) -> Tensor:
+        """New channels."""
+        return self.law.channel_values(state, channels)
+
+
+def gaussian_draws(state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
     """x and y of Gaussian units at ``sites``: ``[count, pairs, blocks, shifts, *size]``."""
     covariance = _covariance(state, sites, draws)
     outputs, width = covariance.shape[2:], len(covariance)
@@ -107,7 +120,7 @@ def gaussian_draws(state: Maps, sites: Sites, draws: Draws) -> Pair:
     return x, x - gap
 
 
-def _covariance(state: Maps, sites: Sites, draws: Draws) -> Tensor:
+def _covariance(state: MomentMaps, sites: Sites, draws: Draws) -> Tensor:
     """``[n, n, pairs, blocks, *size]`` of all x, then all x - y: differences of near-equal inputs keep their digits."""
     count = len(sites.shifts)
     kxx, kyy, d = (sites.take(maps.double()) for maps in (state.kxx, state.kyy, state.d))

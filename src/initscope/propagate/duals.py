@@ -30,7 +30,8 @@ _AGREES = 1e-10  # between nodes, against the largest coefficient
 
 def transformed(sigma: Activation, kxx: Tensor, kyy: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """``sigma.transform`` of maps, by the series where that is exact to a relative 1e-9."""
-    series = coefficients(sigma, torch.stack([kxx, kyy])) if kxx.shape == kyy.shape == d.shape else None
+    smooth = sigma.integrated and kxx.shape == kyy.shape == d.shape
+    series = coefficients(sigma, torch.stack([kxx, kyy])) if smooth else None
     if series is None:
         first, second, apart = sigma.transform(kxx, kyy, d)
         return first, second, apart

@@ -20,20 +20,22 @@ import torch
 from torch import Tensor, nn
 
 from initscope.geometry import Floats, start_norms
-from initscope.graph import Inputs, Node, Trace
-from initscope.propagate.attended import Attended, Root
-from initscope.propagate.backward import back, sources_of, spread_over_taps
+from initscope.graph import Graph, Inputs, Node
+from initscope.propagate.bases import Origin
 from initscope.propagate.budget import Budget
 from initscope.propagate.channels import Channels, positions_of
-from initscope.propagate.moments import Given, Maps, NotCovered, Origin, Scaled
+from initscope.propagate.context import Context
 from initscope.propagate.networks import Sides, Simulation
-from initscope.propagate.origins import Activations, Shifted, Stacked
-from initscope.propagate.rules import Context
-from initscope.propagate.rules.pooling import Pooled, windows_of
-from initscope.propagate.rules.weights import Weighted
+from initscope.propagate.origins.matrices import SampledRoot
+from initscope.propagate.origins.positions import AveragedWindows
+from initscope.propagate.origins.weights import WeightedSums
+from initscope.propagate.rules.pooling import windows_of
 from initscope.propagate.spread import standard_error
-from initscope.propagate.units import Drawn, Units
-from initscope.propagate.walk import Missing, Several, Walk
+from initscope.propagate.totals import NotCovered, Totals
+from initscope.propagate.values.base import is_maps, is_sampled, is_uncovered, is_value, map_values, values_in
+from initscope.propagate.values.inputs import InputValues
+from initscope.propagate.values.moment_maps import MomentMaps
+from initscope.propagate.walk import Walk
 
 __all__ = ["Gradients", "gradients_of", "sides_of"]
 
@@ -48,6 +50,11 @@ class Gradients:
     ratio: Floats
     error: Floats
     reasons: tuple[str, ...]
+
+    @classmethod
+    def unknown(cls, rows: int, reason: str) -> Gradients:
+        """No row has a gradient, for this reason."""
+        return cls(np.full(rows, np.nan), np.full(rows, np.nan), (reason,) * rows)
 
 
 class _Recalling(Walk):
@@ -71,14 +78,16 @@ def gradients_of(simulation: Simulation) -> Gradients:
     """Predicted gradient ratios of every row, on the samples of both sides of its pairs."""
     networks, x, y = simulation.networks, simulation.x, simulation.y
     traced = networks.traced
-    context = replace(networks.context, budget=Budget(), sampled=[], roots=list[Root]())
-    inputs = [Given(a, b) if carries else a for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)]
+    context = replace(networks.context, budget=Budget(), sampled=[], roots=list[SampledRoot]())
+    inputs = [
+        InputValues(a, b) if carries else a for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)
+    ]
     with torch.enable_grad(), _constant_parameters(traced.model):
         walk = _Recalling(traced, inputs, context, simulation, keep=True)
         walk.seen = {}
         for _ in walk.states():
             pass
-    replicates = max((len(value.states) for value in walk.seen.values() if isinstance(value, Several)), default=1)
+    replicates = max(len(value.replicates) for value in values_in(list(walk.seen.values())))
     found = [_Backward(traced, walk.seen, index, context).ratios() for index in range(replicates)]
     squares = np.stack([np.square(one).mean(axis=1) for one, _ in found])
     ratio = np.sqrt(squares.mean(axis=0))
@@ -114,11 +123,11 @@ def _samples(x: Inputs) -> int:
 class _Backward:
     """The recursion back through the states of one replicate."""
 
-    def __init__(self, traced: Trace, values: dict[Node, Any], replicate: int, context: Context) -> None:
+    def __init__(self, traced: Graph, values: dict[Node, Any], replicate: int, context: Context) -> None:
         self._traced = traced
-        self._values = {node: _of(value, replicate) for node, value in values.items()}
+        self._values = map_values(lambda value: value.replicate(replicate), values)
         self._origins: dict[int, Origin] = {}
-        for node in traced.steps:
+        for node in traced.nodes:
             with suppress(NotCovered):
                 self._know_step(node, context)
         self._channels = Channels(context.generator, self._origins)
@@ -130,7 +139,7 @@ class _Backward:
         """``[rows, samples]``, NaN where there is none, and why."""
         output = next((node for node in self._traced.returned if node in self._values), None)
         start = self._start()
-        result = np.full((len(self._traced.steps), len(start)), np.nan)
+        result = np.full((len(self._traced.nodes), len(start)), np.nan)
         try:
             if output is None:
                 raise NotCovered("the output is not known")
@@ -139,26 +148,26 @@ class _Backward:
             return result, (f"the output: {error}",) * len(result)
         blocked = self._blocked(output)
         reasons = []
-        for row, node in enumerate(self._traced.steps):
-            state = next(iter(_states(self._values.get(node))), None)
+        for row, node in enumerate(self._traced.nodes):
+            state = next(iter(_maps_of(self._values.get(node))), None)
             reason = blocked.get(node, "") or (self._why_not(state) if state is not None else "")
             squares = None if state is None or reason else self._of_weights(state)
             if squares is not None:
                 result[row] = squares.sqrt().numpy() / start
-            reasons.append(reason if state is not None and _has_weights(state) else "")
+            reasons.append(reason if state is not None and state.layers() else "")
         return result, tuple(reasons)
 
     def _know_step(self, node: Node, context: Context) -> None:
         """Where values were sampled, as behind a table that embeds tokens too, gradients may still know the step."""
-        module, value = self._traced.module(node), self._values.get(node)
-        before = next((s for parent in node.all_input_nodes for s in _states(self._values.get(parent))), None)
-        if not isinstance(value, Maps) or before is None or before.axis != value.axis or _has_rule(value):
+        module, value = node.module, self._values.get(node)
+        before = next((s for parent in node.inputs for s in _maps_of(self._values.get(parent))), None)
+        if not is_maps(value) or before is None or before.axis != value.axis or _has_rule(value):
             return
         if isinstance(module, nn.Linear) and before.shape == (*value.shape[:-1], module.in_features):
             law = context.law(module)
-            origin: Origin = Weighted(before, law, 1, None, law.variance * before.channels, None)
+            origin: Origin = WeightedSums(before, law, 1, None, law.variance * before.channels, None)
         elif isinstance(module, _AVERAGES) and not any(np.atleast_1d(getattr(module, "padding", 0))):
-            origin = Pooled(before, *windows_of(module, before))
+            origin = AveragedWindows(before, *windows_of(module, before))
         else:
             return
         self._origins[value.order] = origin
@@ -166,26 +175,26 @@ class _Backward:
 
     def _start(self) -> Floats:
         """Norms of the samples, as `start_norms` has them."""
-        steps = self._traced.steps
-        totals = []
-        for node in steps:
-            value = self._values.get(node)
-            value = value[0] if type(value) is tuple and value else value
-            known = isinstance(value, (Maps, Units)) or (type(value) is Given and value.real)
-            totals.append(value.totals() if value is not None and known else None)
-        pairs = next(len(one.xx) for one in totals if one is not None)
-        totals = [one if one is not None and len(one.xx) == pairs else None for one in totals]  # not of folded samples
+        steps = self._traced.nodes
+        totals = [_totals(self._values.get(node)) for node in steps]
+        pairs = next(len(sums.xx) for sums in totals if sums is not None)
+        totals = [sums if sums is not None and len(sums.xx) == pairs else None for sums in totals]  # no folded samples
         unknown = torch.full((2 * pairs,), torch.nan, dtype=torch.float64)
-        norms = torch.stack([unknown if one is None else torch.cat([one.xx, one.yy]).double().sqrt() for one in totals])
-        units = np.array([0 if one is None else one.units for one in totals], dtype=np.float64)
+        norms = torch.stack(
+            [unknown if sums is None else torch.cat([sums.xx, sums.yy]).double().sqrt() for sums in totals]
+        )
+        units = np.array([0 if sums is None else sums.units for sums in totals], dtype=np.float64)
         return start_norms(norms.numpy(), units, [node.op == "placeholder" for node in steps])[0]
 
     def _run(self, output: Any) -> None:
         """Gradients at all states that they reach, from the last to the first; squares of those of weights are kept."""
-        state = _whole(output)
+        output = output[0] if type(output) is tuple and output else output
+        if not is_value(output):
+            raise NotCovered("it is not known as one value per unit")
+        state = output.whole_moments()
         sizes = torch.tensor(state.sizes, dtype=torch.float64)
-        unit = torch.eye(positions_of(state), dtype=torch.float64) / (positions_of(state) * state.channels)
-        waiting = {state.order: (state, (sizes[:, None, None] * unit).expand(2 * len(state.kxx), -1, -1, -1))}
+        distribution = torch.eye(positions_of(state), dtype=torch.float64) / (positions_of(state) * state.channels)
+        waiting = {state.order: (state, (sizes[:, None, None] * distribution).expand(2 * len(state.kxx), -1, -1, -1))}
         while waiting:
             order = max(waiting)
             state, gradients = waiting.pop(order)
@@ -197,37 +206,33 @@ class _Backward:
                 self._failed[order] = str(error)
             self._channels.release(order)
 
-    def _step(self, state: Maps, gradients: Tensor) -> Iterable[tuple[Maps, Tensor]]:
-        origin = state.origin
-        if isinstance(origin, Weighted):
-            spread = spread_over_taps(origin, self._channels.mean(gradients))
-            self._squares[state.order] = (spread * self._channels.gram(origin.before)).sum(dim=(1, 2, 3))
-        sources_of(state)  # raises where there is no rule
-        return back(state, gradients, self._channels)
+    def _step(self, state: MomentMaps, gradients: Tensor) -> Iterable[tuple[MomentMaps, Tensor]]:
+        squares = None if state.origin is None else state.origin.weight_squares(gradients, self._channels)
+        if squares is not None:
+            self._squares[state.order] = squares
+        return state.history().transposed(state, gradients, self._channels)
 
-    def _of_weights(self, state: Maps) -> Tensor | None:
+    def _of_weights(self, state: MomentMaps) -> Tensor | None:
         """E of the squared gradient of a layer's weights, for each sample."""
-        if isinstance(state.origin, Stacked):
-            parts = [self._of_weights(part) for part in state.origin.terms]
-            known = [part for part in parts if part is not None]
-            return torch.stack(known).sum(dim=0) if len(known) == len(parts) else None
-        return self._squares.get(state.order)
+        layers = state.layers()
+        known = [self._squares[layer.order] for layer in layers if layer.order in self._squares]
+        return torch.stack(known).sum(dim=0) if layers and len(known) == len(layers) else None
 
-    def _why_not(self, state: Maps) -> str:
+    def _why_not(self, state: MomentMaps) -> str:
         """Why gradients that reach a state are not all known: some failed on the way."""
         for order, reason in self._failed.items():
             if state.order == order or any(one.order == order for one in self._after(state)):
                 return reason
         return ""
 
-    def _after(self, state: Maps) -> list[Maps]:
+    def _after(self, state: MomentMaps) -> list[MomentMaps]:
         """States behind a state that failed."""
         return [one for one in self._known() if one.order in self._failed and state.order in self._reach(one)]
 
-    def _known(self) -> list[Maps]:
-        return [state for value in self._values.values() for state in _states(value)]
+    def _known(self) -> list[MomentMaps]:
+        return [state for value in self._values.values() for state in _maps_of(value)]
 
-    def _reach(self, state: Maps) -> frozenset[int]:
+    def _reach(self, state: MomentMaps) -> frozenset[int]:
         """Orders of all states that gradients reach from this one, itself included."""
         waiting = [state]
         while waiting:
@@ -242,10 +247,10 @@ class _Backward:
                 waiting.pop()
         return self._reached[state.order]
 
-    def _sources(self, state: Maps) -> Sequence[Maps]:
+    def _sources(self, state: MomentMaps) -> Sequence[MomentMaps]:
         """What gradients pass to; nothing where there is no rule."""
         try:
-            return sources_of(self._channels.known(state))
+            return self._channels.known(state).history().parents()
         except NotCovered:
             return ()
 
@@ -256,16 +261,16 @@ class _Backward:
         while stack:
             node = stack.pop()
             value = self._values.get(node)
-            if isinstance(value, Given) and not isinstance(value, Drawn):
+            if is_value(value) and not value.random and not value.sampled:
                 continue  # a mean over many channels, as a norm takes it: nothing that a single unit moves
-            for parent in node.all_input_nodes:
+            for parent in node.inputs:
                 if parent not in leads:
                     leads[parent] = None
                     stack.append(parent)
         places = {node: place for place, node in enumerate(self._values)}
         blocked: dict[Node, str] = {}
         for node in sorted((one for one in leads if one in places), key=places.__getitem__, reverse=True):
-            for parent in (one for one in node.all_input_nodes if one in leads):
+            for parent in (one for one in node.inputs if one in leads):
                 reason = blocked.get(node) or self._stops(node, parent)
                 if reason:
                     blocked.setdefault(parent, reason)
@@ -273,69 +278,51 @@ class _Backward:
 
     def _stops(self, node: Node, parent: Node) -> str:
         """Why gradients do not pass a step to one that it reads; empty where they do, or where there is nothing."""
-        value, before = self._values.get(node), _states(self._values.get(parent))
-        name = self._traced.names.get(node, str(node.target))
-        if isinstance(self._values.get(parent), Drawn) and not isinstance(value, Drawn):
-            heads = all(isinstance(one.origin, Attended) for one in _states(value))
-            return "" if heads and _states(value) else f"{name}: its values were drawn"
+        value, before = self._values.get(node), _maps_of(self._values.get(parent))
+        name, after = node.name if node.row else str(node.target), _maps_of(value)
+        if is_sampled(self._values.get(parent)) and not is_sampled(value):
+            heads = after and all(maps.origin is not None and maps.origin.through_samples for maps in after)
+            return "" if heads else f"{name}: its values were drawn"
         if not before:
             return ""
-        if isinstance(value, Missing):
+        if is_uncovered(value):
             return f"{name}: {value.reason}"
-        if isinstance(value, Drawn):
+        if is_sampled(value):
             return "" if value.x.requires_grad else f"{name}: its values were drawn"
-        behind = _states(value)
-        reached = frozenset[int]().union(*(self._reach(one) for one in behind))
-        if behind and not all(_meets(one, reached) for one in before):
+        reached = frozenset[int]().union(*(self._reach(maps) for maps in after))
+        if after and not all(_meets(maps, reached) for maps in before):
             return f"{name}: gradients have no rule there"
         return ""
 
 
-def _of(value: Any, replicate: int) -> Any:
-    if isinstance(value, Several):
-        return value.states[replicate]
-    return tuple(_of(item, replicate) for item in value) if type(value) is tuple else value
+def _maps_of(value: Any) -> list[MomentMaps]:
+    """The maps that a value, or a tuple of them, consists of."""
+    return [maps for each in values_in(value) for maps in each.moment_maps()]
 
 
-def _states(value: Any) -> list[Maps]:
-    """The maps that a value consists of."""
-    if isinstance(value, Maps):
-        return [value]
-    if isinstance(value, Units):
-        return [value.base]
-    return [state for item in value for state in _states(item)] if type(value) is tuple else []
-
-
-def _whole(value: Any) -> Maps:
-    """The maps of the output, every unit once."""
+def _totals(value: Any) -> Totals | None:
+    """Sums over the units of a value that was not drawn; of several the first; None where there are none."""
     value = value[0] if type(value) is tuple and value else value
-    if isinstance(value, Missing):
-        raise NotCovered(value.reason)
-    if isinstance(value, Units) and value.source.numel() == len(value.base.kxx) * math.prod(value.base.shape):
-        return value.base
-    if not isinstance(value, Maps):
-        raise NotCovered("it is not known as one value per unit")
-    return value
-
-
-def _has_weights(state: Maps) -> bool:
-    origin = state.origin
-    return isinstance(origin, Weighted) or (
-        isinstance(origin, Stacked) and all(isinstance(part.origin, Weighted) for part in origin.terms)
-    )
-
-
-def _has_rule(state: Maps) -> bool:
+    if not is_value(value) or value.sampled:
+        return None
     try:
-        sources_of(state)
+        totals: Totals = value.totals()
+    except NotCovered:
+        return None
+    return totals
+
+
+def _has_rule(state: MomentMaps) -> bool:
+    try:
+        state.history().parents()
     except NotCovered:
         return False
     return True
 
 
-def _meets(state: Maps, reached: frozenset[int]) -> bool:
-    """Whether gradients come by a state, or by what it is a function of, unit by unit."""
+def _meets(state: MomentMaps, reached: frozenset[int]) -> bool:
+    """Whether gradients come by a value, or by what it is a function of, unit by unit."""
     if state.order in reached:
         return True
-    origin = state.origin
-    return isinstance(origin, (Activations, Scaled, Shifted)) and _meets(origin.before, reached)
+    before = None if state.origin is None else state.origin.elementwise_of
+    return before is not None and _meets(before, reached)

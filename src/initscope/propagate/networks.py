@@ -14,16 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from initscope._utils.randomness import torch_generator
-from initscope.graph import Batch, Inputs, Node, Observer, SampleAxes, Trace, attends, run, sample_axes, trace
+from initscope.graph import Batch, Graph, Inputs, Node, Observer, SampleAxes, attends, run, sample_axes, trace
 from initscope.graph.borrowing import copy_of, snapshot, without_dropout
 from initscope.initializers._base import drawn_parameters, weight_layers
 from initscope.initializers._matrices import matrices
-from initscope.propagate.laws import MeansOnly
-from initscope.propagate.moments import Given, Law, Maps, NotCovered
-from initscope.propagate.origins import Gram
-from initscope.propagate.registry import Context
+from initscope.propagate.context import Context
+from initscope.propagate.distributions import KnownMeans, NetworkUnits
+from initscope.propagate.origins.matrices import KnownGram
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.inputs import InputValues
+from initscope.propagate.values.moment_maps import MomentMaps
 
-__all__ = ["Networks", "Sides", "Simulation", "attribute", "tied_weights"]
+__all__ = ["Networks", "Sides", "Simulation", "tied_weights"]
 
 
 @dataclass
@@ -43,7 +45,7 @@ class _Record:
             products = both @ both.mT / both.shape[2]
             self.gram = products if self.gram is None else self.gram.add_(products)
         for axis in (0, 1) if x.dim() == 3 else (0,):
-            maps = Given(x, y).as_maps(axis)
+            maps = InputValues(x, y).moments(axis)
             moments = [maps.kxx[:, 0], maps.kyy[:, 0], maps.d[:, 0]]
             if means:
                 moments += [side.mean(dim=axis + 1) for side in (x, y)]
@@ -60,11 +62,11 @@ Sides = tuple[slice, slice]
 class Networks:
     """One copy of the model, whose weights are drawn again and again; the same networks for every batch of pairs."""
 
-    def __init__(self, traced: Trace, inputs: Inputs, context: Context, draws: int, seed: int) -> None:
+    def __init__(self, traced: Graph, inputs: Inputs, context: Context, draws: int, seed: int) -> None:
         self.traced, self.context, self.draws = traced, context, draws
         self._inputs, self._seed = inputs, seed
         self._copy: nn.Module | None = None
-        self._copied: Trace | None = None
+        self._copied: Graph | None = None
         self._weights: dict[Node, frozenset[object]] = {}
 
     def of_samples(self, inputs: Inputs, generator: torch.Generator) -> Networks:
@@ -79,14 +81,14 @@ class Networks:
     def axes(self) -> SampleAxes:
         """Where the samples of each step are, if one of the steps may move them from the first axis."""
         traced = self.traced
-        moves = any(traced.kind(step) in _MOVES or _sequence_first(traced, step) for step in traced.steps)
-        return sample_axes(traced, self._inputs) if moves or traced.graph_module is None else SampleAxes()
+        moves = any(_may_move_samples(node) for node in traced.nodes)
+        return sample_axes(traced, self._inputs) if moves or traced.symbolic is None else SampleAxes()
 
     def weights(self, node: Node) -> frozenset[object]:
         """The parameters that a node's value depends on."""
         stack = [] if node in self._weights else [node]
         while stack:
-            reads = stack[-1].all_input_nodes
+            reads = stack[-1].inputs
             missing = [parent for parent in reads if parent not in self._weights]
             stack += missing
             if not missing:
@@ -100,29 +102,29 @@ class Networks:
 
         One for each replicate, over its share of the networks.
         """
-        replicates, names = range(self.context.replicates), self.traced.names.values()
+        replicates, names = range(self.context.replicates), [node.name for node in self.traced.nodes]
         found = [[{name: _Record() for name in names} for _ in replicates] for _ in pairings]
         model = self.traced.model
         layers = [*weight_layers(model), *(matrix.layer() for matrix in matrices(model))]
         means = any(self.context.initializer.law(layer).strength > 0 for layer in layers)
-        places = {name: self.axes.of(step) for step, name in self.traced.names.items()}
+        axes_by_name = {node.name: self.axes.of(node) for node in self.traced.nodes}
         samples, drawn = both.samples, self._copied
         for draw, network in enumerate(self._drawn(both.tensors()[0].device)):
             dtype = next((p.dtype for p in network.parameters()), None)
             values = both.map(lambda t, dtype=dtype: t.to(dtype) if t.is_floating_point() else t.clone())  # type: ignore[misc]
             if drawn is None:
                 drawn = trace(network, values, recorded=samples, opened=self.traced.opened)
-                self._copied = drawn if drawn.graph_module is not None else None  # steps of a run are those of its size
+                self._copied = drawn if drawn.symbolic is not None else None  # steps of a run are those of its size
             # With fewer networks than replicates these share theirs.
             wanted = [r for r in replicates if draw % len(replicates) == r % self.draws]
-            tallies = [
-                _MomentTally(drawn, [groups[r] for r in wanted], sides, means=means, tokens=attends(self.traced))
+            observers = [
+                _MomentObserver(drawn, [groups[r] for r in wanted], sides, means=means, tokens=attends(self.traced))
                 for groups, sides in zip(found, pairings, strict=True)
             ]
             # Of single tensors only: what a tuple holds has steps of its own.
-            axes = SampleAxes({step: {"": places.get(name)} for step, name in drawn.names.items()})
+            axes = SampleAxes({node: {"": axes_by_name.get(node.name)} for node in drawn.nodes})
             with without_dropout(network):
-                run(drawn, Batch(values), tallies, axes)
+                run(drawn, Batch(values), observers, axes)
         return found
 
     def _drawn(self, device: torch.device) -> Iterator[nn.Module]:
@@ -168,14 +170,9 @@ class Simulation:
         """Records of the pairs beside; None if no networks had to be run."""
         return self._records[1] if len(self._records) > 1 else None
 
-    @property
-    def axes(self) -> SampleAxes:
-        """Where the samples of each step are."""
-        return self.networks.axes
-
-    def state(self, node: Node, axis: int | None, context: Context) -> Maps:
+    def state(self, node: Node, axis: int | None, context: Context) -> MomentMaps:
         """Second moments after ``node`` as they were sampled; ``axis`` is where its channels are, if that is known."""
-        record = self._recorded()[context.replicate][self.networks.traced.name(node)]
+        record = self._recorded()[context.replicate][node.name]
         if not record.maps:
             raise NotCovered("its output is not one value per unit")
         context.sampled.append("networks")
@@ -183,15 +180,15 @@ class Simulation:
             axis = self._usual_axis(record)
         dtype = next((t.dtype for t in self.x.tensors() if t.is_floating_point()), torch.float32)
         kxx, kyy, d, *means = ((m[:, None] / record.draws).to(dtype) for m in record.maps[axis])
-        known = None if record.gram is None or axis != 1 else Gram(record.gram[:, None].double() / record.draws)
-        return Maps(
+        known = None if record.gram is None or axis != 1 else KnownGram(record.gram[:, None].double() / record.draws)
+        return MomentMaps(
             kxx,
             kyy,
             d,
             sizes=(record.channels[axis],),
             status="sampled",
             axis=axis,
-            unit=MeansOnly(*means) if means else Law(),
+            distribution=KnownMeans(*means) if means else NetworkUnits(),
             weights=self.networks.weights(node),
             origin=known,
             alike=False,
@@ -219,51 +216,49 @@ class Simulation:
         return last if tokens else 0
 
 
-def constants_of(traced: Trace, node: Node) -> list[Any]:
+def constants_of(traced: Graph, node: Node) -> list[Any]:
     """The parameters, and other tensors that are not made of the inputs, that a step itself reads."""
-    module = traced.module(node)
-    if module is not None:
-        return list(module.parameters())
+    if node.module is not None:
+        return list(node.module.parameters())
     if node.op == "get_attr":
         return [traced.constant(node)]
     return [] if traced.symbolic is not None else list(node.constants)
 
 
-def tied_weights(traced: Trace) -> frozenset[int]:
+def tied_weights(traced: Graph) -> frozenset[int]:
     """Drawn weights, by ``id``, that steps of different kinds read, as an embedding and the last Linear."""
     kinds: dict[int, set[str]] = {}
-    nodes: list[Any] = list(traced.steps) if traced.graph_module is None else list(traced.graph_module.graph.nodes)
-    for node in nodes:
-        readers = [node] if node.op != "get_attr" else [reader for reader in nodes if node in reader.inputs]
+    for node in traced.calls:
+        readers = [node] if node.op != "get_attr" else [reader for reader in traced.calls if node in reader.inputs]
         for value in constants_of(traced, node):
             if isinstance(value, Tensor) and value.dim() > 1:
-                kinds.setdefault(id(value), set()).update(traced.kind(reader) for reader in readers)
+                kinds.setdefault(id(value), set()).update(reader.kind for reader in readers)
     drawn = drawn_parameters(traced.model)
     return frozenset(key for key, found in kinds.items() if len(found) > 1 and key in drawn)
 
 
 _GRAMS = 1 << 26  # entries of the products of tokens of all steps
-_MOVES = frozenset({
-    "transpose", "permute", "movedim", "moveaxis", "swapaxes", "swapdims", "t", "T", "getattr", "reshape", "view",
-    "flatten", "unflatten", "einsum", "rearrange", "unfold", "Flatten", "Unflatten", "Unfold", "Fold", "roll",
-})  # fmt: skip
 
 
-def _sequence_first(traced: Trace, step: Node) -> bool:
-    module = traced.module(step)
-    return isinstance(module, nn.RNNBase) or getattr(module, "batch_first", None) is False  # hidden states always are
+def _may_move_samples(node: Node) -> bool:
+    """Whether samples may lie elsewhere after an op: it moves values, is unknown, or puts the sequence first."""
+    module, traits = node.module, node.traits
+    if isinstance(module, nn.RNNBase) or getattr(module, "batch_first", None) is False:  # hidden states always are
+        return True
+    unknown = traits.role == "other" and module is None
+    return traits.moves_values or bool(traits.equation) or unknown
 
 
-class _MomentTally(Observer):
+class _MomentObserver(Observer):
     """Second moments of every step of one network, for the replicates that it belongs to."""
 
-    def __init__(self, drawn: Trace, groups: list[Records], sides: Sides, *, means: bool, tokens: bool) -> None:
+    def __init__(self, drawn: Graph, groups: list[Records], sides: Sides, *, means: bool, tokens: bool) -> None:
         self._drawn, self._groups, self._sides, self._means = drawn, groups, sides, means
         self._left = _GRAMS if tokens else 0
 
     def see(self, step: Node, values: Tensor) -> None:
         """Add the moments of both sides of the pairs."""
-        name = self._drawn.name(step)
+        name = step.name
         if values.dim() > 1:
             x, y = (values[side] for side in self._sides)
             size = len(x) * (2 * values.shape[1]) ** 2 if values.dim() == 3 else 0
@@ -272,11 +267,3 @@ class _MomentTally(Observer):
             for records in self._groups:
                 if name in records:
                     records[name].add(x, y, means=self._means, tokens=tokens)
-
-
-def attribute(root: nn.Module | None, path: str) -> Any:
-    """What stands at a dotted path in a module."""
-    value: Any = root
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value

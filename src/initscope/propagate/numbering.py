@@ -17,7 +17,7 @@ from torch import Tensor
 
 from initscope.propagate.totals import NotCovered
 
-__all__ = ["Lines", "View", "cuts_channels", "lines", "numbers", "of_rows", "same_units", "view_of", "viewed"]
+__all__ = ["Lines", "View", "channels_cut", "lines", "numbers", "of_rows", "same_units", "view_of", "viewed"]
 
 Shape = tuple[int, ...]
 View = tuple[Shape, Shape, int]
@@ -87,7 +87,7 @@ def lines(source: Tensor, shape: Shape) -> Lines:
 
 
 @_remembered
-def cuts_channels(source: Tensor, shape: Shape) -> bool:
+def channels_cut(source: Tensor, shape: Shape) -> bool:
     """Whether channels of a token lie along several axes now."""
     token = source // shape[-1]
     along = [bool((token == token.narrow(a, 0, 1)).all()) for a in range(1, source.dim())]

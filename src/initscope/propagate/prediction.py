@@ -16,25 +16,24 @@ from initscope._utils.randomness import torch_generator
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import InputError, check_count
 from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
-from initscope.graph import BatchArgs, Inputs, attends, bind, hides_attention, refuse_different_lengths, trace
+from initscope.graph import BatchArgs, Inputs, Node, attends, bind, hides_attention, refuse_different_lengths, trace
 from initscope.graph.batch import check_norms, check_shapes, real_tensor
-from initscope.graph.borrowing import leaves_no_trace, runnable
+from initscope.graph.borrowing import borrowed, runnable
 from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
 from initscope.initializers._base import equal_parameters
 from initscope.propagate.budget import Budget
-from initscope.propagate.gradients import gradients_of, sides_of
-from initscope.propagate.moments import Given, Maps
+from initscope.propagate.context import Context
+from initscope.propagate.gradients import Gradients, gradients_of, sides_of
 from initscope.propagate.networks import Networks, Simulation, tied_weights
 from initscope.propagate.refusals import refuse_undrawable
-from initscope.propagate.routed import Rows
-from initscope.propagate.rules import Context
 from initscope.propagate.spread import finite_width_sd, standard_error
-from initscope.propagate.totals import Totals, gaps
-from initscope.propagate.units import Units
-from initscope.propagate.walk import Missing, Several, Walk
+from initscope.propagate.totals import NotCovered, Totals, gaps
+from initscope.propagate.values.base import is_value
+from initscope.propagate.values.inputs import InputValues
+from initscope.propagate.walk import Walk
 from initscope.theory._fast import fused_loops
 
-__all__ = ["checked", "networks_of", "predict"]
+__all__ = ["checked_inputs", "networks_of", "predict"]
 
 _REPLICATES = 4  # of everything that is sampled: their spread is its error
 _CHUNK = 1 << 20  # input values of one batch of pairs: their maps stay near the caches, whatever the number of pairs
@@ -117,37 +116,40 @@ def predict(
     training = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if any(module.training if mode is None else mode == "train" for module in training):
         size = given  # batch statistics are those of all samples together
-    with leaves_no_trace(model):  # what runs inside keeps no copy of the weights of its own
+    with borrowed(model):  # what runs inside keeps no copy of the weights of its own
         networks = networks_of(model, x, initializer, mode=mode, draws=draws, seed=seed, size=size)
-        alone = networks.traced.graph_module is None  # the steps of a run are those of its samples
+        alone = networks.traced.symbolic is None  # the steps of a run are those of its samples
         sides = sides_of(x) if gradients else None
         beside = None if sides is None or alone or sides[1].stop > size else sides
         parts, known = list[_Part](), None
         for start in steps(range(0, given, size), "predicting pairs"):
-            both = (_part(side, start, size, networks.traced.batch) for side in (x, y))
+            whole = size == given and networks.traced.batch in (None, given)
+            both = (x, y) if whole else tuple(_part(side, start, size, networks.traced.batch) for side in (x, y))
             simulation = Simulation(networks, *both, beside=None if start else beside)
-            parts.append(_walk(simulation, start, given))
-            known = simulation.beside if start == 0 else known
+            parts.append(_predicted_part(simulation, start, given))
+            known = simulation.beside if beside is not None and start == 0 else known
         found = _assembled(networks, parts, given)
     if sides is None:
         return found
+    returned = [found.rows[node.index] for node in networks.traced.returned[:1]]
+    if returned and returned[0].status == "not covered":  # nothing to go back from: no second walk
+        return _with_gradients(found, Gradients.unknown(len(found.rows), f"the output: {returned[0].note}"))
     first, second = (x.pick(side) for side in sides)
-    with leaves_no_trace(model), stage("predicting gradients"):
+    with borrowed(model), stage("predicting gradients"):
         if alone:
             networks = networks_of(model, first, initializer, mode=mode, draws=draws, seed=seed, size=first.samples)
         else:
             networks = networks.of_samples(first, torch_generator(seed, "prediction"))
-        return _with_gradients(found, Simulation(networks, first, second, known=known))
+        return _with_gradients(found, gradients_of(Simulation(networks, first, second, known=known)))
 
 
-def _with_gradients(prediction: Prediction, simulation: Simulation) -> Prediction:
+def _with_gradients(prediction: Prediction, gradients: Gradients) -> Prediction:
     """The same with predicted gradients, and with the reasons why rows have none."""
-    found = gradients_of(simulation)
     rows = tuple(
         replace(row, note="; ".join(filter(None, [row.note, reason and f"no gradient predicted: {reason}"])))
-        for row, reason in zip(prediction.rows, found.reasons, strict=True)
+        for row, reason in zip(prediction.rows, gradients.reasons, strict=True)
     )
-    return replace(prediction, rows=rows, gradient_ratio=found.ratio, gradient_ratio_se=found.error)
+    return replace(prediction, rows=rows, gradient_ratio=gradients.ratio, gradient_ratio_se=gradients.error)
 
 
 def networks_of(
@@ -162,7 +164,7 @@ def networks_of(
 ) -> Networks:
     """What all batches of pairs of a prediction share: the traced model, its weight law, its random numbers.
 
-    ``size`` is the number of pairs of a batch. To be called inside of `leaves_no_trace`: even to look at a parametrised
+    ``size`` is the number of pairs of a batch. To be called inside of `borrowed`: even to look at a parametrised
     weight may change it.
     """
     law = Present() if initializer is None else initializer
@@ -173,7 +175,7 @@ def networks_of(
     traced = trace(model, inputs, recorded=size, opened=hides_attention(model))
     # The work of the whole prediction decides whether loading the compiled loops pays; later calls find them loaded.
     values = sum(tensor.numel() for tensor in inputs.sample_tensors())
-    fused_loops(*inputs.tensors(), entries=values * len(traced.steps))
+    fused_loops(*inputs.tensors(), entries=values * len(traced.nodes))
     same = equal_parameters(model) if isinstance(law, Present) else {}
     return Networks(traced, inputs, replace(context, same=same, tied=tied_weights(traced)), draws, seed)
 
@@ -232,19 +234,36 @@ def _tensors(values: Any) -> Any:
     return real_tensor(values)
 
 
-def checked(x: Tensor, y: Tensor, start: int) -> Given:
-    """Pairs ``start …`` as a state; their squared norms, which are needed anyway, show NaN, infinity and zeros."""
-    given = Given(x, y)
-    if not given.real:
-        return given
-    totals = given.totals()
-    check_norms(x, y, totals.xx, totals.yy, start)
-    return given
+def checked_inputs(simulation: Simulation, start: int = 0) -> list[Any]:
+    """All inputs of a batch of pairs as values, those of no samples as they are.
+
+    Squared norms, which are needed anyway, show NaN, infinity and zeros; ``start`` is the number of the first pair.
+    """
+    x, y = simulation.x, simulation.y
+    inputs: list[Any] = []
+    for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True):
+        values = InputValues(a, b)
+        if carries and values.real:
+            totals = values.totals()
+            check_norms(a, b, totals.xx, totals.yy, start)
+        inputs.append(values if carries else a)
+    return inputs
+
+
+@dataclass(frozen=True)
+class _RowOfPart:
+    """What is predicted of one op: its row, sums over units, and the cosines of all replicates if there are."""
+
+    row: Row
+    totals: Totals
+    replicates: Floats | None = None
+    tokens: tuple[list[float], list[float]] | None = None
+    """Of every replicate: cosine of tokens, entropy of attention; None where there is no attention."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows of one batch of pairs, their ``[rows, pairs]`` numbers, and the cosines of all replicates if there are."""
+    """Rows of one batch of pairs, and their ``[rows, pairs]`` numbers."""
 
     rows: tuple[Row, ...]
     gap: Floats
@@ -252,59 +271,50 @@ class _Part:
     rms_ratio: Floats
     replicates: list[Floats | None]
     tokens: list[tuple[list[float], list[float]]]
-    """Of every row and replicate: cosine of tokens, entropy of attention; empty where there is no attention."""
 
 
-def _walk(simulation: Simulation, first: int, all_pairs: int) -> _Part:
+def _predicted_part(simulation: Simulation, first: int, all_pairs: int) -> _Part:
     """The prediction of a batch of ``all_pairs``, the first of it number ``first``."""
-    networks, x, y = simulation.networks, simulation.x, simulation.y
-    traced, pairs = networks.traced, x.samples
-    inputs = [
-        checked(a, b, first) if carries else a
-        for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)
-    ]
+    networks, pairs = simulation.networks, simulation.x.samples
+    traced = networks.traced
     context = replace(networks.context, budget=Budget(pairs, all_pairs), sampled=[])
-    walk = Walk(traced, inputs, context, simulation)
-    unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
-    rows: list[Row] = []
-    found: list[Totals] = []
-    replicates: list[Floats | None] = []
-    tokens: list[tuple[list[float], list[float]]] = []
+    walk = Walk(traced, checked_inputs(simulation, first), context, simulation)
     attending = attends(traced)
-    for node, value in steps(walk.states(), "predicting layers", len(traced.steps)):
-        if attending:
-            tokens.append(walk.tokens(value[0] if type(value) is tuple and value else value))
-        name, kind = traced.name(node), traced.kind(node)
-        place = traced.role(node), traced.within(node), traced.reads(node), traced.traits(node)
-        if type(value) is tuple and value:
-            value = value[0]  # of several results the first, as it is measured
-        states = list(value.states) if isinstance(value, Several) else [value]
-        totals = [state.totals() for state in states] if all(_counts(state) for state in states) else []
-        if totals and all(len(total.xx) == pairs for total in totals):
-            note = "; ".join(filter(None, [traced.note(node), states[0].note]))
-            rows.append(Row(name, kind, states[0].status, states[0].shape, note, *place))
-            found.append(totals[0] if len(totals) == 1 else Totals.mean(totals))
-            single = networks.draws == 1 and "networks" in context.sampled  # one network tells no error
-            spread = len(totals) > 1 and not single
-            replicates.append(1 - gaps(totals).cpu().numpy() if spread else None)
-        else:
-            folded = "its first axis is not that of the samples" if totals else "its output is not one value per unit"
-            reason = value.reason if isinstance(value, Missing) else folded
-            rows.append(Row(name, kind, "not covered", (), reason, *place))
-            found.append(Totals(unknown, unknown, 0, given_gap=unknown))
-            replicates.append(None)
+    found = []
+    for node, value in steps(walk.states(), "predicting layers", len(traced.nodes)):
+        value = value[0] if type(value) is tuple and value else value  # of several results the first, as it is measured
+        tokens = walk.tokens(value) if attending else None
+        one_network = networks.draws == 1 and "networks" in context.sampled  # which shows no error
+        found.append(replace(_row_of(node, value, pairs, one_network), tokens=tokens))
+    rows = [each.row for each in found]
     left = not_drawn(traced.model)
     remarks = [traced.fallback, f"taken as they are: {_names(left)}" if left else ""]
     rows[0] = replace(rows[0], note="; ".join(remark for remark in remarks if remark))
-    norms, units = _norms(found, [node.op == "placeholder" for node in traced.steps])
-    return _Part(tuple(rows), gaps(found).cpu().numpy(), norms, norms * units, replicates, tokens)
+    totals = [each.totals for each in found]
+    norms, units = _norms(totals, [node.op == "placeholder" for node in traced.nodes])
+    tokens_of_rows = [each.tokens for each in found if each.tokens is not None]
+    replicates = [each.replicates for each in found]
+    return _Part(tuple(rows), gaps(totals).cpu().numpy(), norms, norms * units, replicates, tokens_of_rows)
 
 
-def _counts(state: Any) -> bool:
-    """Whether a value is numbers for each sample."""
-    if isinstance(state, Rows):
-        return state.in_order
-    return isinstance(state, (Maps, Units)) or (isinstance(state, Given) and state.real)
+def _row_of(node: Node, value: Any, pairs: int, one_network: bool) -> _RowOfPart:
+    """The row of an op, with its status; "not covered", with the reason, where it has no sums over units."""
+    context = node.role, node.path, node.reads, node.traits
+    try:
+        if not is_value(value):
+            raise NotCovered("its output is not one value per unit")
+        values, totals = value.replicates, [each.totals() for each in value.replicates]
+        if any(len(sums.xx) != pairs for sums in totals):
+            raise NotCovered("its first axis is not that of the samples")
+    except NotCovered as reason:
+        unknown = torch.full((pairs,), torch.nan, dtype=torch.float64)
+        row = Row(node.name, node.kind, "not covered", (), str(reason), *context)
+        return _RowOfPart(row, Totals(unknown, unknown, 0, given_gap=unknown))
+    note = "; ".join(filter(None, [node.note, values[0].note]))
+    row = Row(node.name, node.kind, values[0].status, values[0].shape, note, *context)
+    if len(totals) == 1:
+        return _RowOfPart(row, totals[0])
+    return _RowOfPart(row, Totals.mean(totals), None if one_network else 1 - gaps(totals).cpu().numpy())
 
 
 def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction:
@@ -328,13 +338,12 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
         stated = f"cosine ± {spread:.1g}"
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
     sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.law)
-    return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap, _tokens([part.tokens for part in parts]))
+    tokens = _tokens([part.tokens for part in parts]) if parts[0].tokens else None
+    return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap, tokens)
 
 
-def _tokens(parts: list[list[tuple[list[float], list[float]]]]) -> Tokens | None:
+def _tokens(parts: list[list[tuple[list[float], list[float]]]]) -> Tokens:
     """Means over batches of pairs and replicates that have a value, and their errors; 0 where nothing was drawn."""
-    if not parts[0]:
-        return None
     columns: list[list[tuple[float, float]]] = [[], []]
     for row in zip(*parts, strict=True):
         for column, index in zip(columns, (0, 1), strict=True):

@@ -7,91 +7,29 @@ as in this library's tests, it raises; otherwise the row is sampled, and its not
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from initscope.errors import InputError
 from initscope.graph import ActivationLayer, Role, activation_row, declare_role, declare_whole
 from initscope.graph.calls import STANDS_FOR, called_activation
 from initscope.graph.single_ops import computes_as
-from initscope.initializers import Initializer, WeightLaw
-from initscope.propagate.budget import Budget
-from initscope.propagate.moments import NotCovered
+from initscope.propagate.context import Context
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.base import Value
 
 __all__ = ["Context", "NotCovered", "Reads", "Rule", "find_operation", "find_rule", "operation", "rule", "rule_of_call"]
 
 
-@dataclass(frozen=True)
-class Context:
-    """What a rule may ask for beside the state: the weight law, and random numbers for steps that are sampled."""
-
-    initializer: Initializer
-    generator: torch.Generator = field(default_factory=torch.Generator)
-    budget: Budget = field(default_factory=Budget)
-    mode: str | None = None
-    """"train" or "eval" for layers that differ between them; None: as each module is."""
-    replicate: int = 0
-    replicates: int = 1
-    """All that is sampled is sampled several times, each with a share of the samples: their spread is the error."""
-    same: dict[int, int] = field(default_factory=dict)
-    """Parameters that are drawn as one with another, by ``id``."""
-    tied: frozenset[int] = frozenset()
-    """Weights that several steps read in different ways, by ``id``: no formula knows what they do together."""
-    sampled: list[str] = field(default_factory=list)
-    """What was drawn so far: "units" or "networks", once for each step."""
-    grams: OrderedDict[int, Tensor] = field(default_factory=OrderedDict)
-    """Gram matrices over all positions that were found last (`covariances.gram`)."""
-    values: OrderedDict[int, tuple[Tensor, Tensor]] = field(default_factory=OrderedDict)
-    """Values that were drawn last (`units.drawn`), by the order of their maps."""
-    factors: OrderedDict[int, Tensor] = field(default_factory=OrderedDict)
-    """Roots of the Gram matrices that values were drawn from last (`units.gaussian_values`)."""
-    cosines: dict[int, float] = field(default_factory=dict)
-    """Mean cosines of tokens (`units.token_cosine`)."""
-    roots: list[Any] | None = None
-    """All values that were drawn, where gradients are to be taken by them (`attended.Root`)."""
-    _laws: dict[nn.Module, WeightLaw] = field(default_factory=dict)
-
-    def of_replicate(self, index: int, generator: torch.Generator) -> Context:
-        """The same for another replicate, which remembers nothing of this one."""
-        return replace(
-            self,
-            replicate=index,
-            generator=generator,
-            grams=OrderedDict(),
-            values=OrderedDict(),
-            factors=OrderedDict(),
-            cosines={},
-        )
-
-    def training(self, module: nn.Module) -> bool:
-        """Whether a layer acts as in training."""
-        return module.training if self.mode is None else self.mode == "train"
-
-    def drawn(self, parameters: Iterable[Any]) -> frozenset[object]:
-        """What parameters are drawn as: those that are drawn as one are one."""
-        return frozenset(self.same.get(id(parameter), id(parameter)) for parameter in parameters)
-
-    def law(self, module: Any) -> WeightLaw:
-        """The weight law of a module, asked for once."""
-        if module not in self._laws:
-            stated = self.initializer.law(module)
-            # A law states a bias for any layer; one that has none gets none.
-            has_none = stated.bias_variance > 0 and getattr(module, "bias", False) is None
-            self._laws[module] = replace(stated, bias_variance=0.0) if has_none else stated
-        return self._laws[module]
-
-
-Reads = Literal["means", "positions", "law"]
+Reads = Literal["means", "positions", "distribution"]
 """What a rule may read of its input beyond second moments.
 
 Means of units; covariances between positions or samples; the law of a unit.
 """
-_EVERYTHING: tuple[Reads, ...] = ("means", "positions", "law")
+_EVERYTHING: tuple[Reads, ...] = ("means", "positions", "distribution")
 
 
 @dataclass(frozen=True)
@@ -100,10 +38,14 @@ class Rule:
 
     function: Callable[..., Any]
     declared: tuple[Reads, ...] | Callable[[Any], tuple[Reads, ...]] = _EVERYTHING
+    fixed: bool = False
+    elementwise: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the function returns; errors other than `NotCovered`, and what is wrong with the input, are bugs."""
         try:
+            if self.fixed and not args[1].random:
+                return args[1].run(args[0])
             return self.function(*args, **kwargs)
         except (NotCovered, InputError):
             raise
@@ -120,42 +62,49 @@ class Rule:
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 _RULES: dict[type[nn.Module], Rule] = {}
-_OPERATIONS: dict[str, Rule] = {}
+_OPERATIONS: dict[tuple[str, type[Value] | None], Rule] = {}
 
 
 def rule(
     *kinds: type[nn.Module],
     reads: tuple[Reads, ...] | Callable[[Any], tuple[Reads, ...]] = _EVERYTHING,
     role: Role | None = None,
+    fixed: bool = False,
 ) -> Callable[[AnyFunction], AnyFunction]:
     """Register the decorated function as the rule of these modules, and of subclasses that keep their ``forward``.
 
-    A rule takes ``(module, state, context)`` and returns the state after the module. A state is `Given` (tensors ``x``
-    and ``y`` that no weights have touched yet) or `Maps` (second moments of random units); raise `NotCovered` with the
+    A rule takes ``(module, value, context)`` and returns the `Value` after the module. The value before is `MomentMaps`
+    (second moments of random units), or `InputValues` (tensors ``x`` and ``y`` that no weights have touched yet) if the
+    module has parameters; without parameters, inputs are run through the module itself. Raise `NotCovered` with the
     reason where there is no formula: the row is then sampled.
 
     Parameters
     ----------
     kinds : types
         Classes of modules.
-    reads : tuple of {"means", "positions", "law"}, or a function of the module that returns one
-        What the rule reads of a `Maps` beyond its second moments: ``state.means()``, covariances between positions, or
-        ``state.unit``. What no later step reads is set free. Left out: all of it is kept.
+    reads : tuple of {"means", "positions", "distribution"}, or a function of the module that returns one
+        What the rule reads of `MomentMaps` beyond second moments: ``value.means()``, covariances between positions, or
+        ``value.distribution``. What no later op reads is set free. Left out: all of it is kept.
     role : str, optional
-        What such modules do, as `initscope.graph.Role` names it: tables and verdicts ask for it.
+        What such modules do, as `initscope.graph.Role` names it: tables and checks ask for it.
+    fixed : bool
+        Whether the module is a fixed function of its input although it has parameters, as a norm is: inputs are run
+        through it, and the rule gets `MomentMaps` only.
+
+    Returns
+    -------
+    callable
+        The decorator.
 
     Examples
     --------
     >>> import torch, initscope
-    >>> from initscope.propagate import Given
     >>> class Halve(torch.nn.Module):
     ...     def forward(self, x):
     ...         return x / 2
     >>> @initscope.rule(Halve, reads=(), role="scaling")
-    ... def halve(module, state, context):
-    ...     if isinstance(state, Given):
-    ...         return state.run(module)
-    ...     return state.scaled(0.5)
+    ... def halve(module, value, context):
+    ...     return value.scaled(0.5)
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 100), Halve())
     >>> initscope.predict(model, torch.eye(3)[:1], torch.eye(3)[1:2]).norm_ratio.shape
     (3, 1)
@@ -165,7 +114,7 @@ def rule(
 
     def register(function: AnyFunction) -> AnyFunction:
         for kind in kinds:
-            _RULES[kind] = Rule(function, reads)
+            _RULES[kind] = Rule(function, reads, fixed)
             if role is not None:
                 declare_role(kind, role)
         declare_whole(*kinds)
@@ -192,26 +141,52 @@ def _rule_of_class(kind: Any) -> Rule | None:
     return found
 
 
-def operation(*names: str, reads: tuple[Reads, ...] = _EVERYTHING) -> Callable[[AnyFunction], AnyFunction]:
-    """Register the decorated function, of ``(context, *args, **kwargs)`` with states among them, for these names."""
+def operation(
+    *names: str, reads: tuple[Reads, ...] = _EVERYTHING, on: type[Value] | None = None, elementwise: bool = False
+) -> Callable[[AnyFunction], AnyFunction]:
+    """Register the decorated function for calls of these names.
+
+    Parameters
+    ----------
+    names : str
+        Of functions, methods and operators.
+    reads : tuple of {"means", "positions", "distribution"}
+        What the rule reads of `MomentMaps` beyond second moments.
+    on : type of Value, optional
+        The kind of value that the rule is for, `UnitView` or `RoutedTokens`. Such a rule may return NotImplemented for
+        arguments that it does not know. None: for `MomentMaps`, together with `InputValues` and constants.
+    elementwise : bool
+        Whether it acts on every unit by itself.
+
+    Returns
+    -------
+    callable
+        The decorator of a function of ``(context, *args, **kwargs)``, with values among them.
+    """
 
     def register(function: AnyFunction) -> AnyFunction:
         for name in names:
-            _OPERATIONS[name] = Rule(function, reads)
+            _OPERATIONS[name, on] = Rule(function, reads, elementwise=elementwise)
         return function
 
     return register
 
 
-def find_operation(name: str) -> Rule | None:
-    """The rule of a function, method or operator by its name."""
-    return _OPERATIONS.get(name)
+def find_operation(name: str, on: type[Value] | None = None) -> Rule | None:
+    """The rule of a function, method or operator by its name, for that kind of value."""
+    return _OPERATIONS.get((name, on))
+
+
+def is_elementwise(name: str) -> bool:
+    """Whether a call acts on every unit by itself: an activation, or a rule that says so."""
+    rule = find_operation(name)
+    return called_activation(name) is not None if rule is None else rule.elementwise
 
 
 def rule_of_call(name: str) -> Rule | None:
     """The rule by which the call of a function, method or operator will go: its own, or that of the module it is."""
-    if name in _OPERATIONS:
-        return _OPERATIONS[name]
+    if (name, None) in _OPERATIONS:
+        return _OPERATIONS[name, None]
     if name in STANDS_FOR:
         return _rule_of_class(STANDS_FOR[name])
     return None if called_activation(name) is None else _RULES.get(ActivationLayer)

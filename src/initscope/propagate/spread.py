@@ -8,7 +8,6 @@ import numpy as np
 from torch import nn
 
 from initscope.geometry import Floats, Row
-from initscope.graph import call_name
 from initscope.initializers import WeightLaw
 from initscope.theory.norms import relu_stack_cosine_sd
 
@@ -34,13 +33,13 @@ def finite_width_sd(
         elif row.role == "weights" and after_relu and len(row.shape) == 1 and _plain(modules.get(row.layer), law):
             widths.append(row.shape[0])
             columns.append(columns[-1] + 1)
-        elif row.role == "activation" and call_name(row.kind.lower()) == "relu" and not after_relu:
+        elif row.traits.is_relu and not after_relu:
             columns.append(columns[-1] + 1)
         else:
             break
     known = np.isfinite(cosine[0])
     sds = [np.zeros_like(cosine[0])]
-    for pair in relu_stack_cosine_sd(np.where(known, cosine[0], 0.0), widths):
+    for pair in relu_stack_cosine_sd(np.where(known, cosine[0], 0.0), widths) if widths else ():
         sds += [np.where(known, sd, np.nan) for sd in pair]
     result = np.full(cosine.shape, np.nan)
     result[: len(columns)] = np.stack(sds)[columns]

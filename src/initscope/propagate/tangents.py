@@ -8,17 +8,22 @@ carry it on, activations multiply it by :math:`E\,\sigma'(X)\sigma'(Y)`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
+from initscope.propagate.bases import Cross, Lookup
 from initscope.propagate.budget import Budget
 from initscope.propagate.covariances import Found, canonical, closure, covariances, nothing, outside
-from initscope.propagate.moments import Cross, Lookup, Maps
 from initscope.propagate.windows import Offset
+
+if TYPE_CHECKING:
+    from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = ["tangent"]
 
 
-def tangent(state: Maps, budget: Budget) -> Tensor:
+def tangent(state: MomentMaps, budget: Budget) -> Tensor:
     """The tangent kernel of a unit of ``state`` at every position: ``[pairs, blocks, *positions]``, in float64."""
     start = (state, (0,) * len(state.positions))
     needed = closure([start], also_aligned=True)
@@ -32,7 +37,7 @@ def tangent(state: Maps, budget: Budget) -> Tensor:
 
 
 def _lookup(known: Found) -> Lookup:
-    def lookup(state: Maps, offset: Offset) -> Cross:
+    def lookup(state: MomentMaps, offset: Offset) -> Cross:
         if outside(state, offset):
             return nothing(state, offset)
         plain, swapped = canonical(offset)

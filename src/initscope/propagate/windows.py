@@ -142,7 +142,7 @@ class FilterTaps(Windows):
             for size, pad in zip(positions, self.padding, strict=True)
         )
 
-    def places(self, positions: tuple[int, ...]) -> Iterator[Tensor]:
+    def positions_read(self, positions: tuple[int, ...]) -> Iterator[Tensor]:
         """For each tap the flattened input position that every output reads by it, -1 for a zero."""
         lines = []
         for axis, sites in enumerate(self.sites(positions)):

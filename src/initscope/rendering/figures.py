@@ -127,7 +127,7 @@ def _panel(ax: Axes, panel: Panel, marked: Sequence[int]) -> None:
     errors = None if panel.error is None else 2 * np.nan_to_num(panel.error)
     ax.errorbar(places, heights, yerr=errors, fmt="o", color=MEASURED, markersize=3, elinewidth=1, label="measured")
     if marked:
-        ax.plot(places[marked], heights[marked], "o", color=BAD, markersize=4.5, zorder=3, label="at fault")
+        ax.plot(places[marked], heights[marked], "o", color=BAD, markersize=4.5, zorder=3, label="out of bounds")
     if panel.predicted is not None:
         known = np.isfinite(panel.predicted)
         ax.plot(places[known], panel.predicted[known], color=PREDICTED, label="predicted")

@@ -87,7 +87,7 @@ def versions() -> dict[str, str]:
 
 
 def angle_panel(angle: Quantity, low: float | None = None) -> Panel:
-    """Angles against depth, with the healthy band that verdicts know: angles that open are no fault."""
+    """Angles against depth, with the healthy band of the checks: angles that grow are no error."""
     return Panel(
         "angle",
         "between pairs, degrees",

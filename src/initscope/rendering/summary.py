@@ -64,8 +64,8 @@ def suggestion(comparison: Comparison, law: str = "") -> str:
     if not _is_covered(main):
         return "Look at a part of the model that consists of Linear, convolution and activation layers."
     trend, zero_sum = _trend(main), law == "zero-sum"
-    rectified = main.tokens is None and any(row.kind.lower().rstrip("_") == "relu" for row in main.rows)
-    judged = "initscope inspect says if it is a fault, and what to change."
+    rectified = main.tokens is None and any(row.traits.is_relu for row in main.rows)
+    judged = "initscope inspect says whether this is an error, and how to fix it."
     if trend < 0 and rectified and not zero_sum:
         text = (
             "Different inputs grow alike with depth. To keep them apart try filters that sum to zero "

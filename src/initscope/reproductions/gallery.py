@@ -29,7 +29,7 @@ from initscope.rendering.figures import GREY, MEASURED, PREDICTED, THIRD
 from initscope.rendering.page import render_part, versions
 from initscope.rendering.svg import inline_svg
 from initscope.reproductions.protocol import Declared, Exhibit, Scale
-from initscope.reproductions.registry import all_exhibits, get
+from initscope.reproductions.registry import all_exhibits, get, matching
 from initscope.results import Result, format_number, plain
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def reproduce(
     Parameters
     ----------
     ids
-        Names of exhibits; None for all of them.
+        Names of exhibits, or statements such as ``"cnn theorem 3"`` for those that show it; None for all of them.
     out
         Folder to write to. What is there of the same exhibit, size and version is not run again.
     scale
@@ -181,9 +181,10 @@ def reproduce(
     """
     if scale not in get_args(Scale):
         raise InputError(f"scale = {scale!r} must be 'small' or 'full'")
-    chosen = list(all_exhibits().values()) if ids is None else [get(id) for id in dict.fromkeys(ids)]
+    named = [id for name in ids or () for id in matching(name)]
+    chosen = list(all_exhibits().values()) if ids is None else [get(id) for id in dict.fromkeys(named)]
     if not chosen:
-        raise InputError("no exhibit is named; name some, or None for all")
+        raise InputError("no reproduction is named; name some, or None for all")
     workers = check_count("workers", workers, most=4096)
     folder, say = Path(out), progress or (lambda text: None)
     if folder.exists() and not folder.is_dir():
@@ -239,7 +240,7 @@ def _written(job: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def left_out() -> list[dict[str, str]]:
-    """Figures of the sources that have no exhibit: ``{"source", "what", "why"}``, from ``left_out.toml``."""
+    """Figures and statements without an exhibit: ``{"source", "what", "why"}``, from ``left_out.toml``."""
     text = files("initscope.reproductions").joinpath("left_out.toml").read_text(encoding="utf-8")
     return list(tomllib.loads(text)["figure"])
 

@@ -105,7 +105,7 @@ def _vgg(seed: int) -> dict[str, nn.Module]:
 def _trained_on_digits(seed: int) -> dict[str, nn.Module]:
     start, end = (_he(_DENSE, (1, 8, 8), seed) for _ in range(2))
     training, test = split_sets("digits")
-    train(end, training, test=test, epochs=4, batch=64, optimiser="adam", learning_rate=2e-3, seed=seed)
+    train(end, training, test=test, epochs=4, batch=64, optimizer="adam", learning_rate=2e-3, seed=seed)
     return {"He weights": start, "trained": end}
 
 

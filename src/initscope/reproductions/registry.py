@@ -1,4 +1,4 @@
-"""All exhibits by name: every file of this room that declares ``EXHIBITS`` has some; to add one, add a file."""
+"""All reproductions by name: every file of this package that declares ``EXHIBITS`` has some; to add one, add a file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pkgutil
 from initscope import reproductions
 from initscope.errors import InputError, did_you_mean
 from initscope.reproductions.protocol import Declared
+from initscope.theory.statements import Statement, find_statements
 
-__all__ = ["all_exhibits", "get"]
+__all__ = ["all_exhibits", "get", "matching"]
 
 
 @functools.cache
@@ -35,6 +36,30 @@ def get(id: str) -> Declared:
     known = all_exhibits()
     if id not in known:
         raise InputError(
-            f"no exhibit is called {id!r}{did_you_mean(str(id), known)}; initscope reproduce --list names them"
+            f"no reproduction is named {id!r}{did_you_mean(str(id), known)}; initscope reproduce --list shows the"
+            " names, and a statement in quotes finds its reproductions: 'cnn theorem 3'"
         )
     return known[id]
+
+
+def matching(name: str) -> tuple[str, ...]:
+    """Return the names of the reproductions of a statement such as ``cnn theorem 3``; a name without spaces as it is.
+
+    A statement that several sources have is an `InputError`, which names the reproductions of each.
+
+    >>> matching("norms lemma 3")
+    ('norms-lemma-3',)
+    """
+    if " " not in name.strip():
+        return (name,)
+    best: dict[str, Statement] = {}
+    for statement in find_statements(name):
+        best.setdefault(statement.source, statement)
+    shown = {source: statement.reproductions for source, statement in best.items() if statement.reproductions}
+    if len(shown) == 1:
+        return next(iter(shown.values()))
+    if not shown:
+        titles = "; ".join(f"{statement.source}: {statement.title}" for statement in best.values())
+        raise InputError(f"{name!r} has no reproduction ({titles}); its function and test: initscope theorem {name}")
+    choices = "; ".join(f"{source}: {', '.join(names)}" for source, names in shown.items())
+    raise InputError(f"{name!r} is a statement of {len(shown)} sources; name one reproduction or the source. {choices}")

@@ -272,10 +272,10 @@ def _judged(network: Network, report: Report, accuracy: dict[Network, float]) ->
 
 
 def _named(report: Report, factor: float) -> tuple[str, ...]:
-    """Faults that are named when all thresholds are multiplied by ``factor``."""
+    """Errors that are found when all thresholds are multiplied by ``factor``."""
     limits = Thresholds(**{name: factor * value for name, value in report.thresholds.to_dict().items()})
     found = judge(report.observation, limits, report.facts)
-    return tuple(verdict.name for verdict in found if verdict.fault)
+    return tuple(finding.name for finding in found if finding.level == "error")
 
 
 def _chosen_on(architecture: Architecture) -> bool:
@@ -357,8 +357,8 @@ def _cure(
     best: Callable[[str, Callable[[], nn.Module], Network], float],
 ) -> Cure:
     """Train a network from the weights that its report recommends; as it is, where that has none to recommend."""
-    table = _inspected(network, alternatives=True).what_if
-    found = None if table is None else table.best_law
+    fixes = _inspected(network, alternatives=True).fixes
+    found = next((fix for fix in fixes if fix.law is not None), None)
     law = None if found is None else found.law
 
     def build() -> nn.Module:

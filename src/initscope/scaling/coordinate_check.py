@@ -1,4 +1,4 @@
-"""`coordinates`: models of several widths, their sizes by theory, and after a few steps of the optimiser."""
+"""`coordinates`: models of several widths, their sizes by theory, and after a few steps of the optimizer."""
 
 from __future__ import annotations
 

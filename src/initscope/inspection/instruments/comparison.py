@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from initscope.errors import InputError, check_count
-from initscope.graph.untouched import leaves_no_trace, runnable
+from initscope.graph.borrowing import leaves_no_trace, runnable
 from initscope.inspection.instruments.batches import SAMPLES, draw_batch
 from initscope.inspection.instruments.curves import fall_share, recent
 from initscope.inspection.instruments.head import examine_head

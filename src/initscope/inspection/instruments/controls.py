@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +11,14 @@ import torch
 from torch import Tensor
 
 from initscope._utils.randomness import generator
-from initscope.graph import Batch, map_tensors
+from initscope.graph import Batch, map_tensors, named_tensors
 from initscope.inspection.instruments.free_output import FreeOutput
 from initscope.inspection.instruments.outputs import Loss
 
 __all__ = ["constant_inputs", "permuted_targets", "readout_loss", "shuffled_inputs"]
 
-_LABELS = ("labels", "label", "targets", "target")
+_LABELS = frozenset({"labels", "label", "targets", "target", "start_positions", "end_positions", "class_labels"})
+"""Arguments of models that compute their own loss, which are targets and no inputs."""
 _LARGEST_READOUT = 1 << 24
 """Values of the inputs up to which a readout is fitted."""
 _RANK = 1e-6
@@ -24,7 +26,7 @@ _RANK = 1e-6
 
 
 def permuted_targets(batch: Batch, seed: int) -> Batch | None:
-    """The batch with the targets of other samples; None where no targets have one entry for each sample."""
+    """The batch with the targets of other samples; None where it is not known which tensors are targets."""
     index, count = _permutation(batch, seed), len(batch)
 
     def permute(tensor: Tensor) -> Tensor:
@@ -32,26 +34,34 @@ def permuted_targets(batch: Batch, seed: int) -> Batch | None:
 
     if batch.targets is not None:
         return replace(batch, targets=map_tensors(batch.targets, permute))
-    kwargs = batch.inputs.kwargs
-    if not any(name in kwargs for name in _LABELS):
+    return _changed(batch, permute, of_labels=True)
+
+
+def shuffled_inputs(batch: Batch, seed: int) -> Batch | None:
+    """The batch with the inputs of other samples; None where it is not known which tensors are targets."""
+    index = _permutation(batch, seed)
+    return _changed(batch, lambda tensor: tensor[index.to(tensor.device)], of_labels=False)
+
+
+def constant_inputs(batch: Batch) -> Batch | None:
+    """The batch with the first sample in the place of all; None where it is not known which tensors are targets."""
+    return _changed(batch, lambda tensor: tensor[:1].expand_as(tensor).clone(), of_labels=False)
+
+
+def _changed(batch: Batch, function: Callable[[Tensor], Tensor], *, of_labels: bool) -> Batch | None:
+    """The batch with ``function`` applied to the samples of the labels among the arguments, or of all others."""
+    labels = {
+        id(tensor)
+        for name, value in batch.inputs.kwargs.items()
+        if name in _LABELS
+        for _, tensor in named_tensors(value, name)
+    }
+    if batch.targets is None and not labels:
         return None
-    moved = {name: map_tensors(value, permute) if name in _LABELS else value for name, value in kwargs.items()}
-    return replace(batch, inputs=replace(batch.inputs, kwargs=moved))
-
-
-def shuffled_inputs(batch: Batch, seed: int) -> Batch:
-    """The batch with the inputs of other samples."""
-    return replace(batch, inputs=batch.inputs.pick(_permutation(batch, seed)))
-
-
-def constant_inputs(batch: Batch) -> Batch:
-    """The batch with the first sample in the place of all."""
-    labels = {id(value) for name, value in batch.inputs.kwargs.items() if name in _LABELS}
-
-    def repeat(tensor: Tensor) -> Tensor:
-        return tensor if id(tensor) in labels else tensor[:1].expand_as(tensor).clone()
-
-    return replace(batch, inputs=batch.inputs.map_samples(repeat))
+    inputs = batch.inputs.map_samples(
+        lambda tensor: function(tensor) if (id(tensor) in labels) == of_labels else tensor
+    )
+    return replace(batch, inputs=inputs)
 
 
 def _permutation(batch: Batch, seed: int) -> Tensor:

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from initscope.graph import Batch, all_threads
-from initscope.graph.untouched import leaves_no_trace, runnable
+from initscope.graph import Batch
+from initscope.graph.borrowing import leaves_no_trace, runnable
+from initscope.graph.threads import all_threads
 from initscope.inspection.instruments.batches import draw_batch
 from initscope.inspection.instruments.budget import Budget, Cost, affordable_samples, cost_of, plan_budget
 from initscope.inspection.instruments.controls import constant_inputs, permuted_targets, readout_loss, shuffled_inputs
@@ -47,6 +48,7 @@ _TIE = 0.05
 """Share of the loss of a constant prediction within which two rates count as equally good; the smaller is chosen."""
 _FEWEST_FOR_CONTROLS = 16
 """Samples from which on permuted targets are other targets."""
+_UNKNOWN = "it is not known which arguments of the model are targets"
 _PERMUTATIONS = 3
 """Permutations of the targets over which a control is averaged, where passes are fast."""
 _CHECK_EVERY = 10
@@ -272,7 +274,7 @@ class _Experiment:
         shares = []
         for batch in batches:
             if batch is None:
-                self.not_done[name] = "no targets with one entry for each sample"
+                self.not_done[name] = _UNKNOWN
             elif self._left() < steps:
                 self.not_done[name] = f"no time left for {steps} passes"
             else:
@@ -287,6 +289,9 @@ class _Experiment:
     def _on_shuffled(self, run: Run) -> float | None:
         assert run.model is not None
         shuffled = shuffled_inputs(self.batch, self.seed)
+        if shuffled is None:
+            self.not_done["shuffled_inputs"] = _UNKNOWN
+            return None
         try:
             output = run.model(*shuffled.inputs.args, **shuffled.inputs.kwargs)
             return self._share([float(loss_value(self.loss, output, shuffled.targets))])

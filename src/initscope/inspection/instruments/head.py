@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from initscope._utils.randomness import torch_generator
 from initscope.graph import Batch
-from initscope.graph.untouched import leaves_no_trace, runnable
+from initscope.graph.borrowing import leaves_no_trace, runnable
 from initscope.inspection.instruments.batches import SAMPLES, draw_batch
 from initscope.inspection.instruments.free_output import FreeOutput
 from initscope.inspection.instruments.minimum import UNBOUNDED, minimise
@@ -138,6 +138,7 @@ def examine_head(
         Of the choice and of random heads.
     """
     model = runnable(model)
+    trainable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
         with leaves_no_trace(model):
             torch.manual_seed(seed)
@@ -145,6 +146,9 @@ def examine_head(
             return _Examination(model, batch, loss, seed).head()
     except Exception as error:  # whatever the model or the loss raises
         return Head("not examined", reason=f"{type(error).__name__}: {error}".strip().splitlines()[0])
+    finally:  # a model that is borrowed already is not put back by the context above
+        for parameter, required in trainable:
+            parameter.requires_grad_(required)
 
 
 class _Examination:

@@ -92,7 +92,7 @@ class OptimizerSpec:
     def _made(self, model: nn.Module) -> Optimizer:
         make: Callable[..., Any] = self._optimizer
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        options = {} if self._rate is None or not isinstance(make, type) else {"lr": self._rate}
+        options = {} if self._rate is None or not _takes_rate(make) else {"lr": self._rate}
         try:
             made = make(parameters, **options)
         except (AttributeError, TypeError):
@@ -129,5 +129,12 @@ def _copied(optimizer: Optimizer, memo: dict[int, Any]) -> Optimizer:
 def _takes_nothing(function: Any) -> bool:
     try:
         return not inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _takes_rate(function: Any) -> bool:
+    try:
+        return isinstance(function, type) or "lr" in inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False

@@ -6,7 +6,7 @@ forgotten. What is left at the end leads from the outputs of the last weights to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from initscope.graph import Inputs, call_name, map_tensors, named_tensors, role_of
+from initscope.graph.node import leaves
 
 __all__ = ["Call", "Tail", "Tape"]
 
@@ -170,10 +171,10 @@ class Tail:
             call = waiting.pop()
             if call.number not in calls:
                 calls[call.number] = call
-                waiting += [leaf.call for leaf in _leaves((call.args, call.kwargs)) if isinstance(leaf, Ref)]
+                waiting += [leaf.call for leaf in leaves((call.args, call.kwargs)) if isinstance(leaf, Ref)]
         self._calls = [calls[number] for number in sorted(calls)]
         self.freed = [call for call in self._calls if call.freed]
-        constants = [leaf for call in self._calls for leaf in _leaves((call.args, call.kwargs))]
+        constants = [leaf for call in self._calls for leaf in leaves((call.args, call.kwargs))]
         parameters = {id(leaf): leaf for leaf in constants if isinstance(leaf, Tensor) and id(leaf) in trainable}
         self.parameters = list(parameters.values())
         self._fixed: dict[int, list[Tensor]] = {}
@@ -183,9 +184,9 @@ class Tail:
         """Run once the calls that read neither freed values nor parameters."""
         parameters, moving = {id(parameter) for parameter in self.parameters}, set[int]()
         for call in self._calls:
-            leaves = list(_leaves((call.args, call.kwargs)))
-            reads = {leaf.call.number for leaf in leaves if isinstance(leaf, Ref)}
-            if call.freed or reads & moving or any(id(leaf) in parameters for leaf in leaves):
+            arguments = list(leaves((call.args, call.kwargs)))
+            reads = {leaf.call.number for leaf in arguments if isinstance(leaf, Ref)}
+            if call.freed or reads & moving or any(id(leaf) in parameters for leaf in arguments):
                 moving.add(call.number)
             elif call.made is not None:
                 self._fixed[call.number] = call.made
@@ -238,16 +239,6 @@ def _memory(tensor: Tensor) -> int | None:
     if tensor.layout != torch.strided or tensor.is_nested or tensor.numel() == 0:
         return None
     return tensor.untyped_storage().data_ptr()
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
 
 
 def _map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:

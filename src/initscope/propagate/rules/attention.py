@@ -1,7 +1,7 @@
 """Attention: queries and keys are drawn from the tokens' Gram matrix, values pass through what they make of it.
 
 Drawn at their own head dimension, queries and keys go through whatever the model does to them (rotations, norms,
-biases, masks, caps), and the mean over heads of A C Aᵀ is the Gram matrix behind: `initscope.propagate.heads`.
+biases, masks, caps), and the mean over heads of A C Aᵀ is the Gram matrix after it: `initscope.propagate.heads`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from initscope.propagate.attended import Attended, roots_of
-from initscope.propagate.covariances import gram
+from initscope.propagate.context import Context
 from initscope.propagate.heads import attended_gram, attention_weights, entropy_of
-from initscope.propagate.moments import Given, Maps, NotCovered, State
-from initscope.propagate.numbering import numbers
-from initscope.propagate.registry import Context, operation
+from initscope.propagate.numbering import Lines, numbers
+from initscope.propagate.origins.matrices import Attended, roots_of
+from initscope.propagate.registry import operation
 from initscope.propagate.rules.gates import independent
 from initscope.propagate.rules.tied import from_gram
-from initscope.propagate.units import Drawn, Units, drawn, gaussian_values, units_of
+from initscope.propagate.token_sampling import gaussian_tokens
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.base import is_random, is_sampled, is_view, map_values, side_of
+from initscope.propagate.values.moment_maps import MomentMaps
+from initscope.propagate.values.sampled_units import SampledUnits
+from initscope.propagate.values.unit_view import UnitView
 
-__all__ = ["attention", "product"]
+__all__ = ["attention", "attention_product"]
 
 _HEADS = 16
 """Heads that are drawn for each replicate, where the model has fewer and each is drawn with what the model does."""
@@ -33,8 +37,12 @@ _LEAST, _MOST, _WEIGHTS = 8, 16, 1 << 20
 _FLAT = 0.25
 """Variance of scores below which half of them do: weights are nearly linear in the scores then, and that cancels."""
 
+Weights = tuple[Tensor, Tensor]
+"""Weights ``[..., queries, keys]`` of x and of y."""
 
-@operation("scaled_dot_product_attention", reads=("positions", "law", "means"))
+
+@operation("scaled_dot_product_attention", reads=("positions", "distribution", "means"))
+@operation("scaled_dot_product_attention", on=UnitView)
 def attention(
     context: Context,
     query: Any,
@@ -45,175 +53,182 @@ def attention(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> State | Units:
+) -> UnitView | SampledUnits:
     """softmax(scale·q kᵀ + mask) v: queries and keys drawn, values by their Gram matrix."""
-    if isinstance(value, Drawn) or not isinstance(value, (Maps, Units)):
-        return _all_drawn(context, query, key, value, attn_mask, is_causal, scale, enable_gqa)
-    value = value if isinstance(value, Units) else units_of(value)
+    options = {"causal": is_causal, "scale": scale}
+    if not is_random(value):
+        return _of_known_values(context, query, key, value, attn_mask, enable_gqa, options)
+    values = value.units()
     if enable_gqa:
-        groups = _heads(query) // value.source.shape[-3]
-        value = replace(value, source=value.source.repeat_interleave(groups, dim=-3))
-    fresh = _fresh_weights(query, key, value, attn_mask, is_causal, scale, context)
-    if fresh is not None:
-        after = attended(value, [fresh], query.base.weights | key.base.weights, context, straight=True)
-        heads = context.replicates * fresh[0].shape[1]
-        return replace(after, note=f"{heads} heads drawn", entropy=entropy_of(*(one[:, ::2] for one in fresh)))
+        groups = int(query.shape[-3]) // values.index.shape[-3]
+        values = replace(values, index=values.index.repeat_interleave(groups, dim=-3))
+    if context.roots is None and _heads_are_alike(query, key, values, attn_mask):
+        fresh = _weights_of_new_heads(query, key, values, attn_mask, options, context)
+        after = _attended(values, [fresh], query.base.weights | key.base.weights, context, straight=True)
+        return _with_heads(after, context.replicates * fresh[0].shape[1], [tuple(side[:, ::2] for side in fresh)])
 
-    def weights(q: Given, k: Given) -> list[Tensor]:
-        sides = []
-        for side in ("x", "y"):
-            queries, keys = _side(q, side), _side(k, side)
-            if enable_gqa:
-                keys = keys.repeat_interleave(queries.shape[-3] // keys.shape[-3], dim=-3)
-            mask = _side(attn_mask, side)
-            sides.append(attention_weights(queries, keys, mask, causal=is_causal, scale=scale))
-        return sides
+    def weights(again: Context) -> Weights:
+        q, k = (map_values(lambda v: v.samples(again), side) for side in (query, key))
+        return _weights(q, k, attn_mask, enable_gqa, options)
 
-    sides = [weights(drawn(query, context), drawn(key, context))]
-    undrawn = isinstance(query, (Maps, Units)) and isinstance(key, (Maps, Units))
-    count = sides[0][0].numel() // (sides[0][0].shape[-1] * sides[0][0].shape[-2] * len(value.base.kxx))
-    again = -(-_HEADS // max(1, count)) - 1 if undrawn and _same_or_apart(query, key) else 0
-    sides += [weights(*_drawn_again(query, key, context)) for _ in range(again)]
-    before = [one.weights for one in (drawn(query, context), drawn(key, context)) if isinstance(one, Drawn)]
-    after = attended(value, sides, frozenset().union(*before), context)
-    heads = context.replicates * len(sides) * count
-    return replace(after, note=f"{heads} heads drawn", entropy=entropy_of(*(one for pair in sides for one in pair)))
+    draws = [weights(context)]
+    x = draws[0][0]
+    count = x.numel() // (x.shape[-1] * x.shape[-2] * len(values.base.kxx))
+    if all(is_random(side) and side.moment_maps()[0].gaussian for side in (query, key)):
+        again = replace(context, values=type(context.values)())  # other draws; of one value the same for both
+        for _ in range(-(-_HEADS // max(1, count)) - 1):
+            again.values.clear()
+            draws.append(weights(again))
+    sampled = [map_values(lambda v: v.samples(context), side) for side in (query, key)]
+    before = frozenset[object]().union(*(side.weights for side in sampled if is_sampled(side)))
+    after = _attended(values, draws, before, context)
+    return _with_heads(after, context.replicates * len(draws) * count, draws)
 
 
-def _fresh_weights(
-    query: Any, key: Any, value: Units, mask: Any, causal: bool, scale: float | None, context: Context
-) -> tuple[Tensor, Tensor] | None:
-    """Weights ``[pairs, heads, queries, keys]`` of x and y, of heads drawn for themselves; None where heads differ.
+def _with_heads(after: UnitView, heads: int, draws: Sequence[Sequence[Tensor]]) -> UnitView:
+    """With a note of how many heads were drawn, and the entropy of their weights."""
+    return replace(after, note=f"{heads} heads drawn", entropy=entropy_of(*(side for draw in draws for side in draw)))
 
-    Heads come in twos, with -q beside q: a Gaussian query has the law of its negative, and what is odd in the scores
-    cancels. Gradients are taken by the heads that there are: for them none are drawn apart.
-    """
-    if context.roots is not None:
-        return None
-    if not all(isinstance(one, Units) and one.base.gaussian and one.source.dim() == 4 for one in (query, key, value)):
-        return None
-    bases, pairs = (query.base, key.base), len(value.base.kxx)
-    if any(len(base.sizes) > 1 for base in bases) or not independent(*bases) or not _same_for_heads(mask, pairs):
-        return None
-    for one in (query, key, value):
-        lines = one.lines()
-        straight = torch.arange(pairs)[:, None].expand_as(lines.sample) if len(lines.sample) == pairs else None
-        whole = torch.equal(lines.token, torch.arange(one.base.shape[0]))
-        if straight is None or not whole or not torch.equal(lines.sample, straight):
-            return None
-    size, tokens = query.source.shape[-1], max(base.shape[0] for base in bases)
-    heads = min(_MOST, max(_LEAST, _WEIGHTS // (pairs * tokens * tokens)))
-    if size * (1 / size if scale is None else scale * scale) * math.prod(_mean_square(base) for base in bases) < _FLAT:
-        heads //= 2
-    values = [gaussian_values(base, context, heads // 2 * size) for base in bases]
-    q, k = (one.reshape(*one.shape[:2], heads // 2, size).transpose(1, 2) for one in values)
+
+def _weights(query: Any, key: Any, mask: Any, grouped: bool, options: dict[str, Any]) -> Weights:
+    """Weights of drawn queries and keys."""
     sides = []
-    for side, (a, b) in zip(("x", "y"), zip(q.chunk(2, dim=2), k.chunk(2, dim=2), strict=True), strict=True):
-        sides.append(attention_weights(a, b, _side(mask, side), causal=causal, scale=scale, both_signs=True))
+    for side in ("x", "y"):
+        queries, keys = side_of(query, side), side_of(key, side)
+        if grouped:
+            keys = keys.repeat_interleave(queries.shape[-3] // keys.shape[-3], dim=-3)
+        sides.append(attention_weights(queries, keys, side_of(mask, side), **options))
     return sides[0], sides[1]
 
 
-def _mean_square(base: Maps) -> float:
-    return float(base.kxx.mean() + base.kyy.mean()) / 2
+def _heads_are_alike(query: Any, key: Any, value: UnitView, mask: Any) -> bool:
+    """Whether heads are independent draws of one another: nothing but the projections makes them differ."""
+    views = (query, key, value)
+    if not all(is_view(view) and view.base.gaussian and view.index.dim() == 4 for view in views):
+        return False
+    pairs = len(value.base.kxx)
+    if any(len(view.base.sizes) > 1 for view in (query, key)) or not independent(query.base, key.base):
+        return False
+    for side in ("x", "y"):
+        own = side_of(mask, side)
+        batch = own is not None and own.dim() == 4 and len(own) in (1, pairs) and own.shape[1] == 1
+        if own is not None and own.dim() > 2 and not batch:
+            return False
+    return all(_in_order(view.lines(), pairs, view.base.shape[0]) for view in views)
 
 
-def _same_for_heads(mask: Any, pairs: int) -> bool:
-    """Whether a mask, or what is added to scores, is one for all heads."""
-    masks = [_side(mask, side) for side in ("x", "y")]
-    return all(
-        one is None or one.dim() <= 2 or (one.dim() == 4 and len(one) in (1, pairs) and one.shape[1] == 1)
-        for one in masks
+def _in_order(lines: Lines, pairs: int, tokens: int) -> bool:
+    """Whether heads ``[pairs, heads]`` hold all tokens of their own sample."""
+    if len(lines.sample) != pairs or not torch.equal(lines.token, torch.arange(tokens)):
+        return False
+    return torch.equal(lines.sample, torch.arange(pairs)[:, None].expand_as(lines.sample))
+
+
+def _weights_of_new_heads(
+    query: UnitView, key: UnitView, value: UnitView, mask: Any, options: dict[str, Any], context: Context
+) -> Weights:
+    """Weights ``[pairs, heads, queries, keys]`` of x and y, of heads drawn for themselves.
+
+    Heads come in twos, with -q next to q: a Gaussian query has the distribution of its negative, and what is odd in the
+    scores cancels. Gradients are taken by the heads that there are: for them none are drawn apart.
+    """
+    bases, pairs, scale = (query.base, key.base), len(value.base.kxx), options["scale"]
+    size, tokens = query.index.shape[-1], max(base.shape[0] for base in bases)
+    heads = min(_MOST, max(_LEAST, _WEIGHTS // (pairs * tokens * tokens)))
+    variance = math.prod(float(base.kxx.mean() + base.kyy.mean()) / 2 for base in bases)
+    if size * (1 / size if scale is None else scale * scale) * variance < _FLAT:
+        heads //= 2
+    values = [gaussian_tokens(base, context, heads // 2 * size) for base in bases]
+    q, k = (drawn.reshape(*drawn.shape[:2], heads // 2, size).transpose(1, 2) for drawn in values)
+    x, y = (
+        attention_weights(a, b, side_of(mask, side), **options, both_signs=True)
+        for side, a, b in zip(("x", "y"), q.chunk(2, dim=2), k.chunk(2, dim=2), strict=True)
     )
+    return x, y
 
 
-def _side(value: Any, side: str) -> Any:
-    return getattr(value, side) if isinstance(value, Given) else value
-
-
-def _heads(query: Any) -> int:
-    return int(query.shape[-3])
-
-
-def _same_or_apart(query: Any, key: Any) -> bool:
-    bases = [one.base if isinstance(one, Units) else one for one in (query, key)]
-    return all(base.gaussian for base in bases)
-
-
-def _drawn_again(query: Any, key: Any, context: Context) -> tuple[Given, Given]:
-    """Other draws of queries and keys; of one state the same for both."""
-    again = replace(context, values=type(context.values)())
-    return drawn(query, again), drawn(key, again)
-
-
-def _all_drawn(
-    context: Context, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None, grouped: bool
-) -> Given:
+def _of_known_values(
+    context: Context, query: Any, key: Any, value: Any, mask: Any, grouped: bool, options: dict[str, Any]
+) -> SampledUnits:
     """Attention whose values are known, or drawn."""
-    states = [drawn(one, context) for one in (query, key, value)]
+    states = [map_values(lambda v: v.samples(context), side) for side in (query, key, value)]
 
     def run(side: str) -> Tensor:
-        q, k, v = (_side(one, side) for one in states)
+        q, k, v = side_of(states, side)
         result: Tensor = nn.functional.scaled_dot_product_attention(
-            q, k, v, _side(mask, side), is_causal=causal, scale=scale, enable_gqa=grouped
+            q, k, v, side_of(mask, side), is_causal=options["causal"], scale=options["scale"], enable_gqa=grouped
         )
         return result
 
-    weights = frozenset().union(*(one.weights for one in states if isinstance(one, Drawn)))
-    return Drawn(run("x"), run("y"), "sampled", weights=weights)
+    weights = frozenset[object]().union(*(state.weights for state in states if is_sampled(state)))
+    return SampledUnits(run("x"), run("y"), "sampled", weights=weights)
 
 
-def attended(
-    value: Units,
-    sides: Sequence[Sequence[Tensor]],
-    before: frozenset[object],
-    context: Context,
-    *,
-    straight: bool = False,
-) -> Units:
+def _attended(
+    value: UnitView, draws: Sequence[Weights], before: frozenset[object], context: Context, *, straight: bool = False
+) -> UnitView:
     """Weights ``[..., queries, keys]`` of x and y, of each draw, times the values of all heads.
 
     ``straight``: they are ``[pairs, heads, queries, keys]``, of as many heads as were drawn.
     """
     lines, base = value.lines(), value.base
-    pairs, tokens = len(base.kxx), base.shape[0]
-    if not torch.equal(lines.token, torch.arange(tokens)):
-        raise NotCovered("it reads only some of the tokens")
-    block = torch.bucketize(lines.channel, torch.tensor(base.sizes).cumsum(0), right=True)
-    if bool((block != block.flatten()[0]).any()):
-        raise NotCovered("the values of its heads have different laws")
-    sample = lines.sample.flatten()
-    order = torch.argsort(sample, stable=True)
-    heads = len(sample) // pairs
-    if not torch.equal(sample[order], torch.arange(pairs).repeat_interleave(heads)):
+    pairs = len(base.kxx)
+    block, order = _block_of_values(lines, base), torch.argsort(lines.sample.flatten(), stable=True)
+    heads = len(order) // pairs
+    if not torch.equal(lines.sample.flatten()[order], torch.arange(pairs).repeat_interleave(heads)):
         raise NotCovered("its heads are not those of every sample")
-    inner = gram(base, context.grams)[:, int(block.flatten()[0])]
-    total, drawn_weights = torch.zeros((), dtype=torch.float64), []
-    for x, y in sides:
+    inner = base.gram(context)[:, block]
+    total, kept = torch.zeros((), dtype=torch.float64), []
+    for x, y in draws:
         if not straight:
             shape = (*lines.sample.shape, *x.shape[-2:])
-            both = [one.expand(shape).reshape(len(sample), *x.shape[-2:])[order] for one in (x, y)]
-            x, y = (one.reshape(pairs, heads, *x.shape[-2:]) for one in both)
+            both = [side.expand(shape).reshape(len(order), *x.shape[-2:])[order] for side in (x, y)]
+            x, y = (side.reshape(pairs, heads, *x.shape[-2:]) for side in both)
         total = total + attended_gram(inner, x.detach(), y.detach())
-        drawn_weights += [] if context.roots is None else [torch.cat([x, y])]
-    queries, width = sides[0][0].shape[-2], lines.channel.shape[-1]
-    matrix = total / len(sides)
+        kept += [] if context.roots is None else [torch.cat([x, y])]
+    matrix, width = total / len(draws), lines.channel.shape[-1]
     after = from_gram(base, matrix, heads * width, base.weights | before)
     if context.roots is not None:
-        kept = tuple(drawn_weights), roots_of(drawn_weights, context.roots)
-        after = replace(after, origin=Attended(matrix[:, None], base, int(block.flatten()[0]), width, *kept))
+        origin = Attended(matrix[:, None], base, block, width, tuple(kept), roots_of(kept, context.roots))
+        after = replace(after, origin=origin)
+    return UnitView(after, _head_numbers(lines, order, pairs, draws[0][0].shape[-2]))
+
+
+def _block_of_values(lines: Lines, base: MomentMaps) -> int:
+    """The block of channels that the values of all heads are in."""
+    if not torch.equal(lines.token, torch.arange(base.shape[0])):
+        raise NotCovered("it reads only some of the tokens")
+    block = torch.bucketize(lines.channel, torch.tensor(base.sizes).cumsum(0), right=True).flatten()
+    if bool((block != block[0]).any()):
+        raise NotCovered("the values of its heads have different laws")
+    return int(block[0])
+
+
+def _head_numbers(lines: Lines, order: Tensor, pairs: int, queries: int) -> Tensor:
+    """Numbers of units ``[pairs, queries, heads·width]`` where the heads of the values stood."""
+    heads, width = len(order) // pairs, lines.channel.shape[-1]
     if lines.sample.shape == (pairs, heads) and torch.equal(order, torch.arange(len(order))):
         cut = numbers((pairs, queries, heads * width)).view(pairs, queries, heads, width)
-        return Units(after, cut.transpose(1, 2))
+        return cut.transpose(1, 2)
     rank = torch.empty_like(order)
     rank[order] = torch.arange(heads).repeat(pairs)
-    start = ((sample * queries) * heads * width + rank * width).reshape(lines.sample.shape)
+    start = ((lines.sample.flatten() * queries) * heads * width + rank * width).reshape(lines.sample.shape)
     token = torch.arange(queries)[:, None] * heads * width + torch.arange(width)
-    return Units(after, start[..., None, None] + token)
+    return start[..., None, None] + token
 
 
-@operation("matmul", "bmm", reads=("positions", "law"))
+@operation("matmul", "bmm", reads=("positions", "distribution"))
 def product(context: Context, a: Any, b: Any) -> Any:
-    """Weights of an attention times values; other products are run on drawn values."""
-    if isinstance(a, Drawn) and isinstance(b, Units) and a.x.shape[-1] == b.source.shape[-2]:
-        return attended(b, [(a.x, a.y)], a.weights, context)
+    """Of two random values: run on drawn values."""
     raise NotCovered("a product of two random values has no closed form")
+
+
+@operation("matmul", "bmm", on=UnitView)
+def attention_product(context: Context, a: Any, b: Any) -> Any:
+    """Weights of an attention times values; other products are run on drawn values."""
+    if not is_sampled(a) or not is_view(b) or a.x.shape[-1] != b.index.shape[-2]:
+        return NotImplemented
+    try:
+        return _attended(b, [(a.x, a.y)], a.weights, context)
+    except NotCovered:
+        return NotImplemented

@@ -16,64 +16,32 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from initscope.propagate.moments import (
-    Cross,
-    Draws,
-    Field,
-    Law,
-    Lookup,
-    Maps,
-    NotCovered,
-    Origin,
-    Pair,
-    Products,
-    Scaled,
-)
-from initscope.propagate.origins import Activations
-from initscope.propagate.rules import weights
-from initscope.propagate.windows import Offset, Sites
+from initscope.propagate.bases import Distribution, Draws, Field, Origin, Pair
+from initscope.propagate.distributions import UNKNOWN
+from initscope.propagate.origins.elementwise import batch_dual
+from initscope.propagate.origins.matrices import BatchGram
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.moment_maps import MomentMaps
+from initscope.propagate.windows import Sites
 from initscope.theory import activations
 from initscope.theory.activations import Activation
 
-__all__ = ["Normalised", "batch_normalised", "normalised_activation", "normalised_moments"]
+__all__ = ["BatchNormalized", "batch_normalised", "from_batch_gram", "normalised_moments"]
 
 _STEP = 0.2  # of the trapezoidal rule in log s
 _NEGLIGIBLE = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
-class WholeBatch(Origin):
-    """The covariance of the whole batch, x first, then y: ``[2 pairs, 2 pairs]``."""
-
-    gram: Tensor
-
-    def sources(self, offset: Offset) -> tuple[()]:
-        """Nothing."""
-        return ()
-
-    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """A dense layer has one position only."""
-        raise NotCovered("a dense layer has no positions")
-
-    def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
-        """Not known."""
-        raise NotCovered("batch norm in training mixes the samples of a batch")
-
-
-@dataclass(frozen=True, eq=False)
-class Normalised(Law):
+class BatchNormalized(Distribution):
     """z/(|z|/√n) of z ~ N(0, covariance), over the batch."""
 
     covariance: Tensor
     eps: float
+    zero_mean = True
 
-    def means(self, state: Maps) -> Pair:
-        """Zero, by symmetry."""
-        zero = torch.zeros_like(state.kxx)
-        return zero, zero
-
-    def draw(self, state: Maps, sites: Sites, draws: Draws) -> Pair:
-        """WholeBatch batches, normalised."""
+    def draw(self, state: MomentMaps, sites: Sites, draws: Draws) -> Pair:
+        """Whole batches, normalised."""
         values, vectors = torch.linalg.eigh(self.covariance)
         root = vectors * values.clamp_min(0).sqrt()
         z = draws.normal((draws.count, len(root)), like=root) @ root.T
@@ -81,82 +49,53 @@ class Normalised(Law):
         pairs = len(state.kxx)
         return z[:, :pairs, None, None], z[:, pairs:, None, None]
 
-    def fields(self, state: Maps, sites: Sites) -> Iterable[Field]:
+    def fields(self, state: MomentMaps, sites: Sites) -> Iterable[Field]:
         """None whose positions are drawn by themselves."""
         return ()
 
+    def activated_gram(self, sigma: Activation) -> Tensor | None:
+        """The integral, for homogeneous activations."""
+        return normalised_moments(self.covariance, self.eps, sigma) if sigma.homogeneous else None
 
-def batch_normalised(state: Maps, eps: float) -> Maps:
-    """The state after batch norm, before its scale and shift."""
+
+def batch_normalised(state: MomentMaps, eps: float) -> MomentMaps:
+    """The value after batch norm, before its scale and shift."""
     gram = batch_covariance(state)
     centred = gram - gram.mean(dim=0, keepdim=True) - gram.mean(dim=1, keepdim=True) + gram.mean()
     after = normalised_moments(centred, eps, activations.identity)
-    return _from_gram(state, after, Normalised(centred, eps))
+    return from_batch_gram(state, after, BatchNormalized(centred, eps))
 
 
-def normalised_activation(state: Maps, sigma: Activation) -> Maps | None:
-    """The state after an activation of batch-normed units, if that has the exact integral."""
-    if not isinstance(state.unit, Normalised) or not sigma.homogeneous:
-        return None
-    return _from_gram(state, normalised_moments(state.unit.covariance, state.unit.eps, sigma), None)
-
-
-def _from_gram(state: Maps, gram: Tensor, unit: Law | None) -> Maps:
+def from_batch_gram(state: MomentMaps, gram: Tensor, distribution: Distribution = UNKNOWN) -> MomentMaps:
+    """The value whose covariance over the whole batch is ``gram``, x first: ``[2·pairs, 2·pairs]``."""
     pairs = len(state.kxx)
     square = gram.diagonal()
     kxx, kyy = square[:pairs, None], square[pairs:, None]
     d = kxx + kyy - 2 * gram[:pairs, pairs:].diagonal()[:, None]
-    kxx, kyy, d = (m.to(state.kxx.dtype) for m in (kxx, kyy, d.clamp_min(0)))
     return state.after(
-        kxx=kxx, kyy=kyy, d=d, sizes=(state.channels,), unit=unit, fresh=frozenset(), origin=WholeBatch(gram)
+        tuple(maps.to(state.kxx.dtype) for maps in (kxx, kyy, d.clamp_min(0))),
+        sizes=(state.channels,),
+        distribution=distribution,
+        fresh=frozenset(),
+        origin=BatchGram(gram),
     )
 
 
-def batch_covariance(state: Maps) -> Tensor:
+def batch_covariance(state: MomentMaps) -> Tensor:
     """E of the product of a unit's values for every two samples of the batch, by the recursion over layers."""
     if state.positions:
         raise NotCovered("batch statistics over positions need the covariances of all samples at all positions")
-    chain = [state]
-    while not isinstance(chain[-1].origin, (WholeBatch, Products)):
-        origin = chain[-1].origin
-        if not isinstance(origin, (Activations, Scaled, weights.Weighted)):
+    origins = list[Origin]()
+    before: MomentMaps | None = state
+    while before is not None:
+        if before.origin is None:
             raise NotCovered("the covariance of the whole batch is not known there")
-        chain.append(origin.before)
-    gram = _start(chain.pop())
-    for later in reversed(chain):
-        gram = _step(later, gram)
+        origins.append(before.origin)
+        before = before.origin.batch_parent()
+    gram = torch.empty(0)
+    for origin in reversed(origins):
+        gram = origin.batch_gram(gram)
     return gram
-
-
-def _start(state: Maps) -> Tensor:
-    if isinstance(state.origin, WholeBatch):
-        return state.origin.gram
-    assert isinstance(state.origin, Products)
-    given = state.origin.given
-    values = torch.cat([given.x, given.y]).double()
-    return values @ values.T / values.shape[1]
-
-
-def _step(state: Maps, gram: Tensor) -> Tensor:
-    origin = state.origin
-    if isinstance(origin, weights.Weighted):
-        if origin.means is not None or origin.groups > 1 or len(origin.before.sizes) > 1:
-            raise NotCovered("batch norm after zero-sum weights is sampled")
-        return origin.scale * gram + origin.law.bias_variance
-    if isinstance(origin, Scaled):
-        factors = torch.cat(
-            [torch.as_tensor(f).double().reshape(-1).expand(len(gram) // 2) for f in (origin.x, origin.y)]
-        )
-        return gram * factors[:, None] * factors
-    assert isinstance(origin, Activations)
-    return _dual(origin.sigma, gram)
-
-
-def _dual(sigma: Activation, gram: Tensor) -> Tensor:
-    square = gram.diagonal()
-    limit = (square[:, None] * square).sqrt()
-    result: Tensor = sigma.dual(square[:, None].expand_as(gram), square.expand_as(gram), gram.clamp(-limit, limit))
-    return result
 
 
 def normalised_moments(centred: Tensor, eps: float, sigma: Activation) -> Tensor:
@@ -176,7 +115,7 @@ def normalised_moments(centred: Tensor, eps: float, sigma: Activation) -> Tensor
         size = weight * float(shrunk.sum())
         largest = max(largest, size)
         if size > _NEGLIGIBLE * largest:
-            total += weight * _dual(sigma, (vectors * shrunk) @ vectors.T)
+            total += weight * batch_dual(sigma, (vectors * shrunk) @ vectors.T)
         elif s * trace > 1:
             return total
         u += _STEP

@@ -9,15 +9,17 @@ from torch import nn
 from initscope.geometry import weakest
 from initscope.graph import ActivationLayer, activation_of
 from initscope.propagate import loops
+from initscope.propagate.context import Context
+from initscope.propagate.distributions import ActivatedUnits, KnownMeans
 from initscope.propagate.draws import sampled
 from initscope.propagate.duals import transformed
-from initscope.propagate.laws import Activated, MeansOnly, Parts
-from initscope.propagate.moments import Given, Maps, NotCovered, State, Summed
-from initscope.propagate.origins import Activations
-from initscope.propagate.registry import Context, rule
-from initscope.propagate.rules.batch import normalised_activation
-from initscope.propagate.rules.gates import expression, known
+from initscope.propagate.origins.elementwise import Activations
+from initscope.propagate.registry import rule
+from initscope.propagate.rules.batch import from_batch_gram
+from initscope.propagate.rules.gates import known
 from initscope.propagate.rules.merging import stacked
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.moment_maps import MapSums, MomentMaps
 from initscope.theory._fast import as_numpy
 from initscope.theory.activations import Activation, activation
 from initscope.theory.activations._closed import RandomSlopes
@@ -25,56 +27,56 @@ from initscope.theory.activations._closed import RandomSlopes
 __all__ = ["apply_activation", "elementwise"]
 
 
-@rule(ActivationLayer, reads=("law",))
-def elementwise(module: nn.Module, state: State, context: Context) -> State:
+@rule(ActivationLayer, reads=("distribution",), fixed=True)
+def elementwise(module: nn.Module, state: MomentMaps, context: Context) -> MomentMaps:
     """σ on every unit: the dual of the Gaussian before it."""
-    if isinstance(state, Given):
-        return state.run(module)
     sigma = activation_of(module)
     if sigma is None:
         raise NotCovered("its slopes differ from channel to channel")
     return apply_activation(sigma, state, context)
 
 
-def _randomly_sloped(sigma: RandomSlopes, state: Maps) -> Maps:
+def _randomly_sloped(sigma: RandomSlopes, state: MomentMaps) -> MomentMaps:
     """Slopes drawn anew for every value: second moments go on, the law of a unit does not."""
     if not state.gaussian:
         raise NotCovered("its slopes are drawn anew for every value, and its input is not Gaussian")
-    kxx, kyy, d = sigma.transform(state.kxx, state.kyy, state.d)
-    means = MeansOnly(sigma.mean(state.kxx), sigma.mean(state.kyy))
-    return state.after(kxx=kxx, kyy=kyy, d=d, unit=means, fresh=frozenset(), origin=Activations(state, sigma))
+    moments = sigma.transform(state.kxx, state.kyy, state.d)
+    means = KnownMeans(sigma.mean(state.kxx), sigma.mean(state.kyy))
+    return state.after(moments, distribution=means, fresh=frozenset(), origin=Activations(state, sigma))
 
 
-def apply_activation(sigma: Activation, state: Maps, context: Context) -> Maps:
-    """The dual, allowed on a Gaussian state only; other laws are sampled, unit by unit."""
+def apply_activation(sigma: Activation, state: MomentMaps, context: Context) -> MomentMaps:
+    """The dual, allowed of Gaussian units only; of others by what they are a function of, else unit by unit sampled."""
     if sigma.name == "identity":
         return state
     if isinstance(sigma, RandomSlopes):
         return _randomly_sloped(sigma, state)
-    if isinstance(state.unit, Activated) and state.unit.before.gaussian:
-        return apply_activation(_composed(sigma, state.unit.sigma), state.unit.before, context)
-    exact = normalised_activation(state, sigma)
-    if exact is not None:
-        return exact
-    if isinstance(state.unit, Parts):
-        return stacked([apply_activation(sigma, part, context) for part in state.unit.parts])
-    inner = None if state.gaussian else expression(state)
+    if state.gaussian:
+        return _dual(sigma, state)
+    units = state.distribution
+    if units.activation is not None:
+        return apply_activation(_composed(sigma, units.activation), units.before, context)  # type: ignore[attr-defined]
+    gram = units.activated_gram(sigma)
+    if gram is not None:
+        return from_batch_gram(state, gram)
+    if units.stacked_parts:
+        return stacked([apply_activation(sigma, part, context) for part in units.stacked_parts])
+    inner = state.expression()
     if inner is not None:
         before, function = inner
         return apply_activation(known(lambda x: sigma(function(x))), before, context)
-    if not state.gaussian:
-        return sampled(state, Activated(sigma, state), context)
+    return sampled(state, ActivatedUnits(state, sigma), context)
+
+
+def _dual(sigma: Activation, state: MomentMaps) -> MomentMaps:
+    """Second moments of σ of Gaussian units."""
     fused = loops.large_loops(state.kxx, state.kyy, state.d) if sigma.name == "relu" else None
+    summed = None
     if fused is not None:
-        summed = Summed.found(*fused.rectified(*map(as_numpy, (state.kxx, state.kyy, state.d)), axes=2))
-        kxx, kyy, d = summed.kxx, summed.kyy, summed.d
-    else:
-        summed, (kxx, kyy, d) = None, transformed(sigma, state.kxx, state.kyy, state.d)
+        summed = MapSums.of_arrays(*fused.rectified(*map(as_numpy, (state.kxx, state.kyy, state.d)), axes=2))
     return state.after(
-        kxx=kxx,
-        kyy=kyy,
-        d=d,
-        unit=Activated(sigma, state),
+        transformed(sigma, state.kxx, state.kyy, state.d) if summed is None else (summed.kxx, summed.kyy, summed.d),
+        distribution=ActivatedUnits(state, sigma),
         fresh=frozenset(),
         origin=Activations(state, sigma),
         status=weakest(state.status, sigma.method),

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import weakest
-from initscope.propagate.laws import WRITTEN_OUT, Activated, Along, Symmetric
-from initscope.propagate.moments import Maps, NotCovered, Rescaled, Scaled
-from initscope.propagate.origins import Multiplied
-from initscope.propagate.registry import Context
+from initscope.propagate.context import Context
+from initscope.propagate.distributions import WRITTEN_OUT, ZeroMeanUnits
+from initscope.propagate.origins.elementwise import Multiplied
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.moment_maps import MomentMaps
 from initscope.theory.activations import Activation, activation, gelu, gelu_tanh, silu
 
-__all__ = ["combined", "expression", "gated", "independent"]
+__all__ = ["combined", "gated", "independent", "known"]
 
 Function = Callable[[Any], Any]
 _KNOWN = (gelu, gelu_tanh, silu)
@@ -29,19 +30,19 @@ _FOUND: OrderedDict[bytes, Activation] = OrderedDict()
 _REMEMBERED = 64
 
 
-def independent(a: Maps, b: Maps) -> bool:
+def independent(a: MomentMaps, b: MomentMaps) -> bool:
     """Whether one of two states is linear in zero-mean weights that the other does not read, or in other channels."""
     if (a.fresh and not a.fresh & b.weights) or (b.fresh and not b.fresh & a.weights):
         return True
-    if isinstance(a.unit, Along) and (not b.weights or b.fresh):
-        return all(independent(part, b) for part in a.unit.parts if part.weights)
+    if a.distribution.joined_parts and (not b.weights or b.fresh):
+        return all(independent(part, b) for part in a.distribution.joined_parts if part.weights)
     if a.part is None or b.part is None or a.part[0] != b.part[0]:
         return False
     apart = a.part[2] <= b.part[1] or b.part[2] <= a.part[1]
     return apart and bool(a.fresh or b.fresh)
 
 
-def gated(a: Maps, b: Maps) -> Maps:
+def gated(a: MomentMaps, b: MomentMaps) -> MomentMaps:
     """The product of two states, one of them of zero mean and independent of the other: second moments multiply.
 
     With m the mean of both sides' squares, s half their difference and d the squared distance, the product has
@@ -55,50 +56,22 @@ def gated(a: Maps, b: Maps) -> Maps:
     s, t = (a.kxx - a.kyy) / 2, (b.kxx - b.kyy) / 2
     d = (2 * s * t + m * b.d + n * a.d - a.d * b.d / 2).clamp_min(0)
     return a.after(
-        kxx=a.kxx * b.kxx,
-        kyy=a.kyy * b.kyy,
-        d=d,
-        unit=Symmetric(),
+        (a.kxx * b.kxx, a.kyy * b.kyy, d),
+        distribution=ZeroMeanUnits(),
         weights=a.weights | b.weights,
         fresh=a.fresh | b.fresh if a.fresh and b.fresh else a.fresh or b.fresh,
-        origin=Multiplied(a, b),
+        origin=Multiplied((a, b)),
         alike=a.alike and b.alike,
         status=weakest(a.status, b.status),
         part=None,
     )
 
 
-def expression(state: Maps) -> tuple[Maps, Function] | None:
-    """The Gaussian state that a state is a function of, unit by unit, and the function."""
-    unit, origin = state.unit, state.origin
-    if isinstance(unit, Activated):
-        inner = expression(unit.before)
-        return None if inner is None else (inner[0], _after(unit.sigma, inner[1]))
-    if isinstance(unit, Rescaled):
-        numbers = (unit.x_scale, unit.y_scale, unit.x_shift, unit.y_shift)
-        inner = expression(unit.before) if all(isinstance(n, (int, float)) for n in numbers) else None
-        if inner is None or unit.x_scale != unit.y_scale or unit.x_shift != unit.y_shift:
-            return None
-        scale, shift = unit.x_scale, unit.x_shift
-        return inner[0], _after(lambda x: (x - shift) * scale, inner[1])
-    if not state.gaussian:
-        return None
-    if isinstance(origin, Scaled) and isinstance(origin.x, float) and origin.x == origin.y and origin.before.gaussian:
-        inner, factor = expression(origin.before), origin.x
-        if inner is not None:
-            return inner[0], _after(lambda x: x * factor, inner[1])
-    return state, lambda x: x
-
-
-def _after(outer: Function, inner: Function) -> Function:
-    return lambda x: outer(inner(x))
-
-
-def combined(a: Maps, b: Maps, operation: Callable[[Any, Any], Any], context: Context) -> Maps | None:
+def combined(a: MomentMaps, b: MomentMaps, operation: Callable[[Any, Any], Any], context: Context) -> MomentMaps | None:
     """``operation`` of two functions of one Gaussian state; None if they are not that."""
     from initscope.propagate.rules.elementwise import apply_activation
 
-    first, second = expression(a), expression(b)
+    first, second = a.expression(), b.expression()
     if first is None or second is None or first[0].order != second[0].order:
         return None
     f, g = first[1], second[1]

@@ -11,242 +11,171 @@ import torch
 from torch import Tensor
 
 from initscope.geometry import weakest
-from initscope.propagate.laws import Along, Normal, Parts, Sum
-from initscope.propagate.moments import Constants, Given, Maps, NotCovered, Rescaled, State
-from initscope.propagate.origins import Joined, Shifted, Stacked, Summed
-from initscope.propagate.registry import Context, operation
+from initscope.propagate.bases import Distribution
+from initscope.propagate.context import Context
+from initscope.propagate.distributions import UNKNOWN, GaussianUnits, JoinedUnits, StackedUnits, SummedUnits
+from initscope.propagate.origins.elementwise import StackedChannels, SummedBranches
+from initscope.propagate.origins.positions import JoinedPositions
+from initscope.propagate.registry import operation
 from initscope.propagate.rules.gates import combined, gated, independent
-from initscope.propagate.units import Drawn
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.base import is_random, is_value
+from initscope.propagate.values.inputs import InputValues
+from initscope.propagate.values.moment_maps import MomentMaps
 
-__all__ = ["add", "concatenate", "multiply", "per_channel"]
+__all__ = ["add", "concatenate", "multiply", "per_channel", "stacked"]
 
 
-@operation("add", reads=("means", "law"))
-def add(context: Context, a: Any, b: Any, alpha: float = 1) -> State:
-    """Sum of two branches, or of a state and a number."""
-    if alpha != 1:
-        b = multiply(context, b, alpha)
-    if not isinstance(a, (Given, Maps)):
+def _values_first(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both factors or terms: a value before a constant, a random one before one that is known."""
+    if not is_value(a) or (is_random(b) and not a.random):
         a, b = b, a
-    if isinstance(b, (Given, Maps)):
-        return _sum_of_branches(a, b, context)
-    if isinstance(a, Given):
-        return a.run(lambda values: values + b)
-    if isinstance(b, Tensor) and tuple(b.shape[1:]) == a.shape and not bool(b.any()):
-        return a  # type: ignore[no-any-return]
-    if isinstance(b, Tensor) and b.numel() > 1:
-        return _sum_of_branches(a, _for_every_sample(b, a), context)
-    number = _number(b)
-    return a if number == 0 else shifted(a, -number, -number)
+    return a, b
 
 
-@operation("sub", reads=("means",))
-def subtract(context: Context, a: Any, b: Any, alpha: float = 1) -> State:
-    """Difference, as the sum with the negative."""
-    if isinstance(a, Maps) and isinstance(b, Given) and _one_for_all_channels(a, b):
-        x, y = _factors(a, b)
-        return shifted(a, alpha * x, alpha * y) if bool(x.any()) or bool(y.any()) else a
-    return add(context, a, multiply(context, b, -alpha) if isinstance(b, (Given, Maps)) else -alpha * b)
-
-
-@operation("neg", reads=())
-def negative(context: Context, a: State) -> State:
-    """Minus."""
-    result: State = multiply(context, a, -1)
-    return result
-
-
-@operation("mul", reads=("law",))
-def multiply(context: Context, a: Any, b: Any) -> Any:
-    """Product with a constant: a number, one for each channel or position; of two states, a gate."""
-    if not isinstance(a, (Given, Maps)):
-        a, b = b, a
-    if isinstance(b, (Given, Maps)):
-        if isinstance(a, Given) and isinstance(b, Given):
-            return Given(a.x * b.x, a.y * b.y, weakest(a.status, b.status))
-        if isinstance(a, Maps) and isinstance(b, Maps):
-            return combined(a, b, lambda x, y: x * y, context) or gated(a, b)
-        maps, given = (a, b) if isinstance(a, Maps) else (b, a)
-        assert isinstance(maps, Maps)
-        assert isinstance(given, Given)
-        if not _one_for_all_channels(maps, given):
-            raise NotCovered("a product of two random values has no closed form")
-        after = maps.scaled(*_factors(maps, given))
-        if isinstance(given, Drawn):  # shares of experts, a gate of its own for each token
-            status = weakest(after.status, "closed form after sampling")
-            after = replace(after, weights=after.weights | given.weights, status=status)
-        return after
-    if isinstance(a, Given):
-        return a.run(lambda values: values * b)
-    if not isinstance(a, Maps):
-        return a * b
-    return per_channel(a, torch.as_tensor(b))
-
-
-@operation("div", reads=())
-def divide(context: Context, a: Any, b: Any) -> State:
-    """Quotient by a constant, or by one number for each position."""
-    if isinstance(a, Maps) and isinstance(b, Given) and _one_for_all_channels(a, b):
-        return a.scaled(*(1 / side for side in _factors(a, b)))
-    if isinstance(b, (Given, Maps)):
-        raise NotCovered("division by a random value has no closed form")
-    result: State = multiply(context, a, 1 / b)
-    return result
-
-
-def _one_for_all_channels(state: Maps, given: Given) -> bool:
-    """Whether given values have one number for each position, as what a norm divides by."""
-    shape = (1,) * (len(state.shape) - len(given.shape)) + given.shape
-    whole = all(size in (1, n) for size, n in zip(shape, state.shape, strict=False))
-    return given.x.is_floating_point() and len(shape) == len(state.shape) and whole and shape[state.axis] == 1
-
-
-def _factors(state: Maps, given: Given) -> tuple[Tensor, Tensor]:
-    """Those numbers, shaped like the maps."""
-    x, y = (side.to(state.kxx.dtype).movedim(state.axis + 1, 1) for side in (given.x, given.y))
-    return x.expand(state.kxx.shape), y.expand(state.kxx.shape)
-
-
-def _for_every_sample(constant: Tensor, state: Maps) -> Given:
-    """A constant, as positions that are added to all samples alike."""
-    values = constant.detach().to(state.kxx.dtype).expand(len(state.kxx), *state.shape)
-    return Given(values, values)
-
-
-@operation("cat", "concat", "concatenate", reads=())
-def concatenate(context: Context, tensors: Sequence[Any], dim: int = 0) -> State:
-    """Channels side by side, each with its own law."""
-    tensors = [part for part in tensors if not (isinstance(part, Tensor) and part.numel() == 0)]
-    if len(tensors) == 1:
-        return tensors[0]  # type: ignore[no-any-return]
-    if all(isinstance(part, Given) for part in tensors):
-        status = weakest(*(part.status for part in tensors))
-        return Given(torch.cat([p.x for p in tensors], dim), torch.cat([p.y for p in tensors], dim), status)
-    like = next(part for part in tensors if isinstance(part, Maps))
-    axis, along = like.axis, dim % (len(like.shape) + 1)
-    if along != axis + 1:
-        return joined([_as_maps(part, like) for part in tensors], along)
-    if not all(isinstance(part, (Given, Maps)) for part in tensors):
-        raise NotCovered("it joins random values with constants")
-    return stacked([part.as_maps(axis) if isinstance(part, Given) else part for part in tensors])
-
-
-def _as_maps(part: Any, like: Maps) -> Maps:
-    """Given values, or a constant that stands for all samples, as maps."""
-    if isinstance(part, Tensor):
-        values = part.detach().to(like.kxx.dtype)
-        part = Given(values, values) if len(values) == len(like.kxx) else None
-    if isinstance(part, Given):
-        part = part.as_maps(like.axis)
-    if not isinstance(part, Maps) or part.axis != like.axis:
-        raise NotCovered("it joins random values with constants of another shape")
-    return part
-
-
-def joined(parts: Sequence[Maps], along: int) -> Maps:
-    """Positions of several states one after the other: a token in front of others."""
-    first = parts[0]
-    if any(part.mixed or len(part.positions) != 1 or len(part.sizes) > 1 for part in parts) or along == 0:
-        raise NotCovered("it joins positions, not channels")
-    # A constant token has nothing in common with random ones.
-    if not all(independent(a, b) for a, b in itertools.combinations([part for part in parts if part.weights], 2)):
-        raise NotCovered("it joins positions of states that share their randomness")
-    kxx, kyy, d = (torch.cat([getattr(part, name) for part in parts], dim=2) for name in ("kxx", "kyy", "d"))
-    return first.after(
-        kxx=kxx,
-        kyy=kyy,
-        d=d,
-        unit=Along(tuple(parts)),
-        weights=frozenset().union(*(part.weights for part in parts)),
-        fresh=frozenset(),
-        origin=Joined(tuple(parts)),
-        alike=all(part.alike for part in parts),
-        status=weakest(*(part.status for part in parts)),
-        part=None,
-    )
-
-
-def stacked(parts: Sequence[Maps]) -> Maps:
-    """Blocks of several states side by side."""
-    if any(part.axis != parts[0].axis or part.mixed for part in parts):
-        raise NotCovered("its inputs have their channels on different axes, or in no order")
-    kxx, kyy, d = (torch.cat([getattr(part, name) for part in parts], dim=1) for name in ("kxx", "kyy", "d"))
-    return parts[0].after(
-        kxx=kxx,
-        kyy=kyy,
-        d=d,
-        sizes=tuple(size for part in parts for size in part.sizes),
-        unit=Normal() if all(part.gaussian for part in parts) else Parts(tuple(parts)),
-        weights=frozenset().union(*(part.weights for part in parts)),
-        fresh=frozenset().union(*(part.fresh for part in parts)) if all(part.fresh for part in parts) else frozenset(),
-        origin=Stacked(tuple(parts)),
-        alike=all(part.alike for part in parts),
-        status=weakest(*(part.status for part in parts)),
-    )
-
-
-def _sum_of_branches(a: State, b: State, context: Context) -> State:
-    if isinstance(a, Given) and isinstance(b, Given):
-        return Given(a.x + b.x, a.y + b.y, weakest(a.status, b.status))
-    if a is b and isinstance(a, Maps):
+@operation("add", reads=("means", "distribution"), elementwise=True)
+def add(context: Context, a: Any, b: Any, alpha: float = 1) -> Any:
+    """Sum of two branches, or of a value and a constant."""
+    a, b = _values_first(a, multiply(context, b, alpha) if alpha != 1 else b)
+    if a is b:
         return a.scaled(2.0)
-    if isinstance(a, Given):
-        a, b = b, a
-    assert isinstance(a, Maps)
+    if not is_value(b):
+        return _plus_constant(a, b, context)
     if a.shape != b.shape:
         raise NotCovered(f"it adds shapes {a.shape} and {b.shape}")
-    if isinstance(b, Given) and not bool(b.x.any()) and not bool(b.y.any()):
+    return _sum_of_branches(a, b, context) if b.random else _plus_inputs(a, b, context)
+
+
+@operation("sub", reads=("means",), elementwise=True)
+def subtract(context: Context, a: Any, b: Any, alpha: float = 1) -> Any:
+    """Difference, as the sum with the negative."""
+    if _one_for_all_channels(a, b):
+        x, y = _factors(a, b)
+        return a.shifted(alpha * x, alpha * y) if bool(x.any()) or bool(y.any()) else a
+    return add(context, a, multiply(context, b, -alpha))
+
+
+@operation("neg", reads=(), elementwise=True)
+def negative(context: Context, a: Any) -> Any:
+    """Minus."""
+    return multiply(context, a, -1)
+
+
+@operation("mul", reads=("distribution",), elementwise=True)
+def multiply(context: Context, a: Any, b: Any) -> Any:
+    """Product with a constant: a number, one for each channel or position; of two random values, a gate."""
+    a, b = _values_first(a, b)
+    if not is_value(a):
+        return a * b
+    if not is_value(b):
+        return per_channel(a, torch.as_tensor(b)) if a.random else a.scaled(b)
+    if b.random:
+        return combined(a, b, lambda x, y: x * y, context) or gated(a, b)
+    if not _one_for_all_channels(a, b):
+        raise NotCovered("a product of two random values has no closed form")
+    after = a.scaled(*_factors(a, b))
+    if b.sampled:  # shares of experts, a gate of its own for each token
+        status = weakest(after.status, "closed form after sampling")
+        after = replace(after, weights=after.weights | b.weights, status=status)
+    return after
+
+
+@operation("div", reads=(), elementwise=True)
+def divide(context: Context, a: Any, b: Any) -> Any:
+    """Quotient by a constant, or by one number for each position."""
+    if _one_for_all_channels(a, b):
+        return a.scaled(*(1 / side for side in _factors(a, b)))
+    if is_value(b):
+        raise NotCovered("division by a random value has no closed form")
+    return multiply(context, a, 1 / b)
+
+
+def _one_for_all_channels(a: Any, b: Any) -> bool:
+    """Whether ``b`` is known and has one number for each position of maps ``a``, as what a norm divides by."""
+    if not is_random(a) or not is_value(b) or b.random:
+        return False
+    shape = (1,) * (len(a.shape) - len(b.shape)) + b.shape
+    whole = all(size in (1, n) for size, n in zip(shape, a.shape, strict=False))
+    return b.x.is_floating_point() and len(shape) == len(a.shape) and whole and shape[a.axis] == 1
+
+
+def _factors(a: MomentMaps, b: InputValues) -> tuple[Tensor, Tensor]:
+    """Those numbers, shaped like the maps."""
+    x, y = (side.detach().to(a.kxx.dtype).movedim(a.axis + 1, 1) for side in (b.x, b.y))
+    return x.expand(a.kxx.shape), y.expand(a.kxx.shape)
+
+
+def _plus_constant(a: Any, b: Any, context: Context) -> Any:
+    """Maps and a constant: one number for all units, or positions that are added to all samples alike."""
+    if not isinstance(b, Tensor) or b.numel() == 1:
+        number = _number(b)
+        return a if number == 0 else a.shifted(-number, -number)
+    if tuple(b.shape[1:]) == a.shape and not bool(b.any()):
+        return a
+    values = b.detach().to(a.kxx.dtype).expand(len(a.kxx), *a.shape)
+    return add(context, a, InputValues(values, values))
+
+
+def _number(value: Any) -> float:
+    values = torch.as_tensor(value).detach().double().reshape(-1)
+    if values.numel() == 0 or not bool((values == values[0]).all()):
+        raise NotCovered("it adds constants that differ from unit to unit")
+    return float(values[0])
+
+
+def _plus_inputs(a: MomentMaps, b: InputValues, context: Context) -> Any:
+    """Maps and known values, whose channels pass for random."""
+    if b.zero:
         return a  # the zeros that a loop over branches starts from
-    if isinstance(b, Given) and isinstance(a.unit, Along) and a.axis == len(a.shape) - 1:
-        return _sum_of_parts(a.unit.parts, b, context)
-    b = b.as_maps(a.axis) if isinstance(b, Given) else b
+    parts = a.distribution.joined_parts
+    if not parts or a.axis != len(a.shape) - 1:
+        return _sum_of_branches(a, b.moments(a.axis), context)
+    start, sums = 0, []
+    for part in parts:  # constants add to constants exactly
+        stop = start + part.positions[0]
+        own = InputValues(b.x[:, start:stop], b.y[:, start:stop])
+        known = part.distribution.input_values
+        after = add(context, part, own) if known is None else known.plus(own)
+        sums.append(after.moments(part.axis))
+        start = stop
+    return joined(sums, 1)
+
+
+def _sum_of_branches(a: MomentMaps, b: MomentMaps, context: Context) -> MomentMaps:
+    """Maps of two branches: second moments add where these do not share their randomness."""
     if a.axis != b.axis or a.mixed != b.mixed:
         raise NotCovered("its branches have their channels on different axes")
     if not independent(a, b):
-        together = combined(a, b, lambda x, y: x + y, context)
-        if together is not None:
-            return together
-        copies = a.weights & b.weights & frozenset(context.same.values())
-        why = ", for layers before it are copies with equal weights, which are drawn as one" if copies else ""
-        raise NotCovered(f"its branches share their randomness{why}")
+        return combined(a, b, lambda x, y: x + y, context) or _refuse_shared(a, b, context)
     a, b = _same_blocks(a, b)
     return a.after(
-        kxx=a.kxx + b.kxx,
-        kyy=a.kyy + b.kyy,
-        d=a.d + b.d,
-        unit=_sum_unit(a, b),
+        (a.kxx + b.kxx, a.kyy + b.kyy, a.d + b.d),
+        distribution=_sum_distribution(a, b),
         weights=a.weights | b.weights,
         fresh=a.fresh | b.fresh if a.fresh and b.fresh else frozenset(),
-        origin=Summed((a, b)),
+        origin=SummedBranches((a, b)),
         part=None,
         alike=a.alike and b.alike,
         status=weakest(a.status, b.status),
     )
 
 
-def _sum_of_parts(parts: Sequence[Maps], b: Given, context: Context) -> Maps:
-    """Given values added to positions that come from several states: constants add to constants exactly."""
-    start, sums = 0, []
-    for part in parts:
-        stop = start + part.positions[0]
-        own = Given(b.x[:, start:stop], b.y[:, start:stop])
-        before = part.unit.given if isinstance(part.unit, Constants) else part
-        after = _sum_of_branches(before, own, context)
-        sums.append(after.as_maps(part.axis) if isinstance(after, Given) else after)
-        start = stop
-    return joined(sums, 1)
+def _refuse_shared(a: MomentMaps, b: MomentMaps, context: Context) -> MomentMaps:
+    copies = a.weights & b.weights & frozenset(context.same.values())
+    why = ", for layers before it are copies with equal weights, which are drawn as one" if copies else ""
+    raise NotCovered(f"its branches share their randomness{why}")
 
 
-def _sum_unit(a: Maps, b: Maps) -> Any:
+def _sum_distribution(a: MomentMaps, b: MomentMaps) -> Distribution:
     """Independent where one branch is a fresh Gaussian; Gaussian where both are."""
     if a.gaussian and b.gaussian:
-        return Normal()
+        return GaussianUnits()
     fresh = [s for s, other in ((a, b), (b, a)) if s.gaussian and s.fresh and not s.fresh & other.weights]
-    return Sum((a, b)) if fresh and a.unit is not None and b.unit is not None else None
+    return SummedUnits((a, b)) if fresh and a.distribution.known and b.distribution.known else UNKNOWN
 
 
-def _same_blocks(a: Maps, b: Maps) -> tuple[Maps, Maps]:
-    """Both states cut into the same blocks."""
+def _same_blocks(a: MomentMaps, b: MomentMaps) -> tuple[MomentMaps, MomentMaps]:
+    """Both cut into the same blocks."""
     if a.sizes == b.sizes:
         return a, b
     if a.mixed or b.mixed:
@@ -255,31 +184,81 @@ def _same_blocks(a: Maps, b: Maps) -> tuple[Maps, Maps]:
     return _cut(a, edges), _cut(b, edges)
 
 
-def _cut(state: Maps, edges: list[int]) -> Maps:
+def _cut(state: MomentMaps, edges: list[int]) -> MomentMaps:
     ends = [sum(state.sizes[: k + 1]) for k in range(len(state.sizes))]
     blocks = [next(k for k, end in enumerate(ends) if end > start) for start in edges[:-1]]
     if blocks == list(range(len(state.sizes))):
         return state
-    kxx, kyy, d = (maps[:, blocks] for maps in (state.kxx, state.kyy, state.d))
+    moments = tuple(maps[:, blocks] for maps in (state.kxx, state.kyy, state.d))
     sizes = tuple(b - a for a, b in itertools.pairwise(edges))
-    return state.after(kxx=kxx, kyy=kyy, d=d, sizes=sizes, unit=state.unit if state.gaussian else None, origin=None)
+    distribution = state.distribution if state.gaussian else UNKNOWN
+    return state.after(moments, sizes=sizes, distribution=distribution, origin=None)
 
 
-def shifted(state: Maps, x: float | Tensor, y: float | Tensor) -> Maps:
-    """The state of units less a constant: E(X-a)² = kxx - 2a E X + a²."""
-    mx, my = state.means()
-    return state.after(
-        kxx=state.kxx - 2 * x * mx + x * x,
-        kyy=state.kyy - 2 * y * my + y * y,
-        d=state.d - 2 * (x - y) * (mx - my) + (x - y) * (x - y),
-        unit=Rescaled(state, 1.0, 1.0, x, y),
-        fresh=frozenset(),
-        origin=Shifted(state, (mx, my), (torch.as_tensor(x), torch.as_tensor(y))),
+@operation("cat", "concat", "concatenate", reads=())
+def concatenate(context: Context, tensors: Sequence[Any], dim: int = 0) -> Any:
+    """Channels one after the other, each with its own distribution; or positions."""
+    tensors = [part for part in tensors if not (isinstance(part, Tensor) and part.numel() == 0)]
+    if len(tensors) == 1:
+        return tensors[0]
+    like: Any = next(part for part in tensors if is_random(part))
+    along = dim % (len(like.shape) + 1)
+    if along != like.axis + 1:
+        return joined([_as_maps(part, like) for part in tensors], along)
+    if not all(is_value(part) for part in tensors):
+        raise NotCovered("it joins random values with constants")
+    return stacked([part.moments(like.axis) for part in tensors])
+
+
+def _as_maps(part: Any, like: MomentMaps) -> MomentMaps:
+    """Known values, or a constant that stands for all samples, as maps."""
+    if isinstance(part, Tensor) and len(part) == len(like.kxx):
+        values = part.detach().to(like.kxx.dtype)
+        part = InputValues(values, values)
+    maps: MomentMaps | None = part.moments(like.axis) if is_value(part) else None
+    if maps is None or maps.axis != like.axis:
+        raise NotCovered("it joins random values with constants of another shape")
+    return maps
+
+
+def _concatenated(parts: Sequence[MomentMaps], dim: int, **changes: Any) -> MomentMaps:
+    """Maps of several values, one after the other."""
+    return parts[0].after(
+        tuple(torch.cat(maps, dim=dim) for maps in zip(*((part.kxx, part.kyy, part.d) for part in parts), strict=True)),
+        weights=frozenset().union(*(part.weights for part in parts)),
+        alike=all(part.alike for part in parts),
+        status=weakest(*(part.status for part in parts)),
+        **changes,
     )
 
 
-def per_channel(state: Maps, factors: Tensor) -> Maps:
-    """The state of units times fixed factors, equal for all positions."""
+def joined(parts: Sequence[MomentMaps], along: int) -> MomentMaps:
+    """Positions of several values one after the other: a token in front of others."""
+    if any(part.mixed or len(part.positions) != 1 or len(part.sizes) > 1 for part in parts) or along == 0:
+        raise NotCovered("it joins positions, not channels")
+    # A constant token has nothing in common with random ones.
+    if not all(independent(a, b) for a, b in itertools.combinations([part for part in parts if part.weights], 2)):
+        raise NotCovered("it joins positions of states that share their randomness")
+    distribution, origin = JoinedUnits(tuple(parts)), JoinedPositions(tuple(parts))
+    return _concatenated(parts, 2, distribution=distribution, fresh=frozenset(), origin=origin, part=None)
+
+
+def stacked(parts: Sequence[MomentMaps]) -> MomentMaps:
+    """Blocks of several values one after the other."""
+    if any(part.axis != parts[0].axis or part.mixed for part in parts):
+        raise NotCovered("its inputs have their channels on different axes, or in no order")
+    return _concatenated(
+        parts,
+        1,
+        sizes=tuple(size for part in parts for size in part.sizes),
+        distribution=GaussianUnits() if all(part.gaussian for part in parts) else StackedUnits(tuple(parts)),
+        fresh=frozenset().union(*(part.fresh for part in parts)) if all(part.fresh for part in parts) else frozenset(),
+        origin=StackedChannels(tuple(parts)),
+    )
+
+
+def per_channel(state: MomentMaps, factors: Tensor) -> MomentMaps:
+    """The value of units times fixed factors, equal for all positions."""
     values = factors.detach().double().reshape(-1)
     if values.numel() == 1 or bool((values == values[0]).all()):
         return state.scaled(float(values[0]))
@@ -288,14 +267,7 @@ def per_channel(state: Maps, factors: Tensor) -> Maps:
         raise NotCovered("its factors differ from position to position")
     if not state.alike:
         raise NotCovered("its factors differ from channel to channel, and so do its inputs")
-    # Channels of one block now differ: their mean second moments are known, their common law is a mixture.
+    # Channels of one block now differ: their mean second moments are known, their common distribution is a mixture.
     squares = [float(part.square().mean()) for part in torch.split(values, list(state.sizes))]
     scale = torch.tensor(squares, dtype=torch.float64).sqrt().to(state.kxx).reshape(-1, *(1,) * len(state.positions))
-    return state.scaled(scale).after(unit=None, alike=False)
-
-
-def _number(value: Any) -> float:
-    values = torch.as_tensor(value).detach().double().reshape(-1)
-    if values.numel() == 0 or not bool((values == values[0]).all()):
-        raise NotCovered("it adds constants that differ from unit to unit")
-    return float(values[0])
+    return state.scaled(scale).after(distribution=UNKNOWN, alike=False)

@@ -14,42 +14,40 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from initscope.geometry import weakest
-from initscope.propagate.laws import MeansOnly
-from initscope.propagate.moments import Given, Law, Maps, NotCovered, State
-from initscope.propagate.registry import Context, operation, rule
+from initscope.propagate.context import Context
+from initscope.propagate.distributions import KnownMeans
+from initscope.propagate.registry import operation, rule
 from initscope.propagate.rules.batch import batch_normalised
 from initscope.propagate.rules.elementwise import apply_activation
-from initscope.propagate.rules.gates import expression, known
-from initscope.propagate.rules.merging import per_channel, shifted
+from initscope.propagate.rules.gates import known
+from initscope.propagate.rules.merging import per_channel
 from initscope.propagate.rules.weights import WIDE_GROUP
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.base import Value, is_maps
+from initscope.propagate.values.inputs import InputValues
+from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = ["batch_norm", "channel_mean", "group_norm", "layer_norm", "rms_norm"]
 
 
-@rule(nn.LayerNorm, reads=("means",))
-def layer_norm(module: nn.LayerNorm, state: State, context: Context) -> State:
+@rule(nn.LayerNorm, reads=("means",), fixed=True)
+def layer_norm(module: nn.LayerNorm, state: MomentMaps, context: Context) -> MomentMaps:
     """Each sample (or each position of it) less its mean, over its standard deviation."""
-    if isinstance(state, Given):
-        return state.run(module)
     over = _normalised_axes(module.normalized_shape, state)
     return affine(_divided(_centred(state, over), over, module.eps), module.weight, module.bias)
 
 
-@rule(nn.RMSNorm, reads=())
-def rms_norm(module: nn.RMSNorm, state: State, context: Context) -> State:
+@rule(nn.RMSNorm, reads=(), fixed=True)
+def rms_norm(module: nn.RMSNorm, state: MomentMaps, context: Context) -> MomentMaps:
     """Each sample (or each position of it) over its root mean square."""
-    if isinstance(state, Given):
-        return state.run(module)
     over = _normalised_axes(module.normalized_shape, state)
     eps = torch.finfo(state.kxx.dtype).eps if module.eps is None else module.eps
     return affine(_divided(state, over, eps), module.weight, None)
 
 
-@rule(nn.GroupNorm, reads=("means",))
-def group_norm(module: nn.GroupNorm, state: State, context: Context) -> State:
+@rule(nn.GroupNorm, reads=("means",), fixed=True)
+def group_norm(module: nn.GroupNorm, state: MomentMaps, context: Context) -> MomentMaps:
     """Each group of channels of a sample less its mean, over its standard deviation."""
-    if isinstance(state, Given):
-        return state.run(module)
     groups = module.num_groups
     if state.channels // groups < WIDE_GROUP:
         raise NotCovered(f"only {state.channels // groups} channels in a group: what it divides by stays random")
@@ -59,14 +57,12 @@ def group_norm(module: nn.GroupNorm, state: State, context: Context) -> State:
     return affine(_divided(_centred(state, over), over, module.eps), module.weight, module.bias)
 
 
-@operation("pow", "square", reads=("law", "positions"))
-def power(context: Context, state: Any, exponent: Any = 2) -> State:
+@operation("pow", "square", reads=("distribution", "positions"))
+def power(context: Context, state: Any, exponent: Any = 2) -> Any:
     """Powers of units; squares also where their law is not known: a norm reads only their mean."""
-    if isinstance(state, Given):
-        return state.run(lambda values: values**exponent)
-    if not isinstance(state, Maps) or not isinstance(exponent, (int, float)):
+    if not is_maps(state) or not isinstance(exponent, (int, float)):
         raise NotCovered("its exponent is random")
-    inner = expression(state)
+    inner = state.expression()
     if inner is not None and not (exponent == 2 and state.gaussian):
         before, function = inner
         return apply_activation(known(lambda x: function(x) ** exponent), before, context)
@@ -74,11 +70,10 @@ def power(context: Context, state: Any, exponent: Any = 2) -> State:
         raise NotCovered("the law of its input is not known beyond second moments")
     kxy = (state.kxx + state.kyy - state.d) / 2
     note = "" if state.gaussian else "squares of units that are taken as Gaussian"
+    xx, yy = 3 * state.kxx.square(), 3 * state.kyy.square()
     return state.after(
-        kxx=3 * state.kxx.square(),
-        kyy=3 * state.kyy.square(),
-        d=3 * state.kxx.square() + 3 * state.kyy.square() - 2 * (state.kxx * state.kyy + 2 * kxy.square()),
-        unit=MeansOnly(state.kxx, state.kyy),
+        (xx, yy, xx + yy - 2 * (state.kxx * state.kyy + 2 * kxy.square())),
+        distribution=KnownMeans(state.kxx, state.kyy),
         fresh=frozenset(),
         origin=None,
         status=state.status if state.gaussian else weakest(state.status, "approximate"),
@@ -86,39 +81,37 @@ def power(context: Context, state: Any, exponent: Any = 2) -> State:
     )
 
 
-def channel_mean(state: Maps, *, keepdim: bool) -> Given:
+def channel_mean(state: MomentMaps, *, keepdim: bool) -> InputValues:
     """The mean over many channels is its expectation: one number for each position."""
     x, y = (_Axes(blocks=True, positions=False).mean(mean, state.sizes)[:, 0] for mean in state.means())
     x, y = (side.unsqueeze(state.axis + 1) if keepdim else side for side in (x, y))
     status = "closed form" if state.status == "approximate" else state.status
-    return Given(x, y, status)
+    return InputValues(x, y, status)
 
 
 @operation("var", reads=("means",))
-def variance(context: Context, state: Any, dim: Any = None, *, correction: float = 1, **options: Any) -> State:
+def variance(context: Context, state: Any, dim: Any = None, *, correction: float = 1, **options: Any) -> Value:
     """The variance over the channels of a position."""
     keepdim = bool(options.get("keepdim", False))
-    if isinstance(state, Given):
-        return state.run(lambda values: values.var(dim, correction=correction, keepdim=keepdim))
-    if not isinstance(state, Maps) or dim not in (-1, [-1], (-1,)) or state.axis != len(state.shape) - 1:
+    if not is_maps(state) or dim not in (-1, [-1], (-1,)) or state.axis != len(state.shape) - 1:
         raise NotCovered("it is no variance over channels")
     centred = _centred(state, _Axes(blocks=True, positions=False))
     factor = state.channels / (state.channels - correction)
-    squares = centred.after(unit=MeansOnly(factor * centred.kxx, factor * centred.kyy))
+    squares = centred.after(distribution=KnownMeans(factor * centred.kxx, factor * centred.kyy))
     return channel_mean(squares, keepdim=keepdim)
 
 
 @rule(_BatchNorm, reads=("positions",))
-def batch_norm(module: Any, state: State, context: Context) -> State:
+def batch_norm(module: Any, state: Any, context: Context) -> Value:
     """In evaluation an affine map; in training each channel over its own deviation in the batch of all x and y."""
     if isinstance(module, _InstanceNorm):
         raise NotCovered("each channel is divided by its own deviation, which stays random")
     training = context.training(module) or module.running_mean is None
-    if isinstance(state, Given):
+    if not state.random:
         both = torch.cat([state.x, state.y])
         mean, variance = (None, None) if training else (module.running_mean, module.running_var)
         values = nn.functional.batch_norm(both, mean, variance, module.weight, module.bias, training, 0.0, module.eps)
-        return Given(values[: len(state.x)], values[len(state.x) :], state.status)
+        return InputValues(values[: len(state.x)], values[len(state.x) :], state.status)
     if training:
         return affine(batch_normalised(state, module.eps), module.weight, module.bias)
     scale = (module.running_var + module.eps).rsqrt()
@@ -127,11 +120,9 @@ def batch_norm(module: Any, state: State, context: Context) -> State:
     return affine(state, weight, shift if module.bias is None else shift + module.bias)
 
 
-@rule(_InstanceNorm, reads=())
-def instance_norm(module: Any, state: State, context: Context) -> State:
+@rule(_InstanceNorm, reads=(), fixed=True)
+def instance_norm(module: Any, state: MomentMaps, context: Context) -> Value:
     """Each channel of a sample has a deviation of its own, which stays random."""
-    if isinstance(state, Given):
-        return state.run(module)
     raise NotCovered("each channel is divided by its own deviation, which stays random")
 
 
@@ -151,7 +142,7 @@ class _Axes:
         return maps
 
 
-def _normalised_axes(shape: Any, state: Maps) -> _Axes:
+def _normalised_axes(shape: Any, state: MomentMaps) -> _Axes:
     if tuple(shape) == state.shape:
         return _Axes(blocks=True, positions=True)
     if len(shape) == 1 and state.axis == len(state.shape) - 1 and shape[0] == state.channels:
@@ -159,21 +150,21 @@ def _normalised_axes(shape: Any, state: Maps) -> _Axes:
     raise NotCovered(f"it normalises over {tuple(shape)} of units {state.shape}, which are not all of its channels")
 
 
-def _centred(state: Maps, over: _Axes) -> Maps:
-    if type(state.unit) in (Law, MeansOnly):
+def _centred(state: MomentMaps, over: _Axes) -> MomentMaps:
+    if state.distribution.random_means:
         raise NotCovered("after a sampled step the mean over channels may itself be random")
     mx, my = (over.mean(mean, state.sizes) for mean in state.means())
     if not bool(mx.any()) and not bool(my.any()):
         return state
-    return shifted(state, mx, my)
+    return state.shifted(mx, my)
 
 
-def _divided(state: Maps, over: _Axes, eps: float) -> Maps:
+def _divided(state: MomentMaps, over: _Axes, eps: float) -> MomentMaps:
     x, y = ((over.mean(k, state.sizes) + eps).rsqrt() for k in (state.kxx, state.kyy))
     return state.scaled(x, y)
 
 
-def affine(state: Maps, weight: Tensor | None, bias: Tensor | None) -> Maps:
+def affine(state: MomentMaps, weight: Tensor | None, bias: Tensor | None) -> MomentMaps:
     """The learned scale and shift of a normalisation, at initialisation 1 and 0."""
     if bias is not None and bool((bias != 0).any()):
         raise NotCovered("its bias is not zero: channels have means of their own")

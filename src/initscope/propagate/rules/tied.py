@@ -9,61 +9,56 @@ others, so that the products of logits, averaged over the V words, are
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from initscope.errors import InputError
 from initscope.geometry import weakest
+from initscope.propagate.context import Context
 from initscope.propagate.covariances import both_factors
-from initscope.propagate.laws import Normal, Symmetric
-from initscope.propagate.moments import Factor, Given, Maps, NotCovered, Scaled, State
-from initscope.propagate.origins import Gathered, Gram, Shifted, Summed
-from initscope.propagate.registry import Context, rule
+from initscope.propagate.distributions import UNKNOWN, GaussianUnits, ZeroMeanUnits
+from initscope.propagate.origins.elementwise import SummedBranches
+from initscope.propagate.origins.matrices import EmbeddingTable, KnownGram
+from initscope.propagate.registry import rule
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.base import Value
+from initscope.propagate.values.inputs import InputValues
+from initscope.propagate.values.moment_maps import MomentMaps
 
 __all__ = ["embedding", "from_gram", "tied_head"]
 
 _OTHER = "its weights are read by another step too, in another way"
 
 
-@dataclass(frozen=True, eq=False)
-class Table(Gram):
-    """Of rows of a table that is drawn, ``table`` by its parameters: equal where the words are."""
-
-    same: Tensor
-    table: frozenset[object]
-
-
-def from_gram(base: Maps, matrix: Tensor, channels: int, weights: frozenset[object]) -> Maps:
+def from_gram(base: MomentMaps, matrix: Tensor, channels: int, weights: frozenset[object]) -> MomentMaps:
     """Zero-mean units whose Gram matrix ``[pairs, 2T, 2T]`` is known."""
     half = matrix.shape[-1] // 2
     square = matrix.diagonal(dim1=-2, dim2=-1)
     cross = matrix[:, :half, half:].diagonal(dim1=-2, dim2=-1)
     kxx, kyy = square[:, :half], square[:, half:]
     d = (kxx + kyy - 2 * cross).clamp_min(0)
-    kxx, kyy, d = (maps[:, None].to(base.kxx.dtype) for maps in (kxx, kyy, d))
     return base.after(
-        kxx=kxx,
-        kyy=kyy,
-        d=d,
+        tuple(maps[:, None].to(base.kxx.dtype) for maps in (kxx, kyy, d)),
         sizes=(channels,),
         status=weakest(base.status, "closed form after sampling"),
-        unit=Symmetric(),
+        distribution=ZeroMeanUnits(),
         weights=weights,
-        origin=Gram(matrix[:, None]),
+        origin=KnownGram(matrix[:, None]),
         part=None,
     )
 
 
 @rule(nn.Embedding, reads=(), role="embedding")
-def embedding(module: nn.Embedding, state: State, context: Context) -> State:
+def embedding(module: nn.Embedding, state: Any, context: Context) -> Value:
     """Rows of a table: as they are, or drawn, where a Linear that is drawn holds the same table."""
-    if not isinstance(state, Given):
+    if state.random:
         raise NotCovered("its indices are random")
     _check_words(module, state)
     if id(module.weight) not in context.tied:
-        return state.run(module)
+        return state.run(module)  # type: ignore[no-any-return]
     layer = nn.Linear(module.embedding_dim, module.num_embeddings, bias=False, device="meta")
     layer.weight = module.weight
     law = context.law(layer)
@@ -72,7 +67,7 @@ def embedding(module: nn.Embedding, state: State, context: Context) -> State:
     return _drawn_rows(law.variance, module, state, context.drawn([module.weight]))
 
 
-def _check_words(module: nn.Embedding, state: Given) -> None:
+def _check_words(module: nn.Embedding, state: InputValues) -> None:
     """Refuse indices that no row of the table has: torch would say so without the numbers."""
     for side in (state.x, state.y):
         least, most = (int(side.min()), int(side.max())) if side.numel() else (0, 0)
@@ -84,65 +79,42 @@ def _check_words(module: nn.Embedding, state: Given) -> None:
             )
 
 
-def _drawn_rows(variance: float, module: nn.Embedding, state: Given, table: frozenset[object]) -> Maps:
+def _drawn_rows(variance: float, module: nn.Embedding, state: InputValues, table: frozenset[object]) -> MomentMaps:
     """Gaussian rows: tokens are equal where their words are, and else at right angles."""
     both = torch.cat([state.x, state.y], dim=1)
     same = both[:, :, None] == both[:, None, :]
     if module.padding_idx is not None:
         same = same & (both != module.padding_idx)[:, :, None]  # whose row is zero
     zero = torch.zeros((), dtype=module.weight.dtype)
-    like = Maps(zero, zero, zero, (module.embedding_dim,), "closed form", axis=1)
+    like = MomentMaps(zero, zero, zero, (module.embedding_dim,), "closed form", axis=1)
     matrix = variance * same.double()
     maps = from_gram(like, matrix, module.embedding_dim, table)
-    return replace(maps, status="closed form", unit=Normal(), fresh=table, origin=Table(matrix[:, None], same, table))
-
-
-def tied_head(module: nn.Linear, before: Maps, after: Maps, context: Context) -> Maps:
-    """The logits ``after`` a last layer that is the table, with those of a sequence's own words."""
-    table = context.drawn([module.weight])
-    found = _shares(before, table)
-    if len(found) > 1 or after.axis != 1 or len(after.positions) != 1 or len(after.sizes) > 1:
-        raise NotCovered(_OTHER)
-    if not found:
-        return after
-    origin, x, y = found[0]
-    share = both_factors(before, x, y)[:, 0] * (context.law(module).variance * module.in_features)
-    own = share[:, :, None] * share[:, None, :] * origin.same / module.out_features
-    extra = from_gram(after, own, module.out_features, after.weights)
-    return after.after(
-        kxx=after.kxx + extra.kxx,
-        kyy=after.kyy + extra.kyy,
-        d=after.d + extra.d,
-        unit=None,
-        fresh=frozenset(),
-        alike=False,
-        origin=Summed((after, extra)),
-        note="its weights are the table of words: logits of a sequence's own words are larger",
+    return replace(
+        maps,
+        status="closed form",
+        distribution=GaussianUnits(),
+        fresh=table,
+        origin=EmbeddingTable(matrix[:, None], same, table),
     )
 
 
-def _shares(state: Maps, table: frozenset[object]) -> list[tuple[Table, Factor, Factor]]:
-    """How much of the table's rows is in a state: of each time it was read, one number for each position."""
-    origin = state.origin
-    if isinstance(origin, Table) and origin.table == table:
-        return [(origin, 1.0, 1.0)]
-    uncorrelated = state.fresh and not state.fresh & table
-    if not state.weights & table or uncorrelated or type(origin) is Gram:
-        return []
-    if isinstance(origin, Scaled):
-        return [(one, x * origin.x, y * origin.y) for one, x, y in _shares(origin.before, table)]
-    if isinstance(origin, Shifted):
-        return _shares(origin.before, table)
-    if isinstance(origin, Summed):
-        return [one for term in origin.terms for one in _shares(term, table)]
-    if isinstance(origin, Gathered) and len(origin.sites) == 1 and bool((origin.sites[0] >= 0).all()):
-        return [_chosen(one, origin, x, y) for one, x, y in _shares(origin.before, table)]
-    raise NotCovered(_OTHER)
-
-
-def _chosen(one: Table, origin: Gathered, x: Factor, y: Factor) -> tuple[Table, Factor, Factor]:
-    """The same at some of the positions."""
-    sites, shape = origin.sites[0], origin.before.kxx.shape
-    both = torch.cat([sites, sites + shape[2]])
-    x, y = (torch.as_tensor(factor, dtype=torch.float64).expand(shape)[..., sites] for factor in (x, y))
-    return replace(one, same=one.same[:, both][:, :, both]), x, y
+def tied_head(module: nn.Linear, before: MomentMaps, after: MomentMaps, context: Context) -> MomentMaps:
+    """The logits ``after`` a last layer that is the table, with those of a sequence's own words."""
+    table = context.drawn([module.weight])
+    shares = before.table_shares(table)
+    if len(shares) > 1 or after.axis != 1 or len(after.positions) != 1 or len(after.sizes) > 1:
+        raise NotCovered(_OTHER)
+    if not shares:
+        return after
+    rows, x, y = shares[0]
+    share = both_factors(before, x, y)[:, 0] * (context.law(module).variance * module.in_features)
+    own = share[:, :, None] * share[:, None, :] * rows.same / module.out_features
+    extra = from_gram(after, own, module.out_features, after.weights)
+    return after.after(
+        (after.kxx + extra.kxx, after.kyy + extra.kyy, after.d + extra.d),
+        distribution=UNKNOWN,
+        fresh=frozenset(),
+        alike=False,
+        origin=SummedBranches((after, extra)),
+        note="its weights are the table of words: logits of a sequence's own words are larger",
+    )

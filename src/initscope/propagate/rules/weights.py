@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,28 +15,17 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from initscope.geometry import weakest
 from initscope.initializers import WeightLaw
 from initscope.propagate import loops
-from initscope.propagate.laws import Normal, Symmetric, Windowed
-from initscope.propagate.moments import (
-    Cross,
-    Draws,
-    Factor,
-    Given,
-    Law,
-    Lookup,
-    Maps,
-    NotCovered,
-    Origin,
-    Pair,
-    Products,
-    State,
-    Summed,
-    Wanted,
-)
-from initscope.propagate.origins import Gathered
-from initscope.propagate.registry import Context, Reads, rule
-from initscope.propagate.rules.shapes import rearranged_one
+from initscope.propagate.bases import Distribution, Draws, Pair
+from initscope.propagate.context import Context
+from initscope.propagate.distributions import GaussianUnits, ZeroMeanUnits
+from initscope.propagate.origins.weights import WeightedSums, regroup
+from initscope.propagate.registry import Reads, rule
 from initscope.propagate.rules.tied import tied_head
-from initscope.propagate.windows import EVERY, FilterTaps, Offset, Sites, at_both
+from initscope.propagate.totals import NotCovered
+from initscope.propagate.values.base import Value
+from initscope.propagate.values.moment_maps import MapSums, MomentMaps
+from initscope.propagate.window_distributions import WindowUnits
+from initscope.propagate.windows import FilterTaps, Sites
 from initscope.theory._fast import as_numpy
 
 __all__ = ["convolution", "linear"]
@@ -49,98 +37,13 @@ WIDE_GROUP = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted(Origin):
-    """Covariances between positions after weights: the same average, at an offset times the stride."""
-
-    before: Maps
-    law: WeightLaw
-    groups: int
-    windows: FilterTaps | None
-    scale: float
-    means: tuple[Tensor, Tensor] | None
-
-    @cached_property
-    def _gathered(self) -> Gathered | None:
-        return None if self.windows is None else Gathered(self.before, self.windows.sites(self.before.positions))
-
-    def _inner(self, offset: Offset) -> Offset:
-        if self.windows is None:
-            return offset
-        return tuple(s * d for s, d in zip(self.windows.stride, offset, strict=True))
-
-    def sources(self, offset: Offset) -> Iterable[Wanted]:
-        """The offset times the stride, where padding lets it be."""
-        if offset is EVERY:
-            given = self.windows is not None and isinstance(self.before.origin, Products)
-            return () if given else ((self.before, EVERY),)
-        gathered = self._gathered
-        return ((self.before, offset),) if gathered is None else gathered.sources(self._inner(offset))
-
-    def cross(self, offset: Offset, lookup: Lookup) -> Cross:
-        """n v (⟨k⟩ - λ⟨m⟩⟨m⟩) + v_b at this offset."""
-        cross = self._averages(offset, lookup)
-        if self.means is not None:
-            mx, my = self.means
-            first, second = at_both(mx.double(), my.double(), offset)
-            cross = cross - self.scale * self.law.strength * first * second
-        return cross + self.law.bias_variance
-
-    def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
-        """What moved before goes the way of averages, and the layer's own weights and biases add the covariances."""
-        if self.law.strength > 0 or self.law.centre:
-            raise NotCovered("gradients of weights that are bound to each other have no tangent kernel here")
-        cross = self.cross(offset, values)
-        cross[:2] = 0  # of two inputs: what one has by itself is not moved
-        return self._averages(offset, tangents) + cross
-
-    def scaling(self) -> tuple[Maps, Factor, Factor] | None:
-        """The mean square weight of all channels, where nothing is added to it."""
-        plain = self.windows is None and self.means is None and self.law.bias_variance == 0
-        return (self.before, *(math.sqrt(self.scale),) * 2) if plain and len(self.before.sizes) == 1 else None
-
-    def _averages(self, offset: Offset, lookup: Lookup) -> Cross:
-        """n v ⟨k⟩ at this offset."""
-        gathered, windows = self._gathered, self.windows
-        if offset is EVERY and windows is not None:
-            blocks = regroup(self._every(windows, lookup)[0], self.before.sizes, self.groups)
-            return self.scale / windows.taps * blocks[None]
-        if gathered is None or windows is None:
-            inner, taps = lookup(self.before, offset), 1
-        else:
-            inner, taps = gathered.cross(self._inner(offset), lookup), windows.taps
-        blocks = regroup(inner.flatten(0, 1), self.before.sizes, self.groups)
-        sums = blocks if windows is None else windows.sum_padded(blocks)
-        return self.scale / taps * sums.reshape(len(inner), -1, *sums.shape[1:])
-
-    def _every(self, windows: FilterTaps, lookup: Lookup) -> Cross:
-        """Sums over the taps of whole matrices; of given values, products of what every tap reads."""
-        origin, total = self.before.origin, torch.zeros((), dtype=torch.float64)
-        if isinstance(origin, Products):
-            values = [side.double().flatten(3) for side in origin.given.grouped(origin.axis, origin.groups)]
-            for place in windows.places(self.before.positions):
-                both = torch.cat([side[..., place.clamp_min(0)] * (place >= 0) for side in values], dim=3)
-                total = total + both.mT @ both / both.shape[2]
-            return total[None]
-        inner, count = lookup(self.before, EVERY), math.prod(self.before.positions)
-        for place in windows.places(self.before.positions):
-            both = torch.cat([place.clamp_min(0), place.clamp_min(0) + count])
-            inside = (place >= 0).to(inner).repeat(2)
-            total = total + inner[..., both, :][..., both] * inside[:, None] * inside
-        return total
-
-
-@dataclass(frozen=True, eq=False)
-class Filtered(Windowed):
+class FilteredUnits(WindowUnits):
     """Sums over the taps of ``width`` independent channels with Gaussian weights: Gaussian only given the channels."""
 
     width: int
     weight_sd: float
     bias_sd: float
-
-    def means(self, state: Maps) -> Pair:
-        """Zero, as the weights'."""
-        zero = torch.zeros_like(state.kxx)
-        return zero, zero
+    zero_mean = True
 
     def windows(self, below: Sites, draws: Draws) -> Pair:
         """The windows of ``width`` channels for each sample."""
@@ -157,28 +60,13 @@ class Filtered(Windowed):
         return x + bias, y + bias
 
 
-def regroup(maps: Tensor, sizes: tuple[int, ...], groups: int) -> Tensor:
-    """Average of the blocks that each of ``groups`` groups of channels reads; equal blocks that tile groups stay."""
-    blocks = len(sizes)
-    if blocks == 1 or (groups % blocks == 0 and len(set(sizes)) == 1):
-        return maps
-    width = sum(sizes) // groups
-    edges = [sum(sizes[:k]) for k in range(blocks + 1)]
-    share = [
-        [max(0, min(edges[b + 1], (g + 1) * width) - max(edges[b], g * width)) / width for b in range(blocks)]
-        for g in range(groups)
-    ]
-    mixed = torch.tensor(share, dtype=maps.dtype, device=maps.device)
-    return torch.einsum("gb,pb...->pg...", mixed, maps)
-
-
 @rule(nn.Linear, reads=("means",))
-def linear(module: nn.Linear, state: State, context: Context) -> State:
+def linear(module: nn.Linear, state: Value, context: Context) -> Value:
     """Every unit reads all features at its position: the average over channels."""
     shape = state.shape
     if not shape or shape[-1] != module.in_features:
         raise NotCovered(f"it expects {module.in_features} features and gets an input of shape {shape}; flatten first")
-    before = state.as_maps(len(shape) - 1) if isinstance(state, Given) else state
+    before = state.moments(len(shape) - 1)
     if before.axis != len(shape) - 1:
         raise NotCovered("it mixes positions, with the same weights for every channel")
     if id(module.weight) not in context.tied:
@@ -189,11 +77,11 @@ def linear(module: nn.Linear, state: State, context: Context) -> State:
 
 def _read_by_convolution(module: _ConvNd) -> tuple[Reads, ...]:
     """Means, for zero-sum weights; with few channels in a group the units of its windows are drawn."""
-    return ("means",) if module.groups == 1 else ("means", "positions", "law")
+    return ("means",) if module.groups == 1 else ("means", "positions", "distribution")
 
 
 @rule(_ConvTransposeNd, reads=())
-def transposed_convolution(module: _ConvTransposeNd, state: State, context: Context) -> State:
+def transposed_convolution(module: _ConvTransposeNd, state: Value, context: Context) -> Value:
     """Every output reads the inputs whose taps fall on it: the transposed box sum."""
     spatial = len(module.kernel_size)
     if len(state.shape) != spatial + 1 or state.shape[0] != module.in_channels:
@@ -202,7 +90,7 @@ def transposed_convolution(module: _ConvTransposeNd, state: State, context: Cont
         )
     if context.law(module).strength > 0 or context.law(module).centre:
         raise NotCovered("this weight law has no formula as seen from the output of a transposed convolution")
-    before = state.as_maps(0, module.groups) if isinstance(state, Given) else state
+    before = state.moments(0, module.groups)
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")
     spread = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[spatial - 1]
@@ -218,11 +106,11 @@ def transposed_convolution(module: _ConvTransposeNd, state: State, context: Cont
         return out.reshape(*maps.shape[:2], *out.shape[2:])
 
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, average=sums)
-    return _honest_groups(module, state, after, Symmetric)
+    return _of_few_channels(module, state, after, ZeroMeanUnits)
 
 
 @rule(_ConvNd, reads=_read_by_convolution)
-def convolution(module: _ConvNd, state: State, context: Context) -> State:
+def convolution(module: _ConvNd, state: Value, context: Context) -> Value:
     """Average of the maps over each filter's taps [Nachum2022]_: box sums, never patches."""
     spatial = len(module.kernel_size)
     if len(state.shape) != spatial + 1 or state.shape[0] != module.in_channels:
@@ -232,32 +120,39 @@ def convolution(module: _ConvNd, state: State, context: Context) -> State:
     windows = FilterTaps(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
     taps: FilterTaps | None = windows
     if context.law(module).centre:
-        state, taps = rearranged_one(state, windows.centre, context), None
-    before = state.as_maps(0, module.groups) if isinstance(state, Given) else state
+        state, taps = state.moved(windows.centre), None
+    before = state.moments(0, module.groups)
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")
     after = weighted(module, before, context, channels=module.out_channels, groups=module.groups, windows=taps)
-    return _honest_groups(module, state, after, lambda: _narrow_unit(module, before, after, taps, context.law(module)))
+    if module.groups == 1:
+        return after
+    law = context.law(module)
+    return _of_few_channels(module, state, after, lambda: _narrow_group(module, before, after, taps, law))
 
 
-def _narrow_unit(module: _ConvNd, before: Maps, after: Maps, windows: FilterTaps | None, law: WeightLaw) -> Law:
+def _narrow_group(
+    module: _ConvNd, before: MomentMaps, after: MomentMaps, windows: FilterTaps | None, law: WeightLaw
+) -> Distribution:
     """The law of sums over few channels, where their windows can be drawn."""
     axes = len(module.kernel_size)
     plain = windows is None or windows.padding_mode == "zeros"
     if not plain or law.strength > 0 or len(before.sizes) != len(after.sizes):
-        return Symmetric()
+        return ZeroMeanUnits()
     stride, taps = ((1,) * axes, ((0,) * axes,)) if windows is None else (windows.stride, windows.shifts)
     width = module.in_channels // module.groups
-    return Filtered(before, stride, taps, width, math.sqrt(law.variance), math.sqrt(law.bias_variance))
+    return FilteredUnits(before, stride, taps, width, math.sqrt(law.variance), math.sqrt(law.bias_variance))
 
 
-def _honest_groups(module: _ConvNd, state: State, after: Maps, narrow: Callable[[], Law]) -> Maps:
+def _of_few_channels(
+    module: _ConvNd, state: Value, after: MomentMaps, narrow: Callable[[], Distribution]
+) -> MomentMaps:
     """Sums over few random channels are not Gaussian: say so; of very few, ``narrow`` gives the law."""
     width = module.in_channels // module.groups
-    if isinstance(state, Given) or module.groups == 1 or width >= WIDE_GROUP:
+    if not state.random or module.groups == 1 or width >= WIDE_GROUP:
         return after
     if width < NARROW_GROUP:
-        return after.after(unit=narrow(), note=after.note)
+        return after.after(distribution=narrow(), note=after.note)
     note = f"only {width} channels in a group: their sums are not quite Gaussian"
     return after.after(status=weakest(after.status, "approximate"), note=note)
 
@@ -274,14 +169,14 @@ def paddings(module: _ConvNd) -> tuple[tuple[int, int], ...]:
 
 def weighted(
     module: Any,
-    before: Maps,
+    before: MomentMaps,
     context: Context,
     *,
     channels: int,
     groups: int = 1,
     windows: FilterTaps | None = None,
     average: Callable[[Tensor], Tensor] | None = None,
-) -> Maps:
+) -> MomentMaps:
     """Second moments after weights: n v (⟨k⟩ - λ⟨m⟩²) + v_b, n the fan-in, ⟨·⟩ the average over taps and channels.
 
     ``average`` replaces the sum over the taps of ``windows``; covariances between positions are then not known.
@@ -311,28 +206,28 @@ def weighted(
     if channels % blocks:
         raise NotCovered(f"its {channels} channels cannot be split into {blocks} blocks of equal law")
     layer = context.drawn(module.parameters())  # not the module's: several may hold the same weights
-    return Maps(
+    return MomentMaps(
         kxx=kxx,
         kyy=kyy,
         d=d,
         sizes=(channels // blocks,) * blocks,
         status="closed form after sampling" if before.status == "sampled" else before.status,
         axis=before.axis,
-        unit=Normal(),
+        distribution=GaussianUnits(),
         weights=before.weights | layer,
         fresh=layer,
-        origin=None if average is not None else Weighted(before, law, groups, windows, scale * taps, means),
+        origin=None if average is not None else WeightedSums(before, law, groups, windows, scale * taps, means),
         note=law.note,
         summed=summed,
     )
 
 
-def _by_loops(windows: FilterTaps, maps: list[Tensor], gain: float, bias: float) -> Summed | None:
+def _by_loops(windows: FilterTaps, maps: list[Tensor], gain: float, bias: float) -> MapSums | None:
     """Second moments after weights whose sum is free, by the compiled loops, if these maps are for them."""
     fused = loops.large_loops(*maps) if len(windows.kernel_size) == 2 else None
     if fused is None:
         return None
-    return Summed.found(*fused.weighted(*map(as_numpy, maps), gain=gain, bias=bias, **windows.options))
+    return MapSums.of_arrays(*fused.weighted(*map(as_numpy, maps), gain=gain, bias=bias, **windows.options))
 
 
 def _weighted(

@@ -45,7 +45,7 @@ class Statement(Result):
     title : str
         Its number in the source and what it is about.
     words, formula, assumptions : str
-        The statement in words, as a formula, and when it holds.
+        The statement in words, as formulas in Unicode (one on each line), and when it holds.
     functions : tuple of str
         Public functions that compute it.
     example : str
@@ -145,18 +145,28 @@ def _read(path: Path) -> Iterator[Statement]:
         yield Statement(
             source=section["source"],
             title=row["statement"],
-            words=row.get("words", ""),
-            formula=row.get("formula", ""),
-            assumptions=row.get("assumptions", ""),
+            words=_one_line(row["words"]),
+            formula=row["formula"].strip(),
+            assumptions=_one_line(row["assumptions"]),
             functions=tuple(row["functions"]),
             example=with_imports(row["example"].strip(), row["functions"]),
             checked_against=row["against"],
             tests=tuple(row["tests"]),
             reproductions=tuple(row["reproductions"]),
             see=tuple(row.get("see", ())),
-            note=row.get("note", ""),
+            note=_without_markup(row.get("note", "")),
             beyond=row.get("beyond", False),
         )
+
+
+def _one_line(text: str) -> str:
+    """Return a text that is wrapped in its file as one line."""
+    return " ".join(text.split())
+
+
+def _without_markup(note: str) -> str:
+    """Return a note, which may have roles and citations of reStructuredText, as plain text."""
+    return re.sub(r"\[(\w+)\]_", r"[\1]", re.sub(r":doc:`(\w+)`", r"docs/\1.rst", _one_line(note)))
 
 
 def with_imports(example: str, functions: list[str]) -> str:
@@ -218,7 +228,8 @@ class _Query:
             if stem not in title and stem not in more:
                 return 0.0
             score += 2.0 if stem in title else 1.0
-        leading = any(title.startswith(label.replace("eq ", "eq")) for label in self.labels)
+        first = _LABEL.match(title)
+        leading = first is not None and not self.labels.isdisjoint(_labels(first[0]))
         return score + leading
 
 

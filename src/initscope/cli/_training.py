@@ -1,0 +1,101 @@
+"""Options of ``initscope inspect`` that say how the model is trained: targets, loss, optimizer, rate, trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from initscope.cli._help import WORK
+from initscope.errors import InputError
+
+if TYPE_CHECKING:
+    from initscope.data import ImageSet
+
+__all__ = ["TrainingOptions"]
+
+
+@Parameter(name="*", group=WORK)
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """How the model is trained."""
+
+    targets: Annotated[
+        str | None,
+        Parameter(help="A .npy, .pt or .csv file, or the number of a column of --data. Default: labels of the data."),
+    ] = None
+    loss: Annotated[
+        str | None,
+        Parameter(help="cross-entropy, mse, bce, …, or module:function of (output, targets)."),
+    ] = None
+    optimizer: Annotated[str | None, Parameter(help="A name such as adam, adamw, sgd or rmsprop. Default: adam.")] = (
+        None
+    )
+    lr: Annotated[float | None, Parameter(help="Learning rate. Default: that of the optimizer.")] = None
+    trial: Annotated[
+        bool | Literal["long"] | None,
+        Parameter(help="Train copies for a few steps on one batch, at most 30 s; long: at most 10 minutes."),
+    ] = None
+
+    def apply(self, data: ImageSet) -> tuple[Any, dict[str, Any]]:
+        """The inputs without a column of targets, and the arguments of `initscope.inspect`."""
+        inputs, targets = self._targets(data)
+        from initscope.inspection.instruments import loss_named
+
+        loss = None if self.loss is None else loss_named(self.loss)
+        given = {"loss": loss, "optimizer": self.optimizer, "lr": self.lr, "trial": self.trial}
+        return inputs, given | {"targets": targets}
+
+    def _targets(self, data: ImageSet) -> tuple[Any, Any]:
+        if self.targets is None:
+            return data, None
+        if self.targets.lstrip("-").isdigit():
+            return _without_column(data, int(self.targets))
+        return data.images, _read(Path(self.targets), len(data))
+
+
+def _without_column(data: ImageSet, column: int) -> tuple[Any, Any]:
+    """Rows without one column, and that column: whole numbers are classes."""
+    import numpy as np
+    import torch
+
+    values = np.asarray(data.images)
+    if values.ndim != 2 or not -values.shape[1] <= column < values.shape[1]:
+        raise InputError(f"--targets {column}: {data.name} has inputs of shape {data.shape}, without such a column")
+    return torch.as_tensor(np.delete(values, column, axis=1)), _as_targets(values[:, column])
+
+
+def _read(path: Path, count: int) -> Any:
+    """The targets of a file, one for each sample."""
+    import numpy as np
+    import torch
+
+    try:
+        if path.suffix == ".npy":
+            values = np.load(path)
+        elif path.suffix in (".pt", ".pth"):
+            values = torch.load(path, weights_only=True).numpy()
+        elif path.suffix in (".csv", ".txt"):
+            values = np.genfromtxt(path, delimiter=",")
+            values = values[1:] if len(values) == count + 1 and not np.isfinite(values[0]).all() else values
+        else:
+            raise InputError(f"--targets {path}: give a .npy, .pt or .csv file, or the number of a column of --data")
+    except (OSError, ValueError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"--targets {path} cannot be read: {str(error).splitlines()[0]}") from error
+    if len(values) != count:
+        raise InputError(f"--targets {path} has {len(values)} values and the data {count} samples; give one for each")
+    return _as_targets(values)
+
+
+def _as_targets(values: Any) -> Any:
+    """Whole numbers as classes, others as float32."""
+    import numpy as np
+    import torch
+
+    values = np.asarray(values)
+    whole = values.dtype.kind in "iub" or (np.isfinite(values).all() and (values == np.round(values)).all())
+    return torch.as_tensor(values.astype(np.int64 if whole else np.float32))

@@ -1,0 +1,266 @@
+"""IS3: what depends on what: samples, tokens, masks, order, and the parameters that the loss reaches."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from initscope.inspection._checks.declaration import Hit, check
+from initscope.inspection.evidence import Evidence
+
+_NEVER_MIXING = ("movement", "recurrent", "attention")
+"""Roles of ops of one value that keep samples separate if they are used as meant."""
+_MOST = 0.5
+"""Share of the weights up to which frozen ones are taken for a mistake: fine-tuning freezes most of them."""
+_STRUCTURAL = {"learning": "info", "stuck": "error"}
+
+
+def _listed(paths: tuple[str, ...]) -> dict[str, str]:
+    """The fact ``more``: how many further modules there are."""
+    return {"more": f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""}
+
+
+@check(
+    "IS301", "samples-mixed", "error", reads=("dependence",),
+    message="The output of a sample depends on the other samples of its batch, from {at} on.",
+    why="samples are independent; a wrong axis or shape lets one read another, and its label",
+    advice="check which axis holds the samples there (batch_first=True, dim=1, permute before reshape)",
+)  # fmt: skip
+def _samples_mixed(evidence: Evidence, _: float) -> Hit | None:
+    """In evaluation mode the output of a sample changes with others, from an op on that should keep them separate."""
+    return _mixed(evidence, by_statistics=False)
+
+
+@check(
+    "IS302", "batch-statistics", "info", reads=("dependence",),
+    message="{at} computes statistics over the batch in evaluation mode, so that outputs depend on other samples.",
+    why="results then depend on the batch that a sample is evaluated in",
+)  # fmt: skip
+def _batch_statistics(evidence: Evidence, _: float) -> Hit | None:
+    """In evaluation mode the output of a sample changes with others through statistics of the batch."""
+    return _mixed(evidence, by_statistics=True)
+
+
+def _mixed(evidence: Evidence, by_statistics: bool) -> Hit | None:
+    found = evidence.depends
+    if found.mixed is None:
+        return None
+    row = evidence.seen.rows[found.mixed]
+    alone = len(row.reads) == 1 or row.traits.attention == "fused"
+    moved = found.apart and row.role in _NEVER_MIXING and alone
+    return None if moved is by_statistics else Hit(found.mixed)
+
+
+@check(
+    "IS303", "future-tokens", "error", reads=("dependence", "targets"),
+    message="Outputs depend on the next token of the sequence, which is their target, from {at} on.",
+    why="a model that reads its target copies it, and has nothing to copy when it is used",
+    advice="mask the attention so that a position sees only itself and earlier ones, or pad convolutions on one side",
+    references=("Vaswani et al. 2017, section 3.2.3",),
+)  # fmt: skip
+def _future_tokens(evidence: Evidence, _: float) -> Hit | None:
+    """Outputs at a position change with the next token, where the targets are the inputs shifted by one."""
+    return None if evidence.depends.told is None else Hit(evidence.depends.told)
+
+
+@check(
+    "IS304", "unshifted-targets", "error", reads=("dependence", "targets", "parameters"),
+    message="Each position is asked for the token that it reads: the targets are not shifted by one.",
+    why="copying the input solves the task, and nothing is learned about the next token",
+    advice="compare output[:, :-1] with targets[:, 1:]",
+)  # fmt: skip
+def _unshifted_targets(evidence: Evidence, _: float) -> Hit | None:
+    """The loss asks each position of a sequence for the token that stands there."""
+    asked = evidence.depends.forwards and evidence.facts.reading.own_words
+    return Hit(evidence.signal.output) if asked else None
+
+
+@check(
+    "IS305", "order-ignored", "warning", reads=("dependence",), learning="info",
+    message="Tokens in another order give the same output: nothing encodes their positions.",
+    why="attention treats tokens as a set",
+    advice="add position embeddings, unless the order does not matter",
+    references=("Vaswani et al. 2017, section 3.5",),
+)  # fmt: skip
+def _order_ignored(evidence: Evidence, _: float) -> Hit | None:
+    """A model of tokens that attends gives the same output for tokens in another order."""
+    return Hit(evidence.start) if evidence.depends.orderless else None
+
+
+@check(
+    "IS306", "random-evaluation", "warning", reads=("dependence",),
+    message="{at} drops values in evaluation mode too, so that outputs are random.",
+    why="F.dropout drops by default; nn.Dropout follows the mode of the model",
+    advice="pass training=self.training to F.dropout, or use nn.Dropout",
+)  # fmt: skip
+def _random_evaluation(evidence: Evidence, _: float) -> Hit | None:
+    """Dropout makes outputs random in evaluation mode."""
+    if not evidence.depends.dropping:
+        return None
+    calls = [index for index, row in enumerate(evidence.seen.rows) if row.traits.drops]
+    return Hit(calls[0] if calls else evidence.start)
+
+
+@check(
+    "IS307", "constant-output", "error", reads=("dependence",), on_constant_data=False,
+    message="The output is the same for all samples, although the inputs differ.",
+    why="a model whose output does not depend on its input can learn only a constant",
+    advice="look for the first layer whose values no longer depend on the input",
+    follows=("IS101", "IS105", "IS109", "IS811", "IS103", "IS203", "IS503"), reinitialize=True,
+)  # fmt: skip
+def _constant_output(evidence: Evidence, _: float) -> Hit | None:
+    """Outputs are equal for all samples although inputs differ and the last layer is not zero."""
+    zero_head = evidence.facts.weights is not None and evidence.head_is_zero
+    return Hit(evidence.signal.output) if evidence.depends.constant and not zero_head else None
+
+
+@check(
+    "IS308", "all-frozen", "error", reads=("parameters", "loss"),
+    message="No weight of the model requires a gradient, so that nothing can learn.",
+    why="an optimizer moves only what requires a gradient",
+    advice="call model.requires_grad_(True)", fix="model.requires_grad_(True)",
+)  # fmt: skip
+def _all_frozen(evidence: Evidence, _: float) -> Hit | None:
+    """No parameter requires a gradient although a loss is given."""
+    step = evidence.step
+    whole = step.frozen_share == 1 and step.given
+    return Hit(evidence.row_of(step.frozen[0]), layer=step.frozen[0]) if whole and step.frozen else None
+
+
+@check(
+    "IS309", "frozen-layers", "warning", reads=("parameters",), stuck="error", learning="info",
+    message="{at} requires no gradient while other layers do{more}.",
+    why="random weights that stay as they are limit what the rest can learn",
+    advice="unfreeze it unless its weights are pretrained",
+    fix="{unfreeze}",
+)  # fmt: skip
+def _frozen_layers(evidence: Evidence, _: float) -> Hit | None:
+    """Some layers require no gradient while others do; copies of layers that learn are meant."""
+    step = evidence.step
+    if not step.frozen or step.frozen_share == 1 or (step.frozen_share >= _MOST and not evidence.frozen_random):
+        return None
+    one = f'model.get_submodule("{step.frozen[0]}").requires_grad_(True)'
+    facts = _listed(step.frozen) | {"unfreeze": one if len(step.frozen) == 1 else "model.requires_grad_(True)"}
+    return Hit(evidence.row_of(step.frozen[0]), float(len(step.frozen)), step.frozen[0], facts=facts)
+
+
+@check(
+    "IS310", "unregistered-weights", "error", reads=("parameters",),
+    message="The weights of {at} are used but are not in model.parameters(){more}.",
+    why="an optimizer that is given model.parameters() never moves them",
+    advice="hold layers in nn.ModuleList or nn.ModuleDict, and weights in nn.Parameter",
+)  # fmt: skip
+def _unregistered_weights(evidence: Evidence, _: float) -> Hit | None:
+    """The loss depends on weights that are not registered: layers in a plain list or dict."""
+    held = evidence.step.unregistered
+    if not held:
+        return None
+    layers = tuple(held)
+    fix = f"model.{layers[0]} = torch.nn.{held[layers[0]]}(model.{layers[0]})" if held[layers[0]] else ""
+    return Hit(evidence.row_of(layers[0]), float(len(layers)), layers[0], fix=fix, facts=_listed(layers))
+
+
+@check(
+    "IS311", "layers-made-in-forward", "error", reads=("parameters",),
+    message="forward creates new layers in every call ({at}): their weights are random each time.",
+    why="no optimizer sees these weights, and nothing that they learn is kept",
+    advice="create the layers in __init__",
+)  # fmt: skip
+def _layers_made_in_forward(evidence: Evidence, _: float) -> Hit | None:
+    """The loss depends on parameters that nothing in the model holds."""
+    if not evidence.step.made_anew:
+        return None
+    rows = evidence.seen.rows
+    calls = (index for index, row in enumerate(rows) if row.role == "weights" and not row.traits.weight_names)
+    return Hit(next(calls, evidence.signal.output), float(evidence.step.made_anew))
+
+
+@check(
+    "IS312", "detached", "error", reads=("parameters",),
+    message="The loss does not reach the weights of {at} although the output depends on them{more}.",
+    why="a detach, no_grad, .data or NumPy call on the way cuts the gradient",
+    advice="remove the detach, torch.no_grad or .data between this layer and the loss, unless it is meant",
+)  # fmt: skip
+def _detached(evidence: Evidence, _: float) -> Hit | None:
+    """The loss does not reach weights that the output depends on; straight-through estimators are meant."""
+    cut = evidence.step.detached
+    return Hit(evidence.row_of(cut[0]), float(len(cut)), cut[0], facts=_listed(cut)) if cut else None
+
+
+@check(
+    "IS313", "unused-layer", "warning", reads=("parameters",), learning="info",
+    message="{at} is never called{more}.",
+    why="a layer that does not run was probably forgotten in forward",
+    advice="call it in forward, or delete it",
+)  # fmt: skip
+def _unused_layer(evidence: Evidence, _: float) -> Hit | None:
+    """A layer with weights is never called; in evaluation mode that is information."""
+    unused, level = evidence.step.unused, "info" if evidence.seen.mode == "eval" else None
+    if not unused:
+        return None
+    return Hit(evidence.row_of(unused[0]), float(len(unused)), unused[0], level=level, facts=_listed(unused))  # type: ignore[arg-type]
+
+
+@check(
+    "IS314", "repeated-norm", "warning", reads=("parameters",), **_STRUCTURAL,
+    message="{at} is never called while {other} is called twice: probably a copy-paste slip.",
+    why="two positions then share one norm's statistics and scale",
+    advice="call {at} at the second position",
+)  # fmt: skip
+def _repeated_norm(evidence: Evidence, _: float) -> Hit | None:
+    """A norm is never called while an equal one next to it is called more than once."""
+    mistaken = evidence.step.mistaken_norms
+    if not mistaken:
+        return None
+    layer = next(iter(mistaken))
+    return Hit(evidence.row_of(layer), float(len(mistaken)), layer, facts={"other": mistaken[layer]})
+
+
+@check(
+    "IS315", "outside-loss", "info", reads=("parameters",),
+    message="{at} runs, but the loss does not depend on it{more}.",
+    why="intended for outputs that another loss reads",
+)  # fmt: skip
+def _outside_loss(evidence: Evidence, _: float) -> Hit | None:
+    """Weights run, but the loss does not depend on them."""
+    aside = evidence.step.aside
+    return Hit(evidence.row_of(aside[0]), float(len(aside)), aside[0], facts=_listed(aside)) if aside else None
+
+
+@check(
+    "IS316", "masked-diagonal", "warning", **_STRUCTURAL,
+    message="No token attends to itself at {at}: the mask may be inverted.",
+    why="an inverted mask shows each token what it must not see, and hides what it should see",
+    advice="check whether True means masked or visible; let every token see itself unless the diagonal is masked on "
+    "purpose",
+)  # fmt: skip
+def _masked_diagonal(evidence: Evidence, _: float) -> Hit | None:
+    """No token gives itself any attention."""
+    blind = np.flatnonzero(evidence.attention_self == 0)
+    return Hit(int(blind[0]), 0.0) if len(blind) else None
+
+
+@check(
+    "IS317", "softmax-axis", "error",
+    message="The attention weights at {at} do not sum to 1 over the keys: the softmax runs over another axis.",
+    why="the values are then not averaged but added up or mixed between queries",
+    advice="take the softmax over the axis of the keys, dim=-1 for scores [queries, keys]",
+)  # fmt: skip
+def _softmax_axis(evidence: Evidence, _: float) -> Hit | None:
+    """The weights of an attention do not sum to 1 over the keys."""
+    wrong = np.flatnonzero(evidence.attention_sums > 1 + 1e-2)
+    return Hit(int(wrong[0]), float(evidence.attention_sums[wrong[0]])) if len(wrong) else None
+
+
+@check(
+    "IS318", "stuck-zeros", "error", reads=("parameters",),
+    message="{at} and what multiplies it are zero, so that neither gets a gradient in any step.",
+    why="the product of two zeros has zero slope in both factors",
+    advice="initialize one of the two factors at random",
+    fix='torch.nn.init.normal_(model.get_parameter("{layer}"), std=0.02)', reinitialize=True,
+)  # fmt: skip
+def _stuck_zeros(evidence: Evidence, _: float) -> Hit | None:
+    """Matrices of zeros that get no gradient in five steps, as what multiplies them is zero too."""
+    stuck = evidence.step.stuck
+    if not stuck:
+        return None
+    return Hit(evidence.row_of(stuck[0].rpartition(".")[0]), float(len(stuck)), stuck[0], facts={"all": stuck})

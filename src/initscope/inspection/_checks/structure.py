@@ -1,0 +1,262 @@
+"""IS8: how ops follow each other: what is missing, doubled or on the wrong axis, whatever the weights are."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from initscope.geometry import Row
+from initscope.inspection._checks.declaration import Hit, check
+from initscope.inspection.evidence import Evidence
+
+_BENDING = ("activation", "attention", "gate", "recurrent", "other")
+"""Roles that are not linear, or not known to be."""
+_STRUCTURAL = {"learning": "info", "stuck": "error"}
+_LINEAR = "layers without an activation between them are one linear layer"
+
+
+@check(
+    "IS801", "no-activation", "warning", **_STRUCTURAL, why=_LINEAR, advice="put an activation between the layers",
+    message="There is no activation between any of the {count} layers: together they are one linear map.",
+)  # fmt: skip
+def _no_activation(evidence: Evidence, _: float) -> Hit | None:
+    """A network of several layers is linear."""
+    weights = _trunk_weights(evidence)
+    rows = [evidence.seen.rows[index] for index in evidence.signal.carrying]
+    bent = any(row.role in _BENDING or (row.traits.pools and row.traits.pools.kind in ("max", "min")) for row in rows)
+    return None if bent or len(weights) < 2 else Hit(weights[1], float(len(weights)), facts={"count": len(weights)})
+
+
+def _trunk_weights(evidence: Evidence) -> list[int]:
+    return [index for index in evidence.signal.trunk if evidence.seen.rows[index].role == "weights"]
+
+
+@check(
+    "IS802", "adjacent-linear", "warning", **_STRUCTURAL, reads=("weights",), follows=("IS801",), why=_LINEAR,
+    message="There is no activation between {before} and {at}: both together are one linear layer.",
+    advice="put an activation between them, or remove one of the two",
+)  # fmt: skip
+def _adjacent_linear(evidence: Evidence, _: float) -> Hit | None:
+    """Two layers follow each other without an activation, and their product has no lower rank than one layer."""
+    rows, mixing, weights = evidence.seen.rows, evidence.weights.mixing, _trunk_weights(evidence)
+    for index in weights:
+        before = evidence.signal.origin(rows[index].reads[0]) if len(rows[index].reads) == 1 else index
+        first, second = (mixing.get(rows[place].within) for place in (before, index))
+        if before == index or first is None or second is None or rows[before].role != "weights":
+            continue
+        if first[1] >= min(first[0], second[1]) and len(weights) > 3:
+            return Hit(index, 2.0, facts={"before": rows[before].title})
+    return None
+
+
+@check(
+    "IS803", "linear-slope", "warning", **_STRUCTURAL, reads=("weights",), why=_LINEAR,
+    message="{at} has a slope of 1 below zero, so that it changes nothing.",
+    advice="set a slope such as 0.01; LeakyReLU(True) sets the slope, LeakyReLU(inplace=True) does not",
+    fix='model.get_submodule("{layer}").negative_slope = 0.01',
+)  # fmt: skip
+def _linear_slope(evidence: Evidence, _: float) -> Hit | None:
+    """A leaky activation has slope 1 on both sides."""
+    straight = evidence.weights.straight
+    return Hit(evidence.row_of(straight[0]), float(len(straight)), straight[0]) if straight else None
+
+
+@check(
+    "IS804", "bottleneck", "warning", **_STRUCTURAL, threshold=1.0, unit="values of a hidden layer per sample, at most",
+    message="All of the signal passes through {at}, which has {count}.",
+    why="what passes through one unit lies on a line afterwards", advice="give this layer more units",
+)  # fmt: skip
+def _bottleneck(evidence: Evidence, threshold: float) -> Hit | None:
+    """A hidden layer that everything passes has one unit, although more came in."""
+    signal = evidence.signal
+    widths = [(index, signal.units(index)) for index in signal.trunk if index < signal.head]
+    narrow = [index for index, units in widths if units <= threshold and evidence.seen.rows[index].role == "weights"]
+    if not narrow or max(units for _, units in widths if units) <= 4 or signal.units(evidence.start) <= 4:
+        return None
+    units = signal.units(narrow[0])
+    return Hit(narrow[0], float(units), facts={"count": "1 unit" if units == 1 else f"{units} units"})
+
+
+@check(
+    "IS805", "norm-twice", "warning", learning="info",
+    message="{at} normalizes what another batch norm has just normalized.",
+    why="the second of two batch norms in a row changes nothing but doubles the parameters",
+    advice="remove one of them",
+)  # fmt: skip
+def _norm_twice(evidence: Evidence, _: float) -> Hit | None:
+    """A batch norm reads a batch norm."""
+    rows, origin = evidence.seen.rows, evidence.signal.origin
+    normed = [index for index, row in enumerate(rows) if _normalizes(row) == "batch" and len(row.reads) == 1]
+    twice = [index for index in normed if _normalizes(rows[origin(rows[index].reads[0])]) == "batch"]
+    return Hit(twice[0], 2.0) if twice else None
+
+
+def _normalizes(row: Row) -> str:
+    return "" if row.traits.normalizes is None else row.traits.normalizes.kind
+
+
+@check(
+    "IS806", "norm-axis", "warning", **_STRUCTURAL,
+    message="{at} normalizes over {count} positions instead of over the units.",
+    why="a norm over tokens or positions mixes them, and their order",
+    advice="do not transpose before the norm, and give it the number of units",
+    references=("Ba et al. 2016, section 3",),
+)  # fmt: skip
+def _norm_axis(evidence: Evidence, _: float) -> Hit | None:
+    """A LayerNorm runs over transposed values, or a BatchNorm1d over positions whose units lie on the last axis.
+
+    Channels of a convolution lie first and are moved last before a norm: that is as it should be.
+    """
+    rows = evidence.seen.rows
+    norms = [index for index, row in enumerate(rows) if _normalizes(row) in ("layer", "rms") and row.shape]
+    common = Counter(rows[index].shape[-1] for index in norms).most_common(1)
+    for index in norms:
+        shape, reads = rows[index].shape, rows[index].reads
+        if (
+            len(reads) != 1
+            or not rows[reads[0]].traits.permutes_axes
+            or _units_first(evidence, rows[reads[0]].reads[0])
+        ):
+            continue
+        if len(shape) == 2 and shape[-2] == common[0][0] != shape[-1] and common[0][1] > 1:
+            return Hit(index, float(shape[-1]), facts={"count": shape[-1]})
+    for index, row in enumerate(rows):
+        if _normalizes(row) == "batch" and len(row.shape) == 2 and row.reads and _units_last(evidence, row.reads[0]):
+            return Hit(index, float(row.shape[0]), facts={"count": row.shape[0]})
+    return None
+
+
+def _units_last(evidence: Evidence, index: int) -> bool:
+    """Whether a layer that has its units on the last axis made a row, and nothing has moved them since."""
+    rows = evidence.seen.rows
+    while rows[index].role in ("activation", "bookkeeping", "scaling") and len(rows[index].reads) == 1:
+        index = rows[index].reads[0]
+    made = rows[index].traits.unit_axis == -1 or _normalizes(rows[index]) in ("layer", "rms")
+    return made and len(rows[index].shape) == 2
+
+
+def _units_first(evidence: Evidence, index: int) -> bool:
+    """Whether the units of a row lie on its first axis, as after a convolution."""
+    rows = evidence.seen.rows
+    while rows[index].reads and rows[index].role in ("movement", "bookkeeping", "activation", "scaling", "merge"):
+        if rows[index].traits.permutes_axes:
+            return not _units_first(evidence, rows[index].reads[0])
+        index = rows[index].reads[0]
+    first = rows[index].traits.unit_axis == 0 or _normalizes(rows[index]) in ("batch", "group", "instance")
+    return len(rows[index].shape) > 2 or first
+
+
+@check(
+    "IS807", "norm-eps", "warning", reads=("weights",), threshold=0.05, unit="eps of a norm",
+    message="{at} has eps = {value:g}, next to variances of about 1.",
+    why="the second argument of BatchNorm2d is eps, not momentum", advice="name the arguments: eps=1e-5, momentum=0.1",
+    fix='model.get_submodule("{layer}").eps = 1e-5',
+)  # fmt: skip
+def _norm_eps(evidence: Evidence, threshold: float) -> Hit | None:
+    """A norm has an eps above 0.05."""
+    return _setting(evidence, evidence.weights.norm_eps, threshold)
+
+
+@check(
+    "IS808", "norm-momentum", "warning", reads=("weights",), threshold=0.5, unit="momentum of a batch norm",
+    message="{at} has momentum = {value:g}, so that evaluation uses the statistics of the last batch.",
+    why="PyTorch's momentum is the weight of the new batch, Keras's is that of the old ones",
+    advice="set momentum = 1 - the momentum of Keras", fix='model.get_submodule("{layer}").momentum = 0.1',
+)  # fmt: skip
+def _norm_momentum(evidence: Evidence, threshold: float) -> Hit | None:
+    """A batch norm has a momentum above 0.5."""
+    return _setting(evidence, evidence.weights.norm_momentum, threshold)
+
+
+def _setting(evidence: Evidence, settings: dict[str, float], threshold: float) -> Hit | None:
+    layer = next((path for path, value in settings.items() if value > threshold), None)
+    return None if layer is None else Hit(evidence.row_of(layer), settings[layer], layer)
+
+
+@check(
+    "IS809", "dropout-all", "error", reads=("parameters",),
+    message="{at} drops everything in training: nothing before it can learn.",
+    why="with p = 1 the output is zero in training mode", advice="use a probability such as 0.1",
+    fix='model.get_submodule("{layer}").p = 0.1',
+)  # fmt: skip
+def _dropout_all(evidence: Evidence, _: float) -> Hit | None:
+    """A dropout layer has p = 1."""
+    dropping = evidence.step.dropout.all
+    return Hit(evidence.row_of(dropping[0]), 1.0, dropping[0]) if dropping else None
+
+
+@check(
+    "IS810", "dropout-high", "warning", reads=("parameters",), threshold=0.9, unit="probability of dropout",
+    message="{at} has p = {value:g} and drops {percent:.0f} % of the values. Did you mean the keep probability?",
+    why="PyTorch's p is the probability of dropping a value", advice="use 1 - p",
+    fix='model.get_submodule("{layer}").p = {kept:.3g}', **_STRUCTURAL,
+)  # fmt: skip
+def _dropout_high(evidence: Evidence, threshold: float) -> Hit | None:
+    """A dropout layer drops more than 90 % of the values."""
+    shares = {path: p for path, p in evidence.step.dropout.shares.items() if threshold < p < 1}
+    if not shares:
+        return None
+    layer, share = next(iter(shares.items()))
+    return Hit(evidence.row_of(layer), share, layer, facts={"percent": 100 * share, "kept": 1 - share})
+
+
+@check(
+    "IS811", "softmax-single", "error", reads=("gradients",), on_constant_data=False,
+    message="The softmax over the one unit of {at} is always 1, so that {at} gets no gradient.",
+    why="a softmax over one value does not depend on it",
+    advice="take the softmax over the axis that is to be weighed; for two classes use a sigmoid or two outputs",
+)  # fmt: skip
+def _softmax_single(evidence: Evidence, _: float) -> Hit | None:
+    """A softmax reads a layer of one unit along that unit."""
+    single = [index for index, row in enumerate(evidence.seen.rows) if row.shape[-1:] == (1,)]
+    zero = [index for index in single if evidence.gradients[index] == 0 and _softmax_reads(evidence, index)]
+    return Hit(zero[0], float(len(zero))) if zero else None
+
+
+def _softmax_reads(evidence: Evidence, index: int) -> bool:
+    """Whether a softmax reads a row as it is."""
+    rows, origin = evidence.seen.rows, evidence.signal.origin
+    return any(row.traits.softmax_axis is not None and origin(row.reads[0]) == index for row in rows if row.reads)
+
+
+@check(
+    "IS812", "rounding", "error", reads=("gradients",), on_constant_data=False,
+    message="{rounded} has no gradient, so that {at} before it does not learn.",
+    why="rounding is flat wherever it has a slope",
+    advice="let the gradient pass: x + (rounded - x).detach()", references=("Bengio et al. 2013",),
+)  # fmt: skip
+def _rounding(evidence: Evidence, _: float) -> Hit | None:
+    """Weights whose gradient is zero because a later op rounds."""
+    rows = evidence.seen.rows
+    zero = [index for index in range(len(rows)) if evidence.gradients[index] == 0]
+    for index in sorted(evidence.signal.carrying) if zero else ():
+        if rows[index].traits.rounds and zero[0] in evidence.signal.before(index):
+            return Hit(zero[0], float(len(zero)), facts={"rounded": rows[index].layer})
+    return None
+
+
+@check(
+    "IS813", "axis-order", "warning", learning="info",
+    message="{kind} at {at} turns {before} into {after} without moving values. Is transpose or permute meant?",
+    why="view and reshape keep the order of values in memory, so that each axis gets parts of all others",
+    advice="use transpose or permute where axes are to change places",
+)  # fmt: skip
+def _axis_order(evidence: Evidence, _: float) -> Hit | None:
+    """A view or reshape gives the same axes in another order, also where heads are cut out of the units."""
+    rows = evidence.seen.rows
+    for index, row in enumerate(rows):
+        if not row.traits.reshapes or len(row.reads) != 1 or not row.shape:
+            continue
+        before, after = ([size for size in shape if size > 1] for shape in (rows[row.reads[0]].shape, row.shape))
+        permuted = before != after and sorted(before) == sorted(after)
+        if permuted or _heads_moved(before, after) or _heads_moved(after, before):
+            sizes = {"before": " × ".join(map(str, before)), "after": " × ".join(map(str, after))}
+            return Hit(index, facts={"kind": row.kind, **sizes})
+    return None
+
+
+def _heads_moved(whole: list[int], parts: list[int]) -> bool:
+    """Whether ``[tokens, heads · units]`` and ``[heads, tokens, units]`` are taken for the same values in line."""
+    if len(whole) != 2 or len(parts) != 3:
+        return False
+    heads, tokens, units = parts
+    return whole == [tokens, heads * units] and heads != tokens

@@ -1,0 +1,123 @@
+"""Suggested fixes, each tried: the same trial with and without the line that is suggested."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+import initscope
+from initscope._utils.randomness import torch_generator
+from initscope.graph import Inputs
+from initscope.graph.borrowing import copy_of
+from initscope.inspection._checks import checks
+from initscope.inspection.alternatives import WhatIf
+from initscope.inspection.finding import Finding, Fix
+from initscope.inspection.instruments import Candidate, Trial, compare_trials
+from initscope.inspection.judging import rank
+
+__all__ = ["Tries", "after_fixes", "tried_fixes"]
+
+_MOST_TRIES, _PER_FINDING, _SECONDS = 6, 3, 20.0
+"""Fixes that are tried in all, and for one finding, and the time of all trials at most."""
+_BEFORE = "as it is"
+
+
+@dataclass(frozen=True)
+class Tries:
+    """What a trial needs: the model, its data and how it is trained; ``trial`` is that of the model as it is."""
+
+    model: nn.Module
+    inputs: Any
+    targets: Any
+    loss: Any
+    optimizer: Any
+    lr: float | None
+    trial: Trial
+    seed: int = 0
+
+    def candidate(self, fix: Fix) -> Candidate | None:
+        """What is trained with a fix; None where its line cannot be run here."""
+        if fix.law is not None:
+            law, model = fix.law, self.model
+            return Candidate(lambda seed: law.fill_(copy_of(model), generator=torch_generator(seed, "weights")))
+        data = self.inputs.args[0] if isinstance(self.inputs, Inputs) else self.inputs
+        names = {"torch": torch, "initscope": initscope, "data": data, "targets": self.targets, "lr": None}
+        names |= {"model": copy_of(self.model)}
+        with suppress(Exception), torch.no_grad():  # a line for code that we do not have, such as the user's forward
+            exec(fix.code or "", names)  # the line that is suggested, as a user would run it
+            changed = None if names["data"] is data or isinstance(self.inputs, Inputs) else names["data"]
+            return Candidate(names["model"], changed, names["targets"], lr=names["lr"])
+        return None
+
+    def compared(self, fixes: list[Fix]) -> dict[Fix, Fix]:
+        """The fixes with what trials reached before and after; those that cannot be tried as they are."""
+        made = {fix: self.candidate(fix) for fix in fixes}
+        names = {f"{index}": fix for index, fix in enumerate(fixes) if made[fix] is not None}
+        if not names:
+            return {fix: fix for fix in fixes}
+        first = Candidate(self.model, self.inputs, self.targets, self.loss, self.optimizer, self.lr)
+        candidates = {_BEFORE: first} | {name: made[fix] for name, fix in names.items()}
+        found = compare_trials(candidates, self.inputs, self.targets, seconds=_SECONDS, seed=self.seed)  # type: ignore[arg-type]
+        before = found[_BEFORE].share
+        results = {fix: fix for fix in fixes}
+        for name, fix in names.items():
+            after = found[name].share
+            if after is not None:
+                tie = len(found.ties) > 1 and name in found.ties
+                results[fix] = replace(fix, before=max(0.0, before or 0.0), after=after, tie=tie, measure=_SHARE)
+        return results
+
+
+_SHARE = "share of the possible fall of the loss"
+
+
+def tried_fixes(findings: tuple[Finding, ...], table: WhatIf | None, tries: Tries) -> dict[str, tuple[Fix, ...]]:
+    """By the code of a finding its fixes after their trials, best first; a line that did not help becomes advice.
+
+    The first alternatives of ``table`` are tried for findings that are fixed by other weights.
+    """
+    wanted: dict[str, list[Fix]] = {}
+    for finding in findings:
+        fix = finding.fix
+        if fix is None or not fix.code or finding.level == "info" or finding.caused_by:
+            continue
+        wanted[finding.code] = [fix]
+        if table is not None and fix.code.startswith("initscope.initializers."):
+            several = [item for item in dict.fromkeys((*table.fixes, fix)) if item.code]
+            wanted[finding.code] = several[:_PER_FINDING]
+    results = tries.compared(list(dict.fromkeys(fix for several in wanted.values() for fix in several))[:_MOST_TRIES])
+    done = {code: [results.get(fix, fix) for fix in several] for code, several in wanted.items()}
+    return {code: _ranked(several) or tuple(map(_as_advice, several)) for code, several in done.items()}
+
+
+def _as_advice(fix: Fix) -> Fix:
+    return replace(fix, code=None) if fix.tried else fix
+
+
+def _ranked(tried: list[Fix]) -> tuple[Fix, ...]:
+    """Those that helped: ties in the order in which they were suggested, then the others, best first."""
+    helped = [fix for fix in tried if fix.helped]
+    return tuple(sorted(helped, key=lambda fix: 0.0 if fix.tie else -(fix.after or 0.0) + 1.0))
+
+
+def after_fixes(findings: tuple[Finding, ...], fixes: dict[str, tuple[Fix, ...]], trial: Trial) -> tuple[Finding, ...]:
+    """Findings with the fixes that were tried; a structural fact hurts if its fix clearly helps, else it does not.
+
+    What the check itself declares for a trial that learns, or is stuck, is the level it gets.
+    """
+    changed = []
+    for finding in findings:
+        fix, declared = next(iter(fixes.get(finding.code, ())), None), checks(finding.code)[0]
+        if fix is not None:
+            finding = replace(finding, fix=fix)
+        if fix is not None and fix.tried and finding.level == "warning":
+            if fix.helped and declared.stuck and trial.outcome != "learns":
+                finding = replace(finding, level=declared.stuck)
+            elif not fix.helped and declared.learning and trial.outcome == "learns":
+                finding = replace(finding, level=declared.learning)
+        changed.append(finding)
+    return tuple(sorted(changed, key=rank))

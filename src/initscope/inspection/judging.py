@@ -1,0 +1,146 @@
+"""`judge`: run the checks on what was measured; levels by harm, root causes first, and what could not be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from initscope.geometry import spoken
+from initscope.inspection._checks import Check, Thresholds, checks as all_checks
+from initscope.inspection._checks.declaration import Hit
+from initscope.inspection.evidence import Evidence
+from initscope.inspection.facts import Facts
+from initscope.inspection.finding import LEVELS, Finding, Fix, NotChecked
+from initscope.inspection.suitable_laws import by_hand, filled_in
+from initscope.measurement.observation import Observation
+from initscope.results import plain
+
+__all__ = ["Checked", "judge", "rank", "run_checks"]
+
+_ROOTS = ("IS101", "IS102", "IS205", "IS6", "IS2", "IS3", "IS8", "IS5", "IS1", "IS4", "IS7")
+"""Families from the root of a problem to its symptoms."""
+_ANYWHERE = ("IS112", "IS2", "IS3", "IS4", "IS6")
+"""Causes that explain a symptom wherever in the network it shows."""
+_BACKWARD = ("IS107", "IS108", "IS2", "IS4")
+"""Symptoms that show upstream of their cause, or in the loss."""
+
+
+class Checked(NamedTuple):
+    """What the checks found, what could not be checked, and how many checks ran."""
+
+    findings: tuple[Finding, ...]
+    not_checked: tuple[NotChecked, ...]
+    ran: int
+
+
+def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Finding, ...]:
+    """The findings on an observation, worst and root causes first; with ``facts`` also those beyond its ops."""
+    return run_checks(Evidence(seen, facts or Facts()), thresholds or Thresholds()).findings
+
+
+def run_checks(evidence: Evidence, limits: Thresholds, checks: Sequence[Check] | None = None) -> Checked:
+    """Run ``checks``, or all, on the evidence."""
+    checks = all_checks() if checks is None else checks
+    missing = evidence.missing
+    ready = [item for item in checks if missing.keys().isdisjoint(item.reads)]
+    told = [item for item in ready if item.on_constant_data or not evidence.constant]
+    tested = [(item, item.test(evidence, limits.of(item))) for item in told]
+    hits = [(item, _levelled(item, hit, evidence)) for item, hit in tested if hit is not None]
+    if evidence.harm == "proven" and not any(hit.level == "error" and item.code[:3] != "IS4" for item, hit in hits):
+        hits = [(item, _promoted(item, hit)) for item, hit in hits]  # nothing else explains the harm
+    # One fix for one network: a distribution that preserves angles preserves scales too.
+    preserving = any("{keeping}" in item.fix for item, hit in hits if hit.level != "info")
+    findings = [_finding(item, hit, limits, evidence, preserving) for item, hit in hits]
+    rows = {item.code: hit.row for item, hit in hits}
+    caused = [replace(finding, caused_by=_cause(finding, item, findings, rows))
+              for finding, (item, _) in zip(findings, hits, strict=True)]  # fmt: skip
+    ordered = tuple(sorted(_raised(caused), key=rank))
+    return Checked(ordered, _not_checked(evidence, checks), len(ready))
+
+
+def _raised(findings: Sequence[Finding]) -> list[Finding]:
+    """Causes with the level of the worst that follows from them: what causes an error hurts as much."""
+    worst = {finding.code: finding.level for finding in findings}
+    for _ in findings:  # chains of causes
+        for finding in findings:
+            if finding.caused_by is not None:
+                worst[finding.caused_by] = min(worst[finding.caused_by], worst[finding.code], key=LEVELS.index)
+    return [replace(finding, level=worst[finding.code]) for finding in findings]
+
+
+def rank(finding: Finding) -> tuple[int, bool, int, str]:
+    """The order of findings: worst first, root causes before what follows from them."""
+    root = next(index for index, prefix in enumerate(_ROOTS) if finding.code.startswith(prefix))
+    return LEVELS.index(finding.level), finding.caused_by is not None, root, finding.code
+
+
+def _cause(finding: Finding, item: Check, findings: Sequence[Finding], rows: dict[str, int]) -> str | None:
+    """Code of the first finding among those that explain this one, at or upstream of it."""
+    for prefix in item.follows:
+        for other in findings:
+            free = other.code.startswith(_ANYWHERE) or finding.code.startswith(_BACKWARD)
+            upstream = free or rows[other.code] <= rows[finding.code]
+            if other.code.startswith(prefix) and other.code != finding.code and other.level != "info" and upstream:
+                return other.code
+    return None
+
+
+def _levelled(item: Check, hit: Hit, evidence: Evidence) -> Hit:
+    """The hit with its level: that of the declaration, unless the hit has one or the trial shows that nothing hurts."""
+    level = hit.level or item.level
+    if item.needs_norms and evidence.facts.idle_norms:
+        return replace(hit, level="info")
+    if evidence.harm == "none" and item.learning is not None:
+        level = max(level, item.learning, key=LEVELS.index)
+    return replace(hit, level=level)
+
+
+def _promoted(item: Check, hit: Hit) -> Hit:
+    """The hit with the level of a model that does not learn."""
+    serious = item.stuck is not None and hit.level == "warning"
+    return replace(hit, level=item.stuck) if serious else hit
+
+
+def _finding(item: Check, hit: Hit, limits: Thresholds, evidence: Evidence, preserving: bool) -> Finding:
+    row = evidence.seen.rows[hit.row]
+    threshold = hit.threshold if hit.threshold is not None else limits.of(item) if item.unit else None
+    named = {"layer": hit.layer or row.within or row.layer, "at": _title(hit, evidence)}
+    facts = named | {"value": hit.value, "threshold": threshold} | hit.facts
+    return Finding(
+        item.code, item.name, hit.level or item.level, hit.layer or row.layer, hit.value, threshold,
+        _sentence(item.message.format(**facts)), _fix(item, hit, evidence, facts, preserving),
+        evidence=plain(hit.facts),
+    )  # fmt: skip
+
+
+def _title(hit: Hit, evidence: Evidence) -> str:
+    """The layer of a hit for people: the op of a module, or the name of what has no op."""
+    row = evidence.seen.rows[hit.row]
+    return row.title if not hit.layer or hit.layer in (row.layer, row.within) else spoken(hit.layer)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _fix(item: Check, hit: Hit, evidence: Evidence, facts: dict[str, object], preserving: bool) -> Fix | None:
+    """The declared line and advice, with initializers that suit the network."""
+    if not item.advice or hit.level == "info":
+        return None
+    rows = evidence.seen.rows
+    manual = by_hand(item.name, rows)
+    code, advice = ("", manual) if manual else (item.fix if hit.fix is None else hit.fix, item.advice)
+    law = "{keeping}" if preserving else "{law}"
+    code, advice = (filled_in(text.replace("{law}", law), rows).format(**facts) for text in (code, advice))
+    return Fix(item.name, code or None, advice)
+
+
+def _not_checked(evidence: Evidence, checks: Sequence[Check]) -> tuple[NotChecked, ...]:
+    """What is missing, each with the checks that it kept from running."""
+    missing, groups = evidence.missing, dict[tuple[str, str, str], list[str]]()
+    for item in checks:
+        first = next((name for name in missing if name in item.reads), None)
+        if first is not None:
+            groups.setdefault(missing[first], []).append(item.code)
+    return tuple(NotChecked(*why, tuple(codes)) for why, codes in groups.items())

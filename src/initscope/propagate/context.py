@@ -1,0 +1,76 @@
+"""`Context`: what a rule may ask for beyond its input: the distribution of weights, and random numbers."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from initscope.initializers import Initializer, WeightLaw
+from initscope.propagate.budget import Budget
+
+__all__ = ["Context"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a rule may ask for: the distribution of weights, random numbers, and what was sampled before."""
+
+    initializer: Initializer
+    generator: torch.Generator = field(default_factory=torch.Generator)
+    budget: Budget = field(default_factory=Budget)
+    mode: str | None = None
+    """"train" or "eval" for layers that differ between them; None: as each module is."""
+    replicate: int = 0
+    replicates: int = 1
+    """All that is sampled is sampled several times, each with a share of the samples: their spread is the error."""
+    same: dict[int, int] = field(default_factory=dict)
+    """Parameters that are drawn as one with another, by ``id``."""
+    tied: frozenset[int] = frozenset()
+    """Weights that several steps read in different ways, by ``id``: no formula knows what they do together."""
+    sampled: list[str] = field(default_factory=list)
+    """What was drawn so far: "units" or "networks", once for each step."""
+    grams: OrderedDict[int, Tensor] = field(default_factory=OrderedDict)
+    """Gram matrices over all positions that were found last (`covariances.gram`)."""
+    values: OrderedDict[int, tuple[Tensor, Tensor]] = field(default_factory=OrderedDict)
+    """Values that were drawn last (`token_sampling.token_values`), by the order of their maps."""
+    factors: OrderedDict[int, Tensor] = field(default_factory=OrderedDict)
+    """Roots of the Gram matrices that values were drawn from last (`token_sampling.gaussian_tokens`)."""
+    cosines: dict[int, float] = field(default_factory=dict)
+    """Mean cosines of tokens (`MomentMaps.token_cosine`)."""
+    roots: list[Any] | None = None
+    """All values that were drawn, where gradients are to be taken by them (`SampledRoot`)."""
+    _laws: dict[nn.Module, WeightLaw] = field(default_factory=dict)
+
+    def of_replicate(self, index: int, generator: torch.Generator) -> Context:
+        """The same for another replicate, which remembers nothing of this one."""
+        return replace(
+            self,
+            replicate=index,
+            generator=generator,
+            grams=OrderedDict(),
+            values=OrderedDict(),
+            factors=OrderedDict(),
+            cosines={},
+        )
+
+    def training(self, module: nn.Module) -> bool:
+        """Whether a layer acts as in training."""
+        return module.training if self.mode is None else self.mode == "train"
+
+    def drawn(self, parameters: Iterable[Any]) -> frozenset[object]:
+        """What parameters are drawn as: those that are drawn as one are one."""
+        return frozenset(self.same.get(id(parameter), id(parameter)) for parameter in parameters)
+
+    def law(self, module: Any) -> WeightLaw:
+        """The weight law of a module, asked for once."""
+        if module not in self._laws:
+            stated = self.initializer.law(module)
+            # A law states a bias for any layer; one that has none gets none.
+            has_none = stated.bias_variance > 0 and getattr(module, "bias", False) is None
+            self._laws[module] = replace(stated, bias_variance=0.0) if has_none else stated
+        return self._laws[module]

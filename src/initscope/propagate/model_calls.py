@@ -1,0 +1,125 @@
+"""Calls of the model's own functions and modules on values that are known, for x and for y."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from initscope.graph import Node, SampleAxis
+from initscope.graph.borrowing import NoDropoutCalls
+from initscope.propagate.totals import NotCovered, own_call
+from initscope.propagate.values.base import side_of, values_in
+from initscope.propagate.values.inputs import InputValues
+from initscope.propagate.values.sampled_units import SampledUnits
+
+__all__ = ["evaluated", "function_of", "of_constants", "run_on_values"]
+
+Make = Callable[[Tensor, Tensor], InputValues]
+
+
+def function_of(node: Any) -> Callable[..., Any]:
+    """What a node calls; what writes into its first argument writes into a copy of it, and returns that."""
+    target = node.target
+    if target is operator.setitem:
+        return _set_in_copy
+    if node.op != "call_method":
+        return target  # type: ignore[no-any-return]
+    name = str(target)
+
+    def method(value: Any, *args: Any, **kwargs: Any) -> Any:
+        own = value.clone() if name.endswith("_") and isinstance(value, Tensor) else value
+        return getattr(own, name)(*args, **kwargs)
+
+    return method
+
+
+def _set_in_copy(values: Any, index: Any, new: Any) -> Any:
+    values = values.clone()
+    values[index] = new
+    return values
+
+
+def evaluated(node: Any) -> Any:
+    """The result of a node without a row, on the parameters themselves."""
+    if isinstance(node, Node):
+        args, kwargs = evaluated(node.args), evaluated(node.kwargs)
+        with torch.no_grad():
+            return own_call(function_of(node), *args, **kwargs)
+    if isinstance(node, dict):
+        return {key: evaluated(item) for key, item in node.items()}
+    return type(node)(map(evaluated, node)) if type(node) in (tuple, list) else node
+
+
+def run_on_values(
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    pairs: int,
+    sample_axis: Callable[[], SampleAxis | None] = lambda: None,
+    *,
+    attends: bool = False,
+) -> Any:
+    """The result of a call on constants and known values: once for x and once for y, or once where there are none.
+
+    Parameters
+    ----------
+    function : callable
+        What is called.
+    args, kwargs : tuple and dict
+        Its arguments, with known values among them.
+    pairs : int
+        Samples of each side.
+    sample_axis : callable
+        Where the samples of the result lie, asked only of sampled values whose first axis is not that of the samples.
+    attends : bool
+        Whether the result is weights of an attention.
+
+    Returns
+    -------
+    Value, constant, or a tuple of them
+        A constant where the result does not depend on the data.
+    """
+    values = values_in((args, kwargs))
+    with NoDropoutCalls():
+        if not values:
+            return own_call(function, *args, **kwargs)
+        x, y = (
+            own_call(function, *side_of(args, side, copies=True), **side_of(kwargs, side, copies=True))
+            for side in ("x", "y")
+        )
+    parents = [value for value in values if value.sampled]
+    if not parents:
+        return _joined(x, y, pairs)
+    if isinstance(x, Tensor) and x.is_nested:
+        raise NotCovered("its output has no shape")
+    elsewhere = isinstance(x, Tensor) and not (x.dim() > 0 and len(x) == pairs)
+    axis = sample_axis() if elsewhere else None
+    return _joined(x, y, pairs, SampledUnits.after(parents, axis, pairs, attends=attends))
+
+
+def _joined(x: Any, y: Any, pairs: int, make: Make | None = None) -> Any:
+    """Both results as one value: a constant where they do not depend on the data."""
+    if isinstance(x, (tuple, list)) and any(isinstance(item, Tensor) for item in x):
+        return tuple(_joined(a, b, pairs, make) for a, b in zip(x, y, strict=True))
+    if not isinstance(x, Tensor):
+        return x
+    if make is not None:
+        return make(x, y)
+    known, each = InputValues(x, y), x.shape == y.shape and x.dim() > 0 and len(x) == pairs
+    if each and known.real:
+        return known
+    if torch.equal(x, y):
+        return x
+    if not each:
+        raise NotCovered("it mixes samples")
+    return known
+
+
+def of_constants(value: Any, pairs: int) -> Any:
+    """What a module makes of constants; one for each sample is the same for x and y."""
+    each = isinstance(value, Tensor) and value.dim() > 1 and len(value) == pairs > 1
+    return InputValues(value.detach(), value.detach()) if each else value
