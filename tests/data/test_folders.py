@@ -99,7 +99,7 @@ def test_a_text_file_named_png_and_a_damaged_file_are_named(tmp_path):
     with pytest.raises(InputError, match=r"text.png is not a readable image"):
         load_folder(tmp_path)
     (tmp_path / "text.png").write_bytes(b"")
-    with pytest.raises(InputError, match=r"text.png is not an image"):
+    with pytest.raises(InputError, match=r"text.png is not a readable image"):
         load_folder(tmp_path)
 
 

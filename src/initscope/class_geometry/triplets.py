@@ -96,8 +96,8 @@ def choose(data: Labeled, anchors: int, *, boundary: bool, seed: int) -> Chosen:
     anchors = check_count("anchors", anchors, most=_MOST_ANCHORS, hint="their medians are exact long before")
     points = random_triplets(everything, anchors, seed, labels=data.classes).indices
     if boundary:
-        boundary = boundary_points(data.images.numpy(), data.classes, points[:, 0])
-        points = np.column_stack([points, boundary.farthest, boundary.nearest])
+        extremes = boundary_points(data.images.numpy(), data.classes, points[:, 0])
+        points = np.column_stack([points, extremes.farthest, extremes.nearest])
     distance, angle = np.empty((anchors, points.shape[1] - 1)), np.empty((anchors, points.shape[1] - 1))
     flat = data.images.flatten(1)
     for start in range(0, anchors, 256):

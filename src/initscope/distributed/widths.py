@@ -38,7 +38,7 @@ def _sum(job: Mapping[str, Any]) -> Any:
 
 
 def _running_width(job: Mapping[str, Any]) -> RunningWidth:
-    running = RunningWidth(job["draws"], job["seed"], center=job["center"])
+    running = RunningWidth(job["draws"], job["seed"], centre=job["center"])
     running.add(job["block"].read().images)
     running.forget()
     return running

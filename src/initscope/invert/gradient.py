@@ -77,7 +77,7 @@ def descend(
                     x = prior.project(x)
         except KeyboardInterrupt:
             interrupted = True
-            x = search.found if box is None else box.project(search.found)
+            x = search.best_input if box is None else box.project(search.best_input)
     if rounds > 1 or interrupted:
         search.consider(x, search.residual(x))
     return search.best(interrupted=interrupted)
@@ -100,7 +100,7 @@ class _Search:
         self.frame = None if subspace is None else subspace.frame(start)
         self.spectrum: Spectrum | None = None
         self.box, self.dtype = box, start.dtype
-        self.iterations, self.best, self.least, self.least_residual = 0, start, math.inf, math.inf
+        self.iterations, self.best_input, self.least, self.least_residual = 0, start, math.inf, math.inf
         self.history: list[float] = []
         self.converged = False
 
@@ -178,11 +178,16 @@ class _Search:
 
     def consider(self, x: Tensor, residual: float, value: float = -math.inf) -> None:
         if value < self.least:
-            self.best, self.least, self.least_residual = x, value, residual
+            self.best_input, self.least, self.least_residual = x, value, residual
 
     def best(self, *, interrupted: bool) -> Descent:
         return Descent(
-            self.best, self.least_residual, self.iterations, interrupted, self.converged and not interrupted, self.gain
+            self.best_input,
+            self.least_residual,
+            self.iterations,
+            interrupted,
+            self.converged and not interrupted,
+            self.gain,
         )
 
     def _to_vector(self, x: Tensor) -> NDArray[np.float64]:
