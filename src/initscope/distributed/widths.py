@@ -70,5 +70,5 @@ def _layer_sums(job: Mapping[str, Any]) -> list[LayerStatistics]:
 
 
 def _layer_statistics(job: Mapping[str, Any]) -> list[LayerStatistics]:
-    options = {name: job[name] for name in ("draws", "seed", "centers")}
+    options = {"draws": job["draws"], "seed": job["seed"], "centres": job["centers"]}
     return layer_statistics(built_model(job["model"]), job["block"].read().images, **options)
