@@ -183,10 +183,10 @@ def test_bad_use_is_one_line_and_exit_2(run, digits, tmp_path):
         (("hash", "fit", tmp_path / "x", "--data", tmp_path / "rows.npy", "--method", "ssh"), "learns from labels"),
         (("hash", "fit", tmp_path / "x", "--data", digits, "--bits", 0), "bits = 0"),
         (("hash", "encode", fitted, tmp_path / "x", "--data", tmp_path / "rows.npy"), "was fitted to 64"),
-        (("hash", "encode", tmp_path / "noise", tmp_path / "x", "--data", digits), "no file of this kind"),
+        (("hash", "encode", tmp_path / "noise", tmp_path / "x", "--data", digits), "not a file of this kind"),
         (("search", "build", tmp_path / "noise", tmp_path / "x"), "noise is not a .npy or .npz file, or damaged"),
         (("search", "build", codes, tmp_path / "x", "--ids", tmp_path / "rows.npy"), "whole numbers"),
-        (("search", "query", fitted, codes), "no file of this kind"),
+        (("search", "query", fitted, codes), "not a file of this kind"),
         (("search", "query", tmp_path / "missing", codes), "cannot be read"),
         (("mean-width", "--data", digits, "--draws", 1), "draws = 1"),
     ):
