@@ -125,7 +125,14 @@ def _escaped(text):
     return re.sub(r"\|(\S[^|]*?)(?<=\S)\|", r"\\|\1\\|", text)
 
 
+def write_check_pages(app):
+    import check_pages
+
+    check_pages.write_pages(Path(__file__).parent / "checks")
+
+
 def setup(app):
+    app.connect("builder-inited", write_check_pages)
     app.connect("autodoc-process-docstring", keep_absolute_values)
     app.connect("autodoc-skip-member", leave_out_routing)
     app.connect("html-page-context", let_pictures_scroll)

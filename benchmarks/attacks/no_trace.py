@@ -33,7 +33,8 @@ def trace_of(name: str, call: str) -> str:
         return f"changed: {', '.join(left)}"
     if name != "pruned":  # which torch cannot copy
         copy.deepcopy(model)
-    if name != "fails" and any(parameter.requires_grad for parameter in model.parameters()):
+    runs = name not in ("fails", "sets globals")  # the latter turns gradients off itself
+    if runs and any(parameter.requires_grad for parameter in model.parameters()):
         model(x).sum().backward()
     return ""
 

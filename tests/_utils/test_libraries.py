@@ -18,7 +18,7 @@ from initscope._utils.libraries import LIBRARIES
 from initscope.cli import main
 from initscope.distributed import open_blocks
 from initscope.errors import MissingDependencyError
-from initscope.invert.pictures import ssim
+from initscope.invert.images import ssim
 from initscope.invert.priors import TotalVariation, Wavelets
 from initscope.invert.sensing import make_sensing
 from initscope.models import load_model

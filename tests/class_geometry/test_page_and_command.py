@@ -111,7 +111,7 @@ def test_probes_stand_beside_the_ratios(run, tmp_path):
     assert found.collapses["only"] == collapse(model, data)
     assert [row["layer"] for row in found.to_dict()["collapses"]["only"]] == ["input", "relu1", "dense1"]
     text = found.to_html()
-    assert "What training ends in" in text
+    assert "Neural collapse" in text
     assert "linear probe" in text
     code, output, _ = run("separation", CNN, "--data", "digits", "--limit", 200, "--probes", "--no-boundary")
     assert code == 0

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from initscope.class_geometry import Setting, Study, label_study, subset, subset_study
-from initscope.class_geometry.labelled import labelled
+from initscope.class_geometry.labeled import labeled
 from initscope.data import load
 from initscope.errors import InputError
 from initscope.measurement.packing import farthest_first
@@ -16,7 +16,7 @@ from initscope.models import load_model
 
 @pytest.fixture(scope="module")
 def data():
-    return labelled(load("digits", limit=500), None)
+    return labeled(load("digits", limit=500), None)
 
 
 def build(seed):
@@ -107,5 +107,5 @@ def test_studies_refuse(data):
         subset(data, 9, "random")
     with pytest.raises(InputError, match="way = 'best'"):
         subset(data, 20, "best")
-    with pytest.raises(InputError, match="1000 labels are asked for"):
+    with pytest.raises(InputError, match="1000 labels were requested"):
         label_study(build, data.images, data.classes, test=load("digits"), per_class=(1000,))

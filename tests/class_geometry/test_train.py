@@ -267,7 +267,7 @@ def test_labels_that_cannot_be_used(digits):
         train(network(), digits.images, np.zeros(len(digits)))
     with pytest.raises(InputError, match="one label for each image"):
         train(network(), digits.images, digits.labels[:-1])
-    with pytest.raises(InputError, match="no images"):
+    with pytest.raises(InputError, match="not images"):
         train(torch.nn.Linear(64, 10), digits.images.reshape(len(digits), -1), digits.labels, flip=True)
 
 

@@ -40,7 +40,7 @@ def test_discriminate(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["invert", "conv3x3x4-relu", "--layer", "conv9", "--size", "8"], "is not a step of the model"),
+        (["invert", "conv3x3x4-relu", "--layer", "conv9", "--size", "8"], "the model has no layer"),
         (["invert", "conv3x3x4-relu", "--input", "nowhere.png"], "neither a file nor a folder"),
         (["invert", "conv3x3x4-relu", "--normalize", "cifar"], "must be one of none, imagenet"),
         (["invert", "conv3x3x4-relu", "--out", "page.pdf"], "must end in"),

@@ -92,14 +92,14 @@ def test_different_sizes_need_size(tmp_path):
 
 def test_a_text_file_named_png_and_a_damaged_file_are_named(tmp_path):
     (tmp_path / "text.png").write_text("just words")
-    with pytest.raises(InputError, match=r"text.png is not an image that can be read"):
+    with pytest.raises(InputError, match=r"text.png is not a readable image"):
         load_folder(tmp_path)
     whole = save(tmp_path / "text.png", noise(50, 50)).read_bytes()
     (tmp_path / "text.png").write_bytes(whole[:500])
-    with pytest.raises(InputError, match=r"text.png is not an image that can be read"):
+    with pytest.raises(InputError, match=r"text.png is not a readable image"):
         load_folder(tmp_path)
     (tmp_path / "text.png").write_bytes(b"")
-    with pytest.raises(InputError, match=r"text.png is not an image"):
+    with pytest.raises(InputError, match=r"text.png is not a readable image"):
         load_folder(tmp_path)
 
 
@@ -138,5 +138,5 @@ def test_images_that_unpack_to_more_than_memory(tmp_path, monkeypatch):
 
 def test_formats_that_would_start_programs_are_no_images(tmp_path):
     (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n")
-    with pytest.raises(InputError, match="is not an image that can be read"):
+    with pytest.raises(InputError, match="is not a readable image"):
         load_folder(tmp_path)

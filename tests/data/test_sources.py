@@ -23,7 +23,7 @@ def test_folders_and_files(tmp_path):
     data = load_any(str(tmp_path), size=4, limit=3, normalize="0.5,0.5")
     assert data.images.shape == (3, 1, 4, 4)
     assert np.allclose(data.images[:, 0, 0, 0], np.array([0, 80, 160]) / 255 * 2 - 1)
-    assert [step.split()[0] for step in data.steps] == ["centre", "values", "normalize"]
+    assert [step.split()[0] for step in data.steps] == ["center", "values", "normalize"]
     np.save(tmp_path / "a.npy", np.arange(12.0).reshape(6, 2))
     assert load_any(str(tmp_path / "a.npy"), limit=3).images[:, 0].tolist() == [0, 4, 8]
 
@@ -41,7 +41,7 @@ def test_a_limit_among_the_options():
     assert len(load_any("photos:crop=32,limit=3")) == 3
     assert len(load_any("photos:limit=3", limit=3)) == 3
     for spec, message in (
-        ("photos:limit=2", "has limit=2, and limit = 3 is given too"),
+        ("photos:limit=2", "has limit=2, but limit = 3 is given too"),
         ("photos:name=x", "photos has no option 'name'"),
         ("photos:limit=x", "limit"),
         ("photos:crop=" + "(" * 3000, "crop"),

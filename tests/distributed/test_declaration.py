@@ -83,7 +83,7 @@ def test_names_of_runs_depend_on_all_that_results_depend_on(read):
         ("he:gain=1.5", "he:gian=1.5", 7, "gian"),
         ('"tanh"', '"tahn"', 6, "tahn"),
         ('"digits"', '"digit"', 8, "neither a name"),
-        ('"digits"', "4", 8, "must be a text"),
+        ('"digits"', "4", 8, "must be a nonempty string"),
         ("seed = [0, 1]", "seed = [-1]", 9, "seed = -1"),
         ('["predict"]', '["guess"]', 10, "known: predict, measure"),
         ("draws = 2", "draws = ", 14, "not TOML"),

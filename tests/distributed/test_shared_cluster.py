@@ -150,7 +150,7 @@ def test_data_that_are_replaced_while_a_run_goes_on(folder):
 def test_a_worker_with_other_code_is_refused(cluster, monkeypatch):
     monkeypatch.setattr(cluster_module, "code_digest", lambda: "edited")
     (outcome,) = on_cluster(sweep_jobs.square, sweep_jobs.jobs(1), cluster.address)
-    assert "runs other code of initscope than this" in outcome.error
+    assert "has different code of initscope than the driver" in outcome.error
 
 
 def test_a_killed_worker_costs_nothing(cluster, folder):
@@ -184,7 +184,7 @@ def test_a_killed_scheduler_is_one_line_and_a_rerun_completes(cluster, folder, m
     cluster.kill()
     driver.join(PATIENCE)
     (message,) = errors
-    assert "the scheduler went away and did not come back" in message
+    assert "the scheduler stopped answering and did not return" in message
     assert "\n" not in message
     cluster.start()
     monkeypatch.undo()

@@ -208,8 +208,8 @@ def test_the_page_begins_with_its_phase_diagrams(tmp_path):
     write_summary(tmp_path, rows)
     page = (tmp_path / PAGE).read_text(encoding="utf-8")
     assert page.count("<svg") == 12 + 6
-    size = page.index("Size (powers of ten) over gain and depth (predicted, lecun, d0)")
-    assert page.index("Angle kept over gain and depth") < size < page.index("Mean cosine of pairs")
+    size = page.index("Log10 of the RMS ratio (output / input) over gain and depth (predicted, lecun, d0)")
+    assert page.index("Angle ratio (output / input) over gain and depth") < size < page.index("Mean cosine of pairs")
 
 
 def trained(law="he", accuracy=0.5, **numbers):
@@ -220,14 +220,14 @@ def trained(law="he", accuracy=0.5, **numbers):
 
 
 def test_one_number_is_an_axis_of_lines_with_errors_over_the_runs():
-    from initscope.distributed.summary import _pictures
+    from initscope.distributed.summary import _figures
 
     accuracies = {2: [0.5, 0.7], 5: [0.9, 0.9], 9: [0.1, 0.3]}
     rows = [
         trained(law, accuracy, depth=depth, seed=seed)
         for law in ("he", "lecun") for depth, values in accuracies.items() for seed, accuracy in enumerate(values)
     ]  # fmt: skip
-    ((axes, says),) = _pictures(rows)
+    ((axes, says),) = _figures(rows)
     assert says == "Accuracy over depth (d); means over all else, bars: two standard errors"
     assert [bars.get_label() for bars in axes.containers] == ["trained, he", "trained, lecun"]
     dots, _, (bars,) = axes.containers[0]
@@ -237,10 +237,10 @@ def test_one_number_is_an_axis_of_lines_with_errors_over_the_runs():
 
 
 def test_two_numbers_are_a_map_where_both_have_three_values_and_lines_where_not():
-    from initscope.distributed.summary import _pictures
+    from initscope.distributed.summary import _figures
 
     def drawn(widths, depths):
-        return _pictures([trained(width=width, depth=depth) for width in widths for depth in depths])
+        return _figures([trained(width=width, depth=depth) for width in widths for depth in depths])
 
     ((axes, says),) = drawn((8, 16), (2, 5, 9))
     assert says.startswith("Accuracy over depth (d)")
@@ -251,15 +251,15 @@ def test_two_numbers_are_a_map_where_both_have_three_values_and_lines_where_not(
 
 
 def test_laws_stand_side_by_side_where_no_number_varies():
-    from initscope.distributed.summary import _pictures
+    from initscope.distributed.summary import _figures
 
-    ((axes, says),) = _pictures([trained(law, depth=2) for law in ("he", "orthogonal")])
+    ((axes, says),) = _figures([trained(law, depth=2) for law in ("he", "orthogonal")])
     assert says.startswith("Accuracy over initializer")
     assert [label.get_text() for label in axes.get_xticklabels()] == ["he", "orthogonal"]
 
 
 def test_weight_laws_are_not_averaged_and_equal_predictions_share_a_line(tmp_path):
-    from initscope.distributed.summary import _curves, _pictures
+    from initscope.distributed.summary import _curves, _figures
 
     common = {"status": "done", "quantity": "predict", "architecture": "dense{width}*{depth}", "activation": None,
               "data": "d", "angle": 1.0, "rms_ratio": 1.0}  # fmt: skip
@@ -268,9 +268,9 @@ def test_weight_laws_are_not_averaged_and_equal_predictions_share_a_line(tmp_pat
                   "cosine": 0.5 + row / 9}
         for law in ("he", "lecun") for width in (8, 9, 10) for depth in (2, 5, 9) for row in (0, 1)
     ]  # fmt: skip
-    told = [says for _, says in _pictures(rows)]
+    told = [says for _, says in _figures(rows)]
     curves = {says: axes for axes, says in _curves(rows, 6)}
     for law in ("he", "lecun"):
-        assert f"Angle kept over width and depth (predicted, {law}, d); means over all else" in told
+        assert f"Angle ratio (output / input) over width and depth (predicted, {law}, d); means over all else" in told
         (line,) = curves[f"Mean cosine of pairs after each layer: dense{{width}}*5, {law}, d"].lines
         assert line.get_label() == "predicted, any width"

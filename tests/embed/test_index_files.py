@@ -88,7 +88,7 @@ def test_reasons_are_told_apart(tmp_path, saved):
     with pytest.raises(InputError, match="cannot be read"):
         HammingIndex.load(tmp_path / "missing")
     (tmp_path / "foreign").write_text("not an index, but long enough to hold a header and a checksum of one")
-    with pytest.raises(InputError, match="no file of this kind"):
+    with pytest.raises(InputError, match="not a file of this kind"):
         HammingIndex.load(tmp_path / "foreign")
     newer = bytearray(saved[0])
     newer[16] = 9

@@ -297,7 +297,7 @@ def test_compiled_models_have_the_rows_of_what_they_were_compiled_from(rng):
     assert [row.layer for row in initscope.predict(compiled, x, y).rows] == ["input", "0", "1"]
     report = initscope.inspect(compiled, both, pairs=4, alternatives=False)
     assert report.prediction is not None
-    assert list(trace(compiled, x).names.values()) == ["input", "0", "1"]
+    assert [node.name for node in trace(compiled, x).nodes] == ["input", "0", "1"]
 
 
 def test_array_files_of_indices_give_pairs_of_indices(tmp_path):

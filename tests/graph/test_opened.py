@@ -123,4 +123,4 @@ def test_packed_sequences_and_dropout_between_layers_stay_whole():
     model, x = Packed(), normal(6, 5, 12)
     traced = trace(model, x, opened=True)
     assert torch.equal(traced.execute(bind(model, x), lambda *call: None), model(x))
-    assert "gru.l0" not in traced.names.values()
+    assert "gru.l0" not in traced.by_name

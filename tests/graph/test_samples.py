@@ -168,7 +168,7 @@ def test_steps_that_keep_samples_first_by_definition_need_no_run(monkeypatch):
     """What the definitions say is what runs of two and of three samples find."""
     model, x = Residual(), torch.randn(4, 3, 10, 10, generator=torch.Generator().manual_seed(0))
     axes, found = without_definitions(model, x, monkeypatch)
-    monkeypatch.setattr(type(trace(model, x)), "run", None)
+    monkeypatch.setattr(type(trace(model, x)), "execute", None)
     assert axes_of(model, x)[2] == found
     assert set(found.values()) == {SampleAxis()}
     assert axes_of(model, x)[1].of(None) == axes.of(None) == SampleAxis()

@@ -304,7 +304,7 @@ def test_pictures_and_page(tmp_path):
     found.plot()
     assert found.means()[0]["images"] == 2
     assert [row["known"] for row in found.summary()] == ["exact", "stopped early"]
-    assert "more may find more" in found.notes()[0]
+    assert "more iterations may improve the result" in found.notes()[0]
     assert "psnr_se" not in replace(found, rows=found.rows[:1]).means()[0]
 
 
@@ -331,14 +331,14 @@ def test_spectrum_is_the_one_over_frequency_law():
     """White noise of 400 pictures gets amplitudes ∝ 1/f: the slope of log power in log frequency is -2 to .1."""
     spectrum = Spectrum(32, 32, torch.float64)
     noise = torch.randn(400, 32, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    picture = spectrum.colour(noise)
+    picture = spectrum.color(noise)
     torch.testing.assert_close(spectrum.whiten(picture), noise)
     power = torch.fft.fft2(picture).abs().square().mean(0)[0, 1:16].numpy()
     slope = np.polyfit(np.log(np.arange(1, 16)), np.log(power), 1)[0]
     assert slope == pytest.approx(-2, abs=0.1)
     other = torch.randn(32, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
-    assert float((spectrum.colour(noise[0]) * other).sum()) == pytest.approx(
-        float((noise[0] * spectrum.colour(other)).sum())
+    assert float((spectrum.color(noise[0]) * other).sum()) == pytest.approx(
+        float((noise[0] * spectrum.color(other)).sum())
     )
 
 

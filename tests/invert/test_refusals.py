@@ -26,7 +26,7 @@ CONV = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU()).double()
         (lambda: recover(LAYER, np.full((1, 12), np.inf)), "NaN or infinite"),
         (lambda: recover(LAYER, np.ones((1, 11))), "but the model makes"),
         (lambda: recover(CONV, np.ones((1, 4, 6, 6)), input_shape=(1, 9, 9)), "another input_shape"),
-        (lambda: recover(LAYER, np.ones((1, 12)), layer="2"), "is not a step of the model"),
+        (lambda: recover(LAYER, np.ones((1, 12)), layer="2"), "the model has no layer"),
         (lambda: recover(LAYER, np.ones((1, 12)), method="magic"), "must be one of auto"),
         (lambda: recover(np.ones((3, 2)), np.ones(3)), "give a torch.nn.Module"),
         (lambda: recover(LAYER, np.ones((1, 12)), noise=-1.0), "noise"),

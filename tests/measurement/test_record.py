@@ -108,7 +108,10 @@ def test_what_is_one_step():
     assert not stays_whole(nn.Sequential(nn.ReLU()))
     x, y = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
     model = nn.Sequential(Own(4, 20), Scaled())
-    for rows in (trace(model, x).names.values(), [row.layer for row in initscope.predict(model, x, y).rows]):
+    for rows in (
+        [node.name for node in trace(model, x).nodes],
+        [row.layer for row in initscope.predict(model, x, y).rows],
+    ):
         assert list(rows) == ["input", "0", "1.relu", "1.mul"]
 
     class Known(Scaled):

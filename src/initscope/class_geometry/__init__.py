@@ -1,7 +1,7 @@
-"""Classes: what training changes in the geometry of a network, at random points and at class boundaries.
+"""Class geometry: how training changes distances in a network, at random points and at class boundaries.
 
-`train` makes checkpoints at chosen test errors, `separations` sends the same triplets through several of them
-(`separation`: through one), `collapse` and `angle_distortion` look at every layer. Read ``ratios`` first.
+`train` writes checkpoints at chosen test errors, `separations` measures the same triplets in several networks
+(`separation`: in one), `collapse` and `angle_distortion` look at every layer. Read ``ratios`` first.
 """
 
 import lazy_loader

@@ -20,7 +20,7 @@ class Augmentation:
         self.flip = flip
         self.shift = check_count("shift", shift, least=0)
         if (flip or shift) and len(shape) != 4:
-            raise InputError(f"inputs of shape {tuple(shape)} are no images [N, C, H, W]; leave flip and shift out")
+            raise InputError(f"inputs of shape {tuple(shape)} are not images [N, C, H, W]; leave flip and shift out")
         if self.shift and self.shift >= min(shape[2:]):
             raise InputError(f"shift = {shift} must be below the side of the images, {min(shape[2:])}")
 

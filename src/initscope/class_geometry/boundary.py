@@ -20,7 +20,7 @@ __all__ = ["BoundaryPoints", "boundary_points", "candidates", "decide", "sketch"
 Index = NDArray[np.int64]
 
 CANDIDATES = 8
-"""Kept for the second look: float32 products do not tell the nearest from others within rounding errors of it."""
+"""Number of candidates compared in float64: float32 products cannot separate points within rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ def boundary_points(rows: Any, classes: Any, anchors: Any) -> BoundaryPoints:
 
     Examples
     --------
-    >>> found = boundary_points(np.array([[0.0], [1.0], [3.0], [7.0]]), np.array([0, 0, 1, 1]), np.array([0]))
-    >>> int(found.farthest[0]), int(found.nearest[0])
+    >>> points = boundary_points(np.array([[0.0], [1.0], [3.0], [7.0]]), np.array([0, 0, 1, 1]), np.array([0]))
+    >>> int(points.farthest[0]), int(points.nearest[0])
     (1, 2)
     """
     rows = np.ascontiguousarray(np.asarray(rows).reshape(len(rows), -1), dtype=np.float32)
@@ -56,12 +56,12 @@ def boundary_points(rows: Any, classes: Any, anchors: Any) -> BoundaryPoints:
     far, near = candidates(rows, classes, anchors, count=CANDIDATES)
 
     def distances(which: Index) -> NDArray[np.float64]:
-        found = np.empty(which.shape)
+        result = np.empty(which.shape)
         for start in range(0, len(which), 64):
             part = slice(start, start + 64)
             gap = rows[which[part]].astype(np.float64) - rows[anchors[part], None]
-            found[part] = np.sqrt(np.einsum("aij,aij->ai", gap, gap))
-        return found
+            result[part] = np.sqrt(np.einsum("aij,aij->ai", gap, gap))
+        return result
 
     return decide(anchors, far, near, distances(far), distances(near))
 
@@ -82,40 +82,40 @@ def candidates(rows: NDArray[np.float32], classes: NDArray[Any], anchors: Index,
     far = np.zeros_like(near)
     for start, end in zip([0, *ends[:-1]], ends):
         members, block = order[start:end], ordered[start:end]
-        own = classes[anchors] == classes[members[0]]
+        same_class = classes[anchors] == classes[members[0]]
         few = min(count, len(members))
-        if own.any():
-            far[own] = members[_farthest(queries[own], block, count)]
-        if not own.all():
-            distance, places = nearest_rows(queries[~own], block, few)
-            both = np.hstack([near_distance[~own], distance])
-            both_near = np.hstack([near[~own], members[places]])
+        if same_class.any():
+            far[same_class] = members[_farthest(queries[same_class], block, count)]
+        if not same_class.all():
+            distance, indices = nearest_rows(queries[~same_class], block, few)
+            both = np.hstack([near_distance[~same_class], distance])
+            both_near = np.hstack([near[~same_class], members[indices]])
             best = np.argpartition(both, count - 1, axis=1)[:, :count]
-            near_distance[~own] = np.take_along_axis(both, best, axis=1)
-            near[~own] = np.take_along_axis(both_near, best, axis=1)
-    # Places that were never filled repeat the best found.
+            near_distance[~same_class] = np.take_along_axis(both, best, axis=1)
+            near[~same_class] = np.take_along_axis(both_near, best, axis=1)
+    # Unfilled entries repeat the best candidate.
     first = np.take_along_axis(near, near_distance.argmin(axis=1)[:, None], axis=1)
     return far, np.where(np.isfinite(near_distance), near, first)
 
 
 def _farthest(queries: NDArray[np.float32], rows: NDArray[np.float32], count: int) -> Index:
-    """Numbers of the rows farthest from each query, which faiss does not search: largest ‖x‖² - 2⟨u, x⟩."""
+    """Return the indices of the rows farthest from each query, by the largest ‖x‖² - 2⟨u, x⟩."""
     lengths = np.einsum("ij,ij->i", rows, rows)
     few = min(count, len(rows))
-    found = np.empty((len(queries), count), dtype=np.int64)
+    farthest = np.empty((len(queries), count), dtype=np.int64)
     for start in range(0, len(queries), 256):
         nearness = queries[start : start + 256] @ rows.T
         nearness *= 2
         nearness -= lengths
-        places = np.argpartition(nearness, few - 1, axis=1)[:, :few]
-        found[start : start + 256] = np.resize(places.T, (count, len(places))).T
-    return found
+        indices = np.argpartition(nearness, few - 1, axis=1)[:, :few]
+        farthest[start : start + 256] = np.resize(indices.T, (count, len(indices))).T
+    return farthest
 
 
 def decide(
     anchors: Index, far: Index, near: Index, far_distance: NDArray[np.float64], near_distance: NDArray[np.float64]
 ) -> BoundaryPoints:
-    """The best of each anchor's candidates; of equal ones that with the lowest number."""
+    """Return the best candidate of each anchor; ties go to the lowest index."""
 
     def best(which: Index, score: NDArray[np.float64]) -> Index:
         return np.lexsort((which, score), axis=1)[:, :1]
@@ -131,7 +131,7 @@ def decide(
 
 
 def sketch(features: int, dimensions: int, seed: int) -> tuple[Index, NDArray[np.float32]]:
-    """A random projection that costs one addition per feature: an order of the features, and their signs.
+    """Return a random projection that costs one addition per feature: an order of the features, and their signs.
 
     Features in that order, with signs, summed in ``dimensions`` groups of equal size: squared distances are right on
     average, with a relative standard error of about √(2/dimensions) [Charikar2004]_.

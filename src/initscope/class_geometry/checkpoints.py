@@ -1,4 +1,4 @@
-"""`separations`: the same triplets through several networks (random weights, checkpoints), and tests between them."""
+"""`separations`: distances of the same triplets in several networks (random weights, checkpoints), with tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from initscope.class_geometry.labelled import labelled
+from initscope.class_geometry.labeled import labeled
 from initscope.class_geometry.neural_collapse import Collapse, collapse
 from initscope.class_geometry.ratios import COLUMNS, Separation, separation_of
 from initscope.class_geometry.triplets import choose
@@ -61,7 +61,7 @@ class Shift(Result):
 class Separations(Result):
     """`Separation` of several networks on the same triplets, by name, in the order given.
 
-    ``collapses`` has the `Collapse` of every network where probes were asked for.
+    ``collapses`` has the `Collapse` of every network if ``probes`` was set.
     """
 
     networks: dict[str, Separation]
@@ -73,19 +73,21 @@ class Separations(Result):
 
     def table(self) -> list[dict[str, Any]]:
         """One row per network and layer."""
-        return [{"network": name} | row for name, each in self.networks.items() for row in each.table()]
+        return [{"network": name} | row for name, network in self.networks.items() for row in network.table()]
 
     def to_dict(self) -> dict[str, Any]:
         """``{"networks": {name: …}, "tests": [...]}``, tests at `shown_layers`; ``collapses`` with probes."""
-        told = {
-            "networks": {name: each.to_dict() for name, each in self.networks.items()},
+        content = {
+            "networks": {name: network.to_dict() for name, network in self.networks.items()},
             "tests": [test.to_dict() for layer in self.shown_layers for test in self.tests(layer)],
         }
-        return told | ({"collapses": {n: each.table() for n, each in self.collapses.items()}} if self.collapses else {})
+        return content | (
+            {"collapses": {n: rows.table() for n, rows in self.collapses.items()}} if self.collapses else {}
+        )
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """Names of the layers that were looked at."""
+        """Return the names of the measured layers."""
         return tuple(row.layer for row in next(iter(self.networks.values())).rows)
 
     @property
@@ -98,11 +100,13 @@ class Separations(Result):
         """Every later network against the first, column by column, at one layer (default: the last)."""
         layer = layer or self.layers[-1]
         if layer not in self.layers:
-            raise InputError(f"layer {layer!r} was not looked at; those are {', '.join(self.layers)}")
-        place = self.layers.index(layer)
+            raise InputError(f"layer {layer!r} was not measured; the measured layers are {', '.join(self.layers)}")
+        position = self.layers.index(layer)
         (first, start), *others = self.networks.items()
         return tuple(
-            Shift(first, name, layer, column, *_compared(start.ratios[column][place], other.ratios[column][place]))
+            Shift(
+                first, name, layer, column, *_compared(start.ratios[column][position], other.ratios[column][position])
+            )
             for name, other in others
             for column in COLUMNS
             if column in start.ratios
@@ -112,8 +116,8 @@ class Separations(Result):
         """Histograms of one column's ratios at one layer (default: the last), one outline for each network."""
         ax = make_axes(ax)
         layer = layer or self.layers[-1]
-        place = self.layers.index(layer)
-        values = [each.ratios[column][place] for each in self.networks.values()]
+        position = self.layers.index(layer)
+        values = [network.ratios[column][position] for network in self.networks.values()]
         bins = shared_bins(values)
         for name, ratios in zip(self.networks, values):
             outline(ax, ratios, bins, label=name)
@@ -149,7 +153,7 @@ def shared_bins(values: Sequence[NDArray[np.float64]]) -> list[float]:
     every = every[np.isfinite(every)]
     low, high = (float(end) for end in np.percentile(every, [0.5, 99.5])) if len(every) else (0.0, 1.0)
     count = int(min(45, max(10, min(len(array) for array in values) ** 0.5)))
-    # A network that keeps distances has one ratio: a bin has some width all the same.
+    # A network that preserves all distances has a single ratio: give the bin a positive width.
     return [float(edge) for edge in np.linspace(low, max(high, low + 0.01), count + 1)]
 
 
@@ -192,21 +196,21 @@ def separations(
     >>> def network(seed):
     ...     torch.manual_seed(seed)
     ...     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 100), torch.nn.ReLU())
-    >>> found = separations({"a": network(0), "b": network(1)}, load("digits"), anchors=300, boundary=False)
-    >>> [(test.column, test.ks < 0.2) for test in found.tests()]
+    >>> compared = separations({"a": network(0), "b": network(1)}, load("digits"), anchors=300, boundary=False)
+    >>> [(test.column, test.ks < 0.2) for test in compared.tests()]
     [('intra_random', True), ('inter_random', True)]
     """
     if not networks:
         raise InputError("no network is given; give a dict of names and modules")
-    data = labelled(images, labels, each=2)
+    data = labeled(images, labels, least=2)
     seed = check_seed("seed", seed)
     chosen = choose(data, anchors, boundary=boundary, seed=seed)
-    found = {
+    results = {
         name: separation_of(model, data, chosen, seed=seed, layers=layers, rechosen=boundary and rechosen)
         for name, model in networks.items()
     }
-    names = [[row.layer for row in each.rows] for each in found.values()]
-    if any(each != names[0] for each in names):
+    names = [[row.layer for row in result.rows] for result in results.values()]
+    if any(layers != names[0] for layers in names):
         raise InputError("the networks have different layers; compare networks of one architecture")
     ends = {name: collapse(model, data, seed=seed, layers=layers) for name, model in networks.items()} if probes else {}
-    return Separations(found, data, ends)
+    return Separations(results, data, ends)

@@ -1,4 +1,4 @@
-"""Random weights at average points, training at the boundary: accuracy by decile of the distance to the boundary."""
+"""Accuracy of random and trained networks by decile of the distance to the boundary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from initscope._utils.faiss import nearest_rows
-from initscope.class_geometry.labelled import Labelled, labelled
+from initscope.class_geometry.labeled import Labeled, labeled
 from initscope.class_geometry.neural_collapse import layer_rows, ridge_classifier
 from initscope.class_geometry.outputs import layers_of
 from initscope.errors import InputError, check_count
@@ -63,20 +63,20 @@ class AccuracyByDistance(Result):
 
 
 def boundary_distance(train: Any, test: Any) -> NDArray[np.float64]:
-    r"""How deep in its class each test sample lies: distance to the nearest other class over that to its own.
+    r"""Return the distance of each test sample to the nearest other class over that to its own class.
 
     .. math:: \min_{c \ne c(x)} \min_{u \in c} \|x - u\| \Big/ \min_{u \in c(x)} \|x - u\|
 
-    over the training samples u: below 1 the nearest neighbour is of another class. Free of scale, so that images of low
+    over the training samples u: below 1 the nearest neighbor is of another class. Free of scale, so that images of low
     contrast, near to all others, do not count as boundary. Both are `ImageSet` or (images, labels).
     """
     return _depth(*_sets(train, test))
 
 
 def extreme_learning(model: nn.Module, train: Any, test: Any, *, layer: str | None = None) -> NDArray[np.int64]:
-    """Classes guessed for the test samples by a linear classifier on what a network, as it is, makes of them.
+    """Return the classes that a linear classifier on the outputs of a network predicts for the test samples.
 
-    Source: [Bronstein2016]_, 'Training': extreme learning relies on randomisation only.
+    Source: [Bronstein2016]_, 'Training': extreme learning uses random weights only.
 
     With random weights this is extreme learning: only the last layer is fitted (ridge regression). ``layer`` is by
     default the last activation. Returns the numbers of the classes in their sorted order.
@@ -123,11 +123,11 @@ def accuracy_by_distance(distance: Any, correct: Mapping[str, Any], *, groups: i
     return AccuracyByDistance(tuple(float(np.median(values[part])) for part in parts), accuracy, errors)
 
 
-def _sets(train: Any, test: Any) -> tuple[Labelled, Labelled]:
+def _sets(train: Any, test: Any) -> tuple[Labeled, Labeled]:
     """Both sets with one numbering of the classes."""
     first, second = (
-        labelled(*(each if isinstance(each, tuple) else (each, None)), name=name)
-        for each, name in ((train, "training images"), (test, "test images"))
+        labeled(*(samples if isinstance(samples, tuple) else (samples, None)), name=name)
+        for samples, name in ((train, "training images"), (test, "test images"))
     )
     if first.names != second.names:
         raise InputError(
@@ -137,12 +137,12 @@ def _sets(train: Any, test: Any) -> tuple[Labelled, Labelled]:
     return first, second
 
 
-def _depth(train: Labelled, test: Labelled) -> NDArray[np.float64]:
-    rows, queries = (np.ascontiguousarray(each.images.flatten(1).numpy()) for each in (train, test))
+def _depth(train: Labeled, test: Labeled) -> NDArray[np.float64]:
+    rows, queries = (np.ascontiguousarray(samples.images.flatten(1).numpy()) for samples in (train, test))
     distances = np.empty((len(test), len(train.names)))
-    for each in range(len(train.names)):
-        distances[:, each] = np.sqrt(nearest_rows(queries, rows[train.classes == each], 1)[0][:, 0])
-    own = np.take_along_axis(distances, test.classes[:, None], axis=1)[:, 0]
+    for label in range(len(train.names)):
+        distances[:, label] = np.sqrt(nearest_rows(queries, rows[train.classes == label], 1)[0][:, 0])
+    own_class = np.take_along_axis(distances, test.classes[:, None], axis=1)[:, 0]
     np.put_along_axis(distances, test.classes[:, None], np.inf, axis=1)
     with np.errstate(divide="ignore"):
-        return np.asarray(distances.min(axis=1) / own)
+        return np.asarray(distances.min(axis=1) / own_class)

@@ -1,4 +1,4 @@
-"""`angle_distortion`: angles after over angles before, at any layer of any network, beside theory."""
+"""`angle_distortion`: angles after over angles before, at any layer of any network, compared with theory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def vgg16() -> nn.Sequential:
 
 @dataclass(frozen=True)
 class LayerDistortion(Result):
-    """One layer: median of ∠(f(u), f(v))/∠(u, v) over the pairs, and of as many wide random dense ReLU layers."""
+    """One layer: median of ∠(f(u), f(v))/∠(u, v) over the pairs, and the prediction for wide random ReLU layers."""
 
     layer: str
     kind: str
@@ -78,12 +78,12 @@ class AngleDistortion(Result):
     def plot(self, ax: Axes | None = None, *, layer: str | None = None) -> Axes:
         """Histogram of the ratios at one layer (default: the last), with the prediction."""
         ax = make_axes(ax)
-        place = len(self.rows) - 1 if layer is None else [row.layer for row in self.rows].index(layer)
-        both = np.concatenate([self.ratios[place], self.predicted[place]])
+        position = len(self.rows) - 1 if layer is None else [row.layer for row in self.rows].index(layer)
+        both = np.concatenate([self.ratios[position], self.predicted[position]])
         bins = np.linspace(0, float(np.nanmax(both)), 51).tolist()
-        ax.hist(self.ratios[place], bins=bins, density=True, histtype="step", label="measured")
-        ax.hist(self.predicted[place], bins=bins, density=True, histtype="step", linestyle=":", label="predicted")
-        ax.set(xlabel=f"angle after {self.rows[place].layer} / angle before", ylabel="density")
+        ax.hist(self.ratios[position], bins=bins, density=True, histtype="step", label="measured")
+        ax.hist(self.predicted[position], bins=bins, density=True, histtype="step", linestyle=":", label="predicted")
+        ax.set(xlabel=f"angle after {self.rows[position].layer} / angle before", ylabel="density")
         ax.legend(frameon=False)
         return ax
 
@@ -95,12 +95,12 @@ def angle_distortion(
 
     The prediction is that of [Bronstein2016]_: every activation is a wide dense ReLU layer with independent Gaussian
     weights (`initscope.theory.separation.relu_angle_ratio`). Convolutions share weights between positions and pooling
-    averages, so it is a yardstick and no theorem for them; `initscope.predict` follows convolutions exactly.
+    averages, so it is only a reference for them; `initscope.predict` follows convolutions exactly.
 
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode as it is, and left as found.
+        Run in evaluation mode and left unchanged.
     images : ImageSet, array or tensor
     pairs : int
         Random pairs; no labels are needed.
@@ -120,17 +120,17 @@ def angle_distortion(
     rows = torch.as_tensor(values).float()
     index = torch.from_numpy(random_pairs(np.arange(len(rows))[:, None], pairs, seed).indices)
     before = to_anchor(rows.flatten(1)[index])[1][:, 0]
-    found = layers_of(model, rows, layers)
-    angles = {layer.name: np.empty(len(index)) for layer in found}
+    watched = layers_of(model, rows, layers)
+    angles = {layer.name: np.empty(len(index)) for layer in watched}
 
     def watch(name: str, first: int, values: Tensor) -> None:
         grouped = values.reshape(-1, 2, values.shape[1])
         angles[name][first // 2 : first // 2 + len(grouped)] = to_anchor(grouped)[1][:, 0]
 
-    watch_layers(model, rows[index.reshape(-1)], found, watch, group=2)
+    watch_layers(model, rows[index.reshape(-1)], watched, watch, group=2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.stack([np.where(before > 0, angles[layer.name] / before, np.nan) for layer in found])
-    predicted = np.stack([np.asarray(relu_angle_ratio(before, layer.depth)) for layer in found])
-    medians = zip(found, map(bootstrap_median, ratios), map(bootstrap_median, predicted))
+        ratios = np.stack([np.where(before > 0, angles[layer.name] / before, np.nan) for layer in watched])
+    predicted = np.stack([np.asarray(relu_angle_ratio(before, layer.depth)) for layer in watched])
+    medians = zip(watched, map(bootstrap_median, ratios), map(bootstrap_median, predicted))
     by_layer = tuple(LayerDistortion(layer.name, layer.kind, layer.depth, *both) for layer, *both in medians)
     return AngleDistortion(by_layer, ratios, predicted)

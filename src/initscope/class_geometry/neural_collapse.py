@@ -1,4 +1,4 @@
-"""`collapse`: what training ends in, layer by layer: variation within classes against between, simplex, probes."""
+"""`collapse`: neural collapse by layer: variance within and between classes, simplex of the means, linear probes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from initscope._utils.randomness import generator
-from initscope.class_geometry.labelled import labelled
+from initscope.class_geometry.labeled import labeled
 from initscope.class_geometry.outputs import Layer, layers_of, watch_layers
 from initscope.class_geometry.supervised import nearest_class_mean
 from initscope.errors import InputError, check_count
@@ -37,11 +37,11 @@ class LayerCollapse(Result):
     variability : float
         tr(Σ_W Σ_B⁺)/C, which looks only along the directions in which the means differ.
     cosine, cosine_spread : float
-        Mean and standard deviation of the cosines between centred class means; -1/(C-1) and 0 at a simplex.
+        Mean and standard deviation of the cosines between centered class means; -1/(C-1) and 0 at a simplex.
     simplex : float
         -1/(C-1).
     norm_spread : float
-        Standard deviation over mean of the lengths of the centred class means; 0 at a simplex.
+        Standard deviation over mean of the lengths of the centered class means; 0 at a simplex.
     class_mean_accuracy, probe_accuracy : float
         Share of the held-out half whose class the nearest class mean of the other half gives, or a linear classifier
         (ridge regression, its penalty chosen on that half).
@@ -95,12 +95,12 @@ def collapse(
     layers: Collection[str] | None = None,
     seed: int = 0,
 ) -> Collapse:
-    """How far each layer of a network has collapsed its classes [Papyan2020]_, and how well it tells them apart.
+    """How far each layer of a network has collapsed its classes [Papyan2020]_, and how well it separates them.
 
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode as it is, and left as found.
+        Run in evaluation mode and left unchanged.
     images, labels
         As in `separation`. Collapse is a statement about training samples; held-out ones show what carries over.
     samples : int
@@ -114,17 +114,17 @@ def collapse(
     --------
     >>> from initscope.data import load
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 100), nn.ReLU())
-    >>> found = collapse(model, load("digits"), samples=600)
-    >>> [row.layer for row in found.rows], found.rows[0].probe_accuracy > 0.8
+    >>> collapsed = collapse(model, load("digits"), samples=600)
+    >>> [row.layer for row in collapsed.rows], collapsed.rows[0].probe_accuracy > 0.8
     (['input', '2'], True)
     """
-    data = labelled(images, labels, each=2)
+    data = labeled(images, labels, least=2)
     order = generator(seed, "samples of collapse").permutation(len(data))[: check_count("samples", samples, least=4)]
     data = data.pick(order)
-    found = layers_of(model, data.images, layers)
-    outputs = layer_rows(model, data.images, found)
+    watched = layers_of(model, data.images, layers)
+    outputs = layer_rows(model, data.images, watched)
     start = LayerCollapse("input", "input", *_measures(data.images.flatten(1).numpy(), data.classes))
-    rows = [LayerCollapse(layer.name, layer.kind, *_measures(outputs[layer.name], data.classes)) for layer in found]
+    rows = [LayerCollapse(layer.name, layer.kind, *_measures(outputs[layer.name], data.classes)) for layer in watched]
     return Collapse((start, *rows), len(data))
 
 
@@ -148,18 +148,20 @@ def ridge_classifier(rows: NDArray[Any], classes: NDArray[Any]) -> Any:
 
 
 def _measures(rows: NDArray[np.float32], classes: NDArray[np.int64]) -> tuple[float, ...]:
-    found, number = np.unique(classes, return_inverse=True)
-    if len(found) < 2:
-        raise InputError("the samples drawn are of one class; ask for more samples")
-    means = np.stack([rows[number == each].mean(axis=0, dtype=np.float64) for each in range(len(found))])
-    centred = means - means.mean(axis=0)
-    squares = sum(float(np.square(rows[number == each] - means[each]).sum(axis=1).mean()) for each in range(len(found)))
-    lengths = np.linalg.norm(centred, axis=1)
+    present, number = np.unique(classes, return_inverse=True)
+    if len(present) < 2:
+        raise InputError("all drawn samples have the same class; use more samples")
+    means = np.stack([rows[number == label].mean(axis=0, dtype=np.float64) for label in range(len(present))])
+    centered = means - means.mean(axis=0)
+    squares = sum(
+        float(np.square(rows[number == label] - means[label]).sum(axis=1).mean()) for label in range(len(present))
+    )
+    lengths = np.linalg.norm(centered, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        cosines = (centred / lengths[:, None]) @ (centred / lengths[:, None]).T
+        cosines = (centered / lengths[:, None]) @ (centered / lengths[:, None]).T
         between = float((lengths**2).sum())
         spread = float(lengths.std() / lengths.mean())
-    pairs = cosines[np.triu_indices(len(found), 1)]
+    pairs = cosines[np.triu_indices(len(present), 1)]
     half = len(rows) // 2
     fitted, tested = slice(0, half), slice(half, None)
     by_mean = nearest_class_mean(rows[fitted], classes[fitted], rows[tested])
@@ -171,7 +173,7 @@ def _measures(rows: NDArray[np.float32], classes: NDArray[np.int64]) -> tuple[fl
         variability_collapse(rows, classes),
         float(pairs.mean()),
         float(pairs.std()),
-        simplex_cosine(len(found)),
+        simplex_cosine(len(present)),
         spread,
         *accuracies,
         error,

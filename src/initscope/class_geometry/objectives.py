@@ -1,4 +1,4 @@
-"""What `train` minimises: cross-entropy, metric criteria on embeddings, and their mix; losses are torch's own."""
+"""Objectives of `train`: cross-entropy, metric criteria on embeddings, and their mix; losses are torch's own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from initscope.class_geometry.augmentation import Augmentation
-from initscope.class_geometry.labelled import UNLABELLED
+from initscope.class_geometry.labeled import UNLABELED
 from initscope.errors import InputError
 
 __all__ = ["CRITERIA", "OBJECTIVES", "Objective", "random_triplets"]
@@ -70,7 +70,7 @@ class Objective:
     def __post_init__(self) -> None:
         if not callable(self.name) and self.name not in OBJECTIVES:
             raise InputError(f"objective = {self.name!r} is unknown; choose one of {', '.join(OBJECTIVES)}")
-        self.labelled = torch.nonzero(self.classes != UNLABELLED).squeeze(1)
+        self.labeled = torch.nonzero(self.classes != UNLABELED).squeeze(1)
         parts = [] if callable(self.name) else self.name.split("+")
         self.classifies = "cross-entropy" in parts
         self.criterion: Criterion | None = None
@@ -79,7 +79,7 @@ class Objective:
         elif parts[-1] in CRITERIA:
             chosen = CRITERIA[parts[-1]]
             self.criterion = lambda embeddings, classes: chosen(embeddings, classes, margin=self.margin)
-        self.partly = self.criterion is not None and len(self.labelled) < len(self.classes)
+        self.partly = self.criterion is not None and len(self.labeled) < len(self.classes)
         if self.classifies and self.criterion is not None:
             linear = [module for module in self.model.modules() if isinstance(module, nn.Linear)]
             if not linear:
@@ -90,20 +90,20 @@ class Objective:
 
     @property
     def items(self) -> int:
-        """Number of items that batches are drawn from: unlabelled ones count only where a criterion can use them."""
-        return len(self.classes) if self.partly else len(self.labelled)
+        """Number of items that batches are drawn from: unlabeled ones count only where a criterion can use them."""
+        return len(self.classes) if self.partly else len(self.labeled)
 
     def __call__(self, pick: Tensor) -> Tensor:
         """Loss of the items ``pick``."""
         if self.criterion is None:
-            return self._cross_entropy(self.labelled[pick])[0]
+            return self._cross_entropy(self.labeled[pick])[0]
         if self.partly:
             loss = self._two_views(pick)
             if self.classifies:
-                drawn = self.labelled[torch.randint(0, len(self.labelled), (len(pick),))]
+                drawn = self.labeled[torch.randint(0, len(self.labeled), (len(pick),))]
                 loss = self.metric_weight * loss + self._cross_entropy(drawn)[0]
             return loss
-        rows = self.labelled[pick]
+        rows = self.labeled[pick]
         if self.classifies:
             loss, embeddings = self._cross_entropy(rows)
             return loss + self.metric_weight * self.criterion(embeddings, self.classes[rows])
@@ -118,8 +118,8 @@ class Objective:
         """The criterion on two augmented views of every item: an item without a label is like its other view only."""
         assert self.criterion is not None
         known = self.classes[pick]
-        own = torch.arange(len(pick)) + int(self.classes.max()) + 1
-        classes = torch.where(known == UNLABELLED, own, known)
+        unique_labels = torch.arange(len(pick)) + int(self.classes.max()) + 1
+        classes = torch.where(known == UNLABELED, unique_labels, known)
         images = self.images[pick]
         embeddings, _ = self._run(torch.cat([self.augment(images), self.augment(images)]))
         return self.criterion(embeddings, classes.repeat(2))

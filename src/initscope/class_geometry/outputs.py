@@ -1,4 +1,4 @@
-"""`watch_layers`: run a model over images and hand what each layer makes of them to a function; leaves no trace."""
+"""`watch_layers`: run a model over images and pass the outputs of each layer to a function; the model is unchanged."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ def layers_of(model: nn.Module, images: Tensor, layers: Collection[str] | None =
     with _traced(model, images[:2]) as graph:
         listing = _Listing()
         run(graph, Batch(bind(graph.model, images[:2])), [listing])
-    known = [layer.name for layer, _ in listing.found]
+    known = [layer.name for layer, _ in listing.layers]
     if layers is not None:
         if unknown := sorted(set(layers) - set(known)):
             raise InputError(f"layers {', '.join(unknown)} are not in the model; it has {', '.join(known)}")
-        return tuple(layer for layer, _ in listing.found if layer.name in layers)
-    last = len(listing.found) - 1
-    return tuple(layer for place, (layer, active) in enumerate(listing.found) if active or place == last)
+        return tuple(layer for layer, _ in listing.layers if layer.name in layers)
+    last = len(listing.layers) - 1
+    return tuple(layer for position, (layer, active) in enumerate(listing.layers) if active or position == last)
 
 
 class _Listing(Observer):
-    """Every step behind the input with real values, and whether it is an activation."""
+    """Every node after the input with real values, and whether it is an activation."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[Layer, bool]] = []
+        self.layers: list[tuple[Layer, bool]] = []
 
     def see(self, node: Node, values: Tensor) -> None:
         """Note the layer."""
         if node.role == "input":
             return
         active = node.role == "activation"
-        depth = (self.found[-1][0].depth if self.found else 0) + active
+        depth = (self.layers[-1][0].depth if self.layers else 0) + active
         layer = Layer(node.name, node.kind, values[0].numel(), depth)
-        self.found.append((layer, active))
+        self.layers.append((layer, active))
 
 
 def watch_layers(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from initscope.class_geometry.labelled import Labelled, labelled
+from initscope.class_geometry.labeled import Labeled, labeled
 from initscope.class_geometry.outputs import Layer, layers_of
 from initscope.class_geometry.triplets import (
     Chosen,
@@ -57,7 +57,7 @@ class LayerSeparation(Result):
     intra_rechosen, inter_rechosen : Interval
         The same with the points chosen again in the layer's own space (numerators only: the symbols of the talk).
     angle_random, angle_predicted : Interval
-        ∠(f(u), f(v))/∠(u, v) of random pairs, and of as many wide dense ReLU layers with random weights.
+        ∠(f(u), f(v))/∠(u, v) of random pairs, and the prediction for wide dense ReLU layers with random weights.
     recall : float
         Share of the re-chosen points that are the true ones; 1 where the search was exact.
     """
@@ -95,7 +95,7 @@ class Separation(Result):
     ----------
     rows : tuple of LayerSeparation
     ratios : dict of array ``[layers, anchors]``
-        The single ratios behind the medians, by column; scale removed. NaN where two inputs coincide.
+        The single ratios of the medians, by column; scale removed. NaN where two inputs coincide.
     angles, angles_predicted : array ``[layers, 2 * anchors]``
         Angle ratios of random pairs, within classes first.
     points : array ``[anchors, 3 or 5]``
@@ -165,12 +165,12 @@ def separation(
     boundary: :math:`u_+` the farthest of the class, :math:`u_-` the nearest of another. There are two readings of the
     latter, and both are given: the points chosen among the inputs and mapped, or chosen again in the layer's space.
     Every layer's global scale is divided out (`LayerSeparation.scale`). Random weights do not give 1 at the boundary:
-    compare with the same network at initialisation (`separations`).
+    compare with the same network at initialization (`separations`).
 
     Parameters
     ----------
     model : torch.nn.Module
-        Run in evaluation mode as it is, and left as found.
+        Run in evaluation mode and left unchanged.
     images, labels
         Array or tensor and one label each, or an `ImageSet`; at least two classes, each with at least two samples.
     anchors : int
@@ -195,7 +195,7 @@ def separation(
     >>> row.layer, 0.9 < row.intra_random.median < 1.1
     ('2', True)
     """
-    data = labelled(images, labels, each=2)
+    data = labeled(images, labels, least=2)
     seed = check_seed("seed", seed)
     chosen = choose(data, anchors, boundary=boundary, seed=seed)
     return separation_of(model, data, chosen, seed=seed, layers=layers, rechosen=boundary and rechosen)
@@ -203,7 +203,7 @@ def separation(
 
 def separation_of(
     model: nn.Module,
-    data: Labelled,
+    data: Labeled,
     chosen: Chosen,
     *,
     seed: int,
@@ -211,31 +211,31 @@ def separation_of(
     rechosen: bool = True,
 ) -> Separation:
     """`separation` of triplets that are already chosen."""
-    found = layers_of(model, data.images, layers)
-    followed = follow(model, data, chosen, found)
+    watched = layers_of(model, data.images, layers)
+    followed = follow(model, data, chosen, watched)
     searched, spreads = (
-        search_again(model, data, chosen, found, seed=seed) if rechosen else ({}, spreads_of(model, data, found))
+        search_again(model, data, chosen, watched, seed=seed) if rechosen else ({}, spreads_of(model, data, watched))
     )
-    scale = np.array([spreads[layer.name] for layer in found]) / chosen.spread
-    ratios = _ratios(chosen, found, followed, searched, scale[:, None])
+    scale = np.array([spreads[layer.name] for layer in watched]) / chosen.spread
+    ratios = _ratios(chosen, watched, followed, searched, scale[:, None])
     before = chosen.angle[:, :2].T.reshape(-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        after = np.stack([followed[layer.name].angle[:, :2].T.reshape(-1) for layer in found])
+        after = np.stack([followed[layer.name].angle[:, :2].T.reshape(-1) for layer in watched])
         angles = np.where(before > 0, after / before, np.nan)
-    predicted = np.stack([np.asarray(relu_angle_ratio(before, layer.depth)) for layer in found])
+    predicted = np.stack([np.asarray(relu_angle_ratio(before, layer.depth)) for layer in watched])
     rows = []
-    for place, layer in enumerate(found):
-        medians = {name: bootstrap_median(ratios[name][place]) if name in ratios else None for name in COLUMNS}
+    for position, layer in enumerate(watched):
+        medians = {name: bootstrap_median(ratios[name][position]) if name in ratios else None for name in COLUMNS}
         recall = searched[layer.name].recall if searched else None
         rows.append(
             LayerSeparation(
                 layer.name,
                 layer.kind,
                 layer.depth,
-                float(scale[place]),
+                float(scale[position]),
                 **medians,  # type: ignore[arg-type]
-                angle_random=bootstrap_median(_by_anchor(angles[place])),
-                angle_predicted=bootstrap_median(_by_anchor(predicted[place])),
+                angle_random=bootstrap_median(_by_anchor(angles[position])),
+                angle_predicted=bootstrap_median(_by_anchor(predicted[position])),
                 recall=recall,
             )
         )
@@ -259,10 +259,10 @@ def _ratios(
     before = np.where(chosen.distance > 0, chosen.distance, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         followed_ratios = after / before / scale[:, :, None]
-        columns = {name: followed_ratios[:, :, place] for place, name in enumerate(COLUMNS[: before.shape[1]])}
+        columns = {name: followed_ratios[:, :, position] for position, name in enumerate(COLUMNS[: before.shape[1]])}
         if searched:
-            far = np.stack([searched[layer.name].found.farthest_distance for layer in layers])
-            near = np.stack([searched[layer.name].found.nearest_distance for layer in layers])
+            far = np.stack([searched[layer.name].points.farthest_distance for layer in layers])
+            near = np.stack([searched[layer.name].points.nearest_distance for layer in layers])
             columns["intra_rechosen"] = far / before[:, 2] / scale
             columns["inter_rechosen"] = near / before[:, 3] / scale
     return columns

@@ -1,4 +1,4 @@
-"""Two questions of the talk as experiments: how many labels, and which samples, does training need?
+"""Two experiments: how many labels, and which samples, does training need?
 
 Both train the same network several times per setting and give mean test error and standard error.
 """
@@ -16,7 +16,7 @@ from torch import nn
 
 from initscope._utils.faiss import nearest_rows
 from initscope._utils.randomness import generator
-from initscope.class_geometry.labelled import UNLABELLED, Labelled, labelled
+from initscope.class_geometry.labeled import UNLABELED, Labeled, labeled
 from initscope.class_geometry.supervised import train
 from initscope.errors import InputError, check_count
 from initscope.measurement.packing import farthest_first
@@ -60,30 +60,45 @@ class Study(Result):
     def table(self) -> list[dict[str, Any]]:
         """One row per setting."""
         return [
-            {"training": each.name, "size": each.size, "test_error": each.mean, "standard_error": each.standard_error}
-            for each in self.settings
+            {
+                "training": setting.name,
+                "size": setting.size,
+                "test_error": setting.mean,
+                "standard_error": setting.standard_error,
+            }
+            for setting in self.settings
         ]
 
     def against(self, name: str) -> tuple[Setting, ...]:
         """Test errors of every other way less those of ``name`` with the same size, run by run: below 0 is a gain.
 
         Runs of one seed share samples, labels and starting weights, so that the error of the mean difference is
-        smaller than those of the two means together tell.
+        smaller than those of the two means together suggest.
         """
-        base = {each.size: each.errors for each in self.settings if each.name == name}
+        base = {setting.size: setting.errors for setting in self.settings if setting.name == name}
         return tuple(
-            Setting(each.name, each.size, tuple(one - other for one, other in zip(each.errors, base[each.size])))
-            for each in self.settings
-            if each.name != name and each.size in base
+            Setting(
+                setting.name,
+                setting.size,
+                tuple(error - reference for error, reference in zip(setting.errors, base[setting.size])),
+            )
+            for setting in self.settings
+            if setting.name != name and setting.size in base
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Test error against size, one line for each way, with two standard errors."""
         ax = make_axes(ax)
-        for name in dict.fromkeys(each.name for each in self.settings):
-            mine = [each for each in self.settings if each.name == name]
-            errors = [2 * np.nan_to_num(each.standard_error) for each in mine]
-            ax.errorbar([each.size for each in mine], [each.mean for each in mine], yerr=errors, marker="o", label=name)
+        for name in dict.fromkeys(setting.name for setting in self.settings):
+            mine = [setting for setting in self.settings if setting.name == name]
+            errors = [2 * np.nan_to_num(setting.standard_error) for setting in mine]
+            ax.errorbar(
+                [setting.size for setting in mine],
+                [setting.mean for setting in mine],
+                yerr=errors,
+                marker="o",
+                label=name,
+            )
         ax.set(xscale="log", xlabel="samples", ylabel="test error", ylim=(0, None))
         ax.legend(frameon=False)
         return ax
@@ -101,7 +116,7 @@ def label_study(
     steps: int = 600,
     **options: Any,
 ) -> Study:
-    """Test error against the number of labels, with and without a metric criterion that also sees unlabelled samples.
+    """Test error against the number of labels, with and without a metric criterion that also sees unlabeled samples.
 
     Source: [Bronstein2016]_, 'DNNs as metric learners'.
 
@@ -113,24 +128,24 @@ def label_study(
         The training set; all but ``per_class`` labels of each class are hidden.
     test : ImageSet, or a pair of images and labels
     per_class : sequence of int
-        Labels kept of each class.
+        Number of labels per class.
     objectives, seeds
         What is compared, and over which runs; a seed chooses labels, weights and order.
     steps : int
-        Steps of the optimizer, the same for all: every objective sees as many batches.
+        Steps of the optimizer, the same for all: every objective sees the same number of batches.
     options
         Of `train`, for all runs.
     """
-    data = labelled(images, labels)
+    data = labeled(images, labels)
     settings = []
     for count in per_class:
         hidden = {seed: _hidden(data, check_count("per_class", count), seed) for seed in seeds}
         for objective in objectives:
             errors = []
             for seed in seeds:
-                visible = hidden[seed] if "+" in objective else hidden[seed][hidden[seed] != UNLABELLED]
+                visible = hidden[seed] if "+" in objective else hidden[seed][hidden[seed] != UNLABELED]
                 epochs = _epochs(steps, len(visible), options)
-                shown = Labelled(data.images, hidden[seed], data.names)
+                shown = Labeled(data.images, hidden[seed], data.names)
                 done = train(
                     build(seed), shown, objective=objective, test=test, seed=seed, epochs=epochs,
                     evaluations=0, **options,
@@ -158,7 +173,7 @@ def subset_study(
 
     Parameters are those of `label_study`; ``sizes`` are numbers of samples.
     """
-    data = labelled(images, labels, each=2)
+    data = labeled(images, labels, least=2)
     settings = []
     orders: dict[tuple[str, int], NDArray[np.int64]] = {}
 
@@ -180,17 +195,17 @@ def subset_study(
     return Study(tuple(settings))
 
 
-def subset(data: Labelled, size: int, way: str, *, seed: int = 0) -> NDArray[np.int64]:
+def subset(data: Labeled, size: int, way: str, *, seed: int = 0) -> NDArray[np.int64]:
     """Indices of ``size`` samples: ``random``, ``net``, ``boundary`` or ``interior``; of every class at least one.
 
     ``net`` is an ε-net: farthest-first traversal of the inputs, every sample within ε of a chosen one. ``boundary``
-    takes the samples whose nearest neighbour of another class is nearest in relation to that of their own; ``interior``
+    takes the samples whose nearest neighbor of another class is nearest in relation to that of their own; ``interior``
     those where it is farthest.
     """
     return _of_every_class(data, _order(data, size, way, seed), size)
 
 
-def _order(data: Labelled, size: int, way: str, seed: int) -> NDArray[np.int64]:
+def _order(data: Labeled, size: int, way: str, seed: int) -> NDArray[np.int64]:
     """Samples in the order in which a way takes them, ``size`` of them or more."""
     if way == "random":
         return generator(seed, "subset").permutation(len(data))
@@ -202,7 +217,7 @@ def _order(data: Labelled, size: int, way: str, seed: int) -> NDArray[np.int64]:
     raise InputError(f"way = {way!r} is unknown; choose one of {', '.join(SUBSETS)}")
 
 
-def _of_every_class(data: Labelled, order: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def _of_every_class(data: Labeled, order: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     """The first ``size`` of an order, every class among them, by number."""
     size = check_count("size", size, least=len(data.names), most=len(data))
     # A class that is not there at all cannot be learned: the first of every class comes before all others.
@@ -212,28 +227,28 @@ def _of_every_class(data: Labelled, order: NDArray[np.int64], size: int) -> NDAr
     return np.sort(np.concatenate([firsts, others[: size - len(firsts)]]))
 
 
-def _own_depth(data: Labelled) -> NDArray[np.float64]:
+def _own_depth(data: Labeled) -> NDArray[np.float64]:
     """Distance to the nearest of another class over that to the nearest other sample of its own."""
     rows = np.ascontiguousarray(data.images.flatten(1).numpy())
     near = np.empty((len(data), len(data.names)))
-    for each in range(len(data.names)):
-        found = nearest_rows(rows, rows[data.classes == each], 2)[0]
-        near[:, each] = np.where(data.classes == each, found[:, 1], found[:, 0])
-    own = np.take_along_axis(near, data.classes[:, None], axis=1)[:, 0].copy()
+    for label in range(len(data.names)):
+        distances = nearest_rows(rows, rows[data.classes == label], 2)[0]
+        near[:, label] = np.where(data.classes == label, distances[:, 1], distances[:, 0])
+    own_class = np.take_along_axis(near, data.classes[:, None], axis=1)[:, 0].copy()
     np.put_along_axis(near, data.classes[:, None], np.inf, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.nan_to_num(np.sqrt(near.min(axis=1) / own), nan=1.0))
+        return np.asarray(np.nan_to_num(np.sqrt(near.min(axis=1) / own_class), nan=1.0))
 
 
-def _hidden(data: Labelled, per_class: int, seed: int) -> NDArray[np.int64]:
+def _hidden(data: Labeled, per_class: int, seed: int) -> NDArray[np.int64]:
     """Class numbers with all but ``per_class`` of each class hidden."""
     order = generator(seed, "labels that are kept").permutation(len(data))
-    shown = np.full(len(data), UNLABELLED, dtype=np.int64)
-    for each in range(len(data.names)):
-        members = order[data.classes[order] == each]
+    shown = np.full(len(data), UNLABELED, dtype=np.int64)
+    for label in range(len(data.names)):
+        members = order[data.classes[order] == label]
         if len(members) < per_class:
-            raise InputError(f"class {data.names[each]} has {len(members)} samples, {per_class} labels are asked for")
-        shown[members[:per_class]] = each
+            raise InputError(f"class {data.names[label]} has {len(members)} samples, {per_class} labels were requested")
+        shown[members[:per_class]] = label
     return shown
 
 

@@ -1,4 +1,4 @@
-"""`train`: a small training run with checkpoints at chosen test errors, which survives being killed."""
+"""`train`: a small training run with checkpoints at chosen test errors, which can resume after a crash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from initscope._utils.content import array_digest, digest_of
 from initscope._utils.files import atomic_path
 from initscope._utils.randomness import generator
 from initscope.class_geometry.augmentation import Augmentation
-from initscope.class_geometry.labelled import Labelled, labelled
+from initscope.class_geometry.labeled import Labeled, labeled
 from initscope.class_geometry.objectives import Objective
 from initscope.errors import InputError, check_between, check_count, check_seed
 from initscope.graph.borrowing import runnable
@@ -146,9 +146,9 @@ def train(
     learning_rate : float, optional
         Highest rate of the cycle; by default 0.1 for sgd, 0.003 for adam.
     flip, shift : bool, int
-        Augmentation: mirror half of the images; move each by up to so many pixels.
+        Augmentation: mirror half of the images; shift each by up to this many pixels.
     margin, metric_weight : float
-        Of the metric criterion, on embeddings of length 1; and its weight beside cross-entropy.
+        Of the metric criterion, on embeddings of length 1; and its weight relative to cross-entropy.
     evaluations : int
         Test errors measured per epoch; the state is written as often. 0: at the end only.
     progress : bool
@@ -165,7 +165,7 @@ def train(
     model = runnable(model)
     seed = check_seed("seed", seed)
     targets = [check_between("stop_at_errors", error, 0.0, 1.0) for error in sorted(stop_at_errors, reverse=True)]
-    data = labelled(images, labels, unlabelled=True)
+    data = labeled(images, labels, unlabeled=True)
     held_out, data = _test_set(data, test, seed)
     goal = Objective(
         _laid_out(model, data.images),
@@ -221,8 +221,8 @@ class _Run:
         differ = [name for name, value in self.settings.items() if saved["settings"].get(name) != value]
         if differ:
             raise InputError(
-                f"{self.folder / _STATE} is of a run that differs in {', '.join(differ)}; choose another folder for "
-                "this run, or remove that file"
+                f"{self.folder / _STATE} belongs to a run that differs in {', '.join(differ)}; choose another folder "
+                "for this run, or remove that file"
             )
         self.loop.load(saved["loop"])
         self.history = [Milestone(**row) for row in saved["history"]]
@@ -276,19 +276,19 @@ class _Run:
         return Training(tuple(self.history), tuple(self.checkpoints), tuple(self.targets[len(self.checkpoints) :]))
 
 
-def _test_set(data: Labelled, test: Any, seed: int) -> tuple[Labelled, Labelled]:
+def _test_set(data: Labeled, test: Any, seed: int) -> tuple[Labeled, Labeled]:
     """What to test on and what to train on."""
     if test is None:
         order = generator(seed, "held-out tenth").permutation(np.flatnonzero(data.classes >= 0))
         held = order[: max(len(order) // 10, 1)]
         return data.pick(held), data.pick(np.setdiff1d(np.arange(len(data)), held))
     pair = test if isinstance(test, tuple) else (test, None)
-    held_out = labelled(*pair, name="test images")
+    held_out = labeled(*pair, name="test images")
     unknown = sorted(set(held_out.names) - set(data.names))
     if unknown:
         raise InputError(f"the test images have classes that are not trained on: {', '.join(unknown[:5])}")
     number = np.array([data.names.index(name) for name in held_out.names])
-    return Labelled(held_out.images, number[held_out.classes], data.names), data
+    return Labeled(held_out.images, number[held_out.classes], data.names), data
 
 
 def _laid_out(model: nn.Module, images: Tensor) -> nn.Module:
@@ -306,22 +306,22 @@ def _optimizer(name: str, model: nn.Module, rate: float, weight_decay: float) ->
     raise InputError(f"optimizer = {name!r} is unknown; choose 'sgd' or 'adam'")
 
 
-def _test_error(model: nn.Module, goal: Objective, data: Labelled, held_out: Labelled) -> float:
+def _test_error(model: nn.Module, goal: Objective, data: Labeled, held_out: Labeled) -> float:
     """Share of the test samples whose class is missed: by the largest output, or by the nearest class mean."""
     outputs = _outputs(model, held_out.images)
     if goal.classifies:
         guessed = outputs.argmax(axis=1)
     else:
-        some = goal.labelled[:: -(-len(goal.labelled) // _MEAN_SAMPLES)].numpy()
+        some = goal.labeled[:: -(-len(goal.labeled) // _MEAN_SAMPLES)].numpy()
         guessed = nearest_class_mean(_outputs(model, data.images[some]), data.classes[some], outputs)
     return float((guessed != held_out.classes).mean())
 
 
 def nearest_class_mean(rows: np.ndarray, classes: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """The class whose mean over ``rows`` is nearest to each query."""
-    found = np.unique(classes)
-    means = np.stack([rows[classes == each].mean(axis=0, dtype=np.float64) for each in found])
-    return np.asarray(found[((means**2).sum(axis=1) - 2 * (queries @ means.T)).argmin(axis=1)])
+    labels = np.unique(classes)
+    means = np.stack([rows[classes == label].mean(axis=0, dtype=np.float64) for label in labels])
+    return np.asarray(labels[((means**2).sum(axis=1) - 2 * (queries @ means.T)).argmin(axis=1)])
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
-"""Triplets of a labelled set and what becomes of their distances and angles at every layer.
+"""Triplets of a labeled set, and their distances and angles at every layer.
 
-`choose` picks the points once, `follow` runs them through a network, `search_again` chooses the boundary points anew in
-each layer's own space. Nothing of a layer is kept but what the search needs.
+`choose` selects the points once, `follow` runs them through a network, and `search_again` selects the boundary points
+again in the space of each layer. Only the values that the search needs are stored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from initscope.class_geometry.boundary import BoundaryPoints, boundary_points, candidates, decide, sketch
-from initscope.class_geometry.labelled import Labelled
+from initscope.class_geometry.labeled import Labeled
 from initscope.class_geometry.outputs import Layer, watch_layers
 from initscope.data import random_triplets
 from initscope.errors import InputError, check_count
@@ -86,18 +86,18 @@ class Spread:
 class Searched:
     """Boundary points chosen in a layer's own space; ``recall`` is 1 where the search was exact."""
 
-    found: BoundaryPoints
+    points: BoundaryPoints
     recall: float
 
 
-def choose(data: Labelled, anchors: int, *, boundary: bool, seed: int) -> Chosen:
+def choose(data: Labeled, anchors: int, *, boundary: bool, seed: int) -> Chosen:
     """Draw the triplets, and search the boundary points of their anchors among the inputs."""
     everything = np.arange(len(data))[:, None]
     anchors = check_count("anchors", anchors, most=_MOST_ANCHORS, hint="their medians are exact long before")
     points = random_triplets(everything, anchors, seed, labels=data.classes).indices
     if boundary:
-        found = boundary_points(data.images.numpy(), data.classes, points[:, 0])
-        points = np.column_stack([points, found.farthest, found.nearest])
+        extremes = boundary_points(data.images.numpy(), data.classes, points[:, 0])
+        points = np.column_stack([points, extremes.farthest, extremes.nearest])
     distance, angle = np.empty((anchors, points.shape[1] - 1)), np.empty((anchors, points.shape[1] - 1))
     flat = data.images.flatten(1)
     for start in range(0, anchors, 256):
@@ -111,7 +111,7 @@ def choose(data: Labelled, anchors: int, *, boundary: bool, seed: int) -> Chosen
     return Chosen(points, distance, angle, spread.root)
 
 
-def follow(model: nn.Module, data: Labelled, chosen: Chosen, layers: Sequence[Layer]) -> dict[str, Followed]:
+def follow(model: nn.Module, data: Labeled, chosen: Chosen, layers: Sequence[Layer]) -> dict[str, Followed]:
     """Distances and angles of the chosen points after every layer."""
     count, group = chosen.points.shape
     shape = (count, group - 1)
@@ -127,7 +127,7 @@ def follow(model: nn.Module, data: Labelled, chosen: Chosen, layers: Sequence[La
     return results
 
 
-def spreads_of(model: nn.Module, data: Labelled, layers: Sequence[Layer]) -> dict[str, float]:
+def spreads_of(model: nn.Module, data: Labeled, layers: Sequence[Layer]) -> dict[str, float]:
     """Root of the total variance of every layer's outputs over all samples."""
     spreads = {layer.name: Spread() for layer in layers}
     watch_layers(model, data.images, layers, lambda name, first, values: spreads[name].add(values))
@@ -135,14 +135,14 @@ def spreads_of(model: nn.Module, data: Labelled, layers: Sequence[Layer]) -> dic
 
 
 def search_again(
-    model: nn.Module, data: Labelled, chosen: Chosen, layers: Sequence[Layer], *, seed: int
+    model: nn.Module, data: Labeled, chosen: Chosen, layers: Sequence[Layer], *, seed: int
 ) -> tuple[dict[str, Searched], dict[str, float]]:
     """Farthest of the class and nearest of another in each layer's space: exact, or candidates by a sketch, re-ranked.
 
     The second result is that of `spreads_of`, which needs the same pass over all samples.
 
     Layers of more than 1,024 values take 32 candidates for each anchor and side from 512 dimensions; their exact
-    distances decide. The recall is the share of 32 anchors' farthest and nearest points that are found so.
+    distances decide. The recall is the share of 32 anchors' farthest and nearest points that this finds.
     """
     kept: dict[str, NDArray[np.float32]] = {}
     signs: dict[str, tuple[Tensor, Tensor]] = {}
@@ -173,12 +173,12 @@ def search_again(
             layer.name: candidates(kept[layer.name], data.classes, anchors, count=SKETCH_CANDIDATES) for layer in wide
         }
         result |= _rerank(model, data, anchors, wide, few)
-    return {layer.name: result[layer.name] for layer in layers}, {name: each.root for name, each in spreads.items()}
+    return {layer.name: result[layer.name] for layer in layers}, {name: spread.root for name, spread in spreads.items()}
 
 
 def _rerank(
     model: nn.Module,
-    data: Labelled,
+    data: Labeled,
     anchors: NDArray[np.int64],
     layers: Sequence[Layer],
     few: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]],
@@ -209,20 +209,20 @@ def _rerank(
     result = {}
     for name, (far, near) in few.items():
         split = far.shape[1]
-        found = decide(anchors, far, near, distance[name][:, :split], distance[name][:, split:])
-        result[name] = Searched(found, _recall(found, checked[name], data.classes))
+        decided = decide(anchors, far, near, distance[name][:, :split], distance[name][:, split:])
+        result[name] = Searched(decided, _recall(decided, checked[name], data.classes))
     return result
 
 
-def _recall(found: BoundaryPoints, distances: Floats, classes: NDArray[np.int64]) -> float:
+def _recall(points: BoundaryPoints, distances: Floats, classes: NDArray[np.int64]) -> float:
     some = len(distances)
-    own = classes[found.anchors[:some], None] == classes
-    farthest = np.where(own, distances, -np.inf).max(axis=1)
-    nearest = np.where(own, np.inf, distances).min(axis=1)
+    same_class = classes[points.anchors[:some], None] == classes
+    farthest = np.where(same_class, distances, -np.inf).max(axis=1)
+    nearest = np.where(same_class, np.inf, distances).min(axis=1)
     hits = np.concatenate(
         [
-            found.farthest_distance[:some] >= farthest * (1 - 1e-5),
-            found.nearest_distance[:some] <= nearest * (1 + 1e-5),
+            points.farthest_distance[:some] >= farthest * (1 - 1e-5),
+            points.nearest_distance[:some] <= nearest * (1 + 1e-5),
         ]
     )
     return float(hits.mean())
@@ -236,7 +236,7 @@ def _sketched(values: Tensor, order: Tensor, sign: Tensor) -> Tensor:
 
 
 def to_anchor(grouped: Tensor) -> tuple[Floats, Floats]:
-    """Distances and angles (radians) of the first point of each group to the others; NaN beside a zero vector."""
+    """Distances and angles (radians) of the first point of each group to the others; NaN for a zero vector."""
     anchor, others = grouped[:, :1], grouped[:, 1:]
     distance = (others - anchor).norm(dim=2).double()
     lengths = grouped.norm(dim=2).double()

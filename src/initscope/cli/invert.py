@@ -133,9 +133,7 @@ def discriminate(
     source = source or DataSource()
     data = load_data(source if source.data is not None else DataSource(data="digits", limit=source.limit))
     if data.labels is None:
-        raise InputError(
-            f"{data.name} has no labels, so there is nothing to decide; give labelled data, such as digits"
-        )
+        raise InputError(f"{data.name} has no labels, so there is nothing to decide; give labeled data, such as digits")
     with user_code():
         found = run(data.images, data.labels, wanted, reconstruct=reconstruct, epochs=epochs, seed=source.seed,
                     name=data.name, progress=say)  # fmt: skip

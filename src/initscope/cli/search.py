@@ -142,7 +142,7 @@ def recall(
     rerank
         Candidates, as of search query.
     sample
-        Vectors drawn as queries, each asked for its neighbours among the others.
+        Vectors drawn as queries, each searched among the others.
     seed
         Seed of the sample.
     format

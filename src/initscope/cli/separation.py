@@ -51,7 +51,7 @@ def separation(
     source = source or ModelSource()
     data = load_data(source)
     if data.labels is None:
-        raise InputError(f"{data.name} has no labels, so no classes; give labelled data, such as digits")
+        raise InputError(f"{data.name} has no labels, so no classes; give labeled data, such as digits")
     files = [*([source.weights] if source.weights else []), *(checkpoints or [])]
     with user_code():
         start = replace(source, weights=None)

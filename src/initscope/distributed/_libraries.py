@@ -1,10 +1,10 @@
-"""Loaded by the server that processes of a sweep are forked from: so that each of them need not load torch again."""
+"""Imported by the server that forks the processes of a sweep, so that none of them has to load torch again."""
 
 import initscope.measurement
 import initscope.propagate
 from initscope._utils.compiled import loops
 
-# Lazy rooms: name what runs need, so that it is loaded here.
+# Packages load lazily: import what runs need, so that it is loaded here.
 LOADED = (
     initscope.measurement.measure,
     initscope.propagate.predict,

@@ -1,4 +1,4 @@
-"""`on_blocks`: a function on every job, here one after the other, or on the workers of a Dask cluster."""
+"""`on_blocks`: run a function on every job, in this process or on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = ["on_blocks"]
 def on_blocks(
     function: Callable[[Mapping[str, Any]], Any], jobs: Mapping[str, Mapping[str, Any]], dask: str | None
 ) -> Iterator[tuple[str, Any]]:
-    """Names and results of all jobs as they come; the first that fails is an `InputError`.
+    """Yield names and results of all jobs as they finish; raise `InputError` at the first failure.
 
-    On a cluster, jobs of killed workers and of a restarted scheduler are asked again (`initscope.distributed.cluster`).
+    On a cluster, jobs of killed workers and of a restarted scheduler are submitted again
+    (`initscope.distributed.cluster`).
     """
     if dask is None:
         for name, job in jobs.items():
@@ -23,7 +24,7 @@ def on_blocks(
         return
     from initscope.distributed.cluster import on_cluster
 
-    for found in on_cluster(function, jobs.items(), dask):
-        if found.error:
-            raise InputError(f"block {found.job} failed on the cluster: {found.error}")
-        yield found.job, found.rows
+    for outcome in on_cluster(function, jobs.items(), dask):
+        if outcome.error:
+            raise InputError(f"block {outcome.job} failed on the cluster: {outcome.error}")
+        yield outcome.job, outcome.rows

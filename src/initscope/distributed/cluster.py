@@ -1,7 +1,7 @@
-"""`on_cluster`: jobs on the workers of a Dask scheduler. What is lost with a worker or the scheduler is asked again.
+"""`on_cluster`: jobs on the workers of a Dask scheduler. Lost jobs are submitted again.
 
-A worker that dies is the scheduler's business: it gives the job to another, and up after several deaths. A scheduler
-that goes takes all it knows with it; the driver waits for one at the same address and asks for what is missing.
+If a worker dies, the scheduler gives its job to another worker, and gives up after several deaths. If the scheduler
+dies, its state is lost; the driver waits for a new one at the same address and submits the missing jobs again.
 
 Keys of tasks are unique for each connection of a driver, not content addresses. A scheduler answers a key that it knows
 with the result that it has, so two drivers that share a key share a result. A content address is right only if it
@@ -30,7 +30,7 @@ from initscope.errors import InputError
 __all__ = ["connect", "on_cluster"]
 
 _PATIENCE = 300.0
-"""Seconds to wait for a scheduler that went away."""
+"""Seconds to wait for a scheduler that stopped answering."""
 _CONNECT = 10.0
 """Seconds in which a scheduler must answer."""
 _AHEAD = 8
@@ -50,20 +50,23 @@ def on_cluster(function: Callable[[Any], Any], jobs: Iterable[Job], address: str
                 raise
             if time.monotonic() - lost > _PATIENCE:
                 raise InputError(
-                    f"--dask {address}: the scheduler went away and did not come back within {_PATIENCE:g} s; "
+                    f"--dask {address}: the scheduler stopped answering and did not return within {_PATIENCE:g} s; "
                     "start it and its workers, then run the same command again"
                 ) from error
             time.sleep(0.5)
             continue
         asked: dict[str, Job] = {}
         try:
-            for found in _through(client, function, waiting, asked):
-                del asked[found.job]
+            for outcome in _through(client, function, waiting, asked):
+                del asked[outcome.job]
                 lost = None
-                yield found
+                yield outcome
         except _gone() as error:
             lost = lost or time.monotonic()
-            print(f"the scheduler at {address} went away ({type(error).__name__}); waiting for it", file=sys.stderr)
+            print(
+                f"the scheduler at {address} stopped answering ({type(error).__name__}); waiting for it",
+                file=sys.stderr,
+            )
             time.sleep(0.5)
         finally:
             waiting.extend(asked.values())
@@ -75,12 +78,12 @@ def connect(address: str, timeout: float) -> Any:
     """A client of the scheduler at ``address``; `InputError` if there is none."""
     distributed = library("distributed")
     try:
-        # A client that was given no address stays half made, and is 20 seconds in dying.
+        # A client without a valid address is left half constructed and takes 20 seconds to close.
         library("distributed.comm").resolve_address(address)
     except ValueError as error:
         raise InputError(f"--dask {address}: {error}; give an address such as tcp://host:8786") from error
     except OSError:
-        pass  # the client tells what is wrong, in its time
+        pass  # the client reports the problem
     try:
         return distributed.Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
@@ -92,15 +95,15 @@ def connect(address: str, timeout: float) -> Any:
 def _gone() -> tuple[type[BaseException], ...]:
     from concurrent.futures import CancelledError
 
-    cancelled = library("distributed.client").FutureCancelledError
+    canceled = library("distributed.client").FutureCancelledError
     closed = library("distributed.comm.core").CommClosedError
-    return (closed, CancelledError, cancelled, OSError, TimeoutError)
+    return (closed, CancelledError, canceled, OSError, TimeoutError)
 
 
 def _through(
     client: Any, function: Callable[[Any], Any], waiting: deque[Job], asked: dict[str, Job]
 ) -> Generator[Outcome, None, None]:
-    """Keep the cluster supplied; ``asked`` are the jobs that it has."""
+    """Keep the cluster busy; ``asked`` holds the submitted jobs."""
     finished: Any = library("distributed").as_completed(loop=client.loop)
     window, code, prefix = 0, code_digest(), f"initscope-{uuid.uuid4().hex}-"
     while waiting or asked:
@@ -115,9 +118,11 @@ def _through(
 
 
 def on_worker(function: Callable[[Any], Any], job: Job, code: str) -> Outcome:
-    """Run a job, unless this worker runs other sources than the driver: then that is why the job failed."""
+    """Run a job; fail if the sources of initscope differ between this worker and the driver."""
     if code_digest() != code:
-        return Outcome(job[0], [], f"a worker ({platform.node()}) runs other code of initscope than this; {_RESTART}")
+        return Outcome(
+            job[0], [], f"a worker ({platform.node()}) has different code of initscope than the driver; {_RESTART}"
+        )
     return outcome_of(function, job)
 
 

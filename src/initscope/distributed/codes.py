@@ -25,7 +25,7 @@ from initscope.errors import InputError, check_count
 __all__ = ["encode_blocks", "merge_nearest", "nearest_in_blocks"]
 
 _ROWS = 1 << 20
-_HEADERS = 1 << 12  # bytes of a .npz file beside its arrays
+_HEADERS = 1 << 12  # bytes of a .npz file in addition to its arrays
 
 
 def encode_blocks(
@@ -44,16 +44,18 @@ def encode_blocks(
         raise InputError(f"{blocks.name} has rows of {width} numbers, {fitted} was fitted to {hasher.n_features_in_}")
     jobs = {str(block.start): {"fitted": str(fitted), "digest": digest, "block": block} for block in blocks}
     labels = np.full(len(blocks), -1, np.int64)
-    place = Path(out)
+    destination = Path(out)
     shape = (len(blocks), code_bytes(hasher.bits))
-    bare, size = place.suffix == ".npy", math.prod(shape)
+    bare, size = destination.suffix == ".npy", math.prod(shape)
     if not bare:  # which holds a copy of the codes, made at the end
-        check_space(place, 2 * size + labels.nbytes + _HEADERS)
+        check_space(destination, 2 * size + labels.nbytes + _HEADERS)
     with ExitStack() as files:
-        temporary = files.enter_context(atomic_path(place))
+        temporary = files.enter_context(atomic_path(destination))
         if not bare:
-            reserve(temporary, size + labels.nbytes + _HEADERS, place)
-        codes = reserved_array(temporary if bare else files.enter_context(scratch_path(place)), np.uint8, shape, place)
+            reserve(temporary, size + labels.nbytes + _HEADERS, destination)
+        codes = reserved_array(
+            temporary if bare else files.enter_context(scratch_path(destination)), np.uint8, shape, destination
+        )
         for name, (part, part_labels) in on_blocks(_encoded, jobs, dask):
             rows = slice(int(name), int(name) + len(part))
             codes[rows] = part
@@ -62,7 +64,7 @@ def encode_blocks(
         codes.flush()
         if not bare:
             known = {} if (labels < 0).any() else {"labels": labels}
-            with temporary.open("rb+") as file:  # which keeps the room that is reserved
+            with temporary.open("rb+") as file:  # which keeps the reserved space
                 np.savez(file, allow_pickle=False, codes=codes, bits=np.array(hasher.bits), **known)
                 file.truncate(file.tell())
     return shape[0], hasher.bits
@@ -75,7 +77,7 @@ def _hasher(fitted: str, digest: str) -> Any:
 
     hasher = load_hasher(fitted)
     if _digest(hasher) != digest:
-        raise InputError(f"{fitted} holds another hash than the driver read; copy the same file to every worker")
+        raise InputError(f"{fitted} holds a different hash than the driver read; copy the same file to every worker")
     return hasher
 
 
@@ -96,7 +98,7 @@ def nearest_in_blocks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """``(distances, ids)`` of the ``k`` nearest of stored codes, exactly: those of each partition, merged.
 
-    Ids are places in the file; ties come in their order, whatever the partitions are.
+    Ids are row numbers in the file; ties come in their order, whatever the partitions are.
     """
     count = codes.shape[0]
     k = check_count("k", k, most=count, hint=f"there are {count} codes")
@@ -109,35 +111,35 @@ def nearest_in_blocks(
         }
         for start in range(0, count, rows)
     }  # fmt: skip
-    found: tuple[np.ndarray, np.ndarray] | None = None
+    nearest: tuple[np.ndarray, np.ndarray] | None = None
     for _, part in on_blocks(_nearest, jobs, dask):
-        found = part if found is None else merge_nearest(found, part, k)
-    assert found is not None
-    return found
+        nearest = part if nearest is None else merge_nearest(nearest, part, k)
+    assert nearest is not None
+    return nearest
 
 
 def _nearest(job: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     from initscope.embed import HammingIndex
 
     check_content(job["codes"].file, sampled_digest(job["codes"].file), job["content"])
-    places = np.arange(job["start"], job["stop"])
+    ids = np.arange(job["start"], job["stop"])
     index = HammingIndex(job["bits"])
-    index.add(job["codes"].read(places), places)
-    distances, ids = index.search(job["queries"], min(job["k"], len(places)))
+    index.add(job["codes"].read(ids), ids)
+    distances, ids = index.search(job["queries"], min(job["k"], len(ids)))
     return distances, ids
 
 
 def merge_nearest(
-    one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray], k: int
+    left: tuple[np.ndarray, np.ndarray], right: tuple[np.ndarray, np.ndarray], k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ``k`` nearest of two partitions' nearest, ``(distances, ids)``; of equal distances the smaller id first.
+    """Merge the nearest of two partitions into the ``k`` nearest, ``(distances, ids)``; ties by increasing id.
 
-    Exact: whoever is among the k nearest of all is among the k nearest of its partition.
+    This is exact: the k nearest of all are among the k nearest of their partitions.
 
     >>> import numpy as np
     >>> merge_nearest((np.array([[0, 3]]), np.array([[5, 1]])), (np.array([[0, 2]]), np.array([[4, 9]])), 3)
     (array([[0, 0, 2]]), array([[4, 5, 9]]))
     """
-    distances, ids = (np.concatenate([one[side], other[side]], axis=1) for side in (0, 1))
+    distances, ids = (np.concatenate([left[side], right[side]], axis=1) for side in (0, 1))
     order = np.lexsort((ids, distances), axis=1)[:, :k]
     return np.take_along_axis(distances, order, axis=1), np.take_along_axis(ids, order, axis=1)

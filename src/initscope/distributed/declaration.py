@@ -1,4 +1,4 @@
-"""What a sweep asks for: ``sweep.toml`` read and checked before anything runs. Every error names its line."""
+"""The declaration of a sweep: ``sweep.toml`` is read and checked before anything runs; errors give the line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IN_ARCHITECTURES = ("width", "depth", "activation")
 DEFAULTS: dict[str, list[Any]] = {"initializer": ["present"], "seed": [0], "quantity": ["predict", "measure"]}
 MOST_RUNS = 1_000_000
 _LARGEST_FILE = 1 << 20
-_HINT = "write it as the examples in the documentation of sweeps are"
+_HINT = "see the examples in the documentation of sweeps"
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Options:
     Attributes
     ----------
     pairs, draws : int
-        Pairs of inputs that are looked at, and draws of the weights.
+        Number of pairs of inputs, and of random initializations.
     steps, rate, batch
-        Of training: batches, Adam's rate (which falls to 0 along a line) and the size of a batch.
+        Of training: batches, the learning rate of Adam (which decays linearly to 0) and the batch size.
     normalize, limit
         As ``--normalize`` and ``--limit`` of the commands.
     """
@@ -73,7 +73,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Contents:
-    """Digests of what a run's names stand for; empty where the name says it all (drawn data, architecture strings)."""
+    """Digests of the data and model of a run; empty if the name determines the content.
+
+    This is so for synthetic data and architecture strings.
+    """
 
     data: str = ""
     model: str = ""
@@ -130,12 +133,12 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     ------
     InputError
         With the line: unknown keys, empty lists, values of a wrong kind, axes that no architecture uses, models that
-        do not fit the data, sizes that fit into no memory.
+        do not fit the data, sizes that do not fit into memory.
     """
     with reading(path, "a TOML file", _HINT), open_regular(path) as file:
         raw = file.read(_LARGEST_FILE + 1)
     if len(raw) > _LARGEST_FILE:
-        raise InputError(f"{path} is larger than {_LARGEST_FILE} bytes, which no sweep needs; {_HINT}")
+        raise InputError(f"{path} is larger than {_LARGEST_FILE} bytes, which is too large for a sweep; {_HINT}")
     try:
         content = tomllib.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # TOMLDecodeError says the line; a text that is no UTF-8
@@ -176,7 +179,7 @@ def _options(given: Mapping[str, Any], text: _Text) -> Options:
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value or "\0" in value:
-        raise InputError(f"{name} = {value!r} must be a text that is not empty")
+        raise InputError(f"{name} = {value!r} must be a nonempty string")
     return value
 
 
@@ -205,7 +208,7 @@ def _architecture(name: str, value: Any) -> None:
     for filled in _fields(value):
         if filled not in IN_ARCHITECTURES:
             raise InputError(
-                f"architecture {value!r} has {{{filled}}}; what is filled in is {{width}}, {{depth}}, {{activation}}"
+                f"architecture {value!r} has {{{filled}}}; fields are {{width}}, {{depth}}, {{activation}}"
             )
 
 
@@ -249,7 +252,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
 
 
 def _runs(grid: dict[str, list[Any]], text: _Text) -> Iterator[Run]:
-    """All combinations; an axis that an architecture has no place for does not multiply its runs."""
+    """All combinations; an axis that an architecture does not use does not multiply its runs."""
     used = {architecture: _fields(architecture) for architecture in grid["architecture"]}
     for axis in IN_ARCHITECTURES:
         missing = [architecture for architecture, names in used.items() if axis in names and grid[axis] == [None]]
@@ -277,7 +280,7 @@ def _with_contents(sweep: Sweep, text: _Text) -> Sweep:
     from initscope.distributed.runs import images_digest, load_images
 
     shapes: dict[str, tuple[int, ...]] = {}
-    labelled: dict[str, bool] = {}
+    labeled: dict[str, bool] = {}
     data: dict[str, str] = {}
     models: dict[tuple[str, str], str] = {}
     options = sweep.options
@@ -287,9 +290,9 @@ def _with_contents(sweep: Sweep, text: _Text) -> Sweep:
                 images = load_images(run.data, run.seed, options.pairs, options.normalize, options.limit)
             except InputError as error:
                 raise text.error("grid", "data", error, run.data) from error
-            shapes[run.data], labelled[run.data] = images.shape, images.labels is not None
+            shapes[run.data], labeled[run.data] = images.shape, images.labels is not None
             data[run.data] = images_digest(run.data, images)
-        if run.quantity == "train" and not labelled[run.data]:
+        if run.quantity == "train" and not labeled[run.data]:
             raise text.error("grid", "quantity", f"train needs labels, and {run.data} has none", "train")
     for model, architecture, name in {(run.model, run.architecture, run.data): None for run in sweep.runs}:
         try:

@@ -1,4 +1,4 @@
-"""`run_sweep`: what is declared and not yet done is run, and kept as it finishes; then the folder is compacted."""
+"""`run_sweep`: run the missing runs of a grid, save each as it finishes, then compact the folder."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from initscope.results import Result, counted
 
 __all__ = ["SweepResult", "collect", "run_sweep"]
 
-_TELL_EVERY = 20.0  # seconds between lines where no bar can be drawn
+_REPORT_EVERY = 20.0  # seconds between lines where no bar can be drawn
 
 
 @dataclass(frozen=True)
 class SweepResult(Result):
-    """What came of a sweep.
+    """The outcome of a sweep.
 
     Attributes
     ----------
@@ -65,16 +65,16 @@ def run_sweep(
     path : str or path
         The declaration, see the page on sweeps.
     out : str or path
-        Folder of the results. Killed and started again, the sweep goes on where it was.
+        Folder of the results. A sweep that was killed and is started again continues where it stopped.
     workers : int, optional
         Processes of this machine; by default one for each processor.
     dask : str, optional
         Address of a Dask scheduler, ``tcp://host:8786``: runs go to its workers instead. Data, and models from files,
-        must be found there under the same names.
+        must be outcome there under the same names.
     retry_failed : bool
         Run failed runs again too.
     progress : bool
-        Whether to say on stderr how far it is, and how long it will take.
+        Whether to show progress and remaining time on stderr.
     """
     if workers is not None and dask is not None:
         raise InputError("workers and dask are both given; runs go to processes here or to a cluster, choose one")
@@ -112,13 +112,13 @@ def collect(
 ) -> None:
     """Keep outcomes in the folder as they come, and compact it, also if they end by an exception.
 
-    ``common``: for each job what all its rows share; ``order``: the place of every job that the folder may hold.
+    ``common``: for each job what all its rows share; ``order``: the position of every job that the folder may hold.
     """
     try:
         with closing(outcomes), _telling(len(common), progress) as tell:
-            for found in outcomes:
-                folder.add(_rows(found, common[found.job]))
-                tell(found)
+            for outcome in outcomes:
+                folder.add(_rows(outcome, common[outcome.job]))
+                tell(outcome)
     except BaseException:  # Ctrl-C too: what is finished is left as one valid file
         with suppress(InputError):
             folder.compact(order)
@@ -133,7 +133,7 @@ def _processors() -> int:
 def _known(sweep: Sweep, folder: Folder, out: str | os.PathLike[str]) -> dict[str, str]:
     """What the folder holds, all of it of this grid: a grid may grow, and a folder belongs to one.
 
-    Runs that failed with data or code that has changed since hold no number: they are forgotten, and run again.
+    Runs that failed with data or code that has changed since hold no number: they are removed and run again.
     """
     status = folder.status()
     strange = status.keys() - sweep.by_id().keys()
@@ -147,38 +147,38 @@ def _known(sweep: Sweep, folder: Folder, out: str | os.PathLike[str]) -> dict[st
     return {run: word for run, word in status.items() if run not in strange}
 
 
-def _rows(found: Outcome, shared: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows(outcome: Outcome, shared: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Rows as they are kept: one for every layer; of a failed run one, with the error."""
-    common = {"run": found.job, **shared}
-    if found.error:
-        return [common | {"status": "failed", "error": found.error, "row": 0}]
-    return [common | {"status": "done"} | row for row in found.rows]
+    common = {"run": outcome.job, **shared}
+    if outcome.error:
+        return [common | {"status": "failed", "error": outcome.error, "row": 0}]
+    return [common | {"status": "done"} | row for row in outcome.rows]
 
 
 @contextmanager
 def _telling(total: int, show: bool) -> Iterator[Callable[[Outcome], None]]:
-    """A function that is told every outcome: a bar with the time left on a terminal, else a line now and then."""
+    """Yield a function that gets every outcome: a bar with the time left on a terminal, else a line now and then."""
     if not show:
-        yield lambda found: None
+        yield lambda outcome: None
         return
     from tqdm import tqdm
 
     failed, begun = 0, time.monotonic()
-    told = begun
+    reported = begun
     with tqdm(total=total, desc="runs", unit="run", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
         done = 0
 
-        def tell(found: Outcome) -> None:
-            nonlocal failed, told, done
-            done, failed = done + 1, failed + bool(found.error)
+        def report(outcome: Outcome) -> None:
+            nonlocal failed, reported, done
+            done, failed = done + 1, failed + bool(outcome.error)
             bar.set_postfix(failed=failed, refresh=False)
             bar.update()
             now = time.monotonic()
-            if bar.disable and now - told > _TELL_EVERY:
-                told, left = now, (now - begun) / done * (total - done)
+            if bar.disable and now - reported > _REPORT_EVERY:
+                reported, left = now, (now - begun) / done * (total - done)
                 print(f"{done} of {total} runs, {failed} failed, {left:.0f} s left", file=sys.stderr)
 
-        yield tell
+        yield report
 
 
 def _finished(sweep: Sweep, folder: Folder, ran: int) -> SweepResult:

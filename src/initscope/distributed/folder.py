@@ -1,7 +1,7 @@
-"""`Folder`: results of a sweep on disk. ``pandas.read_parquet(folder)`` reads it at any time, also after a kill.
+"""`Folder`: results of a sweep on disk. ``pandas.read_parquet(folder)`` reads it at any time, also after a crash.
 
-``results.parquet`` holds what is compacted, ``tasks/`` one file for every run finished since; a run is in one of them,
-never in both. What begins with ``_`` or ``.`` is not data: the lock, the summary page, files that are being written.
+``results.parquet`` holds the compacted runs, ``tasks/`` one file for every run finished since; a run is in only one of
+them. Names that begin with ``_`` or ``.`` are not data: the lock, the summary page, files that are being written.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _REMEMBERED = 10_000  # results of this process that need not be read again to b
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[Folder]:
     """The folder, made if it is not there, for this process alone; another that holds it is `InputError`."""
-    place = Path(path)
+    destination = Path(path)
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        destination.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path}: cannot be made ({reason}); give the name of a folder with --out") from error
-    with exclusive(place / "_lock", f"{path} is in use by another sweep; wait for it, or give another --out"):
-        folder = Folder(place)
+    with exclusive(destination / "_lock", f"{path} is in use by another sweep; wait for it, or give another --out"):
+        folder = Folder(destination)
         try:
             yield folder
         finally:
@@ -72,10 +72,10 @@ class Folder:
 
     def status(self) -> dict[str, str]:
         """``done`` or ``failed`` for every run that the folder holds; files that a power cut damaged are removed."""
-        found: dict[str, str] = {}
+        states: dict[str, str] = {}
         for table in self._tables(["run", "status"]):
-            found |= dict(zip(table["run"].to_pylist(), table["status"].to_pylist(), strict=True))
-        return found
+            states |= dict(zip(table["run"].to_pylist(), table["status"].to_pylist(), strict=True))
+        return states
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows, of runs as they were compacted."""
@@ -89,7 +89,7 @@ class Folder:
         name, table = f"{rows[0]['run']}.parquet", _table(rows)
         temporary = self.tasks / f".{name}"
         content = _small_file(table)
-        with self._told(temporary):
+        with self._write_errors(temporary):
             temporary.write_bytes(content)
         if len(self._written) < _REMEMBERED:
             self._written[name] = table
@@ -98,13 +98,13 @@ class Folder:
             self._pending.popleft().result()
 
     def _keep(self, temporary: Path, target: Path) -> None:
-        with self._told(temporary):
+        with self._write_errors(temporary):
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(target)
 
     @contextmanager
-    def _told(self, temporary: Path) -> Iterator[None]:
+    def _write_errors(self, temporary: Path) -> Iterator[None]:
         """Failures of the disk as `InputError`; nothing is left of the file."""
         try:
             yield
@@ -113,7 +113,7 @@ class Folder:
                 temporary.unlink()
             raise InputError(
                 f"{self.path}: a result cannot be written ({error.strerror or error}); what is finished is kept, "
-                "make room on the disk and start again"
+                "free some disk space and start again"
             ) from error
 
     def settle(self) -> None:
@@ -144,9 +144,9 @@ class Folder:
 
         tables = [*self._tables(None)]
         table = pa.concat_tables(tables) if tables else _table([])
-        leaving, place = set(gone), order or {}
+        leaving, position = set(gone), order or {}
         keys = [
-            (place.get(run, len(place)), run, row, number)
+            (position.get(run, len(position)), run, row, number)
             for number, (run, row) in enumerate(zip(table["run"].to_pylist(), table["row"].to_pylist(), strict=True))
             if run not in leaving
         ]

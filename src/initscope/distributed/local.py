@@ -21,7 +21,7 @@ Job = tuple[str, Mapping[str, Any]]
 _AHEAD = 2
 """Jobs that a process holds: while it sends one result, it computes the next."""
 _DEATHS = 3
-"""After so many deaths of the process that ran it, a job has failed."""
+"""A job has failed after its process has died this many times."""
 
 
 class Outcome(NamedTuple):
@@ -55,9 +55,9 @@ def in_processes(function: Callable[[Any], Any], jobs: Iterable[Job], count: int
             for number, worker in enumerate(crew):
                 if worker.connection not in ready:
                     continue
-                found = worker.outcome()
-                if found is not None:
-                    yield found
+                outcome = worker.outcome()
+                if outcome is not None:
+                    yield outcome
                     continue
                 suspect, *others = worker.held
                 deaths[suspect[0]] += 1
@@ -90,11 +90,11 @@ class _Worker:
     def outcome(self) -> Outcome | None:
         """What it sends; None if it is dead."""
         try:
-            found: Outcome = self.connection.recv()
+            outcome: Outcome = self.connection.recv()
         except (EOFError, OSError):
             return None
         self.held.popleft()
-        return found
+        return outcome
 
     def end(self) -> str:
         """End it if it lives, and say how it ended."""

@@ -1,4 +1,4 @@
-"""Kernel matrices of data sets larger than memory: one pair of blocks at a time, the matrix in a file."""
+"""Kernel matrices of data sets larger than memory: first pair of blocks at a time, the matrix in a file."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def kernel_in_blocks(
     largest = 0.0
     with atomic_path(out) as temporary:
         matrix = reserved_array(temporary, np.float32, (len(blocks), len(blocks)), out)
-        own = dict(on_blocks(_diagonal, {name: common | {"left": block} for name, block in parts.items()}, dask))
+        diagonals = dict(on_blocks(_diagonal, {name: common | {"left": block} for name, block in parts.items()}, dask))
         for name, (k, error) in on_blocks(_pair, jobs, dask):
-            one, other = name.split()
-            scale = np.sqrt(np.outer(own[one], own[other])) if normalize else 1.0
+            first, second = name.split()
+            scale = np.sqrt(np.outer(diagonals[first], diagonals[second])) if normalize else 1.0
             k, largest = k / scale, max(largest, float((error / scale).max()))
-            if one == other and normalize:
+            if first == second and normalize:
                 np.fill_diagonal(k, 1.0)
-            rows, columns = (slice(parts[each].start, parts[each].stop) for each in (one, other))
+            rows, columns = (slice(parts[part].start, parts[part].stop) for part in (first, second))
             matrix[rows, columns] = k
             matrix[columns, rows] = k.T
         matrix.flush()

@@ -1,6 +1,6 @@
-"""What one run does: a pure function of its row and the options, with seeds of its own derived from them.
+"""A single run: a pure function of its row and the options, with seeds derived from them.
 
-So results depend neither on the order of runs, nor on who computes them, nor on restarts. Runs that differ in the
+Results therefore do not depend on the order of runs, on the worker, or on restarts. Runs that differ in the
 quantity only look at the same pairs and the same weights.
 """
 
@@ -83,14 +83,14 @@ def _loaded(data: str, spec: str, normalize: str | None, limit: int | None, fold
 
 
 def images_digest(data: str, images: ImageSet) -> str:
-    """Return the digest of the data that ``data`` names; of data that is drawn nothing, for their name says it all."""
+    """Return the digest of the data that ``data`` names; "" for synthetic data, which its name determines."""
     from initscope.data.sources import is_drawn
 
     return "" if is_drawn(data) else array_digest(images.images, images.labels)
 
 
 def structure_digest(spec: str, model: torch.nn.Module) -> str:
-    """Return the digest of a model's structure and code; of an architecture string nothing, for it says it all."""
+    """Return the digest of a model's structure and code; "" for an architecture string."""
     from initscope.models.contents import model_digest
     from initscope.models.loading import is_architecture
 
@@ -112,32 +112,32 @@ class _Job:
         return load_images(self.run["data"], self.run["seed"], **options, digest=self.contents["data"])
 
     @functools.cached_property
-    def law(self) -> Any:
-        """The law of the weights."""
+    def initializer(self) -> Any:
+        """Return the initializer of the weights."""
         from initscope.initializers import named
 
         return named(self.run["initializer"])
 
     def model(self) -> torch.nn.Module:
-        """The model, at weights of its own law."""
+        """The model, with its own initial weights."""
         from initscope.models import load_model
 
         spec = self.run["model"]
         built: torch.nn.Module = load_model(spec, input_shape=self.images.shape, seed=self.seed)
         if structure_digest(spec, built) != self.contents["model"]:
             raise InputError(
-                f"model {spec} is another one than when the sweep began: its code was edited, or this machine has "
+                f"model {spec} has changed since the sweep began: its code was edited, or this machine has "
                 "another copy; use the same files everywhere, and a new folder with --out"
             )
         return built
 
     def started(self) -> torch.nn.Module:
-        """The model with weights drawn by the law of the run; biases too, if it has them."""
+        """The model with weights drawn by the initializer of the run; biases too, if it has them."""
         import torch
 
         model = self.model()
         if self.run["initializer"] != "present":
-            self.law.fill_(model, generator=torch.Generator().manual_seed(self.seed))
+            self.initializer.fill_(model, generator=torch.Generator().manual_seed(self.seed))
         return model
 
     def pairs(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -154,16 +154,16 @@ class _Job:
 def _predicted(job: _Job) -> Rows:
     from initscope.propagate import predict
 
-    found = predict(job.model(), *job.pairs(), job.law, draws=job.options["draws"], seed=job.seed)
-    return _geometry(found, None if found.cosine_se is None else _rms(found.cosine_se), None)
+    geometry = predict(job.model(), *job.pairs(), job.initializer, draws=job.options["draws"], seed=job.seed)
+    return _geometry(geometry, None if geometry.cosine_se is None else _rms(geometry.cosine_se), None)
 
 
 def _measured(job: _Job) -> Rows:
     from initscope.measurement import measure
 
     model, (x, y) = job.model(), job.pairs()
-    found = measure(model, x, y, initializer=job.law, draws=job.options["draws"], seed=job.seed)
-    return _geometry(found, found.mean_cosine_se, found.mean_norm_ratio_se)
+    geometry = measure(model, x, y, initializer=job.initializer, draws=job.options["draws"], seed=job.seed)
+    return _geometry(geometry, geometry.mean_cosine_se, geometry.mean_norm_ratio_se)
 
 
 def _rms(errors: Any) -> Any:
@@ -173,16 +173,16 @@ def _rms(errors: Any) -> Any:
     return np.sqrt(np.square(errors).mean(axis=1))
 
 
-def _geometry(found: Prediction | Measurement, cosine_se: Any, norm_se: Any) -> Rows:
+def _geometry(geometry: Prediction | Measurement, cosine_se: Any, norm_se: Any) -> Rows:
     """Means over pairs of every layer."""
     from initscope.geometry import mean_over_pairs
 
-    means = {name: mean_over_pairs(getattr(found, name)) for name in ("cosine", "angle", "norm_ratio", "rms_ratio")}
+    means = {name: mean_over_pairs(getattr(geometry, name)) for name in ("cosine", "angle", "norm_ratio", "rms_ratio")}
     means |= {name: e for name, e in (("cosine_se", cosine_se), ("norm_ratio_se", norm_se)) if e is not None}
     return [
         {"row": number, "layer": row.layer, "kind": row.kind, "method": row.status, "note": row.note}
         | {name: _finite(values[number]) for name, values in means.items()}
-        for number, row in enumerate(found.rows)
+        for number, row in enumerate(geometry.rows)
     ]
 
 
@@ -193,11 +193,11 @@ def _finite(value: Any) -> float | None:
 def _widths(job: _Job) -> Rows:
     from initscope.measurement import layer_widths
 
-    found = layer_widths(job.started(), job.images.images, draws=max(2, job.options["draws"]), seed=job.seed)
+    geometry = layer_widths(job.started(), job.images.images, draws=max(2, job.options["draws"]), seed=job.seed)
     return [
         {"row": number, "layer": row.layer, "kind": row.kind, "method": "measured", "note": row.reason}
         | ({} if row.width is None else {"mean_width": row.width.value, "mean_width_se": row.width.standard_error})
-        for number, row in enumerate(found.rows)
+        for number, row in enumerate(geometry.rows)
     ]
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Blocks", "check_content", "open_blocks"]
 
-_VALUES = 1 << 24  # of a block, if nobody says how many rows
+_VALUES = 1 << 24  # values per block, if the number of rows is not given
 _HINT = "give a .npy file, a Parquet file or folder, or a folder of images"
 
 
@@ -48,13 +48,13 @@ class Block:
         """The rows, as any loader of images returns them."""
         source = self.source
         check_content(source.path, source.content(), source.opened)
-        found = source.read(self.start, self.stop)
+        data = source.read(self.start, self.stop)
         if source.shape is not None:
-            if math.prod(found.shape) != math.prod(source.shape):
+            if math.prod(data.shape) != math.prod(source.shape):
                 wanted = "x".join(map(str, source.shape))
-                raise InputError(f"{source.path} has rows of {math.prod(found.shape)} values, not of {wanted}")
-            found = replace(found, images=found.images.reshape(len(found), *source.shape))
-        return found if source.normalize is None else normalized(found, source.normalize)
+                raise InputError(f"{source.path} has rows of {math.prod(data.shape)} values, not of {wanted}")
+            data = replace(data, images=data.images.reshape(len(data), *source.shape))
+        return data if source.normalize is None else normalized(data, source.normalize)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class _Folder(_Source):
         images = read_images(files[start:stop], self.size)
         channels = len(read_images(files[:1], self.size)[0])
         if len(images[0]) > channels:
-            raise InputError(f"{self.path} holds grey images, {files[0].name} first, and coloured ones; convert them")
+            raise InputError(f"{self.path} holds gray images, {files[0].name} first, and color images; convert them")
         images = np.broadcast_to(images, (len(images), channels, *images.shape[2:]))
         labels, names = class_labels(self.path, files)
         return ImageSet(images, None if labels is None else labels[start:stop], names, name=str(self.path))
@@ -175,7 +175,7 @@ def check_content(path: Path, content: str, opened: str) -> None:
     """Refuse data that are not those with which the run began."""
     if content != opened:
         raise InputError(
-            f"{path} holds other data than when the run began: it was replaced, or this machine has another copy; "
+            f"{path} has changed since the run began: it was replaced, or this machine has another copy; "
             "use the same data everywhere and run again"
         )
 
@@ -201,8 +201,8 @@ class _Parquet(_Source):
             table = pa.concat_tables(tables)
             labels = next((name for name in (*LABEL_KEYS, "label") if name in table.column_names), None)
             values = _matrix(self.path, table.drop_columns([labels]) if labels else table)
-            found = array_as_images(self.path, values)
-            return replace(found, labels=None if labels is None else _labels(table[labels]))
+            data = array_as_images(self.path, values)
+            return replace(data, labels=None if labels is None else _labels(table[labels]))
 
     def bounds(self, rows: int | None) -> list[int]:
         wanted = rows or max(1, _VALUES // max(1, math.prod(self.read(0, 1).shape)))
@@ -217,7 +217,7 @@ class _Parquet(_Source):
 def _labels(column: Any) -> Any:
     values = column.to_numpy()
     if values.dtype.kind not in "biu":
-        raise InputError(f"labels of type {values.dtype} are no whole numbers; number the classes")
+        raise InputError(f"labels of type {values.dtype} are not whole numbers; number the classes")
     return values.astype(np.int64)
 
 
@@ -232,7 +232,7 @@ def _matrix(path: Path, table: Any) -> Any:
         lengths = column.type.list_size if _fixed(column.type) else column.value_lengths().to_numpy()
         if column.null_count or len(values) != len(column) * np.max(lengths) or np.min(lengths) != np.max(lengths):
             raise InputError(f"{path}: rows of {lists[0]!r} have different lengths, or none; all must have one")
-        # Of Arrow's own memory, which nobody may write to; torch warns of such arrays.
+        # Copy: Arrow's memory is read-only, and torch warns about read-only arrays.
         return np.require(values.reshape(len(column), -1), requirements="W")
     numeric = [name for name in table.column_names if _is_number(table[name].type)]
     if not numeric:
@@ -280,9 +280,9 @@ def open_blocks(
         check_count("rows", rows)
     if normalize is not None and normalize.strip() == "standardize":
         raise InputError("normalize = 'standardize' needs all data at once; give MEAN,STD")
-    place = Path(path)
-    common: dict[str, Any] = {"path": place, "shape": shape, "normalize": normalize, "size": target_size(size)}
-    source = _opened(place, common)
+    location = Path(path)
+    common: dict[str, Any] = {"path": location, "shape": shape, "normalize": normalize, "size": target_size(size)}
+    source = _opened(location, common)
     source = replace(source, opened=source.content())
     bounds = source.bounds(rows)
     if len(bounds) < 2 or bounds[-1] == 0:
@@ -292,8 +292,14 @@ def open_blocks(
     return Blocks(blocks, first.shape, str(path))
 
 
-def _opened(place: Path, common: dict[str, Any]) -> _Source:
-    parquets = sorted(place.rglob("*.parquet")) if place.is_dir() else [place] if place.suffix == ".parquet" else []
+def _opened(location: Path, common: dict[str, Any]) -> _Source:
+    parquets = (
+        sorted(location.rglob("*.parquet"))
+        if location.is_dir()
+        else [location]
+        if location.suffix == ".parquet"
+        else []
+    )
     if parquets:
         parquet = library("pyarrow.parquet")
         groups = []
@@ -302,9 +308,9 @@ def _opened(place: Path, common: dict[str, Any]) -> _Source:
                 about = parquet.ParquetFile(file).metadata
                 groups += [(file, number, about.row_group(number).num_rows) for number in range(about.num_row_groups)]
         return _Parquet(**common, groups=tuple(group for group in groups if group[2]))
-    if place.is_dir():
+    if location.is_dir():
         return _Folder(**common)
-    found = stored_arrays(place, hint=_HINT)
-    if not isinstance(found, StoredArray):
-        raise InputError(f"{place} holds several arrays, packed; {_HINT}")
-    return _ArrayFile(**common, array=found)
+    data = stored_arrays(location, hint=_HINT)
+    if not isinstance(data, StoredArray):
+        raise InputError(f"{location} holds several arrays, packed; {_HINT}")
+    return _ArrayFile(**common, array=data)

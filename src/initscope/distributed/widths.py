@@ -22,8 +22,8 @@ def mean_width_of_blocks(blocks: Blocks, *, draws: int = 128, seed: int = 0, das
     check_count("draws", draws, least=2, hint="two are the least that give a standard error")
     jobs: dict[str, dict[str, Any]] = {f"{block.start}": {"block": block} for block in blocks}
     sums = dict(on_blocks(_sum, jobs, dask))
-    centre = sum(sums[name] for name in jobs) / len(blocks)  # in the order of the rows: rounding is the same each time
-    more = {"draws": draws, "seed": seed, "centre": centre}
+    center = sum(sums[name] for name in jobs) / len(blocks)  # in the order of the rows: rounding is the same each time
+    more = {"draws": draws, "seed": seed, "center": center}
     parts = dict(on_blocks(_running_width, {name: job | more for name, job in jobs.items()}, dask))
     first, *others = (parts[name] for name in jobs)
     for running in others:
@@ -38,7 +38,7 @@ def _sum(job: Mapping[str, Any]) -> Any:
 
 
 def _running_width(job: Mapping[str, Any]) -> RunningWidth:
-    running = RunningWidth(job["draws"], job["seed"], centre=job["centre"])
+    running = RunningWidth(job["draws"], job["seed"], centre=job["center"])
     running.add(job["block"].read().images)
     running.forget()
     return running
@@ -51,11 +51,11 @@ def layer_widths_of_blocks(
     check_count("draws", draws, least=2, hint="two are the least that give a standard error")
     jobs: dict[str, dict[str, Any]] = {f"{block.start}": {"block": block, "model": model} for block in blocks}
     sums = dict(on_blocks(_layer_sums, jobs, dask))
-    centres = [
+    centers = [
         None if any(step[2] is None for step in steps) else sum(step[2] for step in steps) / len(blocks)
         for steps in zip(*(sums[name] for name in jobs), strict=True)
     ]
-    more = {"draws": draws, "seed": seed, "centres": centres}
+    more = {"draws": draws, "seed": seed, "centers": centers}
     parts = dict(on_blocks(_layer_statistics, {name: job | more for name, job in jobs.items()}, dask))
     first, *others = (parts[name] for name in jobs)
     for part in others:
@@ -70,5 +70,5 @@ def _layer_sums(job: Mapping[str, Any]) -> list[LayerStatistics]:
 
 
 def _layer_statistics(job: Mapping[str, Any]) -> list[LayerStatistics]:
-    options = {name: job[name] for name in ("draws", "seed", "centres")}
+    options = {"draws": job["draws"], "seed": job["seed"], "centres": job["centers"]}
     return layer_statistics(built_model(job["model"]), job["block"].read().images, **options)

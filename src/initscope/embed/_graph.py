@@ -98,8 +98,8 @@ class Graph:
         if links.min() < -1 or links.max() >= len(codes):
             raise ValueError(f"links from {links.min()} to {links.max()} among {len(codes)} codes")
         for level in range(1, int(levels.max())):
-            nodes = np.flatnonzero(levels > level)
-            near = links[offsets[nodes, None] + np.arange(ends[level], ends[level + 1])]
+            linked = np.flatnonzero(levels > level)
+            near = links[offsets[linked, None] + np.arange(ends[level], ends[level + 1])]
             if (levels[near[near >= 0]] <= level).any():
                 raise ValueError(f"links of level {level} to codes below it")
         self._distinct.add(codes)

@@ -33,6 +33,6 @@ class PlainFlat:
         nearest = np.empty((len(queries), k), dtype=np.int64)
         for rows, distances in hamming_blocks(queries, self.codes):
             keys = distances.astype(np.int64) * self.ntotal + np.arange(self.ntotal)  # no two alike
-            nearest = np.partition(keys, k - 1, axis=1)[:, :k] if k < self.ntotal else keys
-            nearest[rows] = np.sort(nearest, axis=1)
+            smallest = np.partition(keys, k - 1, axis=1)[:, :k] if k < self.ntotal else keys
+            nearest[rows] = np.sort(smallest, axis=1)
         return (nearest // self.ntotal).astype(np.int32), nearest % self.ntotal

@@ -29,9 +29,6 @@ from initscope.graph.symbolic import Watch
 from initscope.graph.tracing import attends, trace
 from initscope.traits import Normalization, Pooling, Role, Traits
 
-Trace = Graph  # this and the next for inspection/ and propagate/, until they read nodes and traits
-Step = Node
-
 __all__ = [
     "ACTIVATIONS",
     "MADE_ANEW",
@@ -54,8 +51,6 @@ __all__ = [
     "SampleAxes",
     "SampleAxis",
     "Sides",
-    "Step",
-    "Trace",
     "Traits",
     "Watch",
     "WeightLayer",

@@ -27,7 +27,6 @@ __all__ = [
     "at_leaving",
     "borrowed",
     "copy_of",
-    "leaves_no_trace",
     "modules_of",
     "runnable",
     "snapshot",
@@ -155,8 +154,6 @@ def borrowed(model: nn.Module) -> AbstractContextManager[None]:
         )
     return _Borrowed(model)
 
-
-leaves_no_trace = borrowed  # for inspection/ and propagate/, until they use its name
 
 _COPIED = 1 << 31  # bytes of parameters
 _lock = threading.RLock()

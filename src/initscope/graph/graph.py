@@ -13,7 +13,6 @@ from torch import nn
 from initscope.graph import paths
 from initscope.graph.inputs import Inputs
 from initscope.graph.node import Node
-from initscope.graph.old_names import OldNames
 from initscope.graph.paths import Branch
 from initscope.graph.recording import Recording
 from initscope.graph.symbolic import Traced, Watch, attribute, execute_nodes
@@ -23,7 +22,7 @@ __all__ = ["Graph"]
 
 
 @dataclass(frozen=True, eq=False)
-class Graph(OldNames):
+class Graph:
     """The nodes of a model that have a row, inputs first, in the order in which they run (see `trace`).
 
     Attributes

@@ -87,11 +87,6 @@ class Node:
         """Tensors among its arguments, or those of nodes without a row in them, that are not made of the inputs."""
         return [leaf for leaf in leaves((self.args, self.kwargs)) if isinstance(leaf, Tensor)]
 
-    @property
-    def all_input_nodes(self) -> tuple[Node, ...]:
-        """The same as ``inputs``, by the name that ``fx.Node`` has for it."""
-        return self.inputs
-
     def __repr__(self) -> str:
         return self.name
 

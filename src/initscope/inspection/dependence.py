@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from initscope.graph import Inputs, SampleAxes, Trace, named_tensors, sample_axes, trace
+from initscope.graph import Graph, Inputs, SampleAxes, named_tensors, sample_axes, trace
 from initscope.graph.borrowing import NoDropoutCalls
 from initscope.measurement.observation import Observation
 
@@ -56,7 +56,7 @@ class Dependence:
 
 
 def dependence(model: nn.Module, seen: Observation) -> Dependence:
-    """Run ``model`` with changed inputs; inside of `leaves_no_trace`. Nothing is known of models that fail."""
+    """Run ``model`` with changed inputs; inside of `borrowed`. Nothing is known of models that fail."""
     inputs = seen.x if isinstance(seen.x, Inputs) else Inputs((seen.x,))
     inputs = inputs.pick(slice(0, _SAMPLES))
     model.eval()
@@ -123,24 +123,24 @@ class _Probes:
         axes = sample_axes(traced, self.inputs)
         before, after = (_by_step(traced, axes, inputs) for inputs in (self.inputs, changed))
         for place, values in before.items():
-            given = traced.role(traced.steps[place]) == "input"
+            given = traced.nodes[place].role == "input"
             if not given and place in after and _differ(part(values), part(after[place])):
-                self.apart = all(parent in before for parent in traced.reads(traced.steps[place]))
+                self.apart = all(parent in before for parent in traced.nodes[place].reads)
                 return place
-        return len(traced.steps) - 1
+        return len(traced.nodes) - 1
 
 
-def _by_step(traced: Trace, axes: SampleAxes, inputs: Inputs) -> dict[int, Tensor]:
+def _by_step(traced: Graph, axes: SampleAxes, inputs: Inputs) -> dict[int, Tensor]:
     """The values of every step, samples first, by its place."""
     found: dict[int, Tensor] = {}
 
     def watch(step: Any, args: Any, kwargs: Any, output: Any) -> None:
         held = axes.tensor(step, output, inputs.samples)
         if held is not None:
-            found[traced.places[step]] = held[1].detach().clone()
+            found[step.index] = held[1].detach().clone()
 
     torch.manual_seed(_SEED)
-    traced.run(inputs.map(torch.clone), watch)
+    traced.execute(inputs.map(torch.clone), watch)
     return found
 
 

@@ -17,7 +17,7 @@ from initscope.data import ImageSet
 from initscope.errors import InputError
 from initscope.geometry import Measurement, Prediction, Row
 from initscope.graph import BatchArgs, Inputs, is_weight_layer, set_mode
-from initscope.graph.borrowing import leaves_no_trace, runnable
+from initscope.graph.borrowing import borrowed, runnable
 from initscope.initializers import AnyLaw, Initializer, as_law, believability
 from initscope.inspection._checks import Check, Thresholds, reinitialized, selected
 from initscope.inspection.alternatives import WhatIf, what_if
@@ -131,7 +131,7 @@ def inspect(
     limits, classes = Thresholds() if thresholds is None else thresholds, 0
     if targets is None and loss is None and isinstance(data, ImageSet) and data.labels is not None:
         targets, classes = data.labels, len(data.class_names)
-    with leaves_no_trace(model):  # also while weights are read, which some parametrizations compute anew
+    with borrowed(model):  # also while weights are read, which some parametrizations compute anew
         options: dict[str, Any] = {"mode": mode, "seed": seed, "batch_args": batch_args, "targets": targets}
         seen = observe(model, data, pairs=pairs, gradients=gradients, opened=True, **options)
         if len(seen.rows) < 2:
@@ -139,7 +139,7 @@ def inspect(
                 "the model makes no tensor of its inputs: forward must compute with them, and return tensors"
             )
         _check_weights(model, seen)
-        with leaves_no_trace(model):
+        with borrowed(model):
             set_mode(model, mode)
             training = Training(loss, optimizer, lr, trial, classes)
             with stage("one step of training, then a trial of at most 30 s" if trial is not False else "one step"):
@@ -165,7 +165,7 @@ def _report(
     """What is found beside the observation, and what follows from it."""
     told = _pairs_with_angles(seen)
     x, y = (_picked(side, told) for side in (seen.x, seen.y))
-    with leaves_no_trace(model):
+    with borrowed(model):
         set_mode(model, mode)
         expected, reason = None, NOT_ASKED
         if prediction:

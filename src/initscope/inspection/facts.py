@@ -17,6 +17,7 @@ from initscope.inspection.inputs import InputFacts, input_facts
 from initscope.inspection.instruments import Head, Trial, examine_head, infer_loss, run_trial
 from initscope.inspection.losses import Reading
 from initscope.inspection.one_step import Probe, probe
+from initscope.inspection.training_steps import TrainingStep
 from initscope.inspection.weights import WeightFacts, weight_facts
 from initscope.measurement.observation import Observation
 
@@ -78,17 +79,17 @@ def facts_of(model: nn.Module, seen: Observation, training: Training | None = No
     idle = seen.mode != "train" and _has_idle_norms(model)
     if training is None:
         return Facts(weight_facts(model), None, input_facts(seen), idle_norms=idle)
-    loss, name = _known_loss(model, seen, training)
-    found = probe(model, seen, training.loss, training.classes)
-    head = trial = None
-    if name and not found.failed:
-        with warnings.catch_warnings():  # outputs of other shapes are tried, which torch warns about
-            warnings.simplefilter("ignore")
+    with warnings.catch_warnings():  # the user's loss warns of its own; outputs of other shapes are tried too
+        warnings.simplefilter("ignore")
+        loss, name = _known_loss(model, seen, training)
+        found = probe(model, seen, training.loss, training.classes)
+        head = trial = None
+        if name and not found.failed:
             head = examine_head(model, seen.x, seen.targets, loss)
-            if training.trial is not False:
-                budget = "long" if training.trial == "long" else None
-                options = {"optimizer": training.optimizer, "lr": training.lr, "budget": budget}
-                trial = run_trial(model, seen.x, seen.targets, loss, **options)
+        if head is not None and training.trial is not False:
+            budget = "long" if training.trial == "long" else None
+            options: dict[str, Any] = {"optimizer": training.optimizer, "lr": training.lr, "budget": budget}
+            trial = run_trial(model, seen.x, seen.targets, loss, **options)
     depends = dependence(model, seen)  # last: it leaves the model in evaluation mode
     return Facts(weight_facts(model), found, input_facts(seen), depends, head, trial, loss, name, idle)
 
@@ -98,6 +99,9 @@ def _known_loss(model: nn.Module, seen: Observation, training: Training) -> tupl
     if training.loss is not None:
         name = getattr(training.loss, "__name__", type(training.loss).__name__)
         return (training.loss, name) if seen.targets is not None else (None, "")
+    step = TrainingStep.of(model, seen.x, seen.targets)
+    if step is not None:
+        return step, "the training_step of the module"
     few = Batch(seen.x if isinstance(seen.x, Inputs) else Inputs((seen.x,)), seen.targets).pick(slice(0, _FEW))
     inputs = few.inputs.map(torch.clone)
     with suppress(Exception), torch.no_grad():  # whatever the model raises: the step says so

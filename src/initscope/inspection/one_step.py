@@ -115,7 +115,7 @@ class Probe:
 def probe(model: nn.Module, seen: Observation, loss: Loss | None = None, classes: int = 0) -> Probe:
     """Run a few samples forwards and backwards as training would, in the mode and precision that the model has.
 
-    Inside of `leaves_no_trace`: statistics of batch norm and random states change.
+    Inside of `borrowed`: statistics of batch norm and random states change.
 
     The loss is ``loss(output, targets)``; without one the cross-entropy where the targets are classes; else a random
     projection of everything that the model returns. Targets of ``classes``, unless 0, are left aside by models of

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from initscope.graph.borrowing import leaves_no_trace
+from initscope.graph.borrowing import borrowed
 from initscope.inspection.variants import Variant
 from initscope.measurement.stream import moved
 
@@ -59,7 +59,7 @@ class Spending:
 def multiplications(model: nn.Module, x: torch.Tensor) -> float:
     """Of a forward pass, for each sample."""
     try:
-        with leaves_no_trace(model), _Counter() as counter:
+        with borrowed(model), _Counter() as counter:
             model(moved(model)(x))
     except Exception:  # whatever the model raises: it will again when it is tried, and then be told
         return 0.0

@@ -1,8 +1,9 @@
-"""Inputs back from outputs, and deciding without reconstructing.
+"""Recovery of inputs from outputs, and classification without reconstruction.
 
-`recover` inverts a layer or a model, `invert_layers` shows it in pictures, `linear_estimate` guesses without solving,
-`priors` say what inputs look like; `error_rate`, `error_growth`, `sparse_transition` set recovery beside theory
-(`initscope.theory.inversion`); `discriminate` classifies from measurements that are too few to reconstruct from.
+`recover` inverts a layer or a model, and `invert_layers` does so for images and several layers. `linear_estimate`
+estimates inputs by one matrix product. `priors` describe the inputs. `error_rate`, `error_growth` and
+`sparse_transition` compare recovery with theory (`initscope.theory.inversion`). `discriminate` classifies from
+measurements that are too few for reconstruction.
 """
 
 import lazy_loader

@@ -6,17 +6,17 @@ from .discrimination import (
     Discrimination as Discrimination,
     discriminate as discriminate,
 )
+from .images import (
+    Inversions as Inversions,
+    invert_layers as invert_layers,
+    psnr as psnr,
+    ssim as ssim,
+)
 from .layers import (
     LayerRecovery as LayerRecovery,
 )
 from .linear import (
     linear_estimate as linear_estimate,
-)
-from .pictures import (
-    Inversions as Inversions,
-    invert_layers as invert_layers,
-    psnr as psnr,
-    ssim as ssim,
 )
 from .rates import (
     ErrorGrowth as ErrorGrowth,

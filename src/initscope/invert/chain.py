@@ -1,7 +1,7 @@
-"""A model as a chain of blocks, each an affine map and an activation, so that it can be undone block by block.
+"""A model as a chain of blocks, each an affine map and an activation, so that it can be inverted block by block.
 
-`blocks_of` reads the model's nodes from `initscope.graph`; where they do not form such a chain (skips, max-pooling,
-attention) it says why, and the gradient solver takes over.
+The nodes come from `initscope.graph`. If they do not form such a chain (skips, max-pooling, attention), the chain gives
+the reason, and the gradient solver is used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Part = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Block:
-    """Affine parts, then an activation (None: none); ``name`` is that of its last node."""
+    """Affine parts, then an activation (or None); ``name`` is the name of its last node."""
 
     name: str
     parts: tuple[Part, ...]
@@ -37,7 +37,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Chain:
-    """Blocks in the order in which they run; empty where ``reason`` says why the model is no chain."""
+    """Blocks in the order in which they run; if empty, ``reason`` says why the model is not a chain."""
 
     blocks: tuple[Block, ...]
     reason: str = ""
@@ -45,7 +45,7 @@ class Chain:
     def operators(
         self, input_shape: Sequence[int] | None, output_shape: Sequence[int], dtype: torch.dtype
     ) -> list[Affine]:
-        """The affine map of every block, for inputs of this shape, or of the one that the outputs' shape implies."""
+        """Return the affine map of every block for inputs of this shape, by default inferred from the outputs."""
         if input_shape is None:
             everything = [part for block in self.blocks for part in block.parts]
             input_shape = infer_input_shape(everything, output_shape)
@@ -56,17 +56,17 @@ class Chain:
         if tuple(input_shape) != tuple(output_shape):
             raise InputError(
                 f"outputs have shape {tuple(output_shape)} each, but the model makes {tuple(input_shape)} of inputs of "
-                f"shape {operators[0].input_shape}; give the outputs of this very layer, or another input_shape"
+                f"shape {operators[0].input_shape}; give the outputs of this layer, or another input_shape"
             )
         return operators
 
 
 def prepared(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """A copy of the model to work with: in evaluation mode, in this precision, its weights fixed."""
+    """Return a copy of the model in evaluation mode and this precision, with fixed weights."""
     try:
         return copy.deepcopy(model).eval().to(dtype).requires_grad_(False)
     except Exception as error:  # modules may hold anything: locks, files, tensors inside of a graph
-        raise InputError(f"{type(model).__name__} cannot be copied to work with: {error}") from error
+        raise InputError(f"{type(model).__name__} cannot be copied: {error}") from error
 
 
 def traced(model: nn.Module, input_shape: Sequence[int] | None, dtype: torch.dtype) -> Graph:
@@ -79,7 +79,7 @@ def step_named(graph: Graph, layer: str | None) -> Node:
     """The node called ``layer``; the last one if None. A module's name may also be that of its last node's module."""
     rows = [node for node in graph.nodes if node.op != "placeholder"]
     if not rows:
-        raise InputError("the model has no steps: its output is its input, there is nothing to invert")
+        raise InputError("the model has no ops: its output is its input, so there is nothing to invert")
     if layer is None:
         return rows[-1]
     names = [node.name for node in rows]
@@ -89,11 +89,11 @@ def step_named(graph: Graph, layer: str | None) -> Node:
     if inside:
         return inside[-1]
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    raise InputError(f"layer {layer!r} is not a step of the model{did_you_mean(layer, names)}; its steps are: {shown}")
+    raise InputError(f"the model has no layer {layer!r}{did_you_mean(layer, names)}; its layers are: {shown}")
 
 
 def chain_of(graph: Graph, last: Node) -> Chain:
-    """The steps up to ``last`` as blocks."""
+    """Return the nodes up to ``last`` as blocks."""
     blocks: list[Block] = []
     parts: list[Part] = []
     rows = list(graph.nodes)
@@ -104,7 +104,7 @@ def chain_of(graph: Graph, last: Node) -> Chain:
     for node in rows[len(inputs) : rows.index(last) + 1]:
         name = node.name
         if list(node.inputs) != [before]:
-            return Chain((), f"{name} reads more than the step before it (a skip, or several values)")
+            return Chain((), f"{name} reads more than the node before it (a skip, or several values)")
         made = _understood(node)
         if made is None:
             return Chain((), f"{name} ({node.kind}) is neither affine nor an activation with an inverse")
@@ -136,22 +136,22 @@ def _understood(node: Node) -> Part | None:
 
 
 class _Reached(Exception):
-    """The node that was asked for has run."""
+    """Raised when the requested node has run."""
 
 
 def run_to(graph: Graph, last: Node, x: Tensor) -> Tensor:
-    """The output of node ``last`` on the batch ``x``; gradients flow, later steps are not run."""
-    found: list[Tensor] = []
+    """Return the output of node ``last`` on the batch ``x``; gradients flow, later nodes are not run."""
+    outputs: list[Tensor] = []
     is_end = last is graph.nodes[-1]
 
     def watch(node: Node, args: Any, kwargs: Any, output: Any) -> None:
         if node is last:
-            found.append(output)
+            outputs.append(output)
             if not is_end:
                 raise _Reached
 
     with contextlib.suppress(_Reached):
         graph.execute(Inputs((x,)), watch)
-    if not found or not isinstance(found[0], Tensor):
-        raise InputError(f"step {last.name!r} does not give one tensor in this run; choose another layer")
-    return found[0]
+    if not outputs or not isinstance(outputs[0], Tensor):
+        raise InputError(f"node {last.name!r} does not return a single tensor in this run; choose another layer")
+    return outputs[0]

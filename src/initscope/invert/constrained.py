@@ -1,7 +1,7 @@
-"""The in-between case: too few outputs are known, and bounds on the others, or a prior, must make up for them.
+"""Recovery with too few known outputs: bounds on the other outputs, or a prior, add the missing information.
 
-The equations of the known rows and the bounds of the others are met in the least-squares sense, which is convex; a
-prior enters as a projection after every step.
+The equations of the known rows and the bounds of the others are solved in the least-squares sense, which is convex. A
+prior is applied as a projection after every step.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from initscope.invert.priors import Prior, Sparse, Wavelets
 __all__ = ["fit", "violation"]
 
 
-def violation(affine: Affine, x: Tensor, told: Preimage) -> Tensor:
-    """How far each output's preactivation misses its known value or its bounds."""
+def violation(affine: Affine, x: Tensor, known: Preimage) -> Tensor:
+    """Return the distance of each preactivation from its known value or from its bounds."""
     z = affine(x)
-    outside = torch.clamp(z - told.upper, min=0) + torch.clamp(z - told.lower, max=0)
-    return torch.where(told.known, z - told.values, outside)
+    outside = torch.clamp(z - known.upper, min=0) + torch.clamp(z - known.lower, max=0)
+    return torch.where(known.known, z - known.values, outside)
 
 
 def fit(
-    affine: Affine, told: Preimage, start: Tensor, priors: tuple[Prior, ...] = (), *, iterations: int = 400
+    affine: Affine, known: Preimage, start: Tensor, priors: tuple[Prior, ...] = (), *, iterations: int = 400
 ) -> tuple[Tensor, int]:
     """Proximal gradient steps from ``start``, accelerated unless a prior is not convex; the best point and the steps.
 
-    [BeckTeboulle2009]_. Stops when nothing is violated or nothing moves.
+    [BeckTeboulle2009]_. Stops when no constraint is violated or the point no longer moves.
     """
     largest = largest_singular_value(affine)
     if largest == 0:
@@ -41,9 +41,9 @@ def fit(
     with torch.no_grad():
         x = ahead = _project(start, priors, step)
         momentum, scale = 1.0, max(float(start.norm()), 1e-300)
-        goal = 1e-12 * max(float(told.values.norm()), 1e-300)
+        goal = 1e-12 * max(float(known.values.norm()), 1e-300)
         for count in range(1, iterations + 1):
-            wrong = violation(affine, ahead, told)
+            wrong = violation(affine, ahead, known)
             if float(wrong.norm()) <= goal and not priors:
                 return ahead, count
             moved = _project(ahead - step * affine.adjoint(wrong), priors, step)

@@ -1,7 +1,7 @@
-"""`discriminate`: how far measurements can be cut before classification breaks, and before reconstruction does.
+"""`discriminate`: how few measurements suffice for classification, and how few for reconstruction.
 
-Compressed discrimination: a few numbers of an image may still tell its class when no solver gets the image back from
-them. Accuracy from the measurements stands beside the quality of the best reconstruction, ratio by ratio.
+Compressed discrimination: a few measurements of an image may determine its class even if no solver can reconstruct the
+image from them. For each ratio, the accuracy is compared with the quality of the best reconstruction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from initscope._utils.progress import kept_if_interrupted, none_is_no_result, steps
 from initscope._utils.randomness import torch_generator
 from initscope.errors import InputError, check_between, check_count, check_seed
-from initscope.invert.pictures import psnr, ssim
+from initscope.invert.images import psnr, ssim
 from initscope.invert.sensing import Sensing, make_sensing
 from initscope.results import Result, make_axes
 
@@ -35,8 +35,8 @@ class DiscriminationRow(Result):
     """One measurement at one ratio.
 
     ``features`` and ``cnn`` are test accuracies of random ReLU features with a linear classifier and of a small trained
-    CNN; ``psnr`` and ``ssim`` those of the best ``solver``, mean over the reconstructed images. Standard errors behind
-    each.
+    CNN; ``psnr`` and ``ssim`` those of the best ``solver``, mean over the reconstructed images. Fields with
+    the suffix ``_se`` are standard errors.
     """
 
     measurement: str
@@ -53,12 +53,12 @@ class DiscriminationRow(Result):
 
     def better(self) -> tuple[float, float]:
         """Accuracy of the better classifier, and its standard error."""
-        return max((self.features, self.features_se), (self.cnn, self.cnn_se), key=lambda one: np.nan_to_num(one[0]))
+        return max((self.features, self.features_se), (self.cnn, self.cnn_se), key=lambda pair: np.nan_to_num(pair[0]))
 
 
 @dataclass(frozen=True)
 class Discrimination(Result):
-    """Accuracy beside reconstruction; ``full`` and ``full_cnn`` are accuracies from all pixels, ``chance`` of guessing.
+    """Accuracy and reconstruction; ``full`` and ``full_cnn`` are accuracies from all pixels, ``chance`` of guessing.
 
     ``mean_image_psnr`` is the quality of answering with the mean training image, without any measurement.
     """
@@ -79,24 +79,24 @@ class Discrimination(Result):
         return [row.to_dict() for row in self.rows]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Accuracy (left, solid) and reconstruction in dB (right, dashed) against the ratio, a colour a measurement."""
+        """Plot accuracy (left, solid) and reconstruction in dB (right, dashed) against the ratio."""
         ax = make_axes(ax, figsize=(7, 4))
         right: Any = ax.twinx()
-        for colour, name in enumerate(dict.fromkeys(row.measurement for row in self.rows)):
+        for color, name in enumerate(dict.fromkeys(row.measurement for row in self.rows)):
             mine = [row for row in self.rows if row.measurement == name]
             ratios = [row.ratio for row in mine]
             best, errors = zip(*(row.better() for row in mine))
-            ax.errorbar(ratios, best, [2 * e for e in errors], fmt="o-", ms=4, color=f"C{colour}", label=name)
+            ax.errorbar(ratios, best, [2 * e for e in errors], fmt="o-", ms=4, color=f"C{color}", label=name)
             right.errorbar(ratios, [row.psnr for row in mine], [2 * row.psnr_se for row in mine], fmt="s--", ms=3,
-                           lw=1, alpha=0.7, color=f"C{colour}")  # fmt: skip
+                           lw=1, alpha=0.7, color=f"C{color}")  # fmt: skip
         ax.axhline(np.nanmax([self.full, self.full_cnn]), color="black", lw=0.8, ls=":")
-        right.axhline(self.mean_image_psnr, color="grey", lw=0.8, ls=":")
+        right.axhline(self.mean_image_psnr, color="gray", lw=0.8, ls=":")
         ax.set_xscale("log", base=2)
         ticks = sorted({row.ratio for row in self.rows})
         ax.set_xticks(ticks, [f"1:{tick:g}" for tick in ticks])
         ax.set(xlabel="measurements : pixels", ylabel="accuracy, better classifier (solid)", ylim=(0, 1.02))
         right.set_ylabel("reconstruction, dB (dashed)")
-        ax.set_title(f"{self.name}: dotted, all pixels (black) and the mean image (grey)", fontsize=10)
+        ax.set_title(f"{self.name}: dotted, all pixels (black) and the mean image (gray)", fontsize=10)
         ax.legend(fontsize=8, loc="lower left")
         return ax
 
@@ -116,14 +116,14 @@ def discriminate(
     name: str = "",
     progress: Callable[[str], None] | None = None,
 ) -> Discrimination:
-    """Cut the measurements of images to 1:ratio and see what still works: deciding, reconstructing, both, neither.
+    """Reduce the measurements of images to 1:ratio and test classification and reconstruction.
 
     Source: [Bronstein2016]_, 'Compressed discrimination' and 'Compressed scattering tomography'.
 
     Parameters
     ----------
     images : array ``[N, H, W]`` or ``[N, C, H, W]``
-        Square, in [0, 1]; colours are averaged to grey.
+        Square, in [0, 1]; colors are averaged to gray.
     labels : array of N whole numbers
         Classes.
     ratios : sequence of float
@@ -205,11 +205,11 @@ def _row(measurement: Sensing, ratio: float, task: _Task, shown: Tensor) -> Disc
     train, test = measurement.measure(task.train), measurement.measure(task.test)
     linear = task.feature_accuracy(train, test)
     deep = task.cnn_accuracy(measurement.back_projected(train), measurement.back_projected(test))
-    found = [measurement.reconstructions(one) for one in test[: len(shown)]]
-    scores = {name: [psnr(image.numpy(), one[name]) for image, one in zip(shown, found)] for name in found[0]}
+    solved = [measurement.reconstructions(values) for values in test[: len(shown)]]
+    scores = {name: [psnr(image.numpy(), by[name]) for image, by in zip(shown, solved)] for name in solved[0]}
     solver = max(scores, key=lambda name: float(np.mean(scores[name])))
     values = np.array(scores[solver])
-    likeness = [ssim(image.numpy(), np.clip(one[solver], 0, 1)) for image, one in zip(shown, found)]
+    likeness = [ssim(image.numpy(), np.clip(by[solver], 0, 1)) for image, by in zip(shown, solved)]
     return DiscriminationRow(
         measurement=measurement.name,
         ratio=float(ratio),
@@ -227,7 +227,7 @@ def _row(measurement: Sensing, ratio: float, task: _Task, shown: Tensor) -> Disc
 
 @dataclass(frozen=True)
 class _Task:
-    """Images to learn from and to be tested on, and the two classifiers that try."""
+    """Training and test images, and the two classifiers."""
 
     train: Tensor
     train_labels: NDArray[np.int64]
@@ -243,17 +243,17 @@ class _Task:
         return math.sqrt(accuracy * (1 - accuracy) / count) if math.isfinite(accuracy) else math.nan
 
     def feature_accuracy(self, train: Tensor, test: Tensor) -> float:
-        """Random ReLU features of the standardised measurements, and ridge regression.
+        """Random ReLU features of the standardized measurements, and ridge regression.
 
-        Its strength is the one that does best on a fifth of the training images: without that, as many features as
-        images would be the worst number of them.
+        The ridge parameter is chosen on a fifth of the training images. Without it, the error would peak where the
+        number of features equals the number of images.
         """
         from scipy.linalg import LinAlgWarning
         from sklearn.linear_model import RidgeClassifier
         from sklearn.model_selection import GridSearchCV, ShuffleSplit
 
-        centre, spread = train.mean(0), train.std() + 1e-12
-        first, second = ((values - centre) / spread for values in (train, test))
+        center, spread = train.mean(0), train.std() + 1e-12
+        first, second = ((values - center) / spread for values in (train, test))
         generator = torch_generator(self.seed, "features")
         directions = torch.randn(train.shape[1], self.features, generator=generator) / math.sqrt(train.shape[1])
         offsets = torch.randn(self.features, generator=generator)
@@ -261,7 +261,7 @@ class _Task:
             torch.cat([values, torch.relu(values @ directions + offsets)], dim=1).numpy() for values in (first, second)
         ]
         with warnings.catch_warnings():
-            # float32 features are nearly dependent; the ridge settles it.
+            # float32 features are nearly dependent; the ridge makes the system solvable.
             warnings.simplefilter("ignore", LinAlgWarning)
             classifier = GridSearchCV(
                 RidgeClassifier(solver="cholesky"),

@@ -1,8 +1,8 @@
-"""Inputs of a whole network by descent: pooling, skips, trained or random, with priors.
+"""Recovery of the inputs of a whole network by gradient descent, with pooling, skips and priors.
 
-SciPy's L-BFGS-B lowers the relative squared distance of the outputs, plus penalties; for pictures half of the time in
-the variables of `Spectrum`, which find their shapes, then in pixels, which fit exactly what can be fitted. It stops
-when it gains little, and says whether it did; interrupted (Ctrl-C), it returns the best so far.
+SciPy's L-BFGS-B minimizes the relative squared distance of the outputs, plus penalties. For images, the first half of
+the iterations uses the variables of `Spectrum`, which find coarse shapes; the second half uses pixels. The descent
+stops when it gains little, and reports whether it converged. After Ctrl-C it returns the best input so far.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from initscope.invert.spectrum import Spectrum, spectrum_of
 __all__ = ["Descent", "back_projection", "descend"]
 
 ROUNDS = 4
-"""How often a prior that is neither a penalty nor a range is projected on, between stretches of descent."""
+"""Number of projections on a prior that is neither a penalty nor a range, between parts of the descent."""
 WINDOW, GAIN = 20, 0.01
-"""The descent has converged when its objective fell by less than this share in so many iterations."""
+"""The descent has converged when its objective fell by less than this share in this number of iterations."""
 FITS = 1e-5
 """Relative residual that counts as an exact fit."""
 _OUTSIDE = 10.0
@@ -57,7 +57,7 @@ def descend(
     iterations: int = 200,
     progress: bool = False,
 ) -> Descent:
-    """Minimise ‖f(x) - y‖²/‖y‖² and the priors' penalties from ``start``; ``forward`` takes and returns one sample."""
+    """Minimize ‖f(x) - y‖²/‖y‖² and the priors' penalties from ``start``; ``forward`` takes and returns one sample."""
     penalties = [prior for prior in priors if isinstance(prior, TotalVariation)]
     box = next((prior for prior in priors if isinstance(prior, Box)), None)
     sets = [prior for prior in priors if not isinstance(prior, (Box, TotalVariation))]
@@ -77,14 +77,14 @@ def descend(
                     x = prior.project(x)
         except KeyboardInterrupt:
             interrupted = True
-            x = search.found if box is None else box.project(search.found)
+            x = search.best_input if box is None else box.project(search.best_input)
     if rounds > 1 or interrupted:
         search.consider(x, search.residual(x))
     return search.best(interrupted=interrupted)
 
 
 class _Search:
-    """The objective, the way between inputs and the solver's vectors, and the best input so far."""
+    """The objective, the conversion between inputs and the solver's vectors, and the best input so far."""
 
     def __init__(
         self,
@@ -100,18 +100,18 @@ class _Search:
         self.frame = None if subspace is None else subspace.frame(start)
         self.spectrum: Spectrum | None = None
         self.box, self.dtype = box, start.dtype
-        self.iterations, self.found, self.least, self.least_residual = 0, start, math.inf, math.inf
+        self.iterations, self.best_input, self.least, self.least_residual = 0, start, math.inf, math.inf
         self.history: list[float] = []
         self.converged = False
 
     def run(
         self, x: Tensor, iterations: int, report: Callable[[int, float], None], spectrum: Spectrum | None = None
     ) -> Tensor:
-        """A stretch of descent from ``x``; where it ends, within the range of pixels."""
+        """Run a part of the descent from ``x`` and return its end point, within the range of pixels."""
         from scipy import optimize
 
         if self.spectrum is not None:
-            self.least = math.inf  # it held what stands in for the range of pixels
+            self.least = math.inf  # it included the penalty for the range of pixels
         self.spectrum, bounds = spectrum, None
         if self.box is not None and self.frame is None and self.spectrum is None:
             ends = (self.box.end(end, x).double().reshape(-1).numpy() for end in (self.box.low, self.box.high))
@@ -165,7 +165,7 @@ class _Search:
         return value, gradient.double().numpy()
 
     def excess(self, x: Tensor) -> Tensor:
-        """What stands in for the range of pixels in variables that are no pixels."""
+        """Return the penalty that replaces the range of pixels if the variables are not pixels."""
         if self.spectrum is None or self.box is None:
             return torch.zeros((), dtype=self.dtype)
         low, high = (self.box.end(end, x) for end in (self.box.low, self.box.high))
@@ -178,11 +178,16 @@ class _Search:
 
     def consider(self, x: Tensor, residual: float, value: float = -math.inf) -> None:
         if value < self.least:
-            self.found, self.least, self.least_residual = x, value, residual
+            self.best_input, self.least, self.least_residual = x, value, residual
 
     def best(self, *, interrupted: bool) -> Descent:
         return Descent(
-            self.found, self.least_residual, self.iterations, interrupted, self.converged and not interrupted, self.gain
+            self.best_input,
+            self.least_residual,
+            self.iterations,
+            interrupted,
+            self.converged and not interrupted,
+            self.gain,
         )
 
     def _to_vector(self, x: Tensor) -> NDArray[np.float64]:
@@ -196,11 +201,11 @@ class _Search:
         if self.frame is not None:
             flat = self.frame[1] + self.frame[0].T @ flat
         x = flat.reshape(self.shape)
-        return x if self.spectrum is None else self.spectrum.colour(x)
+        return x if self.spectrum is None else self.spectrum.color(x)
 
 
 class _line:
-    """A line on stderr with the current error, if a person wants one."""
+    """A progress line on stderr with the current error, if requested."""
 
     def __init__(self, show: bool, total: int) -> None:
         self.show, self.total = show, total
@@ -226,20 +231,20 @@ class _line:
 def back_projection(
     forward: Callable[[Tensor], Tensor], target: Tensor, around: Tensor, spectrum: Spectrum | None = None
 ) -> Tensor:
-    """The linear estimate of a whole network: the adjoint of its derivative, applied to what the outputs lack.
+    """Return the linear estimate of a whole network: the adjoint of its derivative applied to the residual.
 
     :math:`x_0 + t S^2 J^T(y - f(x_0))` with the t that fits the outputs best in the linear approximation; S is the
-    spectrum of pictures, or 1.
+    spectrum of images, or 1.
     """
     if spectrum is not None:
-        around = spectrum.colour(around)
+        around = spectrum.color(around)
     with torch.enable_grad():
         x = around.detach().clone().requires_grad_(True)
         image = forward(x)
         lack = (target - image).detach()
         (direction,) = torch.autograd.grad(image, x, lack)
     if spectrum is not None:
-        direction = spectrum.colour(spectrum.colour(direction))
+        direction = spectrum.color(spectrum.color(direction))
     size = max(float(around.abs().max()), 1.0) * 1e-3 / max(float(direction.abs().max()), 1e-300)
     with torch.no_grad():
         slope = (forward(around + size * direction) - image.detach()) / size

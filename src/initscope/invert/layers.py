@@ -1,4 +1,4 @@
-"""One block after the other, backwards: what each layer's outputs tell of its inputs, and how sure that is."""
+"""Inversion block by block, from the last to the first, with the certainty of each step."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["LayerRecovery", "undo"]
 
 @dataclass(frozen=True)
 class LayerRecovery(Result):
-    """One block undone for one sample.
+    """The inversion of one block for one sample.
 
     ``known`` is the share of outputs whose preactivation is known, ``unseen`` the number of inputs that no known output
     depends on, ``spans`` whether the known rows determine the input; ``noise_amplification`` the input's root mean
-    square error per unit of noise on each output, √Σ 1/σ², for large convolutions estimated to a few per cent.
+    square error per unit of noise on each output, √Σ 1/σ², for large convolutions estimated to a few percent.
     """
 
     layer: str
@@ -51,19 +51,19 @@ def undo(
     solver: str,
     iterations: int | None,
 ) -> tuple[Tensor, tuple[LayerRecovery, ...], str]:
-    """Inputs of the chain, a row per block (last first), and what is open, in words."""
+    """Return the inputs of the chain, a row per block (last first), and a message on what is not determined."""
     rows: list[LayerRecovery] = []
     messages: list[str] = []
     current = target
     for index in range(len(operators) - 1, -1, -1):
         block, affine = chain.blocks[index], operators[index]
-        told = preimage(block.activation, current, noise)
+        preimages = preimage(block.activation, current, noise)
         known_input = priors if index == 0 else ()
-        x, row, message = _undo_block(block, affine, told, known_input, noise, solver, iterations)
+        x, row, message = _undo_block(block, affine, preimages, known_input, noise, solver, iterations)
         rows.append(row)
         if message:
             messages.append(f"{block.name}: {message}")
-        # What rounding and noise may have done to every entry: a unit that was 0 must not count as active below.
+        # Bound rounding and noise of every entry: a unit that was 0 must not count as active in earlier blocks.
         size = float(x.norm()) / math.sqrt(x.numel())
         rounding = 8 * float(torch.finfo(x.dtype).eps) * (row.condition if row.spans else 1.0) * size
         spread = noise * row.noise_amplification / math.sqrt(x.numel()) if row.spans and noise else 0.0
@@ -75,31 +75,31 @@ def undo(
 def _undo_block(
     block: Block,
     affine: Affine,
-    told: Preimage,
+    preimages: Preimage,
     priors: tuple[Prior, ...],
     noise: float,
     solver: str,
     iterations: int | None,
 ) -> tuple[Tensor, LayerRecovery, str]:
-    weights = told.slope if noise > 0 else None
+    weights = preimages.slope if noise > 0 else None
     subspace = next((prior for prior in priors if isinstance(prior, Subspace)), None)
-    solution = solve(affine, told.values, told.known, weights, method=solver, iterations=iterations)
+    solution = solve(affine, preimages.values, preimages.known, weights, method=solver, iterations=iterations)
     x, method, count = solution.x, solution.method, solution.iterations
-    unseen = _unseen(affine, told.known)
+    unseen = _unseen(affine, preimages.known)
     spans = solution.smallest > 0 and unseen == 0
-    message = "" if spans else _open(affine, told, unseen)
+    message = "" if spans else _open(affine, preimages, unseen)
     if not spans and subspace is not None:
-        solution, x = _in_subspace(affine, told, weights, subspace)
+        solution, x = _in_subspace(affine, preimages, weights, subspace)
         spans, method = solution.smallest > 0, "svd in the subspace"
         message = "" if spans else message
     if not spans:
-        x, steps = fit(affine, told, x, priors, iterations=iterations or 400)
+        x, steps = fit(affine, preimages, x, priors, iterations=iterations or 400)
         count, method = count + steps, f"{method}, bounds" + (" and prior" if priors else "")
     row = LayerRecovery(
         layer=block.name,
         inputs=affine.size,
         outputs=math.prod(affine.output_shape),
-        known=float(told.known.double().mean()),
+        known=float(preimages.known.double().mean()),
         unseen=unseen,
         spans=spans,
         condition=solution.condition if spans else math.inf,
@@ -110,7 +110,9 @@ def _undo_block(
     return x, row, message
 
 
-def _in_subspace(affine: Affine, told: Preimage, weights: Tensor | None, subspace: Subspace) -> tuple[Solution, Tensor]:
+def _in_subspace(
+    affine: Affine, preimages: Preimage, weights: Tensor | None, subspace: Subspace
+) -> tuple[Solution, Tensor]:
     """Least squares in the coordinates of the subspace, whose few columns make a small matrix."""
     rows, mean = subspace.frame(torch.zeros(affine.size, dtype=affine.dtype))
 
@@ -118,7 +120,7 @@ def _in_subspace(affine: Affine, told: Preimage, weights: Tensor | None, subspac
         return (mean + coordinates @ rows).reshape(len(coordinates), *affine.input_shape)
 
     inside = Affine((lift, *affine.parts), (len(rows),), affine.dtype)
-    solution = solve(inside, told.values, told.known, weights, method="svd")
+    solution = solve(inside, preimages.values, preimages.known, weights, method="svd")
     return solution, lift(solution.x[None])[0]
 
 
@@ -130,11 +132,11 @@ def _unseen(affine: Affine, known: Tensor) -> int:
         return int((affine.adjoint(known * probe) == 0).sum())
 
 
-def _open(affine: Affine, told: Preimage, unseen: int) -> str:
-    known, needed = int(told.known.sum()), affine.size
+def _open(affine: Affine, preimages: Preimage, unseen: int) -> str:
+    known, needed = int(preimages.known.sum()), affine.size
     if known == 0:
-        return "no output is active: the outputs tell only bounds, the input of least norm that meets them is returned"
+        return "no output is active, so the outputs give only bounds; returned is the input of least norm within them"
     why = f"{known} known outputs do not determine {needed} inputs"
     if unseen:
         why += f" ({counted(unseen, 'input')} reach{'es' if unseen == 1 else ''} no known output)"
-    return f"{why}; of those that fit, the one of least norm, moved within the bounds or by the prior, is returned"
+    return f"{why}; returned is the fitting input of least norm, adjusted to the bounds or the prior"

@@ -1,8 +1,8 @@
-"""Inputs from the outputs whose preactivation is known: least squares through products with the layer and its adjoint.
+"""Least squares for inputs from known preactivations, by products with the layer and its adjoint.
 
-Dense layers by their singular values; convolutions by SciPy's LSMR, or by its conjugate gradients on the normal
-equations where the outputs are many (their vectors are then no longer than the input). Both start at 0, so that of
-several solutions they find the one of least norm.
+Dense layers are solved by their singular values. Convolutions use SciPy's LSMR, or its conjugate gradients on the
+normal equations if there are many outputs (their vectors are only as long as the input). Both begin at 0, so that they
+find the solution of least norm.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ __all__ = ["Solution", "largest_singular_value", "normal_operator", "singular_va
 Floats = NDArray[np.float64]
 
 LARGE = 1_000_000
-"""Outputs beyond which LSMR's long vectors cost as much as the layer."""
+"""Number of outputs above which the vectors of LSMR cost as much as the layer."""
 LARGEST_EXACT_SPECTRUM = 20_000
-"""Unknowns up to which the smallest singular value is iterated until it stands still."""
+"""Number of unknowns up to which the smallest singular value is iterated to convergence."""
 MOST_STEPS, FEW_STEPS = 1000, 50
 SMALL_MATRIX, PROBED = 1_000_000, 4000
-"""Entries of a matrix whose singular values are had at once; unknowns to probe together for Σ 1/σ² of larger ones."""
+"""Largest matrix (entries) for an exact SVD; unknowns probed together for Σ 1/σ² of larger matrices."""
 
 
 @dataclass(frozen=True)
 class Solution:
     """Least-squares solution, extreme singular values of the rows used, and how many iterations it took.
 
-    ``inverse_moment`` is Σ 1/σ², for large layers estimated to a few per cent (infinite where the rows do not span):
+    ``inverse_moment`` is Σ 1/σ², for large layers estimated to a few percent (infinite where the rows do not span):
     noise of standard deviation τ on every row moves the solution by τ times its root.
     """
 
@@ -142,7 +142,7 @@ def _by_lsmr(affine: Affine, target: Tensor, mask: Tensor, iterations: int | Non
 
 
 def _by_cg(affine: Affine, target: Tensor, mask: Tensor, iterations: int | None) -> tuple[Tensor, int]:
-    """Conjugate gradients on the normal equations, restarted from the residual: that wins back the digits they lose."""
+    """Conjugate gradients on the normal equations, restarted from the residual to recover lost digits."""
     from scipy.sparse.linalg import cg
 
     limit, count = iterations or 2000, 0
@@ -171,17 +171,17 @@ def _by_cg(affine: Affine, target: Tensor, mask: Tensor, iterations: int | None)
 def singular_values(affine: Affine, mask: Tensor) -> tuple[float, float, float]:
     r"""Largest and smallest singular value of the masked rows, 0 where they do not span, and Σ 1/σ².
 
-    By Lanczos iteration. The smallest is a Ritz value, an upper bound, iterated until it moves by less than half a per
-    cent, or, in large layers, for a fixed time. The sum is :math:`n\,z^T(A^TA)^{-1}z` in the mean over random unit
-    vectors z, by the quadrature that belongs to the iteration [GolubMeurant2010]_: one vector for 4,000 unknowns,
-    several for fewer, so that its error is about 4 %; of small matrices it is exact.
+    By Lanczos iteration. The smallest is a Ritz value, an upper bound. It is iterated until it moves by less than
+    0.5 %, or for a fixed time in large layers. The sum is the mean of :math:`n\,z^T(A^TA)^{-1}z` over random unit
+    vectors z, by the quadrature of the iteration [GolubMeurant2010]_: one vector for 4,000 unknowns, several for fewer,
+    so that its error is about 4 %. It is exact for small matrices.
     """
     operator = normal_operator(affine, mask)
     steps = min(MOST_STEPS if affine.size <= LARGEST_EXACT_SPECTRUM else FEW_STEPS, 3 * affine.size)
     with torch.no_grad():
         tridiagonal = _lanczos(operator, steps)
         bottom, top = _ends(*tridiagonal)
-    # Rounding in products leaves eigenvalues of the size of eps in place of zeros.
+    # Rounding in products turns zero eigenvalues into values of order eps.
     floor = 100 * float(torch.finfo(affine.dtype).eps) * top
     if bottom <= floor:
         return math.sqrt(max(top, 0.0)), 0.0, math.inf
@@ -197,7 +197,7 @@ def singular_values(affine: Affine, mask: Tensor) -> tuple[float, float, float]:
 
 
 def largest_singular_value(affine: Affine) -> float:
-    """Largest singular value of all rows, to about a per cent."""
+    """Largest singular value of all rows, to about 1 %."""
     with torch.no_grad():
         operator = normal_operator(affine, torch.ones(affine.output_shape, dtype=affine.dtype))
         top = _ends(*_lanczos(operator, 30))[1]
@@ -205,13 +205,13 @@ def largest_singular_value(affine: Affine) -> float:
 
 
 def _lanczos(operator: Any, steps: int, *, seed: int = 0) -> tuple[Floats, Floats]:
-    """Diagonal and off-diagonal of the operator on the Krylov space of a random vector.
+    """Return diagonal and off-diagonal of the operator on the Krylov space of a random vector.
 
-    Without reorthogonalisation: rounding only adds copies of extreme values that have converged.
+    There is no reorthogonalization: rounding only adds copies of converged extreme values.
     """
     start = np.random.default_rng(seed).standard_normal(operator.shape[0])
     diagonal: list[float] = []
-    beside: list[float] = []
+    off_diagonal: list[float] = []
     before, vector, beta, last = np.zeros_like(start), start / np.linalg.norm(start), 0.0, math.inf
     for step in range(1, steps + 1):
         image = operator @ vector - beta * before
@@ -221,26 +221,26 @@ def _lanczos(operator: Any, steps: int, *, seed: int = 0) -> tuple[Floats, Float
         if beta <= 1e-13 * abs(diagonal[0]) or step == steps:
             break
         if step % 25 == 0:
-            least = _ends(np.array(diagonal), np.array(beside))[0]
+            least = _ends(np.array(diagonal), np.array(off_diagonal))[0]
             if abs(last - least) <= 0.005 * abs(least):
                 break
             last = least
-        beside.append(beta)
+        off_diagonal.append(beta)
         before, vector = vector, image / beta
-    return np.array(diagonal), np.array(beside[: len(diagonal) - 1])
+    return np.array(diagonal), np.array(off_diagonal[: len(diagonal) - 1])
 
 
-def _ends(diagonal: Floats, beside: Floats) -> tuple[float, float]:
+def _ends(diagonal: Floats, off_diagonal: Floats) -> tuple[float, float]:
     """Smallest and largest eigenvalue of a tridiagonal matrix."""
     from scipy.linalg import eigvalsh_tridiagonal
 
-    spectrum = eigvalsh_tridiagonal(diagonal, beside)
+    spectrum = eigvalsh_tridiagonal(diagonal, off_diagonal)
     return float(spectrum[0]), float(spectrum[-1])
 
 
-def _first_of_inverse(diagonal: Floats, beside: Floats) -> float:
+def _first_of_inverse(diagonal: Floats, off_diagonal: Floats) -> float:
     """The first entry of the inverse of a positive tridiagonal matrix."""
     from scipy.linalg import solveh_banded
 
-    bands = np.vstack([diagonal, np.append(beside, 0.0)])
+    bands = np.vstack([diagonal, np.append(off_diagonal, 0.0)])
     return float(solveh_banded(bands, np.eye(len(diagonal))[:, 0], lower=True)[0])

@@ -1,4 +1,4 @@
-"""`linear_estimate`: a guess of the inputs from one product with the weights, projected on what inputs look like."""
+"""`linear_estimate`: an estimate of the inputs by one product with the weights, projected on the prior."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def linear_estimate(
     prior: Prior | Sequence[Prior] | None = None,
     sd: float | None = None,
 ) -> Any:
-    r"""Inputs of a Gaussian layer by the linear estimate, :math:`2A^TR(Ax)/(ms^2)` for ReLU, projected on the prior.
+    r"""Estimate the inputs of a Gaussian layer by :math:`2A^TR(Ax)/(ms^2)` (for ReLU), projected on the prior.
 
     Source: [PlanVershynin2016]_; 'Stable embedding' II of [Bronstein2016]_.
 
@@ -47,7 +47,7 @@ def linear_estimate(
     if given.size == 0 or not np.isfinite(given).all():
         raise InputError("outputs are empty, or hold NaN or infinite entries; remove those samples first")
     estimate = torch.from_numpy(np.asarray(inversion.linear_estimate(matrix, given, activation, sd=sd)))
-    for one in as_priors(prior):
+    for projection in as_priors(prior):
         rows = estimate.reshape(-1, estimate.shape[-1])
-        estimate = torch.stack([one.project(row) for row in rows]).reshape(estimate.shape)
+        estimate = torch.stack([projection.project(row) for row in rows]).reshape(estimate.shape)
     return estimate.to(outputs.dtype) if is_tensor else estimate.numpy()

@@ -1,7 +1,7 @@
-"""What an activation's output tells of its input: the value where it is known, bounds where it is not.
+"""Inputs of activations from their outputs: a value if the activation is invertible there, else bounds.
 
-`preimage` serves every activation that is invertible on a part of its range: ReLU tells the positive values and a bound
-for the rest, tanh all but the saturated ones, GELU the positive branch.
+`preimage` works for every activation that is invertible on a part of its range: ReLU for positive values, with an upper
+bound for the rest, tanh for all but saturated values, GELU for the positive branch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from initscope.errors import InputError
 __all__ = ["INVERTIBLE", "Preimage", "preimage"]
 
 NOISE_MARGIN = 6.5
-"""Outputs within so many standard deviations of the noise from where an activation is flat tell only a bound."""
+"""Outputs within this many noise standard deviations of a flat part of the activation give only a bound."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Preimage:
 
 
 def preimage(module: nn.Module | None, outputs: Tensor, noise: float = 0.0) -> Preimage:
-    """Everything that ``outputs`` of an activation, with noise of this standard deviation, tell of its inputs.
+    """Return the known inputs of an activation and bounds on the others; ``noise`` is the standard deviation.
 
-    None stands for no activation. With noise an output counts as active only well above it: a unit that is 0 and
-    measured as 1e-9 is not active.
+    None means no activation. With noise, an output counts as active only if it is well above the noise: a unit that is
+    0 and measured as 1e-9 is not active.
     """
     margin = NOISE_MARGIN * noise
     everything = torch.full_like(outputs, math.inf)
@@ -49,8 +49,7 @@ def preimage(module: nn.Module | None, outputs: Tensor, noise: float = 0.0) -> P
     inverse = INVERTIBLE.get(type(module))
     if inverse is None:
         raise InputError(
-            f"{type(module).__name__} has no inverse that is known here, not even on a part of its range; "
-            "use method='gradient'"
+            f"{type(module).__name__} has no known inverse, not even on a part of its range; use method='gradient'"
         )
     values, low, high = inverse(module, outputs)
     # Between the ends the activation is strictly increasing; at an end, or beyond it, only a bound is known.
@@ -78,7 +77,7 @@ def _slope(module: nn.Module, values: Tensor, known: Tensor) -> Tensor:
 
 
 End = tuple[float, float]
-"""An end of the part of the range that is told: the output there, and the input from which on it is that."""
+"""An end of the invertible part of the range: the output there, and the input from which on it has this value."""
 Inverse = Callable[[Any, Tensor], tuple[Tensor, End, End]]
 _NO_LOW, _NO_HIGH = (-math.inf, -math.inf), (math.inf, math.inf)
 
@@ -102,7 +101,7 @@ def _prelu(module: nn.PReLU, y: Tensor) -> tuple[Tensor, End, End]:
 
 def _two_slopes(y: Tensor, slopes: Tensor) -> tuple[Tensor, End, End]:
     if bool((slopes < 0).any()):
-        raise InputError(f"a leaky slope of {float(slopes.min()):.3g} folds the axis: no sign is known; it must be ≥ 0")
+        raise InputError(f"a leaky slope of {float(slopes.min()):.3g} maps two inputs to one output; it must be ≥ 0")
     if bool((slopes == 0).any()):
         return y, (0.0, 0.0), _NO_HIGH
     return torch.where(y > 0, y, y / slopes), _NO_LOW, _NO_HIGH
@@ -161,7 +160,9 @@ def _softshrink(module: nn.Softshrink, y: Tensor) -> tuple[Tensor, End, End]:
 
 def _threshold(module: nn.Threshold, y: Tensor) -> tuple[Tensor, End, End]:
     if module.value > module.threshold:
-        raise InputError(f"Threshold({module.threshold}, {module.value}) takes two inputs to one output; use gradient")
+        raise InputError(
+            f"Threshold({module.threshold}, {module.value}) maps two inputs to one output; use method='gradient'"
+        )
     return y, (module.threshold, module.threshold), _NO_HIGH
 
 

@@ -1,4 +1,4 @@
-"""`Affine`: the affine part of a layer as an operator: products with it and with its adjoint, never its matrix.
+"""`Affine`: the affine part of a layer as an operator, with products by it and by its adjoint but without its matrix.
 
 Linear, convolutions of one to three dimensions (any padding, stride, dilation, groups) and their transposes, batch norm
 in evaluation, average pooling, reshapes: whatever torch runs as an affine map, one after the other.
@@ -121,7 +121,7 @@ class Affine:
 
 
 def _packed_adjoint(conv: nn.Conv2d, shape: Sequence[int]) -> Callable[[Tensor], Tensor] | None:
-    """The adjoint as a convolution that computes several neighbouring pixels as channels.
+    """Return the adjoint as a convolution that computes several neighboring pixels as channels.
 
     A transposed convolution to three channels would be two to three times slower than the forward pass, because the
     vector units of a CPU run over output channels. Shifted copies of the filters fill them.
@@ -141,7 +141,7 @@ def _packed_adjoint(conv: nn.Conv2d, shape: Sequence[int]) -> Callable[[Tensor],
     right = left + (-shape[-1]) % shifts
 
     def adjoint(u: Tensor) -> Tensor:
-        # Padding inside of the convolution spares a copy of the outputs; more on the right needs one.
+        # Padding inside the convolution avoids a copy of the outputs; asymmetric padding needs one.
         padded, around = (u[None], (up, left)) if right == left else (F.pad(u[None], (left, right, up, up)), (0, 0))
         columns = F.conv2d(padded, filters, stride=(1, shifts), padding=around)[0]
         rows, across = columns.shape[1:]
@@ -152,7 +152,7 @@ def _packed_adjoint(conv: nn.Conv2d, shape: Sequence[int]) -> Callable[[Tensor],
 
 
 def infer_input_shape(parts: Sequence[object], output_shape: Sequence[int]) -> tuple[int, ...]:
-    """Shape of one input from that of one output, where the modules leave no doubt; else an `InputError` that says so.
+    """Return the shape of one input from that of one output; `InputError` if it is ambiguous.
 
     A strided convolution gives the same output for several sizes of input.
     """
@@ -196,5 +196,5 @@ def _side_before_transposed(conv: nn.Module, axis: int, side: int) -> int:
     stride, dilation, kernel, pad, extra = (int(getattr(conv, key)[axis]) for key in keys)
     steps, rest = divmod(side - 1 - extra + 2 * pad - dilation * (kernel - 1), stride)
     if rest:
-        raise InputError(f"a side of {side} is no output of this transposed convolution; check the shapes")
+        raise InputError(f"a side of {side} is not an output size of this transposed convolution; check the shapes")
     return steps + 1

@@ -1,4 +1,4 @@
-"""What is known of inputs before any output is seen: sets to project on, and penalties to shrink by.
+"""Prior knowledge about inputs: sets to project on, and penalties to shrink by.
 
 `Ball`, `Box`, `Subspace`, `Sparse` (in a dictionary) and `Wavelets` are sets; `TotalVariation` is a penalty. Every
 prior has ``project(x)``, which the linear estimate and the solvers call; several are applied one after the other.
@@ -23,7 +23,7 @@ __all__ = ["Ball", "Box", "Prior", "Sparse", "Subspace", "TotalVariation", "Wave
 
 @runtime_checkable
 class Prior(Protocol):
-    """Anything that brings an input closer to what inputs look like; ``step`` is how strongly a penalty acts."""
+    """An object that moves an input toward the prior; ``step`` is the strength of a penalty."""
 
     def project(self, x: Tensor, step: float = 1.0) -> Tensor:
         """The nearest member of the set, or the input shrunk by the penalty."""
@@ -34,10 +34,10 @@ def as_priors(prior: Any) -> tuple[Prior, ...]:
     if prior is None:
         return ()
     given = tuple(prior) if isinstance(prior, Sequence) and not isinstance(prior, str) else (prior,)
-    for one in given:
-        if not isinstance(one, Prior):
+    for item in given:
+        if not isinstance(item, Prior):
             names = ", ".join(name for name in __all__ if name[0].isupper() and name != "Prior")
-            raise InputError(f"prior {one!r} has no method project(x, step); initscope.invert.priors has {names}")
+            raise InputError(f"prior {item!r} has no method project(x, step); initscope.invert.priors has {names}")
     return given
 
 
@@ -156,7 +156,7 @@ class Wavelets:
 
 @dataclass(frozen=True)
 class TotalVariation:
-    """Images ``[C, H, W]`` (or ``[H, W]``) of few edges: ``weight`` times the length of the gradient is paid for."""
+    """Images ``[C, H, W]`` (or ``[H, W]``) with few edges: a penalty of ``weight`` times the norm of the gradient."""
 
     weight: float = 0.05
 

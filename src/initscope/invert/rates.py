@@ -1,4 +1,4 @@
-"""How well the linear estimate works, by experiment beside theory: error against width and against depth."""
+"""Error of the linear estimate against width and depth, measured and compared with theory."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class ErrorRate(Result):
             label = f"dimension {dimension}: slope {slope:.3f}"
             bars = [2 * point.standard_error for point in mine]
             ax.errorbar(widths, [p.error for p in mine], bars, fmt="o", ms=4, color=line.get_color(), label=label)
-        places = sorted({point.outputs for point in self.points})
-        ax.set_xticks(places, [str(place) for place in places])
+        outputs = sorted({point.outputs for point in self.points})
+        ax.set_xticks(outputs, [str(count) for count in outputs])
         ax.set_xticks([], minor=True)
         ax.set(xlabel="outputs m", ylabel="relative error", title="Linear estimate: dots measured, lines √((2d+3)/m)")
         ax.title.set_fontsize(10)
@@ -105,7 +105,7 @@ def error_rate(
                 x[:d] = rng.standard_normal(d)
                 x /= np.linalg.norm(x)
                 weight = rng.standard_normal((check_count("outputs", m), n))
-                # The law of the weights does not change under rotation: the first d axes stand for any subspace.
+                # The weights are rotation invariant, so the first d axes represent any subspace.
                 estimate = linear_estimate(weight, np.maximum(weight @ x, 0), sd=1.0)[:d]
                 squares.append(float(((estimate - x[:d]) ** 2).sum()))
             mean, spread = float(np.mean(squares)), float(np.std(squares, ddof=1)) / math.sqrt(draws)
@@ -116,10 +116,10 @@ def error_rate(
 
 @dataclass(frozen=True)
 class GrowthPoint(Result):
-    """Relative error after ``depth`` layers undone by the linear estimate.
+    """Relative error after inverting ``depth`` layers by the linear estimate.
 
-    ``plain`` without any projection on the way (root mean square, with the theory's value beside it), ``projected``
-    with each intermediate estimate projected on the set that it comes from (median, with quartiles).
+    ``plain``: without projections (root mean square; ``plain_predicted`` is the value of theory). ``projected``: each
+    intermediate estimate is projected on its set (median, with quartiles).
     """
 
     depth: int
@@ -168,7 +168,7 @@ class ErrorGrowth(Result):
 def error_growth(
     depth: int = 6, *, width: int = 600, dimension: int = 5, draws: int = 20, seed: int = 0
 ) -> ErrorGrowth:
-    """Undo 1, 2, … layers of a random ReLU network by the linear estimate, with and without projections on the way.
+    """Invert 1, 2, … layers of a random ReLU network by the linear estimate, with and without projections.
 
     Source: [Bronstein2016]_: after N layers the error grows as O(Nδ³).
 
@@ -206,7 +206,7 @@ def _transposes(weights: Sequence[Floats], values: Floats) -> Floats:
 
 
 def _projections(weights: Sequence[Floats], values: Floats) -> Floats:
-    """The same, moved after every layer to the nearest point that the layers before can make."""
+    """Invert with a projection after every layer on the outputs that the layers before it can produce."""
     for layer in range(len(weights), 0, -1):
         values = weights[layer - 1].T @ values
         if layer > 1:

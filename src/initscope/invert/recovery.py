@@ -1,7 +1,7 @@
-"""`recover`: the inputs of a layer or of a model from its outputs, exactly where these determine them.
+"""`recover`: the inputs of a layer or of a model from its outputs, exact if the outputs determine them.
 
-A chain of affine maps and activations is undone block by block (`chain`, `least_squares`, `constrained`); everything
-else, and what the blocks leave open, goes through `gradient`.
+A chain of affine maps and activations is inverted block by block (`chain`, `least_squares`, `constrained`). Other
+models, and inputs that the blocks do not determine, go through `gradient`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Recovery", "recover"]
 Method = Literal["auto", "layers", "svd", "lsmr", "cg", "gradient"]
 METHODS = ("auto", "layers", "svd", "lsmr", "cg", "gradient")
 ENOUGH = 1e-6
-"""Relative residual below which a chain that leaves directions open needs no descent on top."""
+"""Relative residual below which an undetermined chain needs no further descent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +54,9 @@ class Recovery(Result):
     layers : tuple of LayerRecovery
         One per block and sample, last block first.
     method, message : str
-        How it was done, and what is not known, in words.
+        The method, and what is not determined.
     converged : bool
-        False where a descent was stopped by its number of iterations, for some sample, and might have gone on.
+        False if the descent of some sample stopped at the limit of iterations before it converged.
     """
 
     inputs: Any
@@ -93,7 +93,7 @@ def recover(
     iterations: int | None = None,
     progress: bool = False,
 ) -> Recovery:
-    r"""Inputs of a layer or model from its outputs.
+    r"""Recover the inputs of a layer or model from its outputs.
 
     Parameters
     ----------
@@ -101,25 +101,25 @@ def recover(
         A layer, a layer with its activation (``nn.Sequential(conv, nn.ReLU())``) or a model; taken in evaluation mode,
         left as it is.
     outputs : array or tensor
-        What it gave, ``[N, …]`` or one sample. Computed in their precision.
+        The outputs, ``[N, …]`` or one sample; their precision is used for all computations.
     prior : prior or several, optional
-        What inputs look like (`initscope.invert.priors`); used where outputs leave inputs open.
+        Prior knowledge about inputs (`initscope.invert.priors`), used if the outputs do not determine the inputs.
     method : {"auto", "layers", "svd", "lsmr", "cg", "gradient"}
         ``layers``: block by block, solver chosen by size; ``svd``, ``lsmr``, ``cg``: that solver; ``gradient``: descent
         on the whole. ``auto``: blocks where the model is a chain of them, descent for the rest.
     seed : int
-        Seed of the start of the descent.
+        Seed of the initial point of the descent.
     activation : nn.Module, optional
-        Stands behind a bare layer: ``recover(conv, outputs, activation=nn.ReLU())``.
+        The activation after a bare layer: ``recover(conv, outputs, activation=nn.ReLU())``.
     layer : str, optional
-        The step of the model whose outputs these are; default: the last.
+        The layer of the model whose outputs these are; default: the last.
     input_shape : tuple, optional
         Shape of one input, where it does not follow from the outputs': strides, pooling, whole networks.
     noise : float
         Standard deviation of noise on the outputs: rows count as active only well above it, and rows with a small slope
         weigh less.
     start : array, optional
-        Where the descent begins; default: the linear estimate.
+        Initial point of the descent; default: the linear estimate.
     iterations : int, optional
         Most iterations of the solver.
     progress : bool
@@ -137,8 +137,8 @@ def recover(
     >>> import torch
     >>> layer = torch.nn.Sequential(torch.nn.Linear(8, 40), torch.nn.ReLU()).double()
     >>> x = torch.arange(8, dtype=torch.float64)
-    >>> found = recover(layer, layer(x).detach())
-    >>> found.exact, bool((found.inputs - x).abs().max() < 1e-10)
+    >>> recovery = recover(layer, layer(x).detach())
+    >>> recovery.exact, bool((recovery.inputs - x).abs().max() < 1e-10)
     (True, True)
     """
     _check(layer_or_model, method, seed, noise, iterations)
@@ -148,33 +148,33 @@ def recover(
     model = prepared(model, dtype)
     steps = traced(model, input_shape, dtype)
     last = step_named(steps, layer)
-    chain = chain_of(steps, last) if method != "gradient" else Chain((), "descent was asked for")
+    chain = chain_of(steps, last) if method != "gradient" else Chain((), "method='gradient' was given")
     if not chain.blocks and method not in ("auto", "gradient"):
         raise InputError(f"method = {method!r} goes layer by layer, but {chain.reason}; use method='gradient'")
     unbatched = _is_single(steps, last, chain, given, input_shape)
     batch = given[None] if unbatched else given
     _refuse_bare_relu(chain, batch)
     problem = _Problem(steps, last, chain, priors, method, noise, iterations, progress, seed)
-    found = [problem.solve(sample, _nth(start, index, unbatched), input_shape) for index, sample in enumerate(batch)]
-    inputs = torch.stack([one.x for one in found])
+    samples = [problem.solve(target, _nth(start, index, unbatched), input_shape) for index, target in enumerate(batch)]
+    inputs = torch.stack([sample.x for sample in samples])
     inputs = inputs[0] if unbatched else inputs
     return Recovery(
         inputs=inputs if isinstance(outputs, Tensor) else inputs.numpy(),
-        relative_residual=max(one.residual for one in found),
-        exact=all(one.exact for one in found),
-        condition=max(one.condition for one in found),
-        noise_amplification=float(np.max([one.amplification for one in found])),
-        method=found[0].method,
-        message="; ".join(dict.fromkeys(one.message for one in found if one.message)),
-        iterations=sum(one.iterations for one in found),
-        layers=tuple(layer for one in found for layer in one.layers),
-        converged=all(one.converged for one in found),
+        relative_residual=max(sample.residual for sample in samples),
+        exact=all(sample.exact for sample in samples),
+        condition=max(sample.condition for sample in samples),
+        noise_amplification=float(np.max([sample.amplification for sample in samples])),
+        method=samples[0].method,
+        message="; ".join(dict.fromkeys(sample.message for sample in samples if sample.message)),
+        iterations=sum(sample.iterations for sample in samples),
+        layers=tuple(layer for sample in samples for layer in sample.layers),
+        converged=all(sample.converged for sample in samples),
     )
 
 
 @dataclass(frozen=True)
-class _Found:
-    """One sample."""
+class _Solution:
+    """The solution for one sample."""
 
     x: Tensor
     residual: float
@@ -190,7 +190,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Problem:
-    """Everything but the sample."""
+    """The problem without the sample."""
 
     steps: Graph
     last: Node
@@ -202,37 +202,37 @@ class _Problem:
     progress: bool
     seed: int
 
-    def solve(self, target: Tensor, start: Tensor | None, input_shape: Sequence[int] | None) -> _Found:
-        """Layer by layer where the model is a chain; by descent for the rest, or from there where layers were lost."""
+    def solve(self, target: Tensor, start: Tensor | None, input_shape: Sequence[int] | None) -> _Solution:
+        """Solve layer by layer if the model is a chain; else, or to improve an inexact result, by descent."""
         if not self.chain.blocks:
             return self._descend(target, start, input_shape)
         operators = self.chain.operators(input_shape, target.shape, target.dtype)
         if self.method == "auto" and len(operators) > 1 and not self._may_span(operators[-1], target):
             return self._descend(target, start, operators[0].input_shape)
-        found = self._undo(operators, target)
-        if found.exact or self.method != "auto" or len(found.layers) == 1 or found.residual < ENOUGH:
-            return found
-        more = self._descend(target, found.x if start is None else start, found.x.shape)
-        if more.residual >= found.residual:
-            return found
+        solution = self._undo(operators, target)
+        if solution.exact or self.method != "auto" or len(solution.layers) == 1 or solution.residual < ENOUGH:
+            return solution
+        more = self._descend(target, solution.x if start is None else start, solution.x.shape)
+        if more.residual >= solution.residual:
+            return solution
         return replace(
-            found,
+            solution,
             x=more.x,
             residual=more.residual,
             exact=False,
-            method=f"{found.method} then {more.method}",
-            iterations=found.iterations + more.iterations,
+            method=f"{solution.method} then {more.method}",
+            iterations=solution.iterations + more.iterations,
             converged=more.converged,
         )
 
-    def _undo(self, operators: Sequence[Affine], target: Tensor) -> _Found:
+    def _undo(self, operators: Sequence[Affine], target: Tensor) -> _Solution:
         solver = self.method if self.method in ("svd", "lsmr", "cg") else "auto"
         x, layers, message = undo(
             self.chain, operators, target, self.priors, self.noise, solver=solver, iterations=self.iterations
         )
         with torch.no_grad():
             image = run_to(self.steps, self.last, x[None])[0]
-        return _Found(
+        return _Solution(
             x=x,
             residual=float((image - target).norm()) / max(float(target.norm()), 1e-300),
             exact=all(layer.spans for layer in layers),
@@ -245,11 +245,11 @@ class _Problem:
         )
 
     def _may_span(self, affine: Affine, target: Tensor) -> bool:
-        """Whether the last block has enough known outputs; if not, undoing the others in turn would lead astray."""
+        """Return whether the last block has enough known outputs; if not, inverting block by block would fail."""
         known = preimage(self.chain.blocks[-1].activation, target, self.noise).known
         return int(known.sum()) >= affine.size
 
-    def _descend(self, target: Tensor, start: Tensor | None, input_shape: Sequence[int] | None) -> _Found:
+    def _descend(self, target: Tensor, start: Tensor | None, input_shape: Sequence[int] | None) -> _Solution:
         if start is not None:
             input_shape = start.shape
         if input_shape is None:
@@ -270,34 +270,34 @@ class _Problem:
         else:
             start = start.to(target.dtype)
         done = descend(forward, target, start, self.priors, iterations=self.iterations or 200, progress=self.progress)
-        return _Found(
+        return _Solution(
             x=done.x,
             residual=done.residual,
             exact=False,
             condition=math.nan,
             amplification=math.nan,
             method="gradient",
-            message=_told(done),
+            message=_message(done),
             iterations=done.iterations,
             converged=done.converged,
         )
 
 
-def _told(done: Descent) -> str:
-    """What a descent can say of itself: whether it would have gone on."""
+def _message(done: Descent) -> str:
+    """Return a message on whether the descent converged."""
     if done.interrupted:
         return "interrupted: the best input so far"
     if done.converged:
-        return "descent converged: an input that fits as well as could be found, not all"
+        return "descent converged: this input fits best locally; others may fit too"
     falling = "" if math.isnan(done.gain) else f", and the last {WINDOW} still gained {done.gain:.0%}"
-    return f"descent stopped after {done.iterations} iterations{falling}: more may find more"
+    return f"descent stopped after {done.iterations} iterations{falling}; more iterations may improve the result"
 
 
 def _same_shape(made: Tensor, target: Tensor) -> None:
     if made.shape != target.shape:
         raise InputError(
             f"outputs have shape {tuple(target.shape)} each, but the model makes {tuple(made.shape)} of inputs of this "
-            "shape; give the outputs of this very layer, or another input_shape"
+            "shape; give the outputs of this layer, or another input_shape"
         )
 
 
@@ -319,7 +319,7 @@ def _as_outputs(outputs: Any, model: nn.Module) -> tuple[Tensor, torch.dtype]:
     try:
         given = outputs.detach().cpu() if isinstance(outputs, Tensor) else torch.from_numpy(np.asarray(outputs))
     except TypeError as error:
-        raise InputError(f"outputs of type {type(outputs).__name__} are no array of numbers: {error}") from error
+        raise InputError(f"outputs of type {type(outputs).__name__} are not an array of numbers: {error}") from error
     if given.numel() == 0:
         raise InputError(f"outputs of shape {tuple(given.shape)} are empty; give at least one sample")
     if given.is_complex():
@@ -349,7 +349,7 @@ def _is_single(steps: Graph, last: Node, chain: Chain, given: Tensor, input_shap
             return True
         raise InputError(
             f"outputs have shape {tuple(given.shape)}, but the model makes {('N', *made.shape[1:])} of inputs of shape "
-            f"{tuple(input_shape)}; give the outputs of this very layer, or another input_shape"
+            f"{tuple(input_shape)}; give the outputs of this layer, or another input_shape"
         )
     expected = next((count for block in reversed(chain.blocks) for part in reversed(block.parts)
                      if (count := _dimensions(part))), 0)  # fmt: skip

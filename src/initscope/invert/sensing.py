@@ -1,6 +1,6 @@
 """Fewer measurements than pixels, three ways: dense Gaussian, convolution with ReLU, limited-angle tomography.
 
-Each is an `Affine` map of a grey image with an optional activation, scaled to unit norm, so that one solver serves all.
+Each is an `Affine` map of a gray image with an optional activation, scaled to unit norm, so that one solver serves all.
 """
 
 from __future__ import annotations
@@ -52,36 +52,36 @@ class Sensing:
 
     def back_projected(self, measured: Tensor) -> Tensor:
         """The adjoint applied to a batch of measurements: an image of each, ``[N, 1, H, W]``."""
-        found: list[Tensor] = []
+        adjoints: list[Tensor] = []
         for shaped in torch.split(measured.reshape(len(measured), *self.affine.output_shape), 1000):
             with torch.enable_grad():
                 source = torch.zeros(len(shaped), *self.affine.input_shape, requires_grad=True)
                 image = source
                 for part in self.affine.parts:
                     image = part(image)
-            found.extend(torch.autograd.grad(image, source, shaped))
-        return torch.cat(found)
+            adjoints.extend(torch.autograd.grad(image, source, shaped))
+        return torch.cat(adjoints)
 
     def reconstructions(self, measured: Tensor) -> dict[str, np.ndarray]:
         """One image by every solver that suits the measurement."""
         side = self.affine.input_shape[-1]
         shaped = measured.reshape(self.affine.output_shape)
-        told = preimage(self.activation, shaped)
+        known = preimage(self.activation, shaped)
         start = self.affine.adjoint(shaped)
         solvers: dict[str, Prior] = {
             "total variation": TotalVariation(0.002),
             "wavelets": Wavelets(max(4, self.outputs // 3), "haar"),
         }
-        found = {
-            name: fit(self.affine, told, start, (prior, Box(0.0, 1.0)), iterations=150)[0].numpy()
+        images = {
+            name: fit(self.affine, known, start, (prior, Box(0.0, 1.0)), iterations=150)[0].numpy()
             for name, prior in solvers.items()
         }
         if self.angles:
             backwards = library("skimage.transform").iradon
             sinogram = measured.reshape(len(self.angles), -1).double().numpy().T * self._scale
-            picture = backwards(sinogram, theta=np.array(self.angles), output_size=side, circle=False)
-            found["filtered back projection"] = np.clip(picture, 0, 1)[None]
-        return found
+            image = backwards(sinogram, theta=np.array(self.angles), output_size=side, circle=False)
+            images["filtered back projection"] = np.clip(image, 0, 1)[None]
+        return images
 
     @property
     def _scale(self) -> float:
@@ -90,7 +90,7 @@ class Sensing:
 
 
 def make_sensing(name: str, side: int, outputs: int, *, arc: float, seed: int) -> Sensing:
-    """The measurement called ``name`` with about so many outputs for images of side × side pixels."""
+    """Return the measurement ``name`` with about this number of outputs for images of side × side pixels."""
     if name not in MEASUREMENTS:
         raise InputError(f"measurement {name!r} is not known; choose from {', '.join(MEASUREMENTS)}")
     rng = torch_generator(seed, "measurements")
@@ -124,7 +124,7 @@ def _convolution(side: int, outputs: int, arc: float, rng: torch.Generator) -> S
 
 
 def _tomography(side: int, outputs: int, arc: float, rng: torch.Generator) -> Sensing:
-    """Projections along angles of ``arc`` degrees, four at least; neighbouring detectors are joined to afford them."""
+    """Projections along angles of ``arc`` degrees, at least four; adjacent detectors are merged to fit the budget."""
     detectors = _detectors(side)
     count = max(outputs // detectors, min(4, -(-outputs // 4)))
     angles = np.linspace(0, arc, count, endpoint=False)
@@ -149,18 +149,18 @@ def _projections(side: int, angles: np.ndarray) -> np.ndarray:
     Every detector sums points one pixel apart along its ray; a point is the bilinear mean of the four pixels about it.
     """
     width = _detectors(side)
-    before, centre = width // 2 - side // 2, width // 2
-    along, detector = np.indices((width, width)) - centre
+    before, center = width // 2 - side // 2, width // 2
+    along, detector = np.indices((width, width)) - center
     matrix = np.zeros((len(angles), width, side * side))
     for rows, angle in zip(matrix, np.deg2rad(angles), strict=True):
-        x = np.cos(angle) * detector + np.sin(angle) * along + centre - before
-        y = np.cos(angle) * along - np.sin(angle) * detector + centre - before
+        x = np.cos(angle) * detector + np.sin(angle) * along + center - before
+        y = np.cos(angle) * along - np.sin(angle) * detector + center - before
         left, top = np.floor(x).astype(int), np.floor(y).astype(int)
         for column, row in ((left, top), (left + 1, top), (left, top + 1), (left + 1, top + 1)):
             weight = (1 - np.abs(x - column)) * (1 - np.abs(y - row))
             inside = (column >= 0) & (column < side) & (row >= 0) & (row < side)
-            place = (detector[inside] + centre, row[inside] * side + column[inside])
-            np.add.at(rows, place, weight[inside])
+            entry = (detector[inside] + center, row[inside] * side + column[inside])
+            np.add.at(rows, entry, weight[inside])
     return matrix
 
 

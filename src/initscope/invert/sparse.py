@@ -1,4 +1,4 @@
-"""Sparse inputs from fewer products than unknowns: the phase transition, and the restricted isometry behind it."""
+"""Sparse inputs from fewer products than unknowns: the phase transition, and the restricted isometry constant."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def _half(points: Sequence[TransitionPoint]) -> tuple[float, float]:
     theory = points[0].theory
 
     def loss(parameters: Floats) -> float:
-        steepness, centre = np.exp(parameters[0]), parameters[1]
-        z = steepness * (sparsity / theory - centre)
+        steepness, center = np.exp(parameters[0]), parameters[1]
+        z = steepness * (sparsity / theory - center)
         return float(np.sum(won * np.logaddexp(0, z) + (trials - won) * np.logaddexp(0, -z)))
 
     fit: Any = minimize(loss, np.array([math.log(20.0), 1.0]), method="BFGS")
@@ -102,12 +102,12 @@ def sparse_transition(
     method: str = "lasso path",
     seed: int = 0,
 ) -> SparseTransition:
-    """How sparse must an input be to come back from fewer products than unknowns? Experiment on Donoho–Tanner's curve.
+    """Measure how sparse inputs must be for recovery, and compare with the Donoho–Tanner curve.
 
     Source: [DonohoTanner2009]_; 'Random Gaussian weights' of [Bronstein2016]_.
 
     ``method`` is ``lasso path`` (scikit-learn's homotopy, followed to the solution of least l1 norm) or ``matching
-    pursuit`` (its orthogonal one, told k). Sparsities are ``relative`` to the curve.
+    pursuit`` (its orthogonal one, with k given). Sparsities are ``relative`` to the curve.
     """
     if method not in ("lasso path", "matching pursuit"):
         raise InputError(f"method = {method!r} must be 'lasso path' or 'matching pursuit'")
@@ -138,10 +138,12 @@ def _recovers(rng: np.random.Generator, m: int, n: int, k: int, method: str) -> 
         warnings.simplefilter("ignore", ConvergenceWarning)  # paths of inputs that are not recovered end in ties
         warnings.simplefilter("ignore", RuntimeWarning)
         if method == "lasso path":
-            found = lars_path(matrix, matrix @ x, method="lasso", alpha_min=1e-9, max_iter=4 * m, eps=1e-12)[2][:, -1]
+            solution = lars_path(matrix, matrix @ x, method="lasso", alpha_min=1e-9, max_iter=4 * m, eps=1e-12)[2][
+                :, -1
+            ]
         else:
-            found = orthogonal_mp(matrix, matrix @ x, n_nonzero_coefs=k)
-    return bool(np.linalg.norm(found - x) < 1e-3 * np.linalg.norm(x))
+            solution = orthogonal_mp(matrix, matrix @ x, n_nonzero_coefs=k)
+    return bool(np.linalg.norm(solution - x) < 1e-3 * np.linalg.norm(x))
 
 
 def restricted_isometry(matrix: Any, nonzeros: int, *, samples: int = 200, seed: int = 0) -> float:
@@ -151,8 +153,8 @@ def restricted_isometry(matrix: Any, nonzeros: int, *, samples: int = 200, seed:
 
     .. math:: \delta_k = \max_{|S|=k} \|A_S^TA_S - I\|
 
-    over ``samples`` random supports, each improved by swapping in the column that the extreme direction likes best.
-    Exact maximisation is NP-hard; `initscope.theory.inversion.restricted_isometry_bound` bounds it from above for
+    over ``samples`` random supports, each improved by swapping in the column that increases the deviation most.
+    Exact maximization is NP-hard; `initscope.theory.inversion.restricted_isometry_bound` bounds it from above for
     Gaussian matrices.
     """
     columns = np.asarray(matrix, dtype=np.float64)

@@ -16,30 +16,30 @@ from initscope.invert.priors import Box, Prior, TotalVariation
 __all__ = ["Spectrum", "spectrum_of"]
 
 _LEAST_SIDE = 8
-"""Side in pixels below which a picture has no spectrum to speak of."""
+"""Smallest side in pixels for which the spectrum is used."""
 
 
 class Spectrum:
-    """A symmetric linear map of pictures ``[..., H, W]`` by a gain for every frequency, of mean square 1."""
+    """A symmetric linear map of images ``[..., H, W]`` by a gain for every frequency, of mean square 1."""
 
     def __init__(self, height: int, width: int, dtype: torch.dtype) -> None:
         down, across = torch.fft.fftfreq(height, dtype=dtype)[:, None], torch.fft.rfftfreq(width, dtype=dtype)[None]
         gain = 1 / torch.clamp(torch.sqrt(down**2 + across**2), min=1 / max(height, width))
         self.side, self.gain = (height, width), gain / gain.square().mean().sqrt()
 
-    def colour(self, white: Tensor) -> Tensor:
-        """From white variables to pictures."""
-        picture: Tensor = torch.fft.irfft2(torch.fft.rfft2(white) * self.gain, s=self.side)
-        return picture
+    def color(self, white: Tensor) -> Tensor:
+        """From white variables to images."""
+        image: Tensor = torch.fft.irfft2(torch.fft.rfft2(white) * self.gain, s=self.side)
+        return image
 
-    def whiten(self, picture: Tensor) -> Tensor:
-        """From pictures to white variables."""
-        white: Tensor = torch.fft.irfft2(torch.fft.rfft2(picture) / self.gain, s=self.side)
+    def whiten(self, image: Tensor) -> Tensor:
+        """From images to white variables."""
+        white: Tensor = torch.fft.irfft2(torch.fft.rfft2(image) / self.gain, s=self.side)
         return white
 
 
 def spectrum_of(shape: Sequence[int], priors: tuple[Prior, ...], dtype: torch.dtype) -> Spectrum | None:
-    """That of pictures, where total variation is among the priors and nothing else but a range: else None."""
+    """Return the spectrum of images if the priors are total variation and at most a range, else None."""
     smooth = any(isinstance(prior, TotalVariation) for prior in priors)
     known = all(isinstance(prior, (Box, TotalVariation)) for prior in priors)
     if not smooth or not known or len(shape) < 2 or min(shape[-2:]) < _LEAST_SIDE:

@@ -15,7 +15,7 @@ import torch
 
 from initscope._utils.libraries import library
 from initscope.errors import InputError
-from initscope.invert.pictures import psnr, ssim
+from initscope.invert.images import psnr, ssim
 from initscope.invert.sensing import make_sensing
 from initscope.reproductions._figures import Rows
 from initscope.reproductions.protocol import Declared, Number

@@ -11,7 +11,7 @@ from initscope import data
 from initscope.data.locations import find
 from initscope.errors import InputError
 from initscope.initializers import he_
-from initscope.invert.pictures import Inversions, invert_layers
+from initscope.invert.images import Inversions, invert_layers
 from initscope.models import load_model
 from initscope.reproductions.protocol import Declared, Number
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import betainc
 
 from initscope.errors import InputError
@@ -77,6 +78,44 @@ def test_planned_widths_use_the_better_bound():
     narrow = planning.expansivity(n=50, delta=0.01).layers[0]
     assert narrow.bound == "union"
     assert union_failure_bound(narrow.guaranteed, 50) <= 0.01 < gordon_bound(narrow.guaranteed - 1, 50)
+
+
+@pytest.mark.parametrize(("m", "n"), [(15_600, 2_000), (766_500, 100_000), (7_651_000, 1_000_000)])
+def test_large_layers_follow_the_central_limit_theorem(m, n):
+    """A sum without its n - 1 largest terms is asymptotically one of terms cut off at their quantile s.
+
+    Σ of the others ≈ Σ min(h₊², s²) - (n - 1)s², so that the difference from ‖g‖² is normal; the error is of the order
+    of its skewness, some 3/√n. The probabilities are between .1 and .9.
+    """
+    s = stats.norm.isf((n - 1) / m)
+    h = np.linspace(-9, 9, 200_001)
+    terms, weights = np.minimum(np.maximum(h, 0), s) ** 2, stats.norm.pdf(h) * (h[1] - h[0])
+    mean = weights @ terms
+    centre = m * mean - (n - 1) * s**2 - n
+    chance = stats.norm.sf(centre / math.sqrt(m * (weights @ (terms - mean) ** 2) + 2 * n))
+    assert 0.1 < chance < 0.45
+    assert gordon_bound(m, n) == pytest.approx(2 * chance, abs=6 / math.sqrt(n))
+
+
+@pytest.mark.parametrize(("m", "n"), [(300, 2), (2000, 2), (3000, 3)])
+def test_tiny_bounds_lie_between_one_choice_of_entries_and_a_union_over_all(m, n):
+    """The sum leaves out the n - 1 largest positive entries; a sum that leaves out fixed n - 1 entries is no smaller.
+
+    So the probability is at least that of fixed entries (a binomial mixture of beta laws), and at most the sum of
+    Chernoff's bounds min E e^{-sZ} over all choices of n - 1 entries.
+    """
+    s = np.linspace(1e-3, 0.499, 2000)
+    rows = m - n + 1
+    logs = rows * np.log(0.5 + 0.5 / np.sqrt(1 + 2 * s)) - n / 2 * np.log(1 - 2 * s)
+    upper = math.log(2) + math.log(math.comb(m, n - 1)) + logs.min()
+    j = np.arange(1, rows + 1)
+    chances = stats.binom.logpmf(j, rows, 0.5) + stats.beta.logcdf(0.5, j / 2, n / 2)
+    lower = math.log(2) + np.logaddexp.reduce(chances)
+    assert lower <= math.log(gordon_bound(m, n)) <= upper
+
+
+def test_a_bound_below_the_smallest_float_is_zero():
+    assert gordon_bound(10_000, 5) == 0.0
 
 
 def test_bad_sizes_are_refused():

@@ -93,10 +93,12 @@ def _constant_data(evidence: Evidence, _: float) -> Hit | None:
     advice="check how the targets are loaded: a wrong column, a cast to whole numbers, or one folder",
 )  # fmt: skip
 def _constant_targets(evidence: Evidence, _: float) -> Hit | None:
-    """All targets are equal."""
-    targets = evidence.seen.targets
+    """All targets are equal, and the loss reads them."""
+    targets, level = evidence.seen.targets, None if evidence.facts.loss_name else "warning"
     known = hasattr(targets, "flatten") and targets.numel() > 1
-    return Hit(evidence.signal.output) if known and bool((targets == targets.flatten()[0]).all()) else None
+    ignored = evidence.step.given and not evidence.facts.reading.reads_targets
+    equal = known and not ignored and bool((targets == targets.flatten()[0]).all())
+    return Hit(evidence.signal.output, level=level) if equal else None  # type: ignore[arg-type]
 
 
 @check(
@@ -110,7 +112,8 @@ def _constant_targets(evidence: Evidence, _: float) -> Hit | None:
 def _shuffled_targets(evidence: Evidence, _: float) -> Hit | None:
     """The model learns permuted targets as fast as the real ones, and nearest neighbours have unrelated targets."""
     trial, use = evidence.trial, evidence.trial.use or 0.0
-    if trial.outcome != "learns" or trial.permuted is None or trial.samples < _ENOUGH_SAMPLES:
+    ignored = evidence.step.given and not evidence.facts.reading.reads_targets
+    if trial.outcome != "learns" or trial.permuted is None or trial.samples < _ENOUGH_SAMPLES or ignored:
         return None
     relation, level = evidence.data.relation, None if evidence.data.relation is not None else "warning"
     if trial.permuted < _AS_EASY * use or (relation is not None and relation > _RELATED):

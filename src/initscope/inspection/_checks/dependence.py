@@ -240,14 +240,19 @@ def _masked_diagonal(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS317", "softmax-axis", "error",
+    "IS317", "softmax-axis", "error", learning="info",
     message="The attention weights at {at} do not sum to 1 over the keys: the softmax runs over another axis.",
     why="the values are then not averaged but added up or mixed between queries",
     advice="take the softmax over the axis of the keys, dim=-1 for scores [queries, keys]",
 )  # fmt: skip
 def _softmax_axis(evidence: Evidence, _: float) -> Hit | None:
     """The weights of an attention do not sum to 1 over the keys."""
-    wrong = np.flatnonzero(evidence.attention_sums > 1 + 1e-2)
+    rows, origin = evidence.seen.rows, evidence.signal.origin
+    products = [row.reads[0] for row in rows if row.traits.product and row.reads]
+    permuted = [origin(index) for index in products if rows[index].traits.permutes_axes]  # sums are of another axis
+    sums = evidence.attention_sums.copy()
+    sums[permuted] = np.nan
+    wrong = np.flatnonzero(sums > 1 + 1e-2)
     return Hit(int(wrong[0]), float(evidence.attention_sums[wrong[0]])) if len(wrong) else None
 
 

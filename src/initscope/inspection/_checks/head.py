@@ -67,7 +67,8 @@ def _loss_unbounded(evidence: Evidence, _: float) -> Hit | None:
     if reached < -_NEGATIVE and outside > _OUTSIDE:
         share = f"{100 * outside:.0f} % of the targets lie outside of the output's range"
         return Hit(row, reached, facts={"limit": f" at 0: it falls to {reached:.3g}, as {share}"})
-    if head.outcome != "reaches" or not free < _WITHOUT_BOUND < reached < -_NEGATIVE:
+    reads = evidence.facts.reading.reads_targets
+    if head.outcome != "reaches" or not reads or not free < _WITHOUT_BOUND < reached < -_NEGATIVE:
         return None
     limit = f" except the range of {evidence.seen.rows[row].title}: it reaches {reached:.3g}"
     return Hit(row, reached, level="warning", facts={"limit": limit})

@@ -17,7 +17,7 @@ _LEAK = 0.2
 
 
 @check(
-    "IS401", "does-not-learn", "error", reads=("trial",), follows=("IS403", "IS404", "IS406", *_CAUSES),
+    "IS401", "does-not-learn", "error", reads=("trial",), follows=("IS403", "IS404", *_CAUSES, "IS406"),
     message="The model stops learning at {percent:.0f} % of the possible fall of the loss: {start:.3g} → {end:.3g} on "
     "one batch, at the best learning rate.",
     why="a model that cannot fit one small batch will not fit the data",
@@ -31,7 +31,7 @@ def _does_not_learn(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS402", "inputs-unused", "error", reads=("trial",), follows=("IS403", "IS404", "IS406", *_CAUSES),
+    "IS402", "inputs-unused", "error", reads=("trial",), follows=("IS403", "IS404", *_CAUSES, "IS406"),
     message="The model learns no more than the best constant prediction: loss {start:.3g} → {end:.3g}, a constant has "
     "{constant:.3g}.",
     why="its output does not use the inputs, or no gradient gets through",
@@ -171,5 +171,6 @@ def _left_out(evidence: Evidence, _: float) -> Hit | None:
 def _batch_leak(evidence: Evidence, _: float) -> Hit | None:
     """The model fits targets although all inputs of the batch are equal."""
     share, single = evidence.trial.constant_inputs, len(evidence.seen.rows[evidence.signal.output].shape) < 2
-    known = share is not None and share > _LEAK and single  # positions of a sequence have constants of their own
+    reads = evidence.facts.reading.reads_targets
+    known = share is not None and share > _LEAK and single and reads  # positions have constants of their own
     return Hit(evidence.signal.output, share, facts={"percent": 100 * (share or 0.0)}) if known else None

@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from initscope.errors import InputError, check_count
-from initscope.graph.borrowing import leaves_no_trace, runnable
+from initscope.graph.borrowing import borrowed, runnable
 from initscope.inspection.instruments.batches import SAMPLES, draw_batch
 from initscope.inspection.instruments.curves import fall_share, recent
 from initscope.inspection.instruments.head import examine_head
@@ -196,7 +196,7 @@ def _run(candidate: Candidate, steps: int, samples: int, seed: int) -> tuple[Run
     made = candidate.model
     try:
         model = runnable(made if isinstance(made, nn.Module) else made(seed) if made is not None else None)
-        with leaves_no_trace(model):
+        with borrowed(model):
             batch = draw_batch(model, candidate.inputs, candidate.targets, samples, seed)
             spec = OptimizerSpec(candidate.optimizer, candidate.lr)
             run = train(Setup(model, batch, candidate.loss, spec, seed), steps)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from initscope.graph import Batch
-from initscope.graph.borrowing import leaves_no_trace, runnable
+from initscope.graph.borrowing import borrowed, runnable
 from initscope.graph.threads import all_threads
 from initscope.inspection.instruments.batches import draw_batch
 from initscope.inspection.instruments.budget import Budget, Cost, affordable_samples, cost_of, plan_budget
@@ -94,7 +94,7 @@ def run_trial(
     model = runnable(model)
     start = time.perf_counter()
     try:
-        with leaves_no_trace(model):
+        with borrowed(model):
             trial = _Experiment(model, inputs, targets, loss, spec, bounds, seed, start).trial(controls)
     except Exception as error:  # whatever the model raises: a result, not a crash
         trial = Trial("failed", reason=f"{type(error).__name__}: {error}".strip().splitlines()[0])

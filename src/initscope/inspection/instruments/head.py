@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from initscope._utils.randomness import torch_generator
 from initscope.graph import Batch
-from initscope.graph.borrowing import leaves_no_trace, runnable
+from initscope.graph.borrowing import borrowed, runnable
 from initscope.inspection.instruments.batches import SAMPLES, draw_batch
 from initscope.inspection.instruments.free_output import FreeOutput
 from initscope.inspection.instruments.minimum import UNBOUNDED, minimise
@@ -140,7 +140,7 @@ def examine_head(
     model = runnable(model)
     trainable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
-        with leaves_no_trace(model):
+        with borrowed(model):
             torch.manual_seed(seed)
             batch = draw_batch(model, inputs, targets, samples, seed)
             return _Examination(model, batch, loss, seed).head()

@@ -78,7 +78,7 @@ class Tape(TorchFunctionMode):
         self._count = 0
 
     def run(self, inputs: Inputs) -> Any:
-        """The model's output. Call it inside of `leaves_no_trace`: no parameter asks for a gradient afterwards."""
+        """The model's output. Call it inside of `borrowed`: no parameter asks for a gradient afterwards."""
         for parameter in self._model.parameters():
             parameter.requires_grad_(False)
         inputs = inputs.map(torch.clone)

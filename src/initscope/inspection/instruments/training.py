@@ -84,7 +84,7 @@ def train(
 ) -> Run:
     """Train a copy for some steps, as training would run: training mode, one batch again and again.
 
-    Call it inside of `leaves_no_trace`. Whatever is raised ends the run and is kept in it.
+    Call it inside of `borrowed`. Whatever is raised ends the run and is kept in it.
 
     Parameters
     ----------

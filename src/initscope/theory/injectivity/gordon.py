@@ -19,8 +19,12 @@ _NEGLIGIBLE = 45.0
 """Nats below the peak at which the integrand over the cutoff is left out: e^-45 is below the rounding of a float."""
 _CUTOFFS, _CONTOUR = 160, 500
 """Nodes over the cutoff and along the contour; twice as many change no result by more than 1e-9 of its value."""
+_FEWEST_INSIDE = 8
+"""Points of the search grid that the integrand over the cutoff must cover: fewer, and the grid is refined."""
 _FARTHEST = 55.0
 _ANGLE = math.radians(75.0)
+_CROSSINGS = 0.5 / (1 + np.exp(-np.linspace(-18.0, 7.0, 250)))
+"""Distances from 0, up to the branch point 1/2, at which the contour may cross the real axis."""
 
 
 def gordon_bound(m: int, n: int) -> float:
@@ -30,8 +34,8 @@ def gordon_bound(m: int, n: int) -> float:
        \qquad g \in R^n,\; h \in R^m \text{ standard normal}
 
     with N the number of positive h_i and h_(1) ≤ h_(2) ≤ … these in order; the sum is 0 where N < n. Rigorous at every
-    size. Weaker than `union_failure_bound` for small n, stronger from n ≈ 150 on. Beyond the sources, which name the
-    replica-symmetric value without a proof: [Gordon1988]_, [Maillard2022]_.
+    size. Weaker than `union_failure_bound` for small n, stronger from n ≈ 150 on (at δ = .01). Beyond the sources,
+    which name the replica-symmetric value without a proof: [Gordon1988]_, [Maillard2022]_.
 
     The probability is computed, not sampled: given the cutoff t, the (n - 1)-th largest entry of h, the sum has
     m - n + 1 independent terms, and its distribution is one contour integral; a second integral runs over t.
@@ -53,7 +57,7 @@ def gordon_bound(m: int, n: int) -> float:
     if m < 3 * n - 1:  # never injective: see cover_threshold
         return 1.0
     if n == 1:
-        return min(1.0, 2 * float(_sum_is_small(np.array([math.inf]), m, n)[0]))
+        return min(1.0, 2 * math.exp(_log_sum_is_small(np.array([math.inf]), m, n)[0]))
     return min(1.0, 2 * _over_cutoffs(m, n))
 
 
@@ -91,46 +95,69 @@ def _over_cutoffs(m: int, n: int) -> float:
         tails = (kept - 1) * log_ndtr(-t) + (m - kept) * log_ndtr(t)
         return np.asarray(tails - t * t / 2 - 0.5 * math.log(2 * math.pi) - betaln(kept, m - kept + 1))
 
-    grid = np.linspace(0.0, math.sqrt(2 * math.log(m)) + 8.0, 400)[1:]
-    with np.errstate(divide="ignore"):
-        heights = log_density(grid) + np.log(_sum_is_small(grid, m, n))
-    inside = grid[heights > np.max(heights) - _NEGLIGIBLE]
-    step = grid[1] - grid[0]
-    low, high = max(0.0, inside[0] - step), inside[-1] + step
+    def log_integrand(t: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return log_density(t) + _log_sum_is_small(t, m, n)
+
+    low, high = 0.0, math.sqrt(2 * math.log(m)) + 8.0
+    inside = np.empty(0)
+    while len(inside) < _FEWEST_INSIDE:  # one peak: what is not within one step of its highest point is left out
+        grid = np.linspace(low, high, 400)[1:]
+        heights = log_integrand(grid)
+        step = grid[1] - grid[0]
+        inside = grid[heights >= np.max(heights) - _NEGLIGIBLE]
+        low, high = max(0.0, inside[0] - step), inside[-1] + step
     nodes, weights = np.polynomial.legendre.leggauss(_CUTOFFS)
     t = low + (high - low) * (nodes + 1) / 2
-    values = np.exp(log_density(t)) * _sum_is_small(t, m, n)
     few_positive = float(bdtr(kept - 1, m, 0.5))  # no positive cutoff: the sum is 0
-    return float(few_positive + (values @ weights) * (high - low) / 2)
+    return float(few_positive + (np.exp(log_integrand(t)) @ weights) * (high - low) / 2)
 
 
-def _sum_is_small(t: npt.NDArray[np.float64], m: int, n: int) -> npt.NDArray[np.float64]:
-    r"""P[X_1 + … + X_M ≤ χ²_n] for each cutoff t, M = m - n + 1, X = h² where 0 < h < t and else 0, h < t normal.
+def _log_sum_is_small(t: npt.NDArray[np.float64], m: int, n: int) -> npt.NDArray[np.float64]:
+    r"""log P[Z ≤ 0], Z = X_1 + … + X_M - χ²_n, for each cutoff t; M = m - n + 1, X = h² where 0 < h < t and else 0.
 
-    The inverse Laplace transform of E e^{-sΣX} · (1 - 2s)^{-n/2} / s along a hyperbola through the saddle point. The
-    hyperbola is open to the right, around the branch cut from 1/2 to ∞; the integrand decays along it as a power of s.
+    h is normal below t. With E e^{-sZ} = E e^{-sΣX} · (1 - 2s)^{-n/2},
+
+    .. math:: P[Z \le 0] = \frac{1}{2\pi i}\int E e^{-sZ}\,\frac{ds}{s}
+
+    along a hyperbola that crosses the real axis at the saddle point between 0 and 1/2. It opens to the right around
+    the branch cut from 1/2 to ∞. Between it and the vertical line through the saddle point there is no singularity,
+    Re s > 0, so that \|E e^{-sX}\| ≤ 1, and (1 - 2s)^{-n/2}/s decays as a power: both integrals agree. Where Z is below
+    0 on average, this saddle point is next to the pole at 0 and the integrand would grow away from it: the hyperbola
+    then crosses at the saddle point below 0, and the pole adds 1.
     """
     terms = m - n + 1
-    points = np.linspace(0.0, 1.0, 202)[1:-1] / 2
-    heights = _log_transform(points[None, :], t[:, None], terms, n).real - np.log(points)
-    best = np.argmin(heights, axis=1)
-    saddle = points[best]
+    side = np.where(_mean_term(t) * terms >= n, 1.0, -0.98)  # from below -1/2 nothing is gained
+    points = side[:, None] * _CROSSINGS
+    heights = _log_transform(points, t[:, None], terms, n).real - np.log(np.abs(points))
+    best = np.arange(len(t)), np.argmin(heights, axis=1)
+    saddle, height = points[best], np.where(side > 0, heights[best], 0.0)
     spread = _spread(saddle, t, terms, n)
     theta = np.linspace(-1.0, 1.0, 2 * _CONTOUR + 1) * (math.asinh(1 / np.min(spread)) + _FARTHEST / math.sqrt(n))
     real, imaginary = (np.cosh(theta) - 1) * math.cos(_ANGLE), np.sinh(theta) * math.sin(_ANGLE)
     s = saddle[:, None] + spread[:, None] * (real + 1j * imaginary)
     slope = spread[:, None] * (np.sinh(theta) * math.cos(_ANGLE) + 1j * np.cosh(theta) * math.sin(_ANGLE))
-    values = np.exp(_log_transform(s, t[:, None], terms, n)) * slope / s
-    integral = values.sum(axis=1) * (theta[1] - theta[0]) / (2j * math.pi)
-    return np.asarray(np.clip(integral.real, 0.0, 1.0))
+    values = np.exp(_log_transform(s, t[:, None], terms, n) - height[:, None]) * slope / s
+    integral = (values.sum(axis=1) * (theta[1] - theta[0]) / (2j * math.pi)).real
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.minimum(height + np.log(np.maximum(integral + (side < 0), 0.0)), 0.0))
+
+
+def _mean_term(t: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Mean of h² where 0 < h < t and else 0, for h standard normal below t."""
+    from scipy.special import ndtr
+
+    finite = np.where(np.isfinite(t), t, 0.0)
+    density = np.where(np.isfinite(t), np.exp(-finite * finite / 2) / math.sqrt(2 * math.pi), 0.0)
+    return np.asarray((ndtr(t) - 0.5 - finite * density) / ndtr(t))
 
 
 def _spread(saddle: npt.NDArray[np.float64], t: npt.NDArray[np.float64], terms: int, n: int) -> npt.NDArray[np.float64]:
     """Width of the integrand at the saddle point, from the second difference of its logarithm."""
-    step = np.minimum(saddle, 0.5 - saddle) / 8
-    logs = [_log_transform(saddle + k * step, t, terms, n).real - np.log(saddle + k * step) for k in (-1, 0, 1)]
+    step = np.minimum(np.abs(saddle), 0.5 - np.abs(saddle)) / 8
+    logs = [_log_transform(saddle + k * step, t, terms, n).real - np.log(np.abs(saddle + k * step)) for k in (-1, 0, 1)]
     curvature = (logs[0] - 2 * logs[1] + logs[2]) / step**2
-    return np.asarray(np.minimum(1 / np.sqrt(np.maximum(curvature, 1.0)), (0.5 - saddle) / 2))
+    room = np.where(saddle > 0, 0.5 - saddle, -saddle) / 2  # to the branch point, or to the pole
+    return np.asarray(np.minimum(1 / np.sqrt(np.maximum(curvature, 1.0)), room))
 
 
 def _log_transform(

@@ -1,7 +1,7 @@
-"""`invert_layers`: what the outputs of several layers of a network still know of photographs, as pictures.
+"""`invert_layers`: photographs reconstructed from the outputs of several layers of a network.
 
-Each layer's output is inverted, by `recover`, and the picture that comes back is compared with the one that went in: in
-dB (peak signal-to-noise ratio) and by structural similarity.
+`recover` inverts the output of each layer. The reconstruction is compared with the input by the peak signal-to-noise
+ratio in dB and by structural similarity.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from initscope.results import Result, counted, format_number, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Inversions", "InvertedPicture", "invert_layers", "psnr", "ssim"]
+__all__ = ["Inversions", "InvertedImage", "invert_layers", "psnr", "ssim"]
 
 Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class InvertedPicture(Result):
+class InvertedImage(Result):
     """One image from one layer: ``values`` outputs per pixel value, the layer's relative residual, dB and SSIM.
 
-    ``exact``: the outputs determine the picture; ``converged``: the solver would find no more; ``message``: what is not
-    known, in words.
+    ``exact``: the outputs determine the image; ``converged``: the solver has converged; ``message``: what is not
+    determined.
     """
 
     image: int
@@ -53,21 +53,22 @@ class InvertedPicture(Result):
     ssim: float
     method: str
     message: str
-    picture: Floats = field(repr=False)
+    reconstruction: Floats = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Inversions(Result):
-    """Pictures that came back, image by image and layer by layer."""
+    """Reconstructions, image by image and layer by layer."""
 
     images: Floats = field(repr=False)
-    rows: tuple[InvertedPicture, ...]
+    rows: tuple[InvertedImage, ...]
     title: str = ""
 
     def table(self) -> list[dict[str, Any]]:
         """One row per image and layer, without the pixels."""
         return [
-            {name: getattr(row, name) for name in row.__dataclass_fields__ if name != "picture"} for row in self.rows
+            {name: getattr(row, name) for name in row.__dataclass_fields__ if name != "reconstruction"}
+            for row in self.rows
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,7 +76,7 @@ class Inversions(Result):
         return {"title": self.title, "rows": self.table()}
 
     def means(self) -> list[dict[str, Any]]:
-        """One row per layer: mean over the images, with its standard error from two on, and what is not known."""
+        """Return one row per layer: means over the images, standard errors (two images or more), and the message."""
         result = []
         for layer in dict.fromkeys(row.layer for row in self.rows):
             mine = [row for row in self.rows if row.layer == layer]
@@ -92,12 +93,12 @@ class Inversions(Result):
         return result
 
     def sheet(self) -> Floats:
-        """All pictures in one, ``[C, H, W]``: a row per image, the original first, then layer by layer."""
+        """Return all reconstructions as one image ``[C, H, W]``: a row per image, first the original, then layers."""
         layers = list(dict.fromkeys(row.layer for row in self.rows))
         lines = []
         for index, image in enumerate(self.images):
-            found = {row.layer: row.picture for row in self.rows if row.image == index}
-            lines.append(np.concatenate([image, *(found[layer] for layer in layers)], axis=2))
+            by_layer = {row.layer: row.reconstruction for row in self.rows if row.image == index}
+            lines.append(np.concatenate([image, *(by_layer[layer] for layer in layers)], axis=2))
         sheet: Floats = np.clip(np.concatenate(lines, axis=1), 0, 1)
         return sheet
 
@@ -105,7 +106,7 @@ class Inversions(Result):
         """Draw the sheet, with the mean dB of every layer above its column."""
         sheet = self.sheet()
         side = self.images.shape[-1]
-        inches = max(side / 80, 1.1) / side  # room for the names above small pictures
+        inches = max(side / 80, 1.1) / side  # space for the names above small images
         ax = make_axes(ax, figsize=(inches * sheet.shape[2], inches * sheet.shape[1] + 0.4))
         ax.imshow(np.moveaxis(sheet, 0, -1) if len(sheet) == 3 else sheet[0], cmap="gray", vmin=0, vmax=1)
         names = ["input", *(f"{line['layer']}\n{line['psnr']:.1f} dB" for line in self.means())]
@@ -130,19 +131,19 @@ class Inversions(Result):
         return rows
 
     def notes(self) -> list[str]:
-        """What is not known, layer by layer, in words."""
-        told = {line["layer"]: line["message"] for line in self.means() if line["message"]}
-        return [f"{layer}: {message.removeprefix(f'{layer}: ')}." for layer, message in told.items()]
+        """Return what is not determined, layer by layer."""
+        messages = {line["layer"]: line["message"] for line in self.means() if line["message"]}
+        return [f"{layer}: {message.removeprefix(f'{layer}: ')}." for layer, message in messages.items()]
 
     def _html(self) -> str:
-        """A page of its own: the pictures, layer beside layer, what is not known, and the tables."""
+        """Return a page with the reconstructions by layer, what is not determined, and the tables."""
         lines = []
         for index, image in enumerate(self.images):
             lines.append([_shown(image, "the input", "", index)])
             for row in self.rows:
                 if row.image == index:
-                    told = f"{row.psnr:.1f} dB, SSIM {row.ssim:.2f}, {_known(row)}"
-                    lines[-1].append(_shown(row.picture, row.layer, told, index))
+                    caption = f"{row.psnr:.1f} dB, SSIM {row.ssim:.2f}, {_known(row)}"
+                    lines[-1].append(_shown(row.reconstruction, row.layer, caption, index))
         best, *others = sorted(self.means(), key=lambda line: -float(line["psnr"]))
         less = "".join(f"; {line['layer']} {line['psnr']:.1f} dB" for line in others)
         every = [
@@ -153,7 +154,7 @@ class Inversions(Result):
         return render_part(
             "page.html",
             body="inversions.html",
-            title=self.title or "What layers still know of a photograph",
+            title=self.title or "Photographs reconstructed from the outputs of layers",
             headline=f"Mean over {counted(len(self.images), 'image')}: {best['layer']} {best['psnr']:.1f} dB{less}.",
             pictures=lines,
             means=shown_rows(self.summary()),
@@ -163,8 +164,8 @@ class Inversions(Result):
         )
 
 
-def _known(row: InvertedPicture) -> str:
-    """How much is known of one picture, in a word or two."""
+def _known(row: InvertedImage) -> str:
+    """Return how much of one image is determined: exact, partial, converged or stopped early."""
     if row.exact:
         return "exact"
     if "gradient" in row.method:
@@ -172,33 +173,33 @@ def _known(row: InvertedPicture) -> str:
     return "partial"
 
 
-def _shown(image: Floats, name: str, told: str, index: int) -> dict[str, str]:
-    """A picture as the page shows it."""
+def _shown(image: Floats, name: str, caption: str, index: int) -> dict[str, str]:
+    """Return an image with its caption, for the page."""
     from PIL import Image
 
     pixels = np.round(255 * np.clip(np.moveaxis(image, 0, -1), 0, 1)).astype(np.uint8)
     stream = io.BytesIO()
     Image.fromarray(pixels if pixels.shape[-1] == 3 else pixels[..., 0]).save(stream, "PNG", optimize=True)
     data = f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
-    says = f"image {index + 1}: {f'from {name}' if told else name}"
-    return {"name": name, "told": told, "says": says, "data": data}
+    says = f"image {index + 1}: {f'from {name}' if caption else name}"
+    return {"name": name, "told": caption, "says": says, "data": data}
 
 
-def psnr(image: Floats, picture: Floats) -> float:
-    """Peak signal-to-noise ratio in dB for values in [0, 1]; infinite for equal pictures.
+def psnr(image: Floats, reconstruction: Floats) -> float:
+    """Peak signal-to-noise ratio in dB for values in [0, 1]; infinite for equal images.
 
     >>> psnr(np.zeros(4), np.full(4, 0.1)).__round__(6)
     20.0
     """
-    error = float(np.mean((np.asarray(image, dtype=np.float64) - picture) ** 2))
+    error = float(np.mean((np.asarray(image, dtype=np.float64) - reconstruction) ** 2))
     return float("inf") if error == 0 else -10 * float(np.log10(error))
 
 
-def ssim(image: Floats, picture: Floats) -> float:
-    """Structural similarity of two pictures ``[C, H, W]`` with values in [0, 1] (scikit-image)."""
+def ssim(image: Floats, reconstruction: Floats) -> float:
+    """Structural similarity of two images ``[C, H, W]`` with values in [0, 1] (scikit-image)."""
     measure = library("skimage.metrics").structural_similarity
     window = min(7, image.shape[-1] - (image.shape[-1] + 1) % 2, image.shape[-2] - (image.shape[-2] + 1) % 2)
-    first, second = (np.asarray(one, dtype=np.float64) for one in (image, picture))
+    first, second = (np.asarray(values, dtype=np.float64) for values in (image, reconstruction))
     return float(measure(first, second, data_range=1.0, channel_axis=0, win_size=window))
 
 
@@ -227,53 +228,53 @@ def invert_layers(
     images : array, ``[N, C, H, W]`` in [0, 1]
         The network gets (image - mean)/std.
     layers : sequence of str
-        Names of steps, as in the tables of `initscope.inspect`; a block's name stands for its last step.
+        Names of layers, as in the tables of `initscope.inspect`; the name of a block means its last layer.
     mean, std : float or one per channel
-        The normalisation that the network expects.
+        The normalization that the network expects.
     smoothness : float
         Weight of the total variation in the descent; 0 for none.
     method, iterations, seed
         See `recover`.
     progress : bool or callable
-        True: lines on stderr; a callable gets a sentence per picture.
+        True: lines on stderr; a callable gets a sentence per image.
     """
     pixels = _checked(images)
     if not layers:
         raise InputError("no layers are named; give at least one, for example layers=['conv1']")
     shape = pixels.shape[1:]
-    centre, spread = (np.asarray(value, dtype=np.float32).reshape(-1, 1, 1) for value in (mean, std))
-    box = _pixel_box(centre, spread)
+    center, spread = (np.asarray(value, dtype=np.float32).reshape(-1, 1, 1) for value in (mean, std))
+    box = _pixel_box(center, spread)
     prior = (TotalVariation(smoothness), box) if smoothness else (box,)
     work = prepared(model, torch.float32)
     steps = traced(work, shape, torch.float32)
     rows = []
     cells = [(layer, index, image) for layer in layers for index, image in enumerate(pixels)]
     with kept_if_interrupted():
-        for layer, index, image in counted_steps(cells, "inverting pictures"):
+        for layer, index, image in counted_steps(cells, "inverting images"):
             last = step_named(steps, layer)
-            given = torch.from_numpy((image - centre) / spread)
+            given = torch.from_numpy((image - center) / spread)
             with torch.no_grad():
                 target = run_to(steps, last, given[None])
             if not bool(torch.isfinite(target).all()):
                 raise InputError(
-                    f"layer {layer!r} makes NaN or infinite outputs of image {index + 1}: look for weights that "
-                    "are not finite, or too large"
+                    f"layer {layer!r} gives NaN or infinite outputs for image {index + 1}; check for weights that "
+                    "are not finite or too large"
                 )
-            found = recover(work, target, prior=prior, method=method, seed=seed, layer=layer, input_shape=shape,
+            recovery = recover(work, target, prior=prior, method=method, seed=seed, layer=layer, input_shape=shape,
                             iterations=iterations, progress=progress is True)  # fmt: skip
-            picture = np.clip(found.inputs[0].numpy() * spread + centre, 0, 1)
-            row = InvertedPicture(
+            reconstruction = np.clip(recovery.inputs[0].numpy() * spread + center, 0, 1)
+            row = InvertedImage(
                 image=index,
                 layer=layer,
                 values=target.numel() / image.size,
-                relative_residual=found.relative_residual,
-                exact=found.exact,
-                converged=found.converged,
-                psnr=psnr(image, picture),
-                ssim=ssim(image, picture),
-                method=found.method,
-                message=found.message,
-                picture=picture,
+                relative_residual=recovery.relative_residual,
+                exact=recovery.exact,
+                converged=recovery.converged,
+                psnr=psnr(image, reconstruction),
+                ssim=ssim(image, reconstruction),
+                method=recovery.method,
+                message=recovery.message,
+                reconstruction=reconstruction,
             )
             rows.append(row)
             if callable(progress):
@@ -290,12 +291,12 @@ def _checked(images: Any) -> NDArray[np.float32]:
     low, high = float(pixels.min()), float(pixels.max())
     if not (low >= 0 and high <= 1):
         raise InputError(
-            f"images have values from {low:.3g} to {high:.3g}; give values in [0, 1], and mean and std apart"
+            f"images have values from {low:.3g} to {high:.3g}; give values in [0, 1], and mean and std separately"
         )
     return pixels
 
 
-def _pixel_box(centre: Floats, spread: Floats) -> Box:
-    """Where normalised pixels of [0, 1] lie: two numbers, or two for each channel."""
-    low, high = ((-centre / spread).ravel().tolist(), ((1 - centre) / spread).ravel().tolist())
+def _pixel_box(center: Floats, spread: Floats) -> Box:
+    """Return the range of normalized pixels of [0, 1]: two numbers, or two per channel."""
+    low, high = ((-center / spread).ravel().tolist(), ((1 - center) / spread).ravel().tolist())
     return Box(low[0], high[0]) if len(low) == 1 else Box(tuple(low), tuple(high))

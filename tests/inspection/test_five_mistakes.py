@@ -1,0 +1,145 @@
+"""Mistakes that practitioners make: each is shown with its level and a fix that a trial saw to help."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import initscope
+
+
+@pytest.fixture(scope="module")
+def digits():
+    data = initscope.data.load("digits").take(160)
+    images = torch.as_tensor(data.images)
+    return (images - images.mean()) / images.std(), torch.as_tensor(data.labels).long()
+
+
+def cnn(*end):
+    torch.manual_seed(0)
+    convolutions = [
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    ]
+    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(256, 32), nn.ReLU(), nn.Linear(32, 10), *end)
+
+
+def mlp(*sizes):
+    torch.manual_seed(0)
+    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(nn.Flatten(), *layers[:-1])
+
+
+def inspect(model, digits, **options):
+    images, labels = digits
+    return initscope.inspect(model, images, **({"targets": labels, "pairs": 64, "prediction": False} | options))
+
+
+def names(findings):
+    return {finding.name for finding in findings}
+
+
+def test_small_weights_relu_logits_and_a_softmax_before_cross_entropy(digits):
+    model = cnn(nn.ReLU(), nn.Softmax(1))
+    for module in model:
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            nn.init.normal_(module.weight, std=0.01)
+    report = inspect(model, digits, loss=F.cross_entropy)
+    assert report.errors[0].name == "loss-floor"
+    assert {"collapse", "vanishing"} & names((*report.errors, *report.warnings))
+    assert report.fix is not None
+    alone = inspect(model, digits, targets=None)
+    assert alone.healthy is (not alone.errors)
+    assert "probability-output" in names(alone.warnings)
+    assert "No problems found" not in alone.headline
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_double_softmax_with_and_without_its_loss(digits, given):
+    report = inspect(mlp(64, 32, 10).append(nn.Softmax(1)), digits, **({"loss": F.cross_entropy} if given else {}))
+    if given:
+        assert names(report.errors) >= {"loss-floor"}
+        assert report.fix.code == 'model.set_submodule("4", torch.nn.Identity())'
+        assert report.fix.after > report.fix.before + 0.1
+    else:
+        assert "probability-output" in names(report.warnings)
+        assert "loss=" in report.warnings[0].fix.advice
+
+
+def test_a_wrapper_does_not_hide_a_network_that_collapses(digits):
+    report = inspect(nn.DataParallel(mlp(64, *[64] * 40, 10)), digits)
+    assert report.layers == 41
+    assert "collapse" in names(report.errors)
+    assert report.fix.helped
+
+
+def test_dropout_of_nearly_everything(digits):
+    model = mlp(64, 64, 10)
+    model.insert(3, nn.Dropout(0.99))
+    report = inspect(model, digits)
+    assert report.errors[0].name == "dropout-high"
+    assert {finding.caused_by for finding in report.errors[1:]} <= {"IS810"}
+    assert report.fix.code == 'model.get_submodule("3").p = 0.01'
+    assert report.fix.helped
+
+
+def test_three_of_four_layers_frozen(digits):
+    model = mlp(64, 32, 32, 32, 10)
+    model[:6].requires_grad_(False)
+    report = inspect(model, digits)
+    (frozen,) = (finding for finding in (*report.errors, *report.warnings) if finding.name == "frozen-layers")
+    assert frozen.fix.code == "model.requires_grad_(True)"
+    assert frozen.fix.after > frozen.fix.before
+
+
+def test_targets_in_another_order_and_a_rate_that_is_off(digits):
+    labels = digits[1]
+    shuffled = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))]
+    options = {"optimizer": "adam", "lr": 3e-3}
+    assert "shuffled-targets" in names(inspect(mlp(64, 128, 128, 10), digits, targets=shuffled, **options).errors)
+    assert not inspect(mlp(64, 128, 128, 10), digits, **options).errors
+    high = inspect(mlp(64, 32, 10), digits, optimizer=torch.optim.SGD, lr=300.0)
+    assert high.errors[0].name == "learning-rate-high"
+    assert 0 < high.trial.suggested_rate < 300
+    assert high.fix.code.startswith("lr = ")
+
+
+def test_xor_is_judged_by_head_and_trial_where_angles_mean_nothing():
+    corners = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]).repeat(16, 1)
+    wanted = (corners.sum(1) == 1).float()[:, None]
+    options = {"targets": wanted, "loss": F.binary_cross_entropy, "pairs": 32, "prediction": False, "lr": 0.03}
+    torch.manual_seed(0)
+    wrong = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1), nn.Softmax(1))
+    right = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1), nn.Sigmoid())
+    report = initscope.inspect(wrong, corners, **options)
+    assert report.errors[0].name == "softmax-single"
+    assert "sigmoid" in report.fix.advice
+    assert not initscope.inspect(right, corners, **options).errors
+
+
+class Lit(nn.Module):
+    """Stands for a LightningModule: forward, and a training_step with its own loss."""
+
+    def __init__(self, net, loss):
+        super().__init__()
+        self.net, self.loss = net, loss
+
+    def forward(self, x):
+        return self.net(x)
+
+    def training_step(self, batch, index):
+        inputs, labels = batch
+        return {"loss": self.loss(self(inputs), labels)}
+
+
+@pytest.mark.parametrize(("end", "found"), [((nn.Softmax(1),), True), ((), False)])
+def test_the_training_step_of_a_lightning_module_is_its_loss(digits, end, found):
+    report = inspect(Lit(nn.Sequential(mlp(64, 32, 10), *end), F.cross_entropy), digits)
+    assert report.facts.loss_name == "the training_step of the module"
+    assert ("loss-floor" in names(report.errors)) is found
+    assert report.trial.losses
