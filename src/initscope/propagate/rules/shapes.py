@@ -76,7 +76,8 @@ _COPIES = {"view": "reshape"}
 def move_of(name: str, values: Tensor, *args: Any, in_order: bool = True, **kwargs: Any) -> Any:
     """The call of that name, on values or on numbers of units, which may not lie ``in_order`` in memory."""
     name = name if in_order else _COPIES.get(name, name)
-    method = getattr(Tensor, name, None) or getattr(Tensor, f"__{name}__", None) or getattr(nn.functional, name)
+    kind = type(values)  # a tensor, or a tuple of them
+    method = getattr(kind, name, None) or getattr(kind, f"__{name}__", None) or getattr(nn.functional, name)
     return method(values, *args, **kwargs)
 
 
