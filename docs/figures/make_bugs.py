@@ -1,4 +1,4 @@
-"""Write docs/ten_bugs.rst: ten bugs, each one line of code, with what `inspect` says before and after it is mended.
+"""Write docs/ten_bugs.rst: ten bugs, each one line of code, with what `inspect` reports before and after the fix.
 
     python docs/figures/make_bugs.py
 
@@ -38,11 +38,11 @@ torch.manual_seed(0)
 
 
 def check(model, data=images, **options):
-    report = initscope.inspect(model, data, targets=labels, pairs=50, alternatives=False, prediction=False, **options)
-    print(report.conclusion)
-    for verdict in report.findings:
-        if verdict.fault:
-            print(verdict)
+    quick = {"pairs": 50, "alternatives": False, "prediction": False, "trial": False}
+    report = initscope.inspect(model, data, targets=labels, **(quick | options))
+    for finding in (*report.errors, *report.warnings):
+        print(finding)
+    print(report.headline.partition(" (")[0])
 """
 BUGS = (
     (
@@ -183,8 +183,8 @@ BUGS = (
         """,
     ),
     (
-        "A head that shouts",
-        "Logits that are far too large: the first steps only quieten them.",
+        "A head that is too large",
+        "Logits that are far too large: the first steps only shrink them.",
         """\
         model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
         nn.init.normal_(model[2].weight, std=10.0)

@@ -244,7 +244,7 @@ def _axis_order(evidence: Evidence, _: float) -> Hit | None:
     """A view or reshape gives the same axes in another order, also where heads are cut out of the units."""
     rows = evidence.seen.rows
     for index, row in enumerate(rows):
-        if not row.traits.reshapes or len(row.reads) != 1 or not row.shape:
+        if not row.traits.reshapes or len(row.reads) != 1 or not row.shape or _is_permuted(evidence, row.reads[0]):
             continue
         before, after = ([size for size in shape if size > 1] for shape in (rows[row.reads[0]].shape, row.shape))
         permuted = before != after and sorted(before) == sorted(after)
@@ -252,6 +252,16 @@ def _axis_order(evidence: Evidence, _: float) -> Hit | None:
             sizes = {"before": " × ".join(map(str, before)), "after": " × ".join(map(str, after))}
             return Hit(index, facts={"kind": row.kind, **sizes})
     return None
+
+
+def _is_permuted(evidence: Evidence, index: int) -> bool:
+    """Whether axes were put into another order before a row, since values were last computed."""
+    rows = evidence.seen.rows
+    while rows[index].role == "movement" and rows[index].reads:
+        if rows[index].traits.permutes_axes:
+            return True
+        index = rows[index].reads[0]
+    return False
 
 
 def _heads_moved(whole: list[int], parts: list[int]) -> bool:
