@@ -143,7 +143,7 @@ def test_modules_of_two_folders_with_one_name(folder):
 def test_data_that_are_replaced_while_a_run_goes_on(folder):
     blocks = open_blocks(folder / "A.npy", rows=ROWS)
     np.save(folder / "A.npy", np.load(folder / "B.npy"))
-    with pytest.raises(InputError, match="other data than when the run began"):
+    with pytest.raises(InputError, match="has changed since the run began"):
         next(iter(blocks)).read()
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from initscope._utils.compiled import loops
 from initscope._utils.disk import reserved_array
 from initscope._utils.files import atomic_path
 from initscope.distributed.block_map import on_blocks
@@ -55,15 +56,23 @@ def kernel_in_blocks(
     return largest
 
 
+def _load_loops() -> None:
+    """Load the compiled loops, or rounding would depend on what this process has computed before."""
+    for module in ("initscope.theory._fused", "initscope.kernels._fused"):
+        loops(module, pays=True)
+
+
 def _diagonal(job: Mapping[str, Any]) -> Any:
     from initscope.kernels import diagonal
 
+    _load_loops()
     return diagonal(built_model(job["model"]), job["left"].read().images, kind=job["kind"], seed=job["model"].seed)
 
 
 def _pair(job: Mapping[str, Any]) -> tuple[Any, Any]:
     from initscope.kernels import kernel
 
+    _load_loops()
     left, right = job["left"], job["right"]
     others = None if left == right else right.read().images
     options = {"kind": job["kind"], "normalize": False, "seed": job["model"].seed, "return_error": True}
