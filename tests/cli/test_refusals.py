@@ -54,7 +54,7 @@ def refused(capsys, tmp_path, monkeypatch):
         ("mean-width --data digits --draws 2.5", "--draws: 2.5 must be a whole number"),
         ("mean-width --data digits --rows 10", "digits fits into memory and is not read in blocks; leave --rows"),
         ("flatness --data good.npy", "good.npy holds vectors, which have no patches; give images"),
-        ("separation dense8-relu --data good.npy", "good.npy has no labels, so no classes; give labelled data"),
+        ("separation dense8-relu --data good.npy", "good.npy has no labels, so no classes; give labeled data"),
         ("hash fit a.hash --data digits --bits 2.5", "--bits: 2.5 must be a whole number"),
         ("search query a b --k 2.5", "--k: 2.5 must be a whole number"),
         ("search remove a.index 1.5", "1.5 must be a whole number"),

@@ -268,7 +268,7 @@ def test_commands(tmp_path, monkeypatch, capsys):
     np.testing.assert_array_equal(found["ids"], nearest_by_cosine(X, np.load("Q.npy"), 3))
     main(["search", "recall", "x.index", "--vectors", "X.npy", "--k", "3", "--rerank", "30", "--format", "json"])
     counted = json.loads(capsys.readouterr().out)
-    assert counted["share"] == pytest.approx((np.array(counted["places"]) <= 30).mean())
+    assert counted["share"] == pytest.approx((np.array(counted["ranks"]) <= 30).mean())
     assert (counted["seed"], counted["k"], counted["vectors"]) == (0, 3, 299)
     main(["search", "recall", "x.index", "--vectors", "X.npy", "--k", "3"])
     assert "share of the 3 nearest by cosine of 100 of the vectors" in " ".join(capsys.readouterr().out.split())

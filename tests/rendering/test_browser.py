@@ -61,7 +61,7 @@ def test_every_page_is_alive_everywhere(tab, report_pages, reports, rows, width,
     assert rows <= len(report.rows) <= rows + 1
     assert report_pages[rows].stat().st_size < 1_000_000
     page = tab(rows, width, WIDTHS[width], dark=dark)
-    assert page.run("document.title").startswith(report.diagnosis)
+    assert page.run("document.title").startswith(report.headline)
     assert page.run("document.documentElement.scrollWidth") == width
     assert tuple(pixels(page, tmp_path / "top.png")[2, 2]) == PAPER[dark]
     hovers(page, report)
@@ -235,8 +235,8 @@ def test_two_hundred_layers_are_under_five_screens(tab):
 
 def test_blocks_with_a_problem_are_open(tab, reports):
     shown = set(shown_rows(tab(400)))
-    places = {row.layer: index for index, row in enumerate(reports[400].rows)}
-    assert {places[verdict.layer] for verdict in reports[400].findings if verdict.fault} <= shown
+    rows = {row.layer: index for index, row in enumerate(reports[400].rows)}
+    assert {rows[finding.layer] for finding in reports[400].errors} <= shown
     assert len(shown) < 80
 
 
@@ -252,10 +252,10 @@ def test_the_head_of_the_table_stays(tab):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_table_uses_the_width(tab, width):
-    """The verdicts do too: they stand side by side from edge to edge."""
+    """So do the findings: they stand side by side from edge to edge."""
     page = tab(60, width, WIDTHS[width])
     edges = page.run(
-        "['.findings', '.verdict:last-child'].map((s) => document.querySelector(s).getBoundingClientRect().right)"
+        "['.findings', '.finding:last-child'].map((s) => document.querySelector(s).getBoundingClientRect().right)"
     )
     assert edges[0] == pytest.approx(edges[1], abs=1)
     inner, outer = page.run(
@@ -266,17 +266,18 @@ def test_the_table_uses_the_width(tab, width):
         assert outer <= inner
 
 
-def test_on_a_phone_verdicts_stack_and_say_what_to_do(tab, reports):
+def test_on_a_phone_findings_stack_and_show_their_fix(tab, reports):
     page = tab(400, 390, 844)
     boxes = page.run(
-        "[...document.querySelectorAll('.verdict:not(.known)')]"
+        "[...document.querySelectorAll('.findings .finding')]"
         ".map((v) => { const b = v.getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom, v.innerText]; })"
     )
-    faults = (*reports[400].errors, *reports[400].warnings)
-    assert len(boxes) == len(faults) >= 2
+    serious = (*reports[400].errors, *reports[400].warnings)
+    boxes = [box for box in boxes if box[3] > box[2]]  # those of level info are folded
+    assert len(boxes) == len(serious) >= 2
     for (left, right, _, bottom, text), following in zip(boxes, [*boxes[1:], None], strict=True):
         assert 0 <= left < right <= 390
-        assert "What to do:" in text
+        assert "Fix:" in text or "Follows from" in text
         assert following is None or bottom <= following[2]
 
 

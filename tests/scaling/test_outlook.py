@@ -182,7 +182,7 @@ def test_names_of_transformers_need_the_library():
         return
     assert read("hf:LlamaConfig", hidden_size=8192, num_attention_heads=64).width == 8192
     assert read("hf:llama") == read("hf:LlamaConfig")
-    with pytest.raises(InputError, match="no class of transformers"):
+    with pytest.raises(InputError, match="not a configuration class"):
         read("hf:Nothing")
     with pytest.raises(InputError, match="no entry 'hidden'"):
         read("hf:LlamaConfig", hidden=64)

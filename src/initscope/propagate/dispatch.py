@@ -213,6 +213,8 @@ class Dispatcher:
         first, rule = args[0] if args else None, find_rule(module)
         if isinstance(module, (nn.Identity, nn.Dropout)):
             return first
+        if not values_in(first):
+            raise NotCovered(f"{type(module).__name__} reads no values of the data")
         if isinstance(module, nn.Linear) and rule is not None and (is_view(first) or not is_random(first)):
             return first.units().through(lambda before: rule(module, before, context))  # type: ignore[union-attr]
         values = map_values(lambda value: value.samples(context), first)
