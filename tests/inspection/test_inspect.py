@@ -233,14 +233,14 @@ def test_one_row_per_epoch_of_a_training_loop():
 def test_fail_on_and_apply(tmp_path, capsys):
     from initscope.cli import main
 
-    command = ["inspect", "dense32-relu*30", "--input-shape", "16", "--pairs", "8", "--initializer", "glorot"]
+    command = ["inspect", "dense32-relu*30-dense10", "--input-shape", "16", "--pairs", "8", "--initializer", "glorot"]
     with pytest.raises(SystemExit) as stopped:
         main([*command, "--fail-on", "collapse", "--apply", str(tmp_path / "better.pt"), "--format", "json"])
     assert stopped.value.code == 1
     captured = capsys.readouterr()
     assert "collapse" in {finding["name"] for finding in json.loads(captured.out)["findings"]}
     weights = torch.load(tmp_path / "better.pt", weights_only=True)
-    model = load_model("dense32-relu*30", input_shape=(16,))
+    model = load_model("dense32-relu*30-dense10", input_shape=(16,))
     model.load_state_dict(weights)
     seen = observe(model, torch.rand(96, 16, generator=torch.Generator().manual_seed(0)), pairs=16)
     assert not [finding for finding in judge(seen) if finding.level == "error"]

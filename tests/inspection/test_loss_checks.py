@@ -334,7 +334,7 @@ def test_dropout_in_evaluation_is_told_and_other_noise_is_not(always, noise, tol
     report = initscope.inspect(
         Dropping(always, noise), normal(48, 16), pairs=24, alternatives=False, prediction=False, targets=LABELS
     )
-    assert ("random-evaluation" in {finding.name for finding in report.warnings}) is told
+    assert ("random-evaluation" in {finding.name for finding in (*report.errors, *report.warnings)}) is told
 
 
 class Timed(nn.Module):

@@ -21,6 +21,10 @@ def test_a_wrong_name_or_a_wrong_place_does_not_count():
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_a_fault_is_found_by_name_and_place(name):
-    report = FAULTS[name].inspect(0)
-    assert FAULTS[name].found_in(report), [f"{finding.name} at {finding.layer}" for finding in report.findings]
+def test_a_bug_is_named(name):
+    """As an error or a warning at its layer; a structural fact that does not keep the trial from learning is info."""
+    fault = FAULTS[name]
+    report = fault.inspect(0)
+    harmless = [finding.name for finding in report.findings if finding.level == "info"] if report.trial else []
+    named = fault.found_in(report) or not set(fault.findings).isdisjoint(harmless)
+    assert named, [f"{finding.name} at {finding.layer}" for finding in report.findings]

@@ -122,8 +122,8 @@ class Report(Result):
 
     @property
     def fix(self) -> Fix | None:
-        """The best suggested fix."""
-        return self.fixes[0] if self.fixes else None
+        """The best suggested fix; None where every fix that was tried did not help."""
+        return next((fix for fix in self.fixes if fix.helped or not fix.tried), None)
 
     @property
     def layers(self) -> int:
