@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from initscope.class_geometry import SMALL_CNN, train
 from initscope.class_geometry.boundary import candidates
-from initscope.class_geometry.labelled import Labelled
+from initscope.class_geometry.labeled import Labeled
 from initscope.class_geometry.outputs import layers_of
 from initscope.class_geometry.triplets import choose, follow, spreads_of
 from initscope.data import load, normalize
@@ -51,7 +51,7 @@ def test_separation_without_the_search(benchmark):
     """
     rng = np.random.default_rng(0)
     images = torch.from_numpy(rng.standard_normal((SAMPLES, 3, 32, 32), dtype=np.float32))
-    data = Labelled(images, rng.integers(0, 10, SAMPLES), tuple("abcdefghij"))
+    data = Labeled(images, rng.integers(0, 10, SAMPLES), tuple("abcdefghij"))
     model = load_model(DEEP, input_shape=(3, 32, 32)).eval()
     layers = layers_of(model, images)
     assert len(layers) == 20
