@@ -53,7 +53,7 @@ def test_a_report_in_one_line(reports):
     (exploding,) = (finding for finding in serious if finding.name == "exploding")
     assert (exploding.code, exploding.layer.partition(".")[0] in {"2", "3", "4", "5"}) == ("IS106", True)
     for name in ("name", "code", "advice", "before", "after"):
-        assert hasattr(failing.fix, name)
+        assert failing.fix is None or hasattr(failing.fix, name)
 
 
 def test_markdown_is_a_table_of_blocks_with_the_findings_above(reports):
