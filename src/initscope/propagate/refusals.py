@@ -15,7 +15,7 @@ _QUANTISED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch
 
 
 def refuse_undrawable(model: nn.Module, initializer: Initializer) -> None:
-    """Raise for scripted, exported, quantised and complex models, and weights that cannot become what the law draws."""
+    """Raise for models whose weights cannot be drawn, and for initializers that state no law for a layer."""
     instead = (
         "predict the model it was made from, or measure the weights it has: initscope.measure(model, x, y, draws=0)"
     )
@@ -37,6 +37,7 @@ def refuse_undrawable(model: nn.Module, initializer: Initializer) -> None:
     if isinstance(initializer, Present):
         return  # the variance that parametrised weights have now is that of what they give
     for layer in weight_layers(model):
+        initializer.law(layer)  # an initializer without a law for independent weights is refused before any work
         if "weight" not in layer._parameters and not layer.weight.is_meta:
             check_takes(layer, "weight", initializer.draw(layer, torch.Generator(device=layer.weight.device)))
 
