@@ -15,7 +15,7 @@ from initscope.graph import Inputs
 from initscope.graph.borrowing import copy_of
 from initscope.inspection._checks import checks
 from initscope.inspection.alternatives import WhatIf
-from initscope.inspection.finding import Finding, Fix
+from initscope.inspection.finding import LEVELS, Finding, Fix
 from initscope.inspection.instruments import Candidate, Trial, compare_trials
 from initscope.inspection.judging import rank
 
@@ -24,6 +24,8 @@ __all__ = ["Tries", "after_fixes", "tried_fixes"]
 _MOST_TRIES, _PER_FINDING, _SECONDS = 6, 3, 20.0
 """Fixes that are tried in all, and for one finding, and the time of all trials at most."""
 _BEFORE = "as it is"
+_BEHIND = 0.65
+"""Share of what a model learns with a fix below which it is far behind without."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Tries:
         return results
 
 
-_SHARE = "share of the possible fall of the loss"
+_SHARE = "share of the possible fall of the loss in the same number of steps"
 
 
 def tried_fixes(findings: tuple[Finding, ...], table: WhatIf | None, tries: Tries) -> dict[str, tuple[Fix, ...]]:
@@ -107,17 +109,39 @@ def _ranked(tried: list[Fix]) -> tuple[Fix, ...]:
 def after_fixes(findings: tuple[Finding, ...], fixes: dict[str, tuple[Fix, ...]], trial: Trial) -> tuple[Finding, ...]:
     """Findings with the fixes that were tried; a structural fact hurts if its fix clearly helps, else it does not.
 
-    What the check itself declares for a trial that learns, or is stuck, is the level it gets.
+    A warning on a model that learns is an error if the model learns much faster with the fix, and has the level that
+    its check declares for models that learn if it does not. While the loss still falls, and a fix does not help, an
+    error is a warning.
     """
-    changed = []
-    for finding in findings:
-        fix, declared = next(iter(fixes.get(finding.code, ())), None), checks(finding.code)[0]
-        if fix is not None:
-            finding = replace(finding, fix=fix)
-        if fix is not None and fix.tried and finding.level == "warning":
-            if fix.helped and declared.stuck and trial.outcome != "learns":
-                finding = replace(finding, level=declared.stuck)
-            elif not fix.helped and declared.learning and trial.outcome == "learns":
-                finding = replace(finding, level=declared.learning)
-        changed.append(finding)
+    changed = [_levelled(finding, next(iter(fixes.get(finding.code, ())), None), trial) for finding in findings]
+    levels = {finding.code: finding.level for finding in changed}
+    weaker = {
+        old.code
+        for old, new in zip(findings, changed, strict=True)
+        if LEVELS.index(new.level) > LEVELS.index(old.level)
+    }
+    for index, finding in enumerate(changed):
+        if finding.caused_by in weaker:  # what follows from a finding is no worse than it
+            cause = levels[finding.caused_by]
+            level = max(finding.level, cause, key=LEVELS.index)
+            changed[index] = replace(finding, level=level, caused_by=None if cause == "info" else finding.caused_by)
     return tuple(sorted(changed, key=rank))
+
+
+def _levelled(finding: Finding, fix: Fix | None, trial: Trial) -> Finding:
+    """A finding with a fix that was tried, and the level that follows."""
+    declared, level = checks(finding.code)[0], finding.level
+    helped = fix is not None and (_much_faster(fix) if trial.prompt else fix.helped)
+    serious = declared.stuck or (declared.level if trial.prompt else None)
+    if level == "warning" and helped and serious:
+        level = serious
+    elif level == "warning" and trial.prompt and declared.learning:
+        level = declared.learning
+    elif level == "error" and fix is not None and fix.tried and not helped and declared.learning:
+        level = "warning" if trial.outcome == "still falling" else level
+    return replace(finding, level=level, fix=fix or finding.fix)
+
+
+def _much_faster(fix: Fix) -> bool:
+    """Whether the model is far behind at the step at which it nearly has all of the possible fall with the fix."""
+    return fix.helped and (fix.before or 0.0) < _BEHIND * (fix.after or 0.0)

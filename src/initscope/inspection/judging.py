@@ -24,6 +24,8 @@ _ANYWHERE = ("IS112", "IS2", "IS3", "IS4", "IS6")
 """Causes that explain a symptom wherever in the network it shows."""
 _BACKWARD = ("IS107", "IS108", "IS2", "IS4")
 """Symptoms that show upstream of their cause, or in the loss."""
+_GLOBAL = "initscope.initializers."
+"""Beginning of fixes that change more than what a check found."""
 
 
 class Checked(NamedTuple):
@@ -92,7 +94,8 @@ def _levelled(item: Check, hit: Hit, evidence: Evidence) -> Hit:
     if item.needs_norms and evidence.facts.idle_norms:
         return replace(hit, level="info")
     if evidence.harm == "none" and item.learning is not None:
-        level = max(level, item.learning, key=LEVELS.index)
+        tried = bool(item.fix or hit.fix) and not item.fix.startswith(_GLOBAL)  # its fix has the last word
+        level = max(level, "warning" if tried else item.learning, key=LEVELS.index)
     return replace(hit, level=level)
 
 
