@@ -17,6 +17,7 @@ from initscope.inspection._checks import checks
 from initscope.inspection.alternatives import WhatIf
 from initscope.inspection.finding import LEVELS, Finding, Fix
 from initscope.inspection.instruments import Candidate, Trial, compare_trials
+from initscope.inspection.instruments.curves import LEARNS
 from initscope.inspection.judging import rank
 
 __all__ = ["Tries", "after_fixes", "tried_fixes"]
@@ -132,8 +133,11 @@ def _levelled(finding: Finding, fix: Fix | None, trial: Trial) -> Finding:
     """A finding with a fix that was tried, and the level that follows."""
     declared, level = checks(finding.code)[0], finding.level
     helped = fix is not None and (_much_faster(fix) if trial.prompt else fix.helped)
-    serious = declared.stuck or (declared.level if trial.prompt else None)
-    if level == "warning" and helped and serious:
+    # all weights anew may be faster for other reasons: it has to be what makes the model learn
+    own = fix is not None and fix.law is None and not (fix.code or "").startswith("initscope.initializers.")
+    decisive = fix is not None and _much_faster(fix) and (fix.after or 0.0) >= LEARNS and trial.outcome != "learns"
+    serious = declared.stuck or (declared.level if decisive or (trial.prompt and own) else None)
+    if level == "warning" and helped and serious and (own or not trial.prompt):
         level = serious
     elif level == "warning" and trial.prompt and declared.learning:
         level = declared.learning
