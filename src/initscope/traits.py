@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, NamedTuple
 
-__all__ = ["NO_BOUNDS", "Normalization", "Pooling", "Role", "Traits"]
+__all__ = ["NO_BOUNDS", "Normalization", "Pooling", "Role", "RowStructure", "Traits"]
 
 Role = Literal[
     "input",  # an argument of the model
@@ -208,3 +208,14 @@ class Traits:
     def bounded(self) -> bool:
         """Whether the output has a least and a largest value."""
         return math.isfinite(self.bounds[0]) and math.isfinite(self.bounds[1])
+
+
+class RowStructure(NamedTuple):
+    """What the row of an op is, whatever was measured there: its fields are those of `initscope.geometry.Row`."""
+
+    layer: str
+    role: str
+    shape: tuple[int, ...]
+    within: str
+    reads: tuple[int, ...]
+    traits: Traits

@@ -25,8 +25,8 @@ from initscope.graph.paths import Branch
 from initscope.graph.running import Observer, Run, run
 from initscope.graph.samples import SampleAxes, SampleAxis, sample_axes
 from initscope.graph.single_ops import declare_whole, hides_attention, hides_steps, stays_whole
-from initscope.graph.symbolic import Watch
-from initscope.graph.tracing import attends, trace
+from initscope.graph.symbolic import NodeCallback
+from initscope.graph.tracing import trace
 from initscope.traits import Normalization, Pooling, Role, Traits
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "Inputs",
     "Mode",
     "Node",
+    "NodeCallback",
     "Normalization",
     "Observer",
     "Pooling",
@@ -52,14 +53,12 @@ __all__ = [
     "SampleAxis",
     "Sides",
     "Traits",
-    "Watch",
     "WeightLayer",
     "activation_of",
     "activation_row",
     "as_module",
     "as_pairs",
     "as_slices",
-    "attends",
     "bind",
     "borrowed",
     "call_name",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,23 +87,25 @@ class Run:
     work: float = 0.0
     """Multiplications so far: those of a large run take all threads."""
 
-    def row(self, node: Node, note: str = "") -> Row:
-        """Return the row of a node, with a remark where it has no values or ``note`` says something.
+    def rows(self, notes: Mapping[Node, str] | None = None) -> tuple[Row, ...]:
+        """Return the rows of all nodes, with a remark where one has no values or ``notes`` has one.
 
         Parameters
         ----------
-        node : Node
-            Of the graph.
-        note : str
-            A further remark.
+        notes : mapping, optional
+            Further remarks, by node.
 
         Returns
         -------
-        Row
+        tuple of Row
         """
-        shape = self.shapes.get(node, ())
-        notes = "; ".join(filter(None, ("" if node in self.shapes else NO_VALUES, node.note, note)))
-        return Row(node.name, node.kind, "measured", shape, notes, node.role, node.path, node.reads, node.traits)
+        notes, rows = notes or {}, []
+        for node in self.graph.nodes:
+            shape = self.shapes.get(node, ())
+            note = "; ".join(filter(None, ("" if node in self.shapes else NO_VALUES, node.note, notes.get(node))))
+            row = Row(node.name, node.kind, "measured", shape, note, node.role, node.path, node.reads, node.traits)
+            rows.append(row)
+        return tuple(rows)
 
 
 def run(

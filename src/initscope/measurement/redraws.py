@@ -207,7 +207,7 @@ def _summary(runs: list[_Run], draws: int, seed: int) -> Measurement:
     fewest = counts[:, 0].min(axis=1)
     notes = [_missing_draws(int(fewest[i]), len(runs), node in seen.shapes) for i, node in enumerate(nodes)]
     return Measurement(
-        tuple(seen.row(node, note) for node, note in zip(nodes, notes, strict=True)),
+        seen.rows(dict(zip(nodes, notes, strict=True))),
         1 - mean[:, 0],
         mean[:, 1],
         mean[:, 2],

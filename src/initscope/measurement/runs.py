@@ -102,7 +102,7 @@ def record(
         with nullcontext() if dropout else without_dropout(model):
             seen = run(graph, chain([first], stream), observers)
         ran_as = mode_of(model)
-    rows = tuple(seen.row(node) for node in graph.nodes)
+    rows = seen.rows()
     return Recorded(graph.nodes, rows, seen.samples, ran_as, graph.fallback)
 
 

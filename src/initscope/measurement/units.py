@@ -52,6 +52,7 @@ class UnitSample:
             self.index = torch.as_tensor(np.sort(chosen, axis=1).ravel(), device=device)
         directions = random_directions(self.seen, DIRECTIONS, seed)
         self.directions = torch.as_tensor(directions, dtype=torch.float64, device=device)
+        self.norm_mean = float(gaussian_norm_mean(self.seen))
 
     def look(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         """Of ``[samples, units]`` the columns of the rank, and the inner products of all samples and directions.
@@ -116,12 +117,14 @@ class Spread:
         largest = float(extents.max()) or 1.0  # its square may vanish or overflow
         groups = extents if self.sample.index is None else extents.reshape(_CHOICES, -1).mean(axis=1)
         mean, error = (groups / largest).mean(), (groups / largest).std(ddof=1) / math.sqrt(len(groups))
-        factor = float(gaussian_norm_mean(seen)) * math.sqrt(size / seen) * largest
+        factor = self.sample.norm_mean * math.sqrt(size / seen) * largest
         return factor * float(mean), factor * float(error)
 
 
 class SpreadObserver(Observer):
     """Effective rank and mean width after every node."""
+
+    names = ("effective_rank", "mean_width", "mean_width_error")
 
     def __init__(self, graph: Graph, seed: int) -> None:
         self._spreads: dict[Node, Spread | None] = dict.fromkeys(graph.nodes)
