@@ -22,7 +22,7 @@ from initscope.graph.op_traits import role_of, traits_of_call, traits_of_module
 from initscope.graph.ops import WEIGHT_LAYERS, WeightLayer, declare_role, is_convolution, is_weight_layer
 from initscope.graph.pair_norms import Sides, as_slices, cosine_of, gap_of, pair_norms
 from initscope.graph.paths import Branch
-from initscope.graph.running import Observer, Run, run
+from initscope.graph.running import GraphRun, Observer, run
 from initscope.graph.samples import SampleAxes, SampleAxis, sample_axes
 from initscope.graph.single_ops import declare_whole, hides_attention, hides_steps, stays_whole
 from initscope.graph.symbolic import NodeCallback
@@ -40,6 +40,7 @@ __all__ = [
     "BatchArgs",
     "Branch",
     "Graph",
+    "GraphRun",
     "Inputs",
     "Mode",
     "Node",
@@ -48,7 +49,6 @@ __all__ = [
     "Observer",
     "Pooling",
     "Role",
-    "Run",
     "SampleAxes",
     "SampleAxis",
     "Sides",

@@ -19,7 +19,7 @@ from torch.nn.parameter import is_lazy
 from initscope.errors import InputError
 from initscope.graph.interrupts import give_back, hear, pass_on, uninterrupted
 from initscope.graph.process_state import keep_modes, keep_random_states
-from initscope.graph.randomness import NoDropoutCalls, without_dropout
+from initscope.graph.random_layers import NoDropoutCalls, without_dropout
 from initscope.graph.saved_state import SavedState, ask_for_gradient
 from initscope.graph.threads import one_thread
 from initscope.graph.torch_code import OtherThreads, only_torch_code

@@ -19,7 +19,7 @@ from initscope.graph.samples import SampleAxes, SampleAxis, sample_axes
 from initscope.graph.saved_state import ask_for_gradient
 from initscope.graph.threads import LARGE, all_threads
 
-__all__ = ["Observer", "Run", "run"]
+__all__ = ["GraphRun", "Observer", "run"]
 
 
 class Observer:
@@ -65,7 +65,7 @@ class Observer:
 
 
 @dataclass
-class Run:
+class GraphRun:
     """What ran.
 
     Attributes
@@ -114,8 +114,8 @@ def run(
     observers: Sequence[Observer],
     axes: SampleAxes | None = None,
     *,
-    seen: Run | None = None,
-) -> Run:
+    seen: GraphRun | None = None,
+) -> GraphRun:
     """Run a graph and show every node's output to observers.
 
     Parameters
@@ -128,12 +128,12 @@ def run(
         Who looks.
     axes : SampleAxes, optional
         Where the samples of each node are. None: found by running a few samples of the first batch.
-    seen : Run, optional
+    seen : GraphRun, optional
         A run of the same observers that this one continues.
 
     Returns
     -------
-    Run
+    GraphRun
         Shapes and number of samples.
     """
     if isinstance(inputs, Inputs):
@@ -143,18 +143,18 @@ def run(
         try:
             if running is None:
                 if seen is None:
-                    seen = Run(graph, sample_axes(graph, batch.inputs) if axes is None else axes)
+                    seen = GraphRun(graph, sample_axes(graph, batch.inputs) if axes is None else axes)
                 running = _Running(seen, tuple(observers))
             running.run(batch)
         except Exception as error:
             raise batch.inputs.refused(error) from error
-    return Run(graph, axes or SampleAxes()) if seen is None else seen
+    return GraphRun(graph, axes or SampleAxes()) if seen is None else seen
 
 
 class _Running:
     """One run: who wants to see which node, and how much work was done."""
 
-    def __init__(self, seen: Run, observers: tuple[Observer, ...]) -> None:
+    def __init__(self, seen: GraphRun, observers: tuple[Observer, ...]) -> None:
         self.seen, self.observers = seen, observers
         self._see: dict[Node, list[Callable[[Node, Tensor], None]]] = {node: [] for node in seen.graph.nodes}
         self._read: dict[Node, list[Callable[..., None]]] = {node: [] for node in seen.graph.nodes}

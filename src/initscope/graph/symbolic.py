@@ -23,7 +23,7 @@ from initscope.graph.in_place import follow_writes
 from initscope.graph.inputs import Inputs, required_parameters
 from initscope.graph.interrupts import pass_on, uninterrupted
 from initscope.graph.node import Node, kind_of, make_node, mapped_nodes
-from initscope.graph.randomness import RandomCalls, random_notes
+from initscope.graph.random_layers import RandomCalls, random_notes
 from initscope.graph.row_names import RowNames
 
 __all__ = ["NodeCallback", "Traced", "attribute", "execute_nodes", "nodes_in", "symbolic_trace"]

@@ -13,7 +13,7 @@ from initscope.graph.borrowing import borrowed, runnable
 from initscope.graph.few_units import FewUnits
 from initscope.graph.graph import Graph
 from initscope.graph.inputs import Inputs, Whole, bind
-from initscope.graph.randomness import random_layers
+from initscope.graph.random_layers import random_layers
 from initscope.graph.recording import Recording, tensor_shapes
 from initscope.graph.sequential import sequential_trace
 from initscope.graph.single_ops import hides_steps, stays_whole

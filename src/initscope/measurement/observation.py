@@ -17,11 +17,11 @@ from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs
 from initscope.graph import (
     BatchArgs,
     Graph,
+    GraphRun,
     Inputs,
     Mode,
     Node,
     Observer,
-    Run,
     SampleAxes,
     cosine_of,
     couples_samples,
@@ -35,7 +35,7 @@ from initscope.graph.borrowing import borrowed, runnable, without_dropout
 from initscope.measurement.attention import AttentionObserver, TokenObserver
 from initscope.measurement.number_formats import FormatObserver
 from initscope.measurement.observers import GradientObserver, PairObserver
-from initscope.measurement.runs import mode_of
+from initscope.measurement.recording_run import mode_of
 from initscope.measurement.stream import BATCH, batches, gather_pairs
 from initscope.measurement.units import ActivityObserver, SpreadObserver
 from initscope.results import Result, plain
@@ -304,7 +304,7 @@ class _Observers:
         if self.gradients is not None:
             self.note = self.gradients.note or (_COUPLED if coupled else "")
 
-    def columns(self, seen: Run) -> dict[str, Any]:
+    def columns(self, seen: GraphRun) -> dict[str, Any]:
         """Rows and arrays of the result."""
         graph = seen.graph
         gap, ratio, rms, start = self.geometry.geometry(seen.shapes)

@@ -28,7 +28,7 @@ from initscope.graph import Graph, Node, Observer, SampleAxes, unit_axes
 from initscope.measurement.width import random_directions
 from initscope.theory.mean_width import gaussian_norm_mean
 
-__all__ = ["DIRECTIONS", "SAMPLED_UNITS", "Activity", "ActivityObserver", "Spread", "SpreadObserver", "UnitSample"]
+__all__ = ["DIRECTIONS", "SAMPLED_UNITS", "Activity", "ActivityObserver", "SpreadObserver", "UnitSample", "UnitSpread"]
 
 SAMPLED_UNITS = 128
 """Units of a layer that its effective rank and each direction of its width see; smaller layers are seen whole."""
@@ -67,7 +67,7 @@ class UnitSample:
         return seen[:, 0], products.transpose(0, 1).reshape(len(flat), -1)
 
 
-class Spread:
+class UnitSpread:
     """Covariance and extent of one layer's outputs, seen through a random choice of its units."""
 
     def __init__(self, sample: UnitSample) -> None:
@@ -127,7 +127,7 @@ class SpreadObserver(Observer):
     names = ("effective_rank", "mean_width", "mean_width_error")
 
     def __init__(self, graph: Graph, seed: int) -> None:
-        self._spreads: dict[Node, Spread | None] = dict.fromkeys(graph.nodes)
+        self._spreads: dict[Node, UnitSpread | None] = dict.fromkeys(graph.nodes)
         self._seed = seed
         self._samples: dict[int, UnitSample] = {}
 
@@ -136,7 +136,7 @@ class SpreadObserver(Observer):
         flat = values.reshape(len(values), -1)
         spread = self._spreads[node]
         if spread is None:
-            spread = self._spreads[node] = Spread(self._sample(flat))
+            spread = self._spreads[node] = UnitSpread(self._sample(flat))
         if flat.shape[1] == spread.sample.dimension:
             spread.add(flat)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from initscope.initializers import Initializer, WeightLaw
-from initscope.propagate.budget import CovarianceBudget
+from initscope.propagate.covariance_budget import CovarianceBudget
 
 __all__ = ["Context"]
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from initscope.propagate.bases import Cross, Factor, Lookup, Wanted
-from initscope.propagate.budget import CovarianceBudget
+from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.totals import NotCovered
 from initscope.propagate.windows import EVERY, Offset
 

@@ -40,13 +40,13 @@ from initscope.propagate.values.routed_tokens import RoutedTokens
 from initscope.propagate.values.uncovered import RANDOM_WEIGHTS, RandomMatrix, Uncovered
 from initscope.propagate.values.unit_view import UnitView
 
-__all__ = ["Dispatcher", "Op"]
+__all__ = ["Dispatcher", "OpOnPairs"]
 
 _UNCOVERED = (Uncovered, RandomMatrix)
 _RANDOM = operator.attrgetter("random")
 
 
-class Op:
+class OpOnPairs:
     """One op of a model on a batch of pairs: what it calls, and where its samples lie."""
 
     def __init__(self, node: Node, simulation: Simulation) -> None:
@@ -96,7 +96,7 @@ class Dispatcher:
         """
         if node.target is operator.getitem and type(args[0]) is tuple and isinstance(args[1], int):
             return args[0][args[1]]
-        op, kinds = Op(node, self._simulation), set(map(type, inputs))
+        op, kinds = OpOnPairs(node, self._simulation), set(map(type, inputs))
         try:
             if not kinds.isdisjoint(_UNCOVERED):
                 return self._of_uncovered(op, args, kwargs, inputs, context)
@@ -122,7 +122,7 @@ class Dispatcher:
             return Uncovered(reason if why == reason else f"{reason}; not sampled: {why}")
         return replace(state, note=f"{reason}: {state.note}")
 
-    def _of_uncovered(self, op: Op, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
+    def _of_uncovered(self, op: OpOnPairs, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
         rule = find_operation(op.name, RandomMatrix)
         value = NotImplemented if rule is None else rule(context, *args, **kwargs)
         if value is not NotImplemented:
@@ -131,14 +131,14 @@ class Dispatcher:
         weights = first.reason == RANDOM_WEIGHTS.reason
         raise NotCovered(RANDOM_WEIGHTS.reason if weights else "a layer before it is not covered")
 
-    def _of_routed(self, op: Op, args: Any, kwargs: Any, context: Context) -> Any:
+    def _of_routed(self, op: OpOnPairs, args: Any, kwargs: Any, context: Context) -> Any:
         rule = find_operation(op.name, RoutedTokens)
         value = NotImplemented if rule is None else rule(context, *args, **kwargs)
         if value is not NotImplemented:
             return value
         return row_by_row(args, kwargs, lambda a, k: self._by_rule(op, a, k, values_in((a, k)), context))
 
-    def _of_maps(self, op: Op, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
+    def _of_maps(self, op: OpOnPairs, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
         # Nothing is found where no op may move samples.
         moves = self._moves_samples if self._simulation.networks.axes.found else None
         moved_before = moves is not None and any(
@@ -159,7 +159,7 @@ class Dispatcher:
         axis = self._simulation.networks.axes.of(node)
         return axis is not None and not axis.first
 
-    def _by_rule(self, op: Op, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
+    def _by_rule(self, op: OpOnPairs, args: Any, kwargs: Any, inputs: list[Any], context: Context) -> Any:
         """By the rule for maps; the op itself, where all inputs are known."""
         if op.module is not None:
             return self._of_module(op.module, args, kwargs, inputs, context)
@@ -198,7 +198,7 @@ class Dispatcher:
             raise NotCovered(f"{type(module).__name__} reads {len(inputs)} values")
         return rule(module, args[0], context)
 
-    def _on_units(self, op: Op, args: Any, kwargs: Any, context: Context) -> Any:
+    def _on_units(self, op: OpOnPairs, args: Any, kwargs: Any, context: Context) -> Any:
         """Tokens by the numbers of their units; what no rule covers, on values that are drawn."""
         if op.module is not None:
             return self._module_on_units(op, op.module, args, kwargs, context)
@@ -212,7 +212,7 @@ class Dispatcher:
         _check_independent(values_in((args, kwargs)))
         return op.run(*map_values(lambda value: value.samples(context), (args, kwargs)))
 
-    def _module_on_units(self, op: Op, module: nn.Module, args: Any, kwargs: Any, context: Context) -> Any:
+    def _module_on_units(self, op: OpOnPairs, module: nn.Module, args: Any, kwargs: Any, context: Context) -> Any:
         first, rule = args[0] if args else None, find_rule(module)
         if isinstance(module, (nn.Identity, nn.Dropout)):
             return first
@@ -241,7 +241,7 @@ def _check_independent(values: list[Any]) -> None:
         raise NotCovered("its branches share their randomness")
 
 
-def _size_of(like: torch.Tensor, op: Op, args: Any, kwargs: Any) -> Any:
+def _size_of(like: torch.Tensor, op: OpOnPairs, args: Any, kwargs: Any) -> Any:
     """What a method reads of a tensor's shape and type."""
     size = own_call(getattr(like, op.name, None) or getattr(like, f"__{op.name}__"), *args, **kwargs)
     if isinstance(size, torch.Tensor):

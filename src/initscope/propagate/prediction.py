@@ -30,10 +30,10 @@ from initscope.graph.batch import check_norms, check_shapes, real_tensor
 from initscope.graph.borrowing import borrowed, runnable
 from initscope.initializers import AnyLaw, Initializer, Present, as_law, not_drawn
 from initscope.initializers._base import equal_parameters
-from initscope.propagate.budget import CovarianceBudget
 from initscope.propagate.context import Context
-from initscope.propagate.gradients import Gradients, gradients_of, sides_of
+from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.networks import Networks, Simulation, tied_weights
+from initscope.propagate.predicted_gradients import Gradients, gradients_of, sides_of
 from initscope.propagate.refusals import refuse_undrawable
 from initscope.propagate.spread import finite_width_sd, standard_error
 from initscope.propagate.totals import NotCovered, Totals, gaps

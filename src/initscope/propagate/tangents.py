@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from initscope.propagate.bases import Cross, Lookup
-from initscope.propagate.budget import CovarianceBudget
+from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.covariances import Found, canonical, closure, covariances, nothing, outside
 from initscope.propagate.windows import Offset
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from initscope.errors import InputError
 from initscope.graph import Inputs, Node
-from initscope.propagate.budget import CovarianceBudget
+from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.networks import Networks, Simulation
 from initscope.propagate.prediction import checked_inputs
 from initscope.propagate.tangents import tangent

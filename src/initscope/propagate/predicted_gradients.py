@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from initscope.geometry import Floats, start_norms
 from initscope.graph import Graph, Inputs, Node
 from initscope.propagate.bases import Origin
-from initscope.propagate.budget import CovarianceBudget
 from initscope.propagate.channels import Channels, positions_of
 from initscope.propagate.context import Context
+from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.networks import Sides, Simulation
 from initscope.propagate.origins.matrices import SampledRoot
 from initscope.propagate.origins.positions import AveragedWindows
