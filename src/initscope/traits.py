@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
 
-__all__ = ["NO_BOUNDS", "Normalization", "Pooling", "Role", "RowStructure", "Traits"]
+__all__ = ["LAYER_ROLES", "NO_BOUNDS", "Normalization", "Pooling", "Role", "RowStructure", "Traits"]
 
 Role = Literal[
     "input",  # an argument of the model
@@ -30,6 +30,8 @@ Role = Literal[
     "other",  # unknown
 ]
 
+LAYER_ROLES = ("weights", "recurrent", "embedding")
+"""Roles of layers: ops that have weights, or a table of them."""
 NO_BOUNDS = (-math.inf, math.inf)
 """Least and largest value of an output that has neither."""
 
@@ -219,3 +221,8 @@ class RowStructure(NamedTuple):
     within: str
     reads: tuple[int, ...]
     traits: Traits
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the op is a layer: it has weights, or a table of them."""
+        return self.role in LAYER_ROLES

@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from initscope._utils.randomness import torch_generator
-from initscope.measurement import observe
+from initscope.measurement import observe, weight_gradients
 from initscope.measurement.weight_gradients import weight_gradient_norms
 
 CASES = [

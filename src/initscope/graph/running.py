@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from initscope.geometry import Row
+from initscope.geometry import Row, numbered
 from initscope.graph.batch import Batch
 from initscope.graph.graph import Graph
 from initscope.graph.inputs import Inputs
@@ -88,7 +88,7 @@ class GraphRun:
     """Multiplications so far: those of a large run take all threads."""
 
     def rows(self, notes: Mapping[Node, str] | None = None) -> tuple[Row, ...]:
-        """Return the rows of all nodes, with a remark where one has no values or ``notes`` has one.
+        """Return the numbered rows of all nodes, with a remark where one has no values or ``notes`` has one.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class GraphRun:
             note = "; ".join(filter(None, ("" if node in self.shapes else NO_VALUES, node.note, notes.get(node))))
             row = Row(node.name, node.kind, "measured", shape, note, node.role, node.path, node.reads, node.traits)
             rows.append(row)
-        return tuple(rows)
+        return numbered(rows)
 
 
 def run(
