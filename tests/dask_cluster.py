@@ -8,6 +8,8 @@ import time
 
 import sweep_jobs
 
+from initscope.distributed.cluster import connect
+
 PATIENCE = 600
 """Seconds, for a machine that has twenty other things to do; seconds suffice otherwise."""
 
@@ -30,6 +32,20 @@ class Cluster:
     def worker(self):
         return run("-m", "distributed.cli.dask_worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
 
+    def replace_worker(self):
+        """Kill the first worker and start another one."""
+        self.workers[0].kill()
+        self.workers[0].wait()
+        self.workers[0] = self.worker()
+
+    def ask(self, question):
+        """The answer of the scheduler to a function of itself, `busy_workers` for example."""
+        client = connect(self.address, PATIENCE)
+        try:
+            return client.run_on_scheduler(question)
+        finally:
+            client.close(timeout=2)
+
     def kill(self):
         for process in (self.scheduler, *self.workers):
             process.kill()
@@ -49,3 +65,13 @@ def wait_until(condition):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def busy_workers(dask_scheduler):
+    """Number of workers that run a task."""
+    return sum(bool(worker.processing) for worker in dask_scheduler.workers.values())
+
+
+def drivers_with_tasks(dask_scheduler):
+    """Number of drivers that wait for a task."""
+    return sum(bool(client.wants_what) for client in dask_scheduler.clients.values())

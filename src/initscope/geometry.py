@@ -6,8 +6,8 @@ holds NaN there and says why in its row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -49,7 +49,8 @@ class Row(Result):
     """One layer: its name, what it is, how its numbers were obtained, its output's shape, a remark, what it does.
 
     ``within`` is the path of the module that the op is, or that calls it; ``reads`` are the rows whose values it reads;
-    ``traits`` say what the op is.
+    ``traits`` say what the op is. Layers are the ops that have weights: ``number`` is the layer's number, for other ops
+    that of the layer upstream of it (0: none), out of ``layers``; `numbered` sets both.
     """
 
     layer: str
@@ -61,21 +62,70 @@ class Row(Result):
     within: str = field(default="", compare=False)
     reads: tuple[int, ...] = field(default=(), compare=False)
     traits: Traits = field(default=Traits(), compare=False, repr=False)
+    number: int = field(default=0, compare=False, repr=False)
+    layers: int = field(default=0, compare=False, repr=False)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the op is a layer: it has weights, or a table of them."""
+        return self.role in ("weights", "recurrent", "embedding")
 
     @property
     def title(self) -> str:
-        """The layer for people: its name and, unless the name tells it, its kind.
+        """The op for people: its name and, unless the name tells it, its kind; without a name its layer's number.
 
-        >>> Row("11", "Linear", "closed form").title, Row("conv3", "Conv2d", "closed form").title
-        ('layer 11 (Linear)', 'conv3')
+        >>> rows = numbered([Row("0", "Linear", "measured", role="weights"), Row("1", "ReLU", "measured")])
+        >>> [row.title for row in rows], Row("conv3", "Conv2d", "closed form").title
+        (['layer 1 (Linear)', 'ReLU after layer 1'], 'conv3')
         """
-        name = spoken(self.layer)
-        return name if self.role == "input" or tells_kind(self.layer, self.kind) else f"{name} ({self.kind})"
+        if not is_number(self.layer):
+            named = self.role == "input" or tells_kind(self.layer, self.kind)
+            return self.layer if named else f"{self.layer} ({self.kind})"
+        if not self.layers:
+            return f"{spoken(self.layer)} ({self.kind})"
+        return f"layer {self.number} ({self.kind})" if self.has_weights else f"{self.kind} {self._near}"
+
+    @property
+    def position(self) -> str:
+        """Where the op is, for messages: its layer's number of how many, its module, and its kind.
+
+        >>> rows = numbered([Row("0", "Linear", "measured", role="weights"), Row("1", "ReLU", "measured")])
+        >>> [row.position for row in rows]
+        ['layer 1 of 1 (Linear, module 0)', 'ReLU (module 1) after layer 1 of 1']
+        """
+        if not self.layers or self.role == "input":
+            return self.title
+        of, unnamed = f" of {self.layers}", is_number(self.layer)
+        if self.has_weights:
+            named = self.layer if tells_kind(self.layer, self.kind) else f"{self.layer}, {self.kind}"
+            return f"layer {self.number}{of} ({f'{self.kind}, module {self.layer}' if unnamed else named})"
+        return f"{f'{self.kind} (module {self.layer})' if unnamed else self.title} {self._near}{of}"
+
+    @property
+    def _near(self) -> str:
+        return f"after layer {self.number}" if self.number else "before layer 1"
 
 
-def spoken(name: str, what: str = "layer") -> str:
+def numbered(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows with the numbers of their layers; a layer that is called several times counts once."""
+    rows = tuple(rows)
+    names = dict.fromkeys(row.traits.weight_names or row.layer for row in rows if row.has_weights)
+    number_of = {name: number for number, name in enumerate(names, 1)}
+    result, last = list[Row](), 0
+    for row in rows:
+        last = number_of[row.traits.weight_names or row.layer] if row.has_weights else last
+        result.append(replace(row, number=last, layers=len(names)))
+    return tuple(result)
+
+
+def is_number(name: str) -> bool:
+    """Whether a module's own name is a number, as in a `torch.nn.Sequential`."""
+    return name.rpartition(".")[2].isdigit()
+
+
+def spoken(name: str, what: str = "module") -> str:
     """A name as it is said: one that is a number, as in a `torch.nn.Sequential`, with the word for it."""
-    return f"{what} {name}" if name.rpartition(".")[2].isdigit() else name
+    return f"{what} {name}" if is_number(name) else name
 
 
 def tells_kind(layer: str, kind: str) -> bool:

@@ -66,7 +66,7 @@ def test_deep_networks_are_few_lines_and_files_have_all(run):
         assert len(rows[" --depth 0"]) - 3 <= len(rows[" --format csv"]) == 61 <= len(rows[" --depth 0"])
         code, output, _ = run(line)
         assert 8 <= len([row for row in output.splitlines() if " to " in row or "dense31" in row]) <= 14
-        assert "63 steps in " in output
+        assert "63 ops in " in output
         assert "--depth 0 prints them all" in output
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import sweep_jobs
-from dask_cluster import PATIENCE, Cluster, wait_until
+from dask_cluster import PATIENCE, Cluster, busy_workers, drivers_with_tasks, wait_until
 
 from initscope.distributed import encode_blocks, kernel_in_blocks, named_model, open_blocks
 from initscope.errors import InputError
@@ -17,7 +17,7 @@ from initscope.errors import InputError
 pytest.importorskip("distributed")
 
 from initscope.distributed import cluster as cluster_module
-from initscope.distributed.cluster import connect, on_cluster
+from initscope.distributed.cluster import on_cluster
 
 ROWS = 10
 MODEL = """from torch import nn
@@ -56,27 +56,9 @@ def kernel(folder, data, dask=None, spec="dense6-relu*2"):
     return out.read_bytes()
 
 
-def of_scheduler(address, question):
-    client = connect(address, PATIENCE)
-    try:
-        return client.run_on_scheduler(question)
-    finally:
-        client.close(timeout=2)
-
-
 def gated_jobs(gate, label, count):
     """Jobs that end when the file ``gate`` is there; names as those of blocks."""
     return [(str(start), {"label": label, "gate": str(gate)}) for start in range(count)]
-
-
-def busy_workers(dask_scheduler):
-    """Workers that run a task."""
-    return sum(bool(worker.processing) for worker in dask_scheduler.workers.values())
-
-
-def drivers_with_tasks(dask_scheduler):
-    """Drivers that wait for a task."""
-    return sum(bool(client.wants_what) for client in dask_scheduler.clients.values())
 
 
 def test_two_drivers_with_equal_names_of_jobs(cluster, tmp_path):
@@ -89,7 +71,7 @@ def test_two_drivers_with_equal_names_of_jobs(cluster, tmp_path):
 
     with ThreadPoolExecutor(2) as pool:
         answers = [pool.submit(drive, label) for label in ("A", "B")]
-        wait_until(lambda: of_scheduler(cluster.address, drivers_with_tasks) == 2)
+        wait_until(lambda: cluster.ask(drivers_with_tasks) == 2)
         gate.touch()
         assert [answer.result() for answer in answers] == [{"A"}, {"B"}]
 
@@ -158,7 +140,7 @@ def test_a_killed_worker_costs_nothing(cluster, folder):
     jobs = gated_jobs(gate, "A", 6)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(lambda: sorted(on_cluster(sweep_jobs.labelled, jobs, cluster.address)))
-        wait_until(lambda: of_scheduler(cluster.address, busy_workers) == 2)
+        wait_until(lambda: cluster.ask(busy_workers) == 2)
         cluster.workers[0].kill()
         cluster.workers[0].wait()
         gate.touch()
@@ -180,7 +162,7 @@ def test_a_killed_scheduler_is_one_line_and_a_rerun_completes(cluster, folder, m
 
     driver = threading.Thread(target=drive)
     driver.start()
-    wait_until(lambda: of_scheduler(cluster.address, drivers_with_tasks) == 1)
+    wait_until(lambda: cluster.ask(drivers_with_tasks) == 1)
     cluster.kill()
     driver.join(PATIENCE)
     (message,) = errors

@@ -98,7 +98,7 @@ def test_json_has_the_keys_that_the_documentation_describes(reports):
 def test_the_page_opens_blocks_by_a_click(reports):
     page = reports[0].to_html()
     assert page.count('<tbody class="folds') >= 4
-    assert re.search(r"block 2</span> <span class=\"steps\">4 steps", page)
+    assert re.search(r"block 2</span> <span class=\"ops\">4 ops", page)
     assert "2.one (Linear)" in page
     closed, opened = (set(re.findall(r'<tbody class="folds( open)?"', report.to_html())) for report in reports)
     assert closed == {""}
@@ -119,8 +119,8 @@ def test_depth_and_markdown_on_the_command_line(tmp_path, capsys, monkeypatch):
         outputs[options] = capsys.readouterr().out
     assert "No problems found (6 layers," in outputs[()]
     assert len(outputs["--depth", "0"].splitlines()) > len(outputs[()].splitlines()) + 4
-    assert "layer 3.2 (Linear)" in outputs["--depth", "0"]
-    assert "layer 3.2" not in outputs[()]
+    assert "layer 3 (Linear)" in outputs["--depth", "0"]
+    assert "layer 3 " not in outputs[()]
     assert "block 3 " in outputs[()]
     assert outputs["--format", "md"].startswith("## initscope: Sequential on")
 
@@ -179,7 +179,7 @@ def test_many_healthy_blocks_are_few_lines(tmp_path, monkeypatch, capsys):
     few, everything = outputs.values()
     assert "No problems found" in few
     assert len(few.splitlines()) < 25
-    assert "steps in" in few
+    assert "ops in" in few
     assert "--depth 0 prints them all" in few
     assert re.search(r"blocks \d+–\d+ ", few)
     assert len(everything.splitlines()) > 180

@@ -291,13 +291,18 @@ class _Borrowed(AbstractContextManager[None]):
             torch._C._set_grad_enabled(False)
             pass_on()
         except BaseException:
-            self._leave()
+            self._leave_and_pass_on()
             raise
 
     @uninterrupted
     def __exit__(self, *error: object) -> None:
-        self._leave()
-        pass_on()
+        self._leave_and_pass_on()
+
+    def _leave_and_pass_on(self) -> None:
+        try:
+            self._leave()
+        finally:  # an interrupt that waits belongs to this call, not to the next one
+            pass_on(3)
 
     def _leave(self) -> None:
         with ExitStack() as stack:  # which goes on when one of them fails

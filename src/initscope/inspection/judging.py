@@ -117,7 +117,7 @@ def _finding(item: Check, hit: Hit, limits: Thresholds, evidence: Evidence, pres
 def _title(hit: Hit, evidence: Evidence) -> str:
     """The layer of a hit for people: the op of a module, or the name of what has no op."""
     row = evidence.seen.rows[hit.row]
-    return row.title if hit.layer in ("", row.layer) else spoken(hit.layer)
+    return row.position if hit.layer in ("", row.layer) else spoken(hit.layer)
 
 
 def _sentence(text: str) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from initscope._utils.progress import steps
 from initscope.errors import InputError, check_count
-from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs
+from initscope.geometry import Floats, Row, angle_degrees, mean_over_pairs, numbered
 from initscope.graph import (
     BatchArgs,
     Graph,
@@ -321,7 +321,7 @@ class _Observers:
             columns["gradient_cosine"] = cosine_of(found.swapaxes(0, 1))
         columns |= self.activity.columns() | self.spread.columns()
         columns |= self.tokens.columns() | self.attention.columns() | self.formats.columns()
-        return {"rows": tuple(seen.row(node, self._note(node)) for node in graph.nodes)} | columns
+        return {"rows": numbered(seen.row(node, self._note(node)) for node in graph.nodes)} | columns
 
     def _note(self, node: Node) -> str:
         own = "" if self.gradients is None else self.gradients.notes.get(node, "")

@@ -13,7 +13,7 @@ from torch import nn
 from initscope._utils.progress import kept_if_interrupted, none_is_no_result, steps
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import check_count
-from initscope.geometry import Floats, Measurement, Tokens
+from initscope.geometry import Floats, Measurement, Tokens, numbered
 from initscope.graph import (
     Batch,
     BatchArgs,
@@ -207,7 +207,7 @@ def _summary(runs: list[_Run], draws: int, seed: int) -> Measurement:
     fewest = counts[:, 0].min(axis=1)
     notes = [_missing_draws(int(fewest[i]), len(runs), node in seen.shapes) for i, node in enumerate(nodes)]
     return Measurement(
-        tuple(seen.row(node, note) for node, note in zip(nodes, notes, strict=True)),
+        numbered(seen.row(node, note) for node, note in zip(nodes, notes, strict=True)),
         1 - mean[:, 0],
         mean[:, 1],
         mean[:, 2],

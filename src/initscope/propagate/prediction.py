@@ -15,7 +15,7 @@ from initscope._utils.progress import stage, steps
 from initscope._utils.randomness import torch_generator
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import InputError, check_count
-from initscope.geometry import Floats, Prediction, Row, Tokens, start_norms
+from initscope.geometry import Floats, Prediction, Row, Tokens, numbered, start_norms
 from initscope.graph import BatchArgs, Inputs, Node, attends, bind, hides_attention, refuse_different_lengths, trace
 from initscope.graph.batch import check_norms, check_shapes, real_tensor
 from initscope.graph.borrowing import borrowed, runnable
@@ -339,7 +339,7 @@ def _assembled(networks: Networks, parts: list[_Part], pairs: int) -> Prediction
         rows[index] = replace(row, note=f"{row.note}, {stated}" if row.note else stated)
     sd = finite_width_sd(networks.traced.model, parts[0].rows, cosine, networks.context.law)
     tokens = _tokens([part.tokens for part in parts]) if parts[0].tokens else None
-    return Prediction(tuple(rows), cosine, norm, rms, sd, error, gap, tokens)
+    return Prediction(numbered(rows), cosine, norm, rms, sd, error, gap, tokens)
 
 
 def _tokens(parts: list[list[tuple[list[float], list[float]]]]) -> Tokens:

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from initscope.geometry import Floats, Row, geometric_mean, spoken
+from initscope.geometry import Floats, Row, geometric_mean, is_number, spoken
 from initscope.results import counted
 
 __all__ = ["JOINS", "block_names", "few_lines", "fold", "folded_table", "folding_told", "group", "line_title"]
 
-_WEIGHTS = ("weights", "recurrent", "embedding")
 _UNCHANGED = ("movement", "bookkeeping")
 """Roles that leave the geometry as it was: their rows fold into the one before."""
-_STEPS = " steps"
+_OPS = " ops"
 _MOST_LINES = 30
 _GROUPS = 12
 """More lines than the first are folded into about as many groups as the second where few are wanted."""
@@ -59,7 +58,7 @@ def block_names(rows: Sequence[Row], depth: int | None = None) -> list[str]:
     """
     if depth is not None:
         return [_cut(row, depth) for row in rows]
-    weights = Counter(prefix for row in rows if row.role in _WEIGHTS for prefix in _prefixes(row.within))
+    weights = Counter(prefix for row in rows if row.has_weights for prefix in _prefixes(row.within))
     blocks = _blocks(weights)
     above = {prefix for block in blocks for prefix in _prefixes(block)} - blocks
     return [_name(row, weights, blocks, above) for row in rows]
@@ -106,7 +105,7 @@ def folded_table(
         line = dict(table[told[-1]]) | {"layer": name, "title": line_title(rows, (name, members))}
         line["rows"] = len(members)
         if len(told) > 1:
-            line["kind"] = f"{len(told)}{_STEPS}"
+            line["kind"] = f"{len(told)}{_OPS}"
         for column in JOINS.keys() & line.keys():
             known = [table[index][column] for index in members if table[index].get(column) is not None]
             line[column] = JOINS[column](np.array(known)) if known else None
@@ -115,10 +114,10 @@ def folded_table(
 
 
 def folding_told(table: Sequence[Mapping[str, Any]], all_of_them: str = "--depth 0 prints them all") -> str:
-    """How many steps stand behind the lines of a `folded_table`, and where all are; empty if each line is one."""
-    if not any(line["kind"].endswith(_STEPS) for line in table):
+    """How many ops stand behind the lines of a `folded_table`, and where all are; empty if each line is one."""
+    if not any(line["kind"].endswith(_OPS) for line in table):
         return ""
-    return f"{counted(sum(line['rows'] for line in table), 'step')} in {len(table)} lines; {all_of_them}"
+    return f"{counted(sum(line['rows'] for line in table), 'op')} in {len(table)} lines; {all_of_them}"
 
 
 def line_title(rows: Sequence[Row], line: Line) -> str:
@@ -150,9 +149,12 @@ def _group_title(rows: Sequence[Row], lines: Sequence[Line]) -> str:
     first, last = (line_title(rows, line) for line in (lines[0], lines[-1]))
     if first == last:
         return first
-    numbers = [title.partition(" (")[0].partition(" ") for title in (first, last)]
-    if numbers[0][0] == numbers[1][0] and numbers[0][0] in ("layer", "block"):
-        return f"{numbers[0][0]}s {numbers[0][2]}–{numbers[1][2]}"
+    if all(title.startswith("block ") for title in (first, last)):
+        return f"blocks {first.removeprefix('block ')}–{last.removeprefix('block ')}"
+    if all(is_number(rows[members[0]].layer) for _, members in (lines[0], lines[-1])):
+        numbers = [rows[index].number for _, members in lines for index in members if rows[index].has_weights]
+        if numbers:
+            return f"layer {numbers[0]}" if len(set(numbers)) == 1 else f"layers {min(numbers)}–{max(numbers)}"
     return f"{first} to {last}"
 
 

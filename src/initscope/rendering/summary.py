@@ -12,6 +12,7 @@ from initscope.geometry import (
     mean_over_pairs,
     median_over_pairs,
 )
+from initscope.results import counted
 
 __all__ = ["headline", "suggestion"]
 
@@ -33,7 +34,7 @@ def headline(comparison: Comparison) -> str:
     first, *_, last = covered_rows(main.cosine)
     angles = mean_over_pairs(main.angle)
     verb = {-1: "close", 0: "keep", 1: "open"}[_trend(main)]
-    after = f"{last - first} {'step' if last - first == 1 else 'steps'}"
+    after = counted(last - first, "op")
     movement = f"from {angles[first]:.1f}° to {angles[last]:.1f}°"
     if _is_noise(main):
         within = f"within {_ERRORS:g} standard errors ({_angle_error(main):.1f}° each)"

@@ -44,7 +44,7 @@ def _adjacent_linear(evidence: Evidence, _: float) -> Hit | None:
         if before == index or first is None or second is None or rows[before].role != "weights":
             continue
         if first[1] >= min(first[0], second[1]) and len(weights) > 3:
-            return Hit(index, 2.0, facts={"before": rows[before].title})
+            return Hit(index, 2.0, facts={"before": rows[before].position})
     return None
 
 

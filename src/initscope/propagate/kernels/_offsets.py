@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from initscope.kernels._fused import shifted_sums
+from initscope.propagate.kernels._fused import shifted_sums
 from initscope.theory._box_loops import compile_loop
 
 __all__ = ["LANES", "add_offsets"]

@@ -1,25 +1,26 @@
 """Every call on every model that keeps something: is all, bit by bit, as it was before?
 
-``python benchmarks/attacks/no_trace.py`` prints one line for each model; the exit code is the number of traces.
+Every function of `stateful.CALLS` runs once on every model of `stateful.MODELS`; COUNT is the number of seeds of the
+model's weights. State and version counters must be as before, the model can be copied, and a backward pass runs.
 """
 
+from __future__ import annotations
+
 import copy
-import sys
-import warnings
-from pathlib import Path
+from collections.abc import Iterator
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
+from attacks.outcomes import Outcome
 from stateful import CALLS, MODELS, changed, inputs_of, state
 
 from initscope.errors import InputError
 
+COUNT = 1
 
-def trace_of(name: str, call: str) -> str:
+
+def trace_of(name: str, call: str, seed: int = 0) -> str:
     """What one call leaves on one model, or what it raises that it should not; empty: nothing."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     model, x = MODELS[name](), inputs_of(name)
     before = state(model)
     try:
@@ -39,18 +40,9 @@ def trace_of(name: str, call: str) -> str:
     return ""
 
 
-def main() -> int:
-    """Print the matrix; the number of traces."""
-    warnings.simplefilter("ignore")
-    found = 0
+def run(count: int) -> Iterator[Outcome]:
+    """Try all calls on all models with ``count`` seeds."""
     for name in MODELS:
-        left = {call: trace_of(name, call) for call in CALLS}
-        told = {call: what for call, what in left.items() if what}
-        found += len(told)
-        print(f"{name:28} {told or 'no trace'}", flush=True)
-    print(f"{len(MODELS)} models × {len(CALLS)} calls: {found} traces")
-    return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        traces = [(call, trace_of(name, call, seed)) for seed in range(count) for call in CALLS]
+        messages = tuple(f"{call}: {trace}" for call, trace in traces if trace)
+        yield Outcome(name, len(traces), len(messages), "", messages)

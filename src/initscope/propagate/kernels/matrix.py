@@ -14,9 +14,9 @@ from initscope.errors import InputError
 from initscope.graph import Inputs
 from initscope.graph.borrowing import borrowed
 from initscope.initializers import AnyLaw, as_law
-from initscope.kernels.inputs import bound_inputs, checked_model, on_device
-from initscope.kernels.pairs import pair_kernel
-from initscope.kernels.relu_stack import ReluStack, stack_of
+from initscope.propagate.kernels.inputs import bound_inputs, checked_model, on_device
+from initscope.propagate.kernels.pairs import pair_kernel
+from initscope.propagate.kernels.relu_stack import ReluStack, stack_of
 from initscope.propagate.networks import Networks
 from initscope.propagate.prediction import networks_of
 from initscope.propagate.spread import standard_error
@@ -128,7 +128,7 @@ def diagonal(
         networks = networks_of(model, inputs, law, draws=draws, seed=seed, size=min(inputs.samples, 16))
         stack = _stack(networks, inputs, pairs=inputs.samples)
         if stack is not None and stack.mean.pooled:
-            from initscope.kernels.stacks import stack_diagonal
+            from initscope.propagate.kernels.stacks import stack_diagonal
 
             return stack_diagonal(stack, inputs.tensors()[0], tangent=kind == "ntk")
         return np.asarray(pair_kernel(networks, inputs, inputs, (each, each), tangents=kind == "ntk").mean(axis=0))
@@ -139,7 +139,7 @@ def _all_pairs(networks: Networks, left: Inputs, right: Inputs | None, *, tangen
     stack = _stack(networks, left, pairs=left.samples * (left if right is None else right).samples)
     if stack is None:
         return _by_rules(networks, left, right, tangents=tangents)
-    from initscope.kernels.stacks import stack_kernel
+    from initscope.propagate.kernels.stacks import stack_kernel
 
     (images,), others = left.tensors(), None if right is None else right.tensors()[0]
     k, xx, yy = stack_kernel(stack, images, others, tangent=tangents)
@@ -158,7 +158,7 @@ def _stack(networks: Networks, inputs: Inputs, *, pairs: int) -> ReluStack | Non
     pays = pairs * images[0].numel() * max(1, stack.mean.pooled) >= _WORTH_COMPILING
     if stack.mean.pooled and not pays:
         return None
-    return stack if loops("initscope.kernels._fused", pays=pays) is not None else None
+    return stack if loops("initscope.propagate.kernels._fused", pays=pays) is not None else None
 
 
 def _by_rules(networks: Networks, left: Inputs, right: Inputs | None, *, tangents: bool) -> Parts:

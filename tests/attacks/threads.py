@@ -1,30 +1,27 @@
-"""Nine things that threads do at the same time: does each get what it gets alone?
+"""Nine things that threads do at the same time: does each thread get what it gets alone?
 
-``python benchmarks/attacks/threads.py [SECONDS]`` (3 for each by default) prints calls and wrong ones; the exit code is
-the number of scenarios in which something went wrong.
+The jobs of a scenario run in one thread each for COUNT seconds; a result that differs from that of the job alone, bit
+by bit, or an exception is a failure.
 """
 
 import copy
 import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
+from attacks.outcomes import Outcome
+from stateful import MODELS, inputs_of
 from torch import nn
 
 import initscope
 from initscope.errors import InputError
 from initscope.measurement import observe
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-from stateful import MODELS, inputs_of
-
+COUNT = 3
 Job = Callable[[], str]
 """Does something once; returns what went wrong, or nothing."""
 
@@ -129,7 +126,7 @@ def scenarios() -> dict[str, list[Job]]:
     }
 
 
-def run(jobs: list[Job], seconds: float) -> tuple[int, list[str]]:
+def side_by_side(jobs: list[Job], seconds: float) -> tuple[int, list[str]]:
     """Number of calls of all jobs side by side, and what went wrong."""
     end, calls, wrong = time.monotonic() + seconds, [0] * len(jobs), list[str]()
 
@@ -151,12 +148,13 @@ def run(jobs: list[Job], seconds: float) -> tuple[int, list[str]]:
     return sum(calls), wrong
 
 
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
+def run(count: float) -> Iterator[Outcome]:
+    """Run every scenario for ``count`` seconds."""
+    interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-4)
-    faulty = 0
-    for name, jobs in scenarios().items():
-        count, wrong = run(jobs, float(sys.argv[1]) if len(sys.argv) > 1 else 3.0)
-        faulty += bool(wrong)
-        print(f"{name:40} {count:6} calls, {len(wrong)} wrong {wrong[0][:90] if wrong else ''}", flush=True)
-    sys.exit(faulty)
+    try:
+        for name, jobs in scenarios().items():
+            calls, wrong = side_by_side(jobs, count)
+            yield Outcome(name, calls, len(wrong), "", tuple(wrong))
+    finally:
+        sys.setswitchinterval(interval)

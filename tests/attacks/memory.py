@@ -1,8 +1,8 @@
-"""Files that are large, or stand for much more than they hold: how much memory does a command take?
+"""Files that are large, or that unpack to much more than they hold: how much memory does a command take?
 
-``python benchmarks/attacks/memory.py`` writes them to a temporary folder (1 GB of disk), runs each command in a process
-of its own and prints its highest resident memory, less that of the same command on small data. The exit code is the
-number of commands that took more than they may, or ended in another way than they should.
+Writes them to a temporary folder (1 GB of disk) and runs each command in a process of its own, COUNT times. Its peak
+resident memory, less that of the same command on small data, is compared with what it may take, and its exit code
+with 0, or 2 where it must refuse. Without `--limit` the whole file is read; INITSCOPE_MEMORY=4 (GB) is the limit.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import tempfile
 import time
 import zipfile
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from attacks.outcomes import Outcome
 
+COUNT = 1
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "INITSCOPE_MEMORY": "4"}
 COMMAND = [sys.executable, "-c", "import sys; from initscope.cli import main; sys.exit(main())"]
@@ -31,6 +34,15 @@ from torch import nn
 from initscope.measurement import observe
 data = np.load(sys.argv[1], mmap_mode="r")
 observe(nn.Sequential(nn.Linear(data.shape[1], 8), nn.ReLU()), data, units=sys.argv[2] == "all")
+"""
+# A small process in between: the peak of a child is at least what its parent holds when it starts the child.
+WATCH = """
+import os, subprocess, sys
+with open(sys.argv[1], "wb") as output:
+    process = subprocess.Popen(sys.argv[2:], stdout=output, stderr=output)
+_, status, usage = os.wait4(process.pid, 0)
+process.returncode = os.waitstatus_to_exitcode(status)
+print(usage.ru_maxrss, process.returncode)
 """
 
 
@@ -45,7 +57,7 @@ class Attack:
 
 
 def write_array(path: Path, megabytes: int) -> None:
-    """Bytes as pictures of 32 × 32, without holding them."""
+    """Bytes as images of 32 × 32, without holding them."""
     count = megabytes * 1_000_000 // 1024
     array = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(count, 1, 32, 32))
     block = np.random.default_rng(0).integers(0, 256, (1024, 1, 32, 32), dtype=np.uint8)
@@ -68,7 +80,7 @@ def write_bomb(path: Path, gigabytes: float) -> None:
         f.write(alike[: 8 * 1024 * (count % 128)])
 
 
-def write_picture(path: Path, side: int) -> None:
+def write_image(path: Path, side: int) -> None:
     """A PNG of ``side`` × ``side`` black bits: small on the disk, twelve bytes a pixel as numbers."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
@@ -78,6 +90,11 @@ def write_picture(path: Path, side: int) -> None:
     rows = b"".join(packer.compress(row) for _ in range(side)) + packer.flush()
     header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b""))
+
+
+def measured(data: Path, *options: str) -> list[str]:
+    """The command that measures a network on data."""
+    return [*COMMAND, "measure", MODEL, "--data", str(data), "--pairs", "20", "--draws", "1", *options]
 
 
 def attacks(folder: Path) -> tuple[list[Attack], list[str]]:
@@ -91,26 +108,21 @@ def attacks(folder: Path) -> tuple[list[Attack], list[str]]:
     for name, side in (("huge", 13_000), ("large", 11_000)):
         (folder / name).mkdir()
         for number in range(6):
-            write_picture(folder / name / f"{number}.png", side)
-    for name in ("small.npy", "large.npy", "bomb.npz", "huge/0.png", "large/0.png"):
-        print(f"{name}: {(folder / name).stat().st_size / 1e6:.2f} MB")
-
-    def measured(data: str, *options: str) -> list[str]:
-        return [*COMMAND, "measure", MODEL, "--data", str(folder / data), "--pairs", "20", "--draws", "1", *options]
+            write_image(folder / name / f"{number}.png", side)
 
     def observed(rows: str) -> list[str]:
         return [sys.executable, "-c", OBSERVE, str(folder / "rows.npy"), rows]
 
     query = [*COMMAND, "search", "query", "/dev/zero", str(folder / "small.npy")]
-    small = measured("small.npy", "--limit", "100")
+    small = measured(folder / "small.npy", "--limit", "100")
     return [
-        Attack("--limit 100 of 500 MB", measured("large.npy", "--limit", "100"), 0, 50),
-        Attack("the whole of 500 MB, as floats 2 GB", measured("large.npy"), 0, 4500),
-        Attack("npz that unpacks to 2.9 GB", measured("bomb.npz"), 2, 50),
-        Attack("npz that unpacks to 2.9 GB, --limit 100", measured("bomb.npz", "--limit", "100"), 0, 50),
-        Attack("six pictures of 13,000² pixels", measured("huge"), 2, 50),
-        Attack("six pictures of 11,000² pixels, the first of which is opened", measured("large"), 2, 1700),
-        Attack("six pictures of 11,000² pixels, --size 32", measured("large", "--size", "32"), 2, 1200),
+        Attack("--limit 100 of 500 MB", measured(folder / "large.npy", "--limit", "100"), 0, 50),
+        Attack("the whole of 500 MB, as floats 2 GB", measured(folder / "large.npy"), 0, 4500),
+        Attack("npz that unpacks to 2.9 GB", measured(folder / "bomb.npz"), 2, 50),
+        Attack("npz that unpacks to 2.9 GB, --limit 100", measured(folder / "bomb.npz", "--limit", "100"), 0, 50),
+        Attack("six images of 13,000² pixels", measured(folder / "huge"), 2, 50),
+        Attack("six images of 11,000² pixels, the first of which is opened", measured(folder / "large"), 2, 1700),
+        Attack("six images of 11,000² pixels, --size 32", measured(folder / "large", "--size", "32"), 2, 1200),
         Attack("observe: the pairs of a mapped file of 500 MB", observed("pairs"), 0, 100),
         Attack("observe: all of it, whose pages are counted while they are mapped", observed("all"), 0, 600),
         Attack("an endless device as an index", query, 2, 50),
@@ -120,33 +132,23 @@ def attacks(folder: Path) -> tuple[list[Attack], list[str]]:
 def peak(command: list[str]) -> tuple[float, int, float, str]:
     """Megabytes, exit code, seconds and the last line of a command."""
     began = time.perf_counter()
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, env=ENVIRONMENT, stdout=output, stderr=output)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
+    with tempfile.NamedTemporaryFile() as output:
+        watch = [sys.executable, "-c", WATCH, output.name, *command]
+        kilobytes, code = subprocess.run(watch, env=ENVIRONMENT, capture_output=True, check=True).stdout.split()
         lines = output.read().decode(errors="replace").strip().splitlines() or [""]
-    return usage.ru_maxrss / 1e3, process.returncode, time.perf_counter() - began, lines[-1]
+    return int(kilobytes) / 1e3, int(code), time.perf_counter() - began, lines[-1]
 
 
-def main() -> int:
-    """Run them all."""
-    failures = 0
+def run(count: int) -> Iterator[Outcome]:
+    """Run every command ``count`` times."""
     with tempfile.TemporaryDirectory() as temporary:
-        every, small = attacks(Path(temporary))
+        commands, small = attacks(Path(temporary))
         base = peak(small)[0]
-        print(f"small data: {base:.0f} MB")
-        for attack in every:
-            megabytes, code, seconds, last = peak(attack.arguments)
-            bad = code != attack.code or megabytes - base > attack.most
-            failures += bad
-            verdict = "FAILED " if bad else ""
-            found = f"{megabytes - base:+.0f} MB (may take {attack.most:.0f}), exit {code}, {seconds:.0f} s"
-            print(f"{verdict}{attack.title}: {found}")
-            if code:
-                print(f"    {last[:160]}", flush=True)
-    return failures
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        for attack in commands:
+            messages, figures = [], []
+            for _ in range(count):
+                megabytes, code, seconds, last_line = peak(attack.arguments)
+                figures.append(f"{megabytes - base:+.0f} MB (limit {attack.most:.0f}), exit {code}, {seconds:.0f} s")
+                if code != attack.code or megabytes - base > attack.most:
+                    messages.append(f"{figures[-1]}: {last_line[:160]}")
+            yield Outcome(attack.title, count, len(messages), "; ".join(figures), tuple(messages))

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from initscope._utils.compiled import in_threads
-from initscope.kernels._fused import coefficients
-from initscope.kernels._offsets import LANES, add_offsets
-from initscope.kernels.relu_stack import ReluStack, Sums
-from initscope.kernels.sides import Side, innermost, meetings
+from initscope.propagate.kernels._fused import coefficients
+from initscope.propagate.kernels._offsets import LANES, add_offsets
+from initscope.propagate.kernels.relu_stack import ReluStack, Sums
+from initscope.propagate.kernels.sides import Side, innermost, meetings
 from initscope.theory._fused import threads
 
 __all__ = ["OffsetRecursion"]

@@ -10,7 +10,7 @@ from torch import nn
 
 from initscope.errors import InputError
 from initscope.initializers import He
-from initscope.kernels import _fused, diagonal, kernel, matrix, relu_stack
+from initscope.propagate.kernels import _fused, diagonal, kernel, matrix, relu_stack
 
 
 @pytest.fixture(params=["loops", "rules"])
@@ -130,7 +130,7 @@ def test_pooling_all_positions(way, images, kind):
 def test_pooling_both_ways(monkeypatch, convolution):
     """Around the edges, and with more images than a block has lanes: the loops against the rules."""
     pytest.importorskip("numba")
-    from initscope.kernels._offsets import LANES
+    from initscope.propagate.kernels._offsets import LANES
 
     monkeypatch.setattr(matrix, "_WORTH_COMPILING", 0)
     x = torch.randn(LANES + 3, 2, 6, 6, generator=torch.Generator().manual_seed(4))
@@ -148,7 +148,7 @@ def test_pooling_both_ways(monkeypatch, convolution):
 def test_blocks_do_not_change_the_matrix(monkeypatch):
     """Fewer and more images than a block has lanes, on both sides, on two threads."""
     pytest.importorskip("numba")
-    from initscope.kernels import stacks
+    from initscope.propagate.kernels import stacks
 
     monkeypatch.setattr(matrix, "_WORTH_COMPILING", 0)
     monkeypatch.setattr(stacks, "_BLOCK", 1)

@@ -9,7 +9,7 @@ from torch import nn
 import initscope
 from initscope.errors import InputError
 from initscope.initializers import He
-from initscope.kernels import PairKernel, kernel, paired
+from initscope.propagate.kernels import PairKernel, kernel, paired
 
 LAW = He(bias_variance=0.1)
 CONVOLUTIONS = nn.Sequential(

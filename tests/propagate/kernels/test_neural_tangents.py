@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from initscope.kernels import kernel, matrix
+from initscope.propagate.kernels import kernel, matrix
 
 REFERENCE = json.loads(Path(__file__).with_name("neural_tangents.json").read_text(encoding="utf-8"))
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "neural_tangents" / "networks.py"
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "neural_tangents" / "networks.py"
 SPEC = importlib.util.spec_from_file_location("neural_tangents_networks", SCRIPT)
 NETWORKS = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(NETWORKS)

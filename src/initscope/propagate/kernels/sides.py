@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from initscope.kernels.relu_stack import Rectified, Step
+from initscope.propagate.kernels.relu_stack import Rectified, Step
 
 __all__ = ["Ends", "Part", "Side", "innermost", "meetings"]
 

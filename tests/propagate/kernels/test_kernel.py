@@ -9,7 +9,7 @@ from torch import nn
 import initscope
 from initscope.errors import InputError
 from initscope.initializers import He
-from initscope.kernels import diagonal, kernel
+from initscope.propagate.kernels import diagonal, kernel
 
 
 @pytest.fixture

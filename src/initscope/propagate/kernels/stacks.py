@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from initscope._utils.compiled import in_threads
-from initscope.kernels import _fused
-from initscope.kernels.pooled import OffsetRecursion
-from initscope.kernels.relu_stack import Rectified, ReluStack, Step, Sums
-from initscope.kernels.sides import Ends, Part, Side, meetings
+from initscope.propagate.kernels import _fused
+from initscope.propagate.kernels.pooled import OffsetRecursion
+from initscope.propagate.kernels.relu_stack import Rectified, ReluStack, Step, Sums
+from initscope.propagate.kernels.sides import Ends, Part, Side, meetings
 from initscope.propagate.windows import FilterTaps
 from initscope.theory._fused import threads
 

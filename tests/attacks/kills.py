@@ -1,30 +1,31 @@
-"""Kill writers at random times (SIGKILL): what they write is there whole, old or new, and leftovers go.
+"""Kill writers at random times (SIGKILL): the file is always whole, old or new, and leftovers are removed.
 
-A writer is a fork that writes version after version of one file; the parent kills it after a random time, reads the
-file, and in the end writes once itself and looks that nothing else is left. Exit code 1 if a file was ever not whole.
+A writer is a forked process that writes version after version of one file. COUNT times the parent kills it after a
+random time (up to three writes) and reads the file: another content than a whole version is a failure. In the end the
+parent writes once itself; a temporary file that is still there is a failure.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
-import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from attacks.outcomes import Outcome
 
 from initscope._utils.files import atomic_path, write_text
 from initscope.cli._vectors import Codes, read_codes, write_codes
 from initscope.embed import HammingIndex, SignHash, load_hasher, save_hasher
 from initscope.injectivity import decide, read_proof, verify, write_proof
 
+COUNT = 200
 ROWS = 40_000
 LAYER = np.vstack([np.eye(60), -np.eye(60)])
 
@@ -106,14 +107,13 @@ WRITERS = {
 }
 
 
-def attack(writer: Writer, path: Path, kills: int, rng: np.random.Generator) -> tuple[int, int, int]:
-    """Number of kills after which the file was not whole, a temporary file was left, a new version was there."""
+def attack(writer: Writer, path: Path, kills: int, rng: np.random.Generator) -> tuple[list[str], int, int]:
+    """Failures; number of kills that left a temporary file; number of kills after a new version was there."""
     writer.write(path, 0)  # the first one loads libraries
     began = time.perf_counter()
     writer.write(path, 0)
     took = time.perf_counter() - began
-    broken = left = changed = 0
-    before = 0
+    failures, left, changed, before = list[str](), 0, 0, 0
     for _ in range(kills):
         child = os.fork()
         if child == 0:
@@ -126,36 +126,25 @@ def attack(writer: Writer, path: Path, kills: int, rng: np.random.Generator) -> 
         os.waitpid(child, 0)
         left += len(list(path.parent.iterdir())) > 1
         try:
-            now = writer.read(path)
+            version = writer.read(path)
         except Exception as error:
-            print(f"    not whole: {type(error).__name__}: {error}", flush=True)
-            broken += 1
+            failures.append(f"not whole: {type(error).__name__}: {error}")
             writer.write(path, before)
             continue
-        changed += now != before
-        before = now
+        changed += version != before
+        before = version
     writer.write(path, 0)
-    broken += [each.name for each in path.parent.iterdir()] != [path.name]
-    return broken, left, changed
+    names = sorted(file.name for file in path.parent.iterdir())
+    if names != [path.name]:
+        failures.append(f"left over: {names}")
+    return failures, left, changed
 
 
-def main() -> int:
-    """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200, help="for each writer")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    rng, failures = np.random.default_rng(options.seed), 0
+def run(count: int, seed: int = 0) -> Iterator[Outcome]:
+    """Kill every writer ``count`` times."""
+    rng = np.random.default_rng(seed)
     for title, writer in WRITERS.items():
         with tempfile.TemporaryDirectory() as folder:
-            broken, left, changed = attack(writer, Path(folder, "file"), options.kills, rng)
-        failures += broken
-        print(f"{title:22} {options.kills} kills: {broken} not whole, {left} left a temporary file that was removed "
-              f"later, {changed} after a new version", flush=True)  # fmt: skip
-    print(f"{failures} failures")
-    return int(failures > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            failures, left, changed = attack(writer, Path(folder, "file"), count, rng)
+        figures = f"{left} left a temporary file, which the next write removed; {changed} after a new version"
+        yield Outcome(title, count, len(failures), figures, tuple(failures))
