@@ -25,7 +25,7 @@ from initscope._utils.files import write_text
 from initscope._utils.progress import kept_if_interrupted, none_is_no_result, steps
 from initscope.distributed.local import Outcome, in_processes
 from initscope.errors import InputError, check_count
-from initscope.rendering.figures import GREY, MEASURED, PREDICTED, THIRD
+from initscope.rendering.figures import GRAY, MEASURED, PREDICTED, THIRD
 from initscope.rendering.page import render_part, versions
 from initscope.rendering.svg import inline_svg
 from initscope.reproductions.protocol import Declared, Exhibit, Scale
@@ -316,7 +316,7 @@ _NAMESPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org
 
 def _standing_alone(picture: str) -> str:
     """The picture as a file: with the names and the colours that the page around it would give."""
-    colours = {"predicted": PREDICTED, "measured": MEASURED, "third": THIRD, "faint": GREY}
+    colours = {"predicted": PREDICTED, "measured": MEASURED, "third": THIRD, "faint": GRAY}
     style = "".join(f"--{name}: {colour}; " for name, colour in colours.items())
     return picture.replace("<svg ", f'<svg {_NAMESPACES} style="{style}background: white" font-family="sans-serif" ', 1)
 

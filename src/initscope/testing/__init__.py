@@ -1,11 +1,11 @@
-"""Contract suites for one's own activation, weight law, rule or hash: inherit one, say what to test, run pytest.
+"""Test suites for new activations, initializers, rules and hashes: inherit one, set what to test, run pytest.
 
 >>> from initscope.theory.activations import activation
 >>> class TestMyActivation(ActivationContract):
 ...     activation = activation(lambda x: x / (1 + x**2))
 >>> TestMyActivation().test_zero_variance_gives_the_value_at_zero_times_the_other_mean()
 
-Each check states in its docstring what it would catch. The library's own parts are held to the same suites.
+The docstring of each test says which errors it detects. The parts of this library pass the same suites.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""`assert_coordinates`: a coordinate check as a test of one's own model."""
+"""`assert_coordinates`: a coordinate check as a test of a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["assert_coordinates"]
 
 
 def assert_coordinates(check: CoordinateCheck | DepthCheck) -> None:
-    """Fail with the findings of a check in which sizes depend on the width, or on the depth.
+    """Raise an AssertionError with the findings if the scales of a check depend on the width or depth.
 
     >>> import torch
     >>> from initscope.scaling import coordinates
@@ -19,4 +19,4 @@ def assert_coordinates(check: CoordinateCheck | DepthCheck) -> None:
     ...     return torch.nn.Sequential(torch.nn.Linear(4, width), torch.nn.Linear(width, 3))
     >>> assert_coordinates(coordinates(stack, torch.randn(8, 4), widths=(32, 64, 128), steps=0, tolerance=0.6))
     """
-    assert check.passes, f"sizes depend on the {check.against}: " + "; ".join(check.findings)
+    assert check.passes, f"scales depend on the {check.against}: " + "; ".join(check.findings)

@@ -1,4 +1,4 @@
-"""The contract of a rule: what it predicts is what wide networks with that layer do."""
+"""Test suite for a rule: its predictions must agree with wide networks that contain the layer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["RuleContract"]
 
 
 class RuleContract:
-    """Inherit it and override `layer`, and `input_shape` if the layer wants something else.
+    """Inherit this class and override `layer`, and `input_shape` if the layer needs another shape.
 
-    The layer stands behind random weights and before an activation and weights, in a network of ``width`` units or
-    channels. Prediction is the limit of wide layers: beside four standard errors of the measured mean over ``draws``
-    networks, ``allowance/width`` is allowed.
+    The network applies random weights, the layer, ReLU and random weights, with ``width`` units or channels.
+    Predictions hold in the limit of large width: the tolerance is four standard errors of the measured mean over
+    ``draws`` networks plus ``allowance/width``.
     """
 
     input_shape: ClassVar[tuple[int, ...]] = (3, 8, 8)
@@ -33,17 +33,17 @@ class RuleContract:
     seed: ClassVar[int] = 0
 
     def layer(self) -> nn.Module:
-        """A new module of the kind that the rule is for; it sees ``width`` channels or units."""
+        """Return a new module that the rule covers; its input has ``width`` channels or units."""
         raise AssertionError(f"{type(self).__name__} must override layer()")
 
     def network(self) -> nn.Module:
-        """The layer between weights."""
+        """Return the network with the layer between weights."""
         weights: Any = nn.Linear if len(self.input_shape) == 1 else _convolution(len(self.input_shape) - 1)
         before, after = weights(self.input_shape[0], self.width), weights(self.width, self.width)
         return nn.Sequential(before, self.layer(), nn.ReLU(), after)
 
     def test_prediction_agrees_with_wide_networks(self) -> None:
-        """Cosine and size of every row."""
+        """Compare the cosine and the norm ratio of every row."""
         predicted, measured = self._both()
         for row, (name, error) in enumerate(zip([r.layer for r in measured.rows], measured.mean_cosine_se)):
             gap = abs(predicted.cosine[row].mean() - measured.cosine[row].mean())
@@ -52,7 +52,7 @@ class RuleContract:
             assert abs(ratio - 1) < 0.1 + self.allowance / self.width, (name, ratio)
 
     def test_status_is_as_good_as_promised(self) -> None:
-        """The layer's row, and the one behind it, are what the rule claims, not sampled."""
+        """Check that the rows of the layer and of the next op have the expected status and are not sampled."""
         predicted, _ = self._both(draws=1)
         assert {row.status for row in predicted.rows[1:4]} == {self.status}, [
             (row.layer, row.status, row.note) for row in predicted.rows

@@ -1,4 +1,4 @@
-"""Statistical checks that state what they would catch: z-scores, never tolerances picked to pass."""
+"""Statistics for tests: z-scores instead of chosen tolerances."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["z_score"]
 
 
 def z_score(samples: Any, expected: Any, axis: int = 0) -> Any:
-    """Deviation of the sample mean from ``expected`` in standard errors of the mean.
+    """Return the deviation of the sample mean from ``expected``, in standard errors of the mean.
 
     >>> float(z_score([1.0, 3.0], 1.0))
     1.0
