@@ -134,7 +134,7 @@ def inspect(
         wanted = "a callable loss(output, targets), such as torch.nn.functional.cross_entropy"
         raise InputError(f"loss = {loss!r} must be {wanted}")
     limits, classes = Thresholds() if thresholds is None else thresholds, 0
-    if targets is None and loss is None and isinstance(data, ImageSet) and data.labels is not None:
+    if targets is None and loss is None and isinstance(data, ImageSet) and _has_classes(data):
         targets, classes = data.labels, len(data.class_names)
     with borrowed(model):  # also while weights are read, which some parametrizations compute anew
         options: dict[str, Any] = {"mode": mode, "seed": seed, "batch_args": batch_args, "targets": targets}
@@ -256,6 +256,11 @@ def _unbelievable(model: nn.Module) -> dict[str, str]:
     layers = {name: module for name, module in layers.items() if bool(torch.isfinite(module.weight).all())}
     judged = {name: believability(module, among=len(layers)) for name, module in layers.items()}
     return {name: f"weights: {found.verdict}" for name, found in judged.items() if not found.believable}
+
+
+def _has_classes(data: ImageSet) -> bool:
+    """Whether labels are classes to learn; one or two samples each have labels that number images or pairs."""
+    return data.labels is not None and len(data.labels) > 2 * len(np.unique(data.labels))
 
 
 def _is_tensor(value: Any) -> bool:
