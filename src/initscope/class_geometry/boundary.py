@@ -135,11 +135,11 @@ def decide(
     )
 
 
-def sketch(features: int, dimensions: int, seed: int) -> tuple[Index, NDArray[np.float32]]:
+def sketch(features: int, seed: int) -> tuple[Index, NDArray[np.float32]]:
     """Return a random projection that costs one addition per feature: an order of the features, and their signs.
 
-    Features in that order, with signs, summed in ``dimensions`` groups of equal size: squared distances are right on
-    average, with a relative standard error of about √(2/dimensions) [Charikar2004]_.
+    Features in that order, with signs, summed in d groups of equal size: squared distances are right on average, with a
+    relative standard error of about √(2/d) [Charikar2004]_.
     """
     rng = generator(seed, "sketch")
     return rng.permutation(features), rng.choice(np.array([-1, 1], dtype=np.float32), features)

@@ -87,7 +87,7 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
         "cautions": report.cautions,
         "versus": _versus(report),
         "what_if": _what_if(report),
-        "findings": [_shown(report, finding, to_do["code"]) for finding in report.findings],
+        "findings": [_shown(finding, to_do["code"]) for finding in report.findings],
         "serious": len(report.errors) + len(report.warnings),
         "headline": headline(comparison),
         "depth": depth,
@@ -102,7 +102,7 @@ def render_report(report: Report, *, fragment: bool = False) -> str:
     return render_part("report.html" if fragment else "page.html", **context)
 
 
-def _shown(report: Report, finding: Finding, code: str) -> dict[str, Any]:
+def _shown(finding: Finding, code: str) -> dict[str, Any]:
     """A finding with what its check declares; its own line to type, unless that is ``code``, at the top."""
     declared = checks(finding.code)[0]
     own = "" if finding.fix is None or finding.fix.code is None else finding.fix.code
@@ -110,11 +110,6 @@ def _shown(report: Report, finding: Finding, code: str) -> dict[str, Any]:
     extra = {"line": "" if finding.caused_by or _typed(own) == code else own, "advice": fix}
     sources = "; ".join(declared.references)
     return vars(finding) | extra | {"why": declared.why, "unit": declared.unit, "sources": sources}
-
-
-def layer_title(report: Report, layer: str) -> str:
-    """A layer's name for people; of a module or parameter without an op the name itself."""
-    return next((row.title for row in report.rows if row.layer == layer), layer)
 
 
 def _what_to_do(report: Report) -> dict[str, str]:
