@@ -52,7 +52,7 @@ def test_band_stands_in_table_and_picture():
 
 
 def test_band_is_unknown_where_it_may_be_off_by_more_than_a_tenth():
-    """Narrow layers, deep stacks, opposite inputs: `tests/theory/norms/test_fluctuation.py` simulates inside of these."""
+    """Narrow layers, deep stacks, opposite inputs; `tests/theory/norms/test_fluctuation.py` simulates the rest."""
     x = torch.zeros(2, 20)
     x[:, 0] = 1
     y = torch.tensor([[0.999], [-0.9]]) * x
