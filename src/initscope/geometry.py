@@ -110,7 +110,7 @@ def numbered(rows: Iterable[Row]) -> tuple[Row, ...]:
     """The rows with the numbers of their layers; a layer that is called several times counts once."""
     rows, number_of, numbers, last = tuple(rows), dict[Any, int](), list[int](), 0
     for row in rows:
-        if row.has_weights:
+        if row.role in LAYER_ROLES:
             last = number_of.setdefault(row.traits.weight_names or row.layer, len(number_of) + 1)
         numbers.append(last)
     count = len(number_of)
