@@ -120,8 +120,8 @@ def test_depth_and_markdown_on_the_command_line(tmp_path, capsys, monkeypatch):
         outputs[options] = capsys.readouterr().out
     assert "No problems found (6 layers," in outputs[()]
     assert len(outputs["--depth", "0"].splitlines()) > len(outputs[()].splitlines()) + 4
-    assert "layer 3 (Linear)" in outputs["--depth", "0"]
-    assert "layer 3 " not in outputs[()]
+    assert "3.2 (Linear)" in outputs["--depth", "0"]
+    assert "3.2 (Linear)" not in outputs[()]
     assert "block 3 " in outputs[()]
     assert outputs["--format", "md"].startswith("## initscope: Sequential on")
 
@@ -174,14 +174,14 @@ def test_many_healthy_blocks_are_few_lines(tmp_path, monkeypatch, capsys):
         "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), *blocks, nn.LayerNorm(32), nn.Linear(32, 10))\n"
     )
     outputs, quick = {}, ["--pairs", "4", "--no-prediction", "--no-gradients"]
-    for options in ((), ("--depth", "0")):
+    for options in ((), ("--verbose",), ("--depth", "0")):
         main(["inspect", "net.py:make", "--data", "digits", *quick, *options])
         outputs[options] = capsys.readouterr().out
-    few, everything = outputs.values()
+    few, details, everything = outputs.values()
     assert "No problems found" in few
     assert len(few.splitlines()) < 25
-    assert "ops in" in few
-    assert "--depth 0 prints them all" in few
-    assert re.search(r"blocks \d+–\d+ ", few)
+    assert "ops in" in details
+    assert "--depth 0 prints them all" in details
+    assert all(re.search(r"blocks \d+–\d+ ", output) for output in (few, details))
     assert len(everything.splitlines()) > 180
     assert "prints them all" not in everything
