@@ -219,7 +219,7 @@ def test_before_and_after():
 def test_one_row_per_epoch_of_a_training_loop():
     torch.manual_seed(0)
     model, data = mlp(2, He()), samples()
-    log = initscope.inspection.EpochLog(data, pairs=8)
+    log = initscope.integrations.Watch(data, pairs=8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for epoch in range(3):
         optimizer.zero_grad()

@@ -23,7 +23,7 @@ from initscope.inspection._checks import Check, Thresholds, reinitialized, selec
 from initscope.inspection.alternatives import WhatIf, what_if
 from initscope.inspection.evidence import Evidence
 from initscope.inspection.expansivity import layer_expansivities
-from initscope.inspection.facts import Facts, Training, facts_of
+from initscope.inspection.facts import Facts, TrainingSettings, facts_of
 from initscope.inspection.finding import Finding, Fix
 from initscope.inspection.fixes import Tries, after_fixes, tried_fixes
 from initscope.inspection.judging import run_checks
@@ -141,7 +141,7 @@ def inspect(
         _check_weights(model, seen)
         with borrowed(model):
             set_mode(model, mode)
-            training = Training(loss, optimizer, lr, trial, classes)
+            training = TrainingSettings(loss, optimizer, lr, trial, classes)
             with stage("one step of training, then a trial of at most 30 s" if trial is not False else "one step"):
                 facts = facts_of(model, seen, training if gradients else None)
         tried = (progress,) if alternatives else ()
@@ -152,7 +152,7 @@ def _report(
     model: nn.Module,
     seen: Observation,
     facts: Facts,
-    training: Training,
+    training: TrainingSettings,
     limits: Thresholds,
     checks: Sequence[Check],
     draws: int,

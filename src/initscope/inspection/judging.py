@@ -113,7 +113,8 @@ def _not_checked(evidence: Evidence, checks: Sequence[Check]) -> tuple[NotChecke
     """What is missing, each with the checks that it kept from running."""
     missing, groups = evidence.missing, dict[tuple[str, str, str], list[str]]()
     for item in checks:
-        first = next((name for name in missing if name in item.reads), None)
-        if first is not None:
-            groups.setdefault(missing[first], []).append(item.code)
+        for name, reason in missing.items():
+            if name in item.reads:
+                groups.setdefault(reason, []).append(item.code)
+                break
     return tuple(NotChecked(*why, tuple(codes)) for why, codes in groups.items())
