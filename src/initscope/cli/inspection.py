@@ -164,17 +164,18 @@ def _apply(report: Report, model: nn.Module, path: Path, seed: int) -> str:
     import torch
 
     from initscope._utils.files import atomic_path
-    from initscope._utils.randomness import torch_generator
-    from initscope.graph.borrowing import copy_of
+    from initscope.inspection.applying import with_fix
 
     fix = report.fix
+    if not report.errors and not report.warnings:
+        return "no problems were found, so that there is nothing to fix"
     if fix is None:
-        return (report.what_if.untried if report.what_if is not None else "") or "there is no fix to apply"
-    if fix.law is None:
-        return f"the suggested fix changes more than weights: {fix.advice}"
+        return (report.what_if.untried if report.what_if is not None else "") or "no fix was seen to help"
     with user_code():
-        redrawn = fix.law.fill_(copy_of(model), generator=torch_generator(seed, "weights"))
-        state = redrawn.state_dict()
+        fixed = with_fix(model, fix, seed)
+    if fixed is None:
+        return f"the suggested fix changes more than weights: {fix.advice}"
+    state = fixed.state_dict()
     packed = io.BytesIO()  # torch's own writing to a file reports a full disk by an error without a reason
     torch.save(state, packed)
     with atomic_path(path) as temporary:

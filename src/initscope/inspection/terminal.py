@@ -20,7 +20,7 @@ __all__ = ["MOST_LINES", "report_lines"]
 
 MOST_LINES = 25
 """Lines that a report takes without details, where the terminal has at least 80 columns."""
-_FEWEST_ROWS, _MOST_CAUSES = 4, 3
+_FEWEST_ROWS, _MOST_CAUSES, _SHORT_REASON = 4, 3, 20
 _DETAILED = {
     "layer": "op",
     "finding": "finding",
@@ -170,7 +170,11 @@ def _tried(report: Report, width: int | None, verbose: bool) -> Iterator[str]:
         steps = f"{counted(len(trial.losses), 'training step')} on one batch ({trial.optimizer}{rate}, loss "
         parts.append(f"{steps}{trial.losses[0]:.3g} → {trial.losses[-1]:.3g}: {trial.outcome})")
     fixes = {fix for finding in report.findings if (fix := finding.fix) is not None and fix.tried} | set(report.fixes)
-    parts += [counted(len(alternatives), "alternative")] if alternatives else []
+    if alternatives:
+        skipped = {} if report.what_if is None else report.what_if.skipped
+        reasons = set(skipped.values())
+        why = next(iter(reasons)) if len(reasons) == 1 and len(min(reasons)) < _SHORT_REASON else "see --verbose"
+        parts.append(counted(len(alternatives), "alternative") + (f" ({len(skipped)} not: {why})" if skipped else ""))
     tried = sum(fix.tried for fix in fixes)
     parts += [f"{tried} {'fix' if tried == 1 else 'fixes'}"] if tried else []
     info = [finding.name for finding in report.findings if finding.level == "info"]
