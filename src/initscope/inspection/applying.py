@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import torch
 from torch import nn
@@ -32,7 +33,7 @@ def with_fix(model: nn.Module, fix: Fix, seed: int = 0) -> nn.Module | None:
     if fix.law is not None:
         filled: nn.Module = fix.law.fill_(changed, generator=torch_generator(seed, "weights"))
         return filled
-    names = {"torch": torch, "initscope": initscope, "model": changed}
+    names: dict[str, Any] = {"torch": torch, "initscope": initscope, "model": changed}
     with suppress(Exception), torch.no_grad(), seeded(seed):  # lines about data or about the user's own code fail here
         exec(fix.code or "", names)
         before, after = model.state_dict(), names["model"].state_dict()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from initscope.geometry import named
 from initscope.inspection.page import block_texts
-from initscope.rendering.folding import folding_told
-from initscope.rendering.table import WORDS, notes_told, rich_table, table_lines
+from initscope.rendering.folding import folding_summary
+from initscope.rendering.table import WORDS, note_lines, rich_table, table_lines
 from initscope.results import counted, printable
 
 if TYPE_CHECKING:
@@ -145,8 +145,8 @@ def _detailed_table(report: Report, width: int | None, depth: int | None) -> lis
     if depth == 0:  # every op, by the name of its module
         blocks = [block | {"title": named(block["layer"], block["kind"])} for block in blocks]
     shown = {name: title for name, title in _DETAILED.items() if name != "status" or report.prediction is not None}
-    notes = notes_told({row.title: row.note.removeprefix(NOT_ASKED) for row in report.rows})
-    folded = folding_told(blocks)
+    notes = note_lines({row.title: row.note.removeprefix(NOT_ASKED) for row in report.rows})
+    folded = folding_summary(blocks)
     return _table(_columns(block_texts(blocks), shown), width, below=[*[folded] * bool(folded), *notes], words=WORDS)
 
 
@@ -204,7 +204,7 @@ def _details(report: Report, width: int | None) -> Iterator[str]:
         yield "Alternatives that were tried, best first"
         yield from _table(what_if.summary(), width)
         yield from _wrapped(what_if.score_is, width)
-        for line in notes_told(what_if.skipped):
+        for line in note_lines(what_if.skipped):
             yield from _wrapped(f"not tried: {line}", width)
 
 
