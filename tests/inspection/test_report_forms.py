@@ -1,7 +1,9 @@
 """What a report looks like: one line, Markdown, JSON with its schema, blocks on the page and in the terminal."""
 
+import importlib.util
 import json
 import re
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -126,9 +128,28 @@ def test_depth_and_markdown_on_the_command_line(tmp_path, capsys, monkeypatch):
     assert outputs["--format", "md"].startswith("## initscope: Sequential on")
 
 
-def test_the_page_of_ten_bugs_holds_ten_that_are_mended():
+def test_the_page_of_ten_bugs_shows_what_is_reported_before_and_after_each_fix():
+    """What the page prints is what the code prints now, but for digits; every bug is reported, and its fix removes it.
+
+    IS813 remains for ``nn.TransformerEncoder``: attention of torch has the batch between its axes, a known false alarm.
+    """
+    spec = importlib.util.spec_from_file_location("make_bugs", DOCS / "figures" / "make_bugs.py")
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
     text = (DOCS / "ten_bugs.rst").read_text(encoding="utf-8")
-    assert text.count("No problems found") >= 9  # the trial of one fixed network still reports a warning
+    shown = [
+        re.findall(r"IS\d+", block) for block in re.findall(r"code-block:: text\n\n(.*?)\n\n", f"{text}\n", re.DOTALL)
+    ]
+    assert len(page.BUGS) == 10
+    for number, (_, _, wrong, right) in enumerate(page.BUGS):
+        scope = {}
+        page._run(page.SETUP, scope)
+        before, after = (page._run(textwrap.dedent(code), scope) for code in (wrong, right))
+        assert [re.findall(r"IS\d+", output) for output in (before, after)] == shown[2 * number : 2 * number + 2]
+        assert re.search(r"\d (error|warning)s?( and \d warnings?)?$", before.strip())
+        assert "Fix: " in before
+        assert set(re.findall(r"IS\d+", after)) <= {"IS813"}
+        assert "IS813" in after or after.strip() == "No problems found"
 
 
 def lines_of(report):
