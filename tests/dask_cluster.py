@@ -4,7 +4,9 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import Future
 
 import sweep_jobs
 
@@ -57,6 +59,20 @@ def run(*arguments):
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([sys.executable, *arguments], env=environment, **quiet)
+
+
+def in_background(function, *arguments):
+    """The future of a call in a thread of its own, which does not keep a failed test from ending."""
+    future = Future()
+
+    def call():
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    return future
 
 
 def wait_until(condition):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from initscope.errors import InputError
 from initscope.results import Result, plain, rendering_module
 from initscope.theory.pair_sums import angle_from_gap
-from initscope.traits import Traits
+from initscope.traits import LAYER_ROLES, Traits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +68,7 @@ class Row(Result):
     @property
     def has_weights(self) -> bool:
         """Whether the op is a layer: it has weights, or a table of them."""
-        return self.role in ("weights", "recurrent", "embedding")
+        return self.role in LAYER_ROLES
 
     @property
     def title(self) -> str:
@@ -108,14 +108,13 @@ class Row(Result):
 
 def numbered(rows: Iterable[Row]) -> tuple[Row, ...]:
     """The rows with the numbers of their layers; a layer that is called several times counts once."""
-    rows = tuple(rows)
-    names = dict.fromkeys(row.traits.weight_names or row.layer for row in rows if row.has_weights)
-    number_of = {name: number for number, name in enumerate(names, 1)}
-    result, last = list[Row](), 0
+    rows, number_of, numbers, last = tuple(rows), dict[Any, int](), list[int](), 0
     for row in rows:
-        last = number_of[row.traits.weight_names or row.layer] if row.has_weights else last
-        result.append(replace(row, number=last, layers=len(names)))
-    return tuple(result)
+        if row.has_weights:
+            last = number_of.setdefault(row.traits.weight_names or row.layer, len(number_of) + 1)
+        numbers.append(last)
+    count = len(number_of)
+    return tuple([replace(row, number=number, layers=count) for row, number in zip(rows, numbers, strict=True)])
 
 
 def is_number(name: str) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from initscope.geometry import Floats, Row, geometric_mean, is_number, spoken
 from initscope.results import counted
+from initscope.traits import RowStructure
 
 __all__ = ["JOINS", "block_names", "few_lines", "fold", "folded_table", "folding_told", "group", "line_title"]
 
@@ -44,7 +45,7 @@ JOINS: dict[str, Callable[[Floats], float]] = {
 """By column: what a line makes of all its rows, where it does not show the last one's value."""
 
 
-def block_names(rows: Sequence[Row], depth: int | None = None) -> list[str]:
+def block_names(rows: Sequence[Row | RowStructure], depth: int | None = None) -> list[str]:
     """Of every row the name of the block that it belongs to.
 
     Parameters
@@ -164,7 +165,7 @@ def _prefixes(path: str) -> list[str]:
     return [".".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _cut(row: Row, depth: int) -> str:
+def _cut(row: Row | RowStructure, depth: int) -> str:
     parts = row.within.split(".") if row.within else []
     return ".".join(parts[:depth]) if depth and len(parts) >= depth and row.role != "input" else row.layer
 
@@ -180,7 +181,7 @@ def _blocks(weights: Mapping[str, int]) -> set[str]:
     return {path for path in several if not any(other.startswith(f"{path}.") for other in several)}
 
 
-def _name(row: Row, weights: Mapping[str, int], blocks: set[str], above: set[str]) -> str:
+def _name(row: Row | RowStructure, weights: Mapping[str, int], blocks: set[str], above: set[str]) -> str:
     if row.role == "input":
         return row.layer
     for prefix in _prefixes(row.within):
@@ -191,6 +192,6 @@ def _name(row: Row, weights: Mapping[str, int], blocks: set[str], above: set[str
     return row.layer if row.within in above or not row.within else _own(row, weights)
 
 
-def _own(row: Row, weights: Mapping[str, int]) -> str:
+def _own(row: Row | RowStructure, weights: Mapping[str, int]) -> str:
     """The module that a step is, or the small module that calls it."""
     return row.within if weights.get(row.within, 0) <= 2 and row.layer.startswith(row.within) else row.layer

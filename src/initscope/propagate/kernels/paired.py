@@ -15,8 +15,8 @@ from initscope.errors import InputError
 from initscope.graph.batch import check_norms, real_tensor
 from initscope.graph.borrowing import borrowed
 from initscope.initializers import AnyLaw, as_law
-from initscope.propagate.kernels.inputs import bound_inputs, checked_model, on_device
-from initscope.propagate.kernels.pairs import pair_kernel
+from initscope.propagate.kernels.by_rules import pair_kernel
+from initscope.propagate.kernels.checked_inputs import bound_inputs, checked_model, on_device
 from initscope.propagate.kernels.relu_stack import Rectified, ReluStack, Sums, stack_of
 from initscope.propagate.prediction import networks_of
 from initscope.theory import activations

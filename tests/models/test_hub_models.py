@@ -43,7 +43,7 @@ def test_a_configuration_file_or_folder(tmp_path, no_network):
 
 def test_a_class_or_a_kind(no_network, monkeypatch):
     transformers = pytest.importorskip("transformers")
-    from initscope.models.libraries import hf_config
+    from initscope.models.hub_models import hf_config
 
     assert type(hf_config("LlamaConfig")) is type(hf_config("llama")) is transformers.LlamaConfig
     with pytest.raises(InputError, match="did you mean llama"):

@@ -118,8 +118,8 @@ def _sizes(module: Any, inputs: Tensor, delta: Tensor) -> tuple[int, int, int, i
 def _factors(module: Any, inputs: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
     """``[n, groups, outputs, positions]`` and ``[n, groups, patch, positions]``, whose product is the gradient."""
     if isinstance(module, nn.Linear):
-        tokens = [values.reshape(len(values), -1, values.shape[-1]).mT[:, None] for values in (delta, inputs)]
-        return tokens[0], tokens[1]
+        back, read = delta.reshape(len(delta), -1, delta.shape[-1]), inputs.reshape(len(inputs), -1, inputs.shape[-1])
+        return back.mT[:, None], read.mT[:, None]
     seen, other = (delta, inputs) if isinstance(module, _ConvTransposeNd) else (inputs, delta)
     return _grouped(other.flatten(2), module.groups), _grouped(patches(module, seen, other.shape[2:]), module.groups)
 
@@ -164,12 +164,9 @@ def _squares(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _by_gram(both: list[tuple[Tensor, Tensor]]) -> Tensor:
-    (values_x, seen_x), (values_y, seen_y) = both
-
-    def product(values: Tensor, others: Tensor, seen: Tensor, seen_others: Tensor) -> Tensor:
-        return ((values.mT @ others) * (seen.mT @ seen_others)).flatten(1).sum(dim=1, dtype=torch.float64)
-
-    xx = product(values_x, values_x, seen_x, seen_x)
-    yy = product(values_y, values_y, seen_y, seen_y)
-    xy = product(values_x, values_y, seen_x, seen_y)
+    x, y = both
+    xx, yy, xy = [
+        ((values.mT @ others) * (seen.mT @ seen_others)).flatten(1).sum(dim=1, dtype=torch.float64)
+        for (values, seen), (others, seen_others) in ((x, x), (y, y), (x, y))
+    ]
     return torch.stack([xx, yy, (xx + yy - 2 * xy).clamp_min(0)])

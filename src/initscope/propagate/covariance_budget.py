@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from initscope.propagate.totals import NotCovered
 
-__all__ = ["Budget"]
+__all__ = ["CovarianceBudget"]
 
 _FORMULAS = 1 << 29  # map entries: some ten seconds
 
 
-class Budget:
+class CovarianceBudget:
     """Map entries for a batch of ``pairs`` of the prediction's ``all_pairs``."""
 
     def __init__(self, pairs: int = 1, all_pairs: int = 1) -> None:

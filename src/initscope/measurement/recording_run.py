@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from initscope.errors import InputError, check_count
-from initscope.geometry import Row, numbered
+from initscope.geometry import Row
 from initscope.graph import Mode, Node, Observer, run, set_mode, trace
 from initscope.graph.borrowing import borrowed, runnable, without_dropout
 from initscope.measurement.stream import batches
@@ -102,7 +102,7 @@ def record(
         with nullcontext() if dropout else without_dropout(model):
             seen = run(graph, chain([first], stream), observers)
         ran_as = mode_of(model)
-    rows = numbered(seen.row(node) for node in graph.nodes)
+    rows = seen.rows()
     return Recorded(graph.nodes, rows, seen.samples, ran_as, graph.fallback)
 
 

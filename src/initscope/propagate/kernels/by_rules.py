@@ -13,7 +13,7 @@ from torch import Tensor
 
 from initscope.errors import InputError
 from initscope.graph import Inputs, Node
-from initscope.propagate.budget import Budget
+from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.networks import Networks, Simulation
 from initscope.propagate.prediction import checked_inputs
 from initscope.propagate.tangents import tangent
@@ -84,7 +84,7 @@ def _products(networks: Networks, x: Inputs, y: Inputs, sizes: _Sizes, *, tangen
     if batch > pairs:  # a recorded model has the size of its batch in its steps
         filled = torch.arange(batch).clamp_max(pairs - 1)
         x, y = x.pick(filled), y.pick(filled)
-    budget = Budget(pairs, pairs)
+    budget = CovarianceBudget(pairs, pairs)
     context, simulation = replace(networks.context, budget=budget, sampled=[]), Simulation(networks, x, y)
     walk = Walk(traced, checked_inputs(simulation), context, simulation, keep=tangents)
     value, sampled = _output(networks, walk, sizes)
@@ -128,7 +128,7 @@ def _output(networks: Networks, walk: Walk, sizes: _Sizes) -> tuple[Any, str]:
     return value, sampled
 
 
-def _per_unit(value: Value, budget: Budget, *, tangents: bool) -> Tensor:
+def _per_unit(value: Value, budget: CovarianceBudget, *, tangents: bool) -> Tensor:
     """⟨x, y⟩ over the number of units, or the tangent kernel."""
     try:
         totals = value.totals()
@@ -141,4 +141,4 @@ def _per_unit(value: Value, budget: Budget, *, tangents: bool) -> Tensor:
     state = value.whole_moments()
     maps = tangent(state, budget)
     sizes = torch.tensor(state.sizes, dtype=torch.float64, device=maps.device)
-    return (total(maps, kept=2) * sizes).sum(dim=1) / totals.units
+    return (total(maps, kept=2)[0] * sizes).sum(dim=1) / totals.units

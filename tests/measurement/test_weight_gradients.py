@@ -8,8 +8,8 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from initscope._utils.randomness import torch_generator
-from initscope.measurement import gradients, observe
-from initscope.measurement.gradients import weight_gradient_norms
+from initscope.measurement import observe, weight_gradients
+from initscope.measurement.weight_gradients import weight_gradient_norms
 
 CASES = [
     (nn.Linear(5, 7), (5,)),
@@ -30,7 +30,7 @@ CASES = [
 @pytest.mark.parametrize(("layer", "shape"), CASES, ids=lambda value: str(value)[:60])
 @pytest.mark.parametrize("held", [1, 1 << 21])
 def test_norms_are_those_of_the_gradients(layer, shape, held, monkeypatch):
-    monkeypatch.setattr(gradients, "_CHUNK_VALUES", held)
+    monkeypatch.setattr(weight_gradients, "_CHUNK_VALUES", held)
     layer = layer.double()
     x = torch.randn(6, *shape, dtype=torch.double, generator=torch.Generator().manual_seed(0))
     delta = torch.randn(layer(x).shape, dtype=torch.double, generator=torch.Generator().manual_seed(1))

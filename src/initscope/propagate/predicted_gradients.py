@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from initscope.geometry import Floats, start_norms
 from initscope.graph import Graph, Inputs, Node
 from initscope.propagate.bases import Origin
-from initscope.propagate.budget import Budget
 from initscope.propagate.channels import Channels, positions_of
 from initscope.propagate.context import Context
+from initscope.propagate.covariance_budget import CovarianceBudget
 from initscope.propagate.networks import Sides, Simulation
 from initscope.propagate.origins.matrices import SampledRoot
 from initscope.propagate.origins.positions import AveragedWindows
@@ -78,7 +78,7 @@ def gradients_of(simulation: Simulation) -> Gradients:
     """Predicted gradient ratios of every row, on the samples of both sides of its pairs."""
     networks, x, y = simulation.networks, simulation.x, simulation.y
     traced = networks.traced
-    context = replace(networks.context, budget=Budget(), sampled=[], roots=list[SampledRoot]())
+    context = replace(networks.context, budget=CovarianceBudget(), sampled=[], roots=list[SampledRoot]())
     inputs = [
         InputValues(a, b) if carries else a for a, b, carries in zip(x.tensors(), y.tensors(), x.batched, strict=True)
     ]
