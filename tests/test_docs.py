@@ -45,8 +45,8 @@ def test_a_name_that_may_mean_two_things_means_none(linked_names):
     assert meaning(environment, "twice")[0] == "initscope.twice"
 
 
-def test_every_exhibit_can_be_linked(linked_names):
-    found = linked_names.exhibits()
+def test_every_reproduction_can_be_linked(linked_names):
+    found = linked_names.reproductions()
     assert found["initscope.reproductions.cosine_scatter.run"] == "cnn-figure-1"
 
 

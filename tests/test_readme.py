@@ -162,7 +162,7 @@ def test_the_pytest_recipe_runs_and_can_fail(tmp_path):
 
 
 def test_numbers_and_picture_come_from_the_gallery():
-    """The table is what the run at full scale left, the demo's sentence and picture are those of its exhibit."""
+    """The table is what the run at full scale left, the demo's sentence and picture are those of its reproduction."""
     path = ROOT / "docs" / "figures" / "make_full_scale.py"
     script = load_script(path)
     results = json.loads((ROOT / "docs" / "full_scale.json").read_text(encoding="utf-8"))

@@ -151,7 +151,7 @@ def test_a_model_of_the_users_own_with_weights_and_a_folder(run, tmp_path):
     assert code == 0
     assert json.loads(output)["draws"] == 0
     # All filters are equal and ones: every channel is the same box sum, so ReLU's output is parallel across channels.
-    assert "weights as they are" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "none: the given weights" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 PRINTING = """

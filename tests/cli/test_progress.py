@@ -212,7 +212,7 @@ def test_ratios_before_an_interrupt_are_kept_and_none_is_no_result(monkeypatch):
         discriminate(images.numpy(), labels.numpy(), [8.0], **options)
 
 
-def test_exhibits_before_an_interrupt_are_kept(monkeypatch, tmp_path):
+def test_reproductions_before_an_interrupt_are_kept(monkeypatch, tmp_path):
     from initscope.reproductions import gallery
 
     def interrupting(job):
@@ -224,7 +224,7 @@ def test_exhibits_before_an_interrupt_are_kept(monkeypatch, tmp_path):
     monkeypatch.setattr(gallery, "_written", interrupting)
     with watching(Meter()):
         found = gallery.reproduce(["talk-layer-theorem", "norms-figure-1"], out=tmp_path)
-    assert [shown.id for shown in found.exhibits] == ["talk-layer-theorem"]
+    assert [shown.id for shown in found.reproductions] == ["talk-layer-theorem"]
     assert (tmp_path / "index.html").exists()
 
 

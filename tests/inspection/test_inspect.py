@@ -310,7 +310,7 @@ def test_a_notebook_gets_an_element_and_a_file_a_page():
     assert "<body" not in shown
     assert "<html" in page
     assert "with the weights it has" in shown
-    assert "seed" not in shown.split("What was run")[1].split("Words")[0]
+    assert "seed" not in shown.split("Settings of this run")[1].split("Glossary")[0]
 
 
 def test_gradients_are_predicted_beside_measured_ones():

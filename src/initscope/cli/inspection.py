@@ -170,14 +170,14 @@ def _print(report: Report, depth: int | None) -> None:
     """What limits the findings, the blocks, errors and warnings with their fixes, and what was not checked."""
     from initscope.inspection.page import table_texts
     from initscope.inspection.report import NOT_ASKED
-    from initscope.rendering.table import WORDS, notes_told
+    from initscope.rendering.table import WORDS, note_lines
 
     for caution in report.cautions:
         print_sentence(f"caution: {caution}")
     shown = {name: short for name, short in _SHORT.items() if name != "status" or report.prediction is not None}
     texts, folded = table_texts(report, depth)
     rows = [{shown[name]: text for name, text in row.items() if name in shown} for row in texts]
-    below = notes_told({row.title: row.note.removeprefix(NOT_ASKED) for row in report.rows})
+    below = note_lines({row.title: row.note.removeprefix(NOT_ASKED) for row in report.rows})
     print_table(
         rows,
         title=report.title,
@@ -219,7 +219,7 @@ def _print_fix(what: str, fix: Fix) -> None:
 
 def _print_alternatives(report: Report) -> None:
     """What was tried on a network that has a problem."""
-    from initscope.rendering.table import notes_told
+    from initscope.rendering.table import note_lines
 
     open_question = [layer.to_dict() for layer in report.expansivity if layer.expansivity >= 2]
     if lossy := len(report.expansivity) - len(open_question):
@@ -236,7 +236,7 @@ def _print_alternatives(report: Report) -> None:
             keep=("score", "findings of samples"),
         )
         print_sentence(report.what_if.score_is)
-        for line in notes_told(report.what_if.skipped):
+        for line in note_lines(report.what_if.skipped):
             print_sentence(f"not tried: {line}")
 
 

@@ -13,7 +13,7 @@ from initscope.inspection.alternatives import Alternative
 from initscope.inspection.finding import Finding
 from initscope.inspection.layer_quantities import layer_quantities
 from initscope.rendering.depth import drawn_panels
-from initscope.rendering.folding import folding_told
+from initscope.rendering.folding import folding_summary
 from initscope.rendering.layers import layer_table, page_data
 from initscope.rendering.page import comparison_context, render_part
 from initscope.rendering.summary import headline
@@ -229,7 +229,7 @@ def _picture(report: Report, index: int) -> Thumbnail | None:
 def table_texts(report: Report, depth: int | None = None) -> tuple[list[dict[str, str]], str]:
     """The report's blocks as short texts, few of them (see `Report.blocks`), and how many steps they fold."""
     lines = report.blocks(depth, few=True)
-    return [_texts(row) for row in lines], folding_told(lines)
+    return [_texts(row) for row in lines], folding_summary(lines)
 
 
 def _texts(row: dict[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`Watch`: inspect a model at the start of training and as it goes on, say what appears, stop if asked to."""
+"""`Watch`: inspect a model before and during training, warn about new findings, and stop training if requested."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Logger = Callable[[Mapping[str, float], int], None]
 
 
 class TrainingStopped(RuntimeError):
-    """Raised by `Watch` where ``stop_on`` names a finding; the message says which."""
+    """Raised by `Watch` if a finding matches ``stop_on``; the message is the finding."""
 
 
 class Watch(Result):
@@ -37,20 +37,21 @@ class Watch(Result):
     Parameters
     ----------
     data
-        What `initscope.inspect` is run on, kept for the whole training: a few hundred samples are enough. A batch of
-        the training's own loader does.
+        Data for `initscope.inspect`, used during the whole training, such as a batch of the training loader. A few
+        hundred samples are enough.
     every : int
-        Look at every so many calls of `step`; the callbacks count epochs, or evaluations.
+        Inspect at every ``every``-th call of `step`; the callbacks call it once per epoch.
     warn_on : str
-        ``error``, ``warning`` (or worse), or codes and names of checks, joined by commas: warn when one appears.
+        ``error``, ``warning`` (or worse), or comma-separated codes and names of checks: warn about these findings.
     stop_on : str
-        The same: `step` then returns True, or with ``stop="raise"`` raises `TrainingStopped`.
+        Findings, in the same form, that stop training: `step` returns True, or raises `TrainingStopped` if
+        ``stop="raise"``.
     log : callable or list of callables, optional
-        Each called with a few dozen scalars and the step: `tensorboard_logger`, `wandb_logger`, or one's own.
+        Called with a dict of scalars and the step: `tensorboard_logger`, `wandb_logger`, or any function.
     out : path, optional
-        Where the page of the first report is written.
+        File for the page of the first report.
     pairs, seed, mode
-        As in `initscope.inspect`.
+        See `initscope.inspect`.
 
     Examples
     --------
@@ -96,24 +97,24 @@ class Watch(Result):
         self._calls = 0
 
     report: Report | None
-    """That of the start."""
+    """Report before training; None before `start`."""
 
     def start(self, model: nn.Module) -> Report:
-        """The report before training, with what to change; written to ``out``, logged as step 0."""
+        """Return the report before training, with suggested fixes; write it to ``out`` and log it as step 0."""
         options: dict[str, Any] = {"pairs": self.pairs, "seed": self.seed, "mode": self.mode}
         self.report = inspect(model, self.data, **options)
         if self.out is not None:
             self.report.to_html(self.out)
-        self._tell(self.report, 0)
+        self._warn_and_log(self.report, 0)
         self._check(self.report)
         return self.report
 
     def step(self, model: nn.Module, step: int) -> bool:
-        """Look at the model if it is time to; whether training is to stop."""
+        """Inspect the model if this call is due, and return whether to stop training."""
         self._calls += 1
         if (self._calls - 1) % self.every == 0:
             report = self.observe(model, step)
-            self._tell(report, step)
+            self._warn_and_log(report, step)
             self._check(report)
         return bool(self.stopped_by)
 
@@ -170,7 +171,7 @@ class Watch(Result):
         self.rows.append(row)
         return report
 
-    def _tell(self, report: Report, step: int) -> None:
+    def _warn_and_log(self, report: Report, step: int) -> None:
         """Warn of what was not there at the last look, and log."""
         for finding in failing(report.findings, self.warn_on, "warn_on"):
             if finding.code not in self._known:

@@ -1,8 +1,8 @@
-"""`Loop`: the one training loop. It knows a loss of numbered items and torch's own optimizers and schedulers.
+"""`Loop`: the training loop of this package, for a loss over item indices, with optimizers and schedulers of torch.
 
-What a step depends on is the network, the optimizer, the schedule, the order of the items and torch's generator; all of
-it goes into `Loop.state`, so that a run that was killed goes on, bit for bit, as if nothing had been.
-Importing this file imports torch.
+`Loop.state` holds everything that the next steps depend on: the network, the optimizer, the schedule, the order of
+the items and the random generator. An interrupted run can therefore continue bit for bit. Importing this file imports
+torch.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ __all__ = ["Loop", "seeded"]
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Torch's global generator set for initialisation and dropout, and put back as it was; no other device's."""
+    """Seed the global CPU generator of torch, for initialization and dropout, and restore its state at the end."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
 
 
 class Loop:
-    """Minimise ``loss(numbers of a batch's items)`` over random batches of ``items``, inside of `seeded`.
+    """Minimize ``loss(indices of a batch)`` over random batches of ``items``; to be used within `seeded`.
 
-    Every item is seen once before any is seen again; a batch may reach from one round into the next.
+    Every item is used once before any item is used again. A batch may cross the border of two epochs.
 
     Parameters
     ----------
     network : torch.nn.Module
-        What the loss runs; kept in the state.
+        The network that the loss uses; part of the state.
     loss : callable
-        From item numbers ``[batch]`` to a scalar with gradients.
+        Maps item indices ``[batch]`` to a scalar with gradients.
     items, batch : int
     optimizer : torch.optim.Optimizer
     schedule : torch.optim.lr_scheduler.LRScheduler
-        Stepped after every batch.
+        Learning-rate schedule, advanced after every batch.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Loop:
         self.order = torch.randperm(items)
 
     def step(self) -> torch.Tensor:
-        """One step of the optimizer; the loss before it."""
+        """Take one optimizer step and return the loss before it."""
         if len(self.order) < self.batch:
             self.order = torch.cat([self.order, torch.randperm(self.items)])
         pick, self.order = self.order[: self.batch], self.order[self.batch :]
@@ -72,7 +72,7 @@ class Loop:
         return value.detach()
 
     def state(self) -> dict[str, Any]:
-        """All that the next steps depend on, as tensors and plain values."""
+        """Return everything that the next steps depend on, as tensors and plain values."""
         return {
             "network": self.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -82,7 +82,7 @@ class Loop:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from a `state`."""
+        """Continue from a `state`."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from initscope.geometry import Floats, start_norms
+from initscope.geometry import Floats, reference_norms
 from initscope.graph import Graph, Inputs, Node
 from initscope.propagate.bases import Origin
 from initscope.propagate.channels import Channels, positions_of
@@ -174,7 +174,7 @@ class _Backward:
         self._values[node] = replace(value, origin=origin)
 
     def _start(self) -> Floats:
-        """Norms of the samples, as `start_norms` has them."""
+        """Norms of the samples, as `reference_norms` has them."""
         steps = self._traced.nodes
         totals = [_totals(self._values.get(node)) for node in steps]
         pairs = next(len(sums.xx) for sums in totals if sums is not None)
@@ -184,7 +184,7 @@ class _Backward:
             [unknown if sums is None else torch.cat([sums.xx, sums.yy]).double().sqrt() for sums in totals]
         )
         units = np.array([0 if sums is None else sums.units for sums in totals], dtype=np.float64)
-        return start_norms(norms.numpy(), units, [node.op == "placeholder" for node in steps])[0]
+        return reference_norms(norms.numpy(), units, [node.op == "placeholder" for node in steps])[0]
 
     def _run(self, output: Any) -> None:
         """Gradients at all states that they reach, from the last to the first; squares of those of weights are kept."""

@@ -15,7 +15,7 @@ from initscope._utils.progress import stage, steps
 from initscope._utils.randomness import torch_generator
 from initscope.data.pairs import drawn_pairs
 from initscope.errors import InputError, check_count
-from initscope.geometry import Floats, Prediction, Row, Tokens, numbered, start_norms
+from initscope.geometry import Floats, Prediction, Row, Tokens, numbered, reference_norms
 from initscope.graph import (
     BatchArgs,
     Graph,
@@ -380,8 +380,8 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _norms(found: list[Totals], inputs: list[bool]) -> tuple[np.ndarray, np.ndarray]:
-    """Norms of the x against the start (`start_norms`), and what makes them ratios per unit."""
+    """Norms of the x against the start (`reference_norms`), and what makes them ratios per unit."""
     norms = torch.stack([totals.xx for totals in found]).double().sqrt().cpu().numpy()
     units = np.array([totals.units for totals in found], dtype=np.float64)
-    start, size = start_norms(norms, units, inputs)
+    start, size = reference_norms(norms, units, inputs)
     return norms / start, np.sqrt(size / np.maximum(units, 1))[:, None]

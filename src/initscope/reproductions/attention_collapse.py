@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "AttentionCollapse", "block", "run"]
+__all__ = ["REPRODUCTIONS", "AttentionCollapse", "block", "run"]
 
 VARIANCE, BIAS = 0.2, 4e-4  # of weights, times the fan-in, and of biases, as in the source
 _ROWS = 48  # pairs of queries whose weights are drawn, for what two of them share
@@ -216,7 +216,7 @@ def _holds(found: AttentionCollapse) -> bool:
     return all(curves.agree(errors=4, bias=0.06) for curves in (found.alone, found.blocks))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="attention-collapse",
         source="Giorlandino, Goldt 2026, figure 1 (theory and networks of 50 blocks, β = 0.5 and 3)",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "CosineScatter", "ScatterPanel", "layer_cosines", "run"]
+__all__ = ["REPRODUCTIONS", "CosineScatter", "ScatterPanel", "layer_cosines", "run"]
 
 PUBLISHED = (("gaussian", 11), ("fashion-mnist", 3), ("cifar10", 3), ("imagenet-sample:resolution=224", 11))
 """Data and filter sizes. The text gives 11×11 for Gaussian images and ImageNet, none for the other two."""
@@ -182,7 +182,7 @@ def _holds(found: CosineScatter) -> bool:
     return gaussian and nearer and all(abs(row.slope - row.predicted_slope) < 4 * row.slope_error for row in others)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-figure-1",
         source="Nachum et al. 2022, figure 1 and remark 3",

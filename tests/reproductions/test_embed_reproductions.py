@@ -101,7 +101,7 @@ def test_largest_deviation_against_plain_signs():
     """The same points under Gaussian matrices of our own: 4 standard errors, which catch 25 % and the exponent -1/6."""
     bits, layers, rng = (256, 512, 1024, 2048), 20, np.random.default_rng(3)
     result = sign_exponent.run(bits=bits, points=60, dimension=5, layers=layers)
-    rows = np.random.default_rng(0).standard_normal((60, 5))  # as the exhibit draws them
+    rows = np.random.default_rng(0).standard_normal((60, 5))  # as the reproduction draws them
     share = np.arccos(np.clip(cosines(rows), -1, 1)) / np.pi
     for place, length in enumerate(bits):
         largest = []

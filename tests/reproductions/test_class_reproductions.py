@@ -1,4 +1,4 @@
-"""Exhibits of training: their numbers computed another way, and that their checks can fail."""
+"""Reproductions of training: their numbers computed another way, and that their checks can fail."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Exhibits of attention: their recursion and their formulas against something independent, and small runs of both."""
+"""Reproductions of attention: recursion and formulas against something independent, and small runs of both."""
 
 import math
 
