@@ -117,7 +117,7 @@ def numbered(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 
 def named(layer: str, kind: str) -> str:
-    """A name with its kind, unless it tells that.
+    """Return a name with its kind, unless it contains the kind.
 
     >>> named("3.2", "ReLU"), named("conv3", "Conv2d"), named("input", "input")
     ('3.2 (ReLU)', 'conv3', 'input')
