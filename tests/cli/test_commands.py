@@ -66,7 +66,7 @@ def test_deep_networks_are_few_lines_and_files_have_all(run):
         assert len(rows[" --depth 0"]) - 3 <= len(rows[" --format csv"]) == 61 <= len(rows[" --depth 0"])
         code, output, _ = run(line)
         assert 8 <= len([row for row in output.splitlines() if " to " in row or "dense31" in row]) <= 14
-        assert "63 steps in " in output
+        assert "63 ops in " in output
         assert "--depth 0 prints them all" in output
 
 
@@ -151,7 +151,7 @@ def test_a_model_of_the_users_own_with_weights_and_a_folder(run, tmp_path):
     assert code == 0
     assert json.loads(output)["draws"] == 0
     # All filters are equal and ones: every channel is the same box sum, so ReLU's output is parallel across channels.
-    assert "weights as they are" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "none: the given weights" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 PRINTING = """

@@ -1,4 +1,4 @@
-"""The protocol of exhibits: every one runs small, says whether it agrees, and has a picture."""
+"""The protocol of reproductions: every one runs small, says whether it agrees, and has a picture."""
 
 import ast
 from dataclasses import replace
@@ -8,13 +8,13 @@ import pytest
 
 import initscope
 from initscope.errors import InputError, MissingDependencyError
-from initscope.reproductions import Declared, Number, all_exhibits, get
+from initscope.reproductions import Declared, Number, all_reproductions, get
 from initscope.reproductions.protocol import published, published_rounding
 from initscope.results import Result
 
 
-@pytest.mark.parametrize("id", all_exhibits())
-def test_every_exhibit_runs_small_and_keeps_the_protocol(id):
+@pytest.mark.parametrize("id", all_reproductions())
+def test_every_reproduction_runs_small_and_keeps_the_protocol(id):
     declared = get(id)
     assert set(declared.describe()) == {"id", "source", "statement", "published"}
     try:
@@ -78,11 +78,11 @@ def test_no_published_number_is_typed_into_the_code():
     """The numbers of published.toml that have three digits or more stand in no file of the room."""
     told = {
         text
-        for id in all_exhibits()
+        for id in all_reproductions()
         for text in map(str, (published(id) or {}).values())
         if len(text.replace(".", "")) >= 4
     }
     assert told
-    for path in (Path(initscope.__file__).parent / "exhibits").glob("*.py"):
+    for path in (Path(initscope.__file__).parent / "reproductions").glob("*.py"):
         constants = {str(n.value) for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Constant)}
         assert not told & constants, path

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = ["Format", "ask_of", "csv_text", "emit", "few_rows", "json_text", "print_fitted", "print_sentence",
-           "print_table", "provenance", "say", "text_width", "user_code"]  # fmt: skip
+           "print_table", "provenance", "say", "terminal_width", "text_width", "user_code"]  # fmt: skip
 
 Format = Annotated[
     Literal["table", "json", "csv"],
@@ -157,6 +157,14 @@ def text_width() -> int:
     import shutil
 
     return min(shutil.get_terminal_size().columns, _FILE_WIDTH) if sys.stdout.isatty() else _FILE_WIDTH
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None for a file or a pipe, which has no width of its own."""
+    from rich.console import Console
+
+    console = Console()
+    return console.width if console.is_terminal else None
 
 
 def print_sentence(text: str) -> None:

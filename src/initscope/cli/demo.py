@@ -57,5 +57,5 @@ def demo(
         facts=shown.facts,
         images=(shown.x, shown.y),
         advice=shown.meaning,
-        all_of_them="the page has them all",
+        how_to_see_all="the page has them all",
     )

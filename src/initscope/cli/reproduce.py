@@ -17,9 +17,11 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    *ids: Annotated[str, Parameter(help="Names of exhibits, as --list shows them, or statements: 'cnn theorem 3'.")],
-    list: Annotated[bool, Parameter(negative="", help="List the exhibits and run none.")] = False,
-    all: Annotated[bool, Parameter(negative="", help="Run all exhibits.")] = False,
+    *ids: Annotated[
+        str, Parameter(help="Names of reproductions, as --list shows them, or statements: 'cnn theorem 3'.")
+    ],
+    list: Annotated[bool, Parameter(negative="", help="List the reproductions and run none.")] = False,
+    all: Annotated[bool, Parameter(negative="", help="Run all reproductions.")] = False,
     scale: Annotated[
         Literal["small", "full"], Parameter(help="small: seconds each, bundled data; full: the published sizes.")
     ] = "small",
@@ -27,20 +29,20 @@ def reproduce(
         "gallery"
     ),
     again: Annotated[bool, Parameter(negative="", help="Run also what the folder has already.")] = False,
-    workers: Annotated[Whole, Parameter(help="Processes that run exhibits.")] = 1,
+    workers: Annotated[Whole, Parameter(help="Processes that run reproductions.")] = 1,
     format: Format = "table",
 ) -> None:
     """Run figures, tables and statements of the sources, with the published value beside ours, on one page."""
-    from initscope.reproductions import all_exhibits, gallery
+    from initscope.reproductions import all_reproductions, gallery
 
     if list:
-        _list([declared.describe() for declared in all_exhibits().values()], format)
+        _list([declared.describe() for declared in all_reproductions().values()], format)
         return
     if all == bool(ids):
         raise InputError(
-            "name some exhibits or give --all, not both; initscope reproduce --list shows their names"
+            "name some reproductions or give --all, not both; initscope reproduce --list shows their names"
             if all
-            else "no exhibit is named; initscope reproduce --list shows their names, --all runs all of them"
+            else "no reproduction is named; initscope reproduce --list shows their names, --all runs all of them"
         )
     found = gallery.reproduce(None if all else ids, out=out, scale=scale, again=again, workers=workers, progress=say)
     if format == "json":

@@ -1,4 +1,4 @@
-"""What the exhibits share: results that are rows or curves, lines with errors, figures of several panels."""
+"""What the reproductions share: results that are rows or curves, lines with errors, figures of several panels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random dense ReLU networks for the exhibits: drawn with an initializer, their norms run and predicted."""
+"""Random dense ReLU networks for the reproductions: drawn with an initializer, their norms run and predicted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the exhibits share: means over draws, straight lines, shares and rank correlations, with their errors."""
+"""What the reproductions share: means over draws, straight lines, shares and rank correlations, with their errors."""
 
 from __future__ import annotations
 

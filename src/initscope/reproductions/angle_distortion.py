@@ -13,7 +13,7 @@ from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.protocol import Declared
 from initscope.theory.angles import relu_angle, squared_distance
 
-__all__ = ["EXHIBITS", "angles", "distances"]
+__all__ = ["REPRODUCTIONS", "angles", "distances"]
 
 
 def _pair(theta: float, inputs: int, rng: np.random.Generator) -> np.ndarray:
@@ -92,7 +92,7 @@ def _follows(found: Curves) -> bool:
 
 _SMALL = {"degrees": (20, 60, 90, 120, 180), "widths": (100, 400), "layers": 30}
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-angle-distortion",
         source="Bronstein 2016, 'Angle distortion'",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "Collapse", "block", "run"]
+__all__ = ["REPRODUCTIONS", "AttentionCollapse", "block", "run"]
 
 VARIANCE, BIAS = 0.2, 4e-4  # of weights, times the fan-in, and of biases, as in the source
 _ROWS = 48  # pairs of queries whose weights are drawn, for what two of them share
@@ -35,7 +35,7 @@ _NODES = 25  # deviations of the scores at which a softmax is integrated
 
 
 @dataclass(frozen=True)
-class Collapse(Result):
+class AttentionCollapse(Result):
     """Mean cosine of tokens after every block, of attention ``alone`` and with ReLU layers (``blocks``).
 
     Measured with what is predicted for these tokens; curves named "limit" are those of infinitely many.
@@ -161,7 +161,7 @@ def run(
     depth: int = 50,
     networks: int = 2,
     seed: int = 0,
-) -> Collapse:
+) -> AttentionCollapse:
     """Cosine of tokens after every block, for several sizes of the scores.
 
     Settings of [GiorlandinoGoldt2026]_: one head, width 720 everywhere, 512 tokens, 50 post-norm blocks of attention
@@ -187,10 +187,10 @@ def run(
                 rows.append(Point(f"β = {beta:g}", float(place), *seen, ours[place]))
                 rows.append(Point(f"β = {beta:g}, limit", float(place), predicted=far[place]))
         stacks.append(Curves(tuple(rows), "block", "mean cosine of tokens"))
-    return Collapse(*stacks)
+    return AttentionCollapse(*stacks)
 
 
-def _numbers(found: Collapse) -> dict[str, Number]:
+def _numbers(found: AttentionCollapse) -> dict[str, Number]:
     numbers = {}
     for stack, curves in (("attention alone", found.alone), ("with ReLU layers", found.blocks)):
         for name, number in curves.numbers(ends=True).items():
@@ -201,7 +201,7 @@ def _numbers(found: Collapse) -> dict[str, Number]:
     return numbers
 
 
-def _holds(found: Collapse) -> bool:
+def _holds(found: AttentionCollapse) -> bool:
     """Attention alone: tokens are one at the end below the critical size and apart above; all of it as predicted.
 
     The cosines of one network are correlated from block to block, and of two the error is itself uncertain: 0.06 is
@@ -216,7 +216,7 @@ def _holds(found: Collapse) -> bool:
     return all(curves.agree(errors=4, bias=0.06) for curves in (found.alone, found.blocks))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="attention-collapse",
         source="Giorlandino, Goldt 2026, figure 1 (theory and networks of 50 blocks, β = 0.5 and 3)",

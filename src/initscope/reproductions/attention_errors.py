@@ -26,7 +26,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "Cell", "Errors", "run"]
+__all__ = ["REPRODUCTIONS", "Cell", "Errors", "run"]
 
 ID = "attention-error-table"
 _PERCENTILES = {"median": 50, "90th percentile": 90, "99th percentile": 99}
@@ -249,7 +249,7 @@ def _holds(found: Errors) -> bool:
     return all(numbers[name].value < value for name, value in told.items())
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id=ID,
         source="Kedia et al. 2024, errors of the moments of single-head attention (their simulations, 'SHA')",

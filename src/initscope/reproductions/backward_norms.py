@@ -14,7 +14,7 @@ from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.protocol import Declared
 from initscope.theory.norms import norm_ratio_mean_sd
 
-__all__ = ["EXHIBITS", "fan_modes", "run"]
+__all__ = ["REPRODUCTIONS", "fan_modes", "run"]
 
 
 def run(
@@ -78,7 +78,7 @@ def fan_modes(
     return Curves(tuple(points), "layer", "squared ratio of norms, mean over networks", "y")
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-equation-20",
         source="Arpit, Bengio 2019, eqs. 17 to 20",

@@ -15,7 +15,7 @@ from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions._statistics import fit_line, mean_and_error
 from initscope.reproductions.protocol import Declared, Number
 
-__all__ = ["EXHIBITS", "estimation", "run"]
+__all__ = ["REPRODUCTIONS", "estimation", "run"]
 
 
 class _Function:
@@ -121,7 +121,7 @@ def _rising(values: list[float]) -> bool:
     return values == sorted(values) and values[-1] > values[0]
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-barron",
         source="Bronstein 2016, 'Representation power': Barron's rate, approximation",

@@ -17,7 +17,7 @@ from initscope.theory.images import expected_inner, shared_boundary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "BinaryImages", "BodyPair", "run"]
+__all__ = ["REPRODUCTIONS", "BinaryImages", "BodyPair", "run"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _largest(found: BinaryImages) -> dict[str, Number]:
     return {"largest share of the bound": Number(max(shares)), "mean share": Number(float(np.mean(shares)))}
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-theorem-5",
         source="Nachum et al. 2022, theorem 5",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "BoundTightness", "run"]
+__all__ = ["REPRODUCTIONS", "BoundTightness", "run"]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _looseness(found: BoundTightness) -> dict[str, Number]:
     return {f"lemma over exact at width {width}": Number(ratio) for width, ratio in ends.items()}
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-figure-2",
         source="Arpit, Bengio 2019, figure 2",

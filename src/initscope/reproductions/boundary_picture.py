@@ -16,7 +16,7 @@ from initscope.theory.images import rectangle_boundary, shared_boundary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "BoundaryPicture", "BoundaryRow", "run"]
+__all__ = ["REPRODUCTIONS", "BoundaryPicture", "BoundaryRow", "run"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def run(*, size: int = 64, radii: tuple[int, ...] = (1, 2, 3)) -> BoundaryPictur
     return BoundaryPicture(overlap, tuple(rows), a, b, np.asarray(shared_boundary(a, b, radii[-1])))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-figure-2",
         source="Nachum et al. 2022, figure 2, definition 2 and example 1",

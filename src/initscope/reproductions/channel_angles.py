@@ -17,7 +17,7 @@ from initscope.theory.images import ChannelStatistics, channel_statistics, expec
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "ChannelAngles", "pure_colours", "run"]
+__all__ = ["REPRODUCTIONS", "ChannelAngles", "pure_colours", "run"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def pure_colours(*, filters: int = 1000, layers: int = 20, sizes: tuple[int, ...
     return Curves(tuple(rows), "side of the filter", "cosine of red and green after")
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-rgb-statistics",
         source="Nachum et al. 2022, section 4.1",

@@ -18,7 +18,7 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "ClassBoundaries", "RatioRow", "run"]
+__all__ = ["REPRODUCTIONS", "ClassBoundaries", "RatioRow", "run"]
 
 _SIDES, _READINGS = ("intra", "inter"), ("random", "boundary", "rechosen")
 
@@ -96,7 +96,7 @@ def _holds(result: ClassBoundaries) -> bool:
     return sure and min(-moved["intra_boundary"], moved["inter_boundary"]) > at_random
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-class-boundaries",
         source="Bronstein 2016, 'Random data points', 'Class boundary points'",

@@ -26,7 +26,7 @@ from initscope.theory.angles import relu_cosine
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "WHY", "Remedies", "dense_collapse", "run"]
+__all__ = ["REPRODUCTIONS", "WHY", "Remedies", "dense_collapse", "run"]
 
 WHY = {
     "i.i.d. Gaussian": "every layer adds ψ(θ) ≥ 0 to the cosine of each pair of patches",
@@ -132,7 +132,7 @@ def _holds(found: Remedies) -> bool:
     return grow and all(abs(last[kind]) < 0.5 * last["i.i.d. Gaussian"] for kind in ("zero-sum filters", "batch norm"))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-section-4.2",
         source="Nachum et al. 2022, section 4.2",

@@ -18,7 +18,7 @@ from initscope.theory.injectivity.replica import FULL_RSB
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "CollisionCurve", "CollisionPoint", "run"]
+__all__ = ["REPRODUCTIONS", "CollisionCurve", "CollisionPoint", "run"]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def run(
     return CollisionCurve(seconds, tuple(points))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-collisions",
         source="Maillard et al. 2022, the injectivity threshold, tried by search",

@@ -18,7 +18,7 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "CompressedDiscrimination", "run"]
+__all__ = ["REPRODUCTIONS", "CompressedDiscrimination", "run"]
 
 _DECIDES, _RECONSTRUCTS = 0.9, 1.0
 """A measurement decides that keeps nine tenths of the accuracy above guessing; one reconstructs whose pictures are, by
@@ -98,7 +98,7 @@ def run(
     return CompressedDiscrimination(tuple(found))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-compressed-discrimination",
         source="Bronstein 2016, 'Compressed discrimination'",

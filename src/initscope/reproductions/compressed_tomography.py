@@ -24,7 +24,7 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "CompressedTomography", "TomographyRow", "run"]
+__all__ = ["REPRODUCTIONS", "CompressedTomography", "TomographyRow", "run"]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _holds(found: CompressedTomography) -> bool:
     return best[0] > best[-1] + 3 and all(math.isfinite(value) for value in best)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-compressed-tomography",
         source="Bronstein 2016, 'Compressed scattering tomography'",

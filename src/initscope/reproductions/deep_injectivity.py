@@ -17,7 +17,7 @@ from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions.protocol import Declared, Number
 from initscope.theory.injectivity import deep_expansivity, probability, union_threshold
 
-__all__ = ["EXHIBITS", "mirrored", "run", "sufficient"]
+__all__ = ["REPRODUCTIONS", "mirrored", "run", "sufficient"]
 
 
 def run(
@@ -88,7 +88,7 @@ def _deeper_is_rarer(found: Curves) -> bool:
     return fewer and found.agree(errors=4.5, bias=1e-3)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-depth",
         source="Maillard et al. 2022, outlook: deep networks",

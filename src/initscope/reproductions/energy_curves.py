@@ -11,7 +11,7 @@ from initscope.theory.injectivity import free_entropy, ground_state_energy
 from initscope.theory.injectivity.parisi_grid import solve_grid
 from initscope.theory.injectivity.replica import one_rsb_energy, rs_energy
 
-__all__ = ["EXHIBITS", "run", "temperatures"]
+__all__ = ["REPRODUCTIONS", "run", "temperatures"]
 
 
 def run(
@@ -71,7 +71,7 @@ def _holds(found: Curves) -> bool:
     return True
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-energy",
         source="Maillard et al. 2022, 'Algorithmic solution to F-RSB equations at T = 0': energy curves",

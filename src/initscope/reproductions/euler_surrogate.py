@@ -14,7 +14,7 @@ from initscope.theory.injectivity import (
     probability,
 )
 
-__all__ = ["EXHIBITS", "crossings", "run"]
+__all__ = ["REPRODUCTIONS", "crossings", "run"]
 
 
 def run(
@@ -49,7 +49,7 @@ def _apart(found: Curves) -> bool:
     return sum(apart) >= 2
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-euler",
         source="Maillard et al. 2022, 'Approach from integral geometry' and summary: provably wrong",

@@ -12,7 +12,7 @@ from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions.protocol import Declared
 from initscope.theory.images import cosine, expected_cosine, extremal_pair, relu_cosine_bounds
 
-__all__ = ["EXHIBITS", "run"]
+__all__ = ["REPRODUCTIONS", "run"]
 
 
 def run(
@@ -47,7 +47,7 @@ def _holds(found: Curves) -> bool:
     return found.agree(errors=0, bias=1e-9) and between
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-remark-2",
         source="Nachum et al. 2022, theorem 3 and remark 2",

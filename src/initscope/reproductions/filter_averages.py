@@ -18,7 +18,7 @@ from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions.protocol import Declared
 from initscope.theory.images import cosine, expected_cosine
 
-__all__ = ["EXHIBITS", "linear", "run"]
+__all__ = ["REPRODUCTIONS", "linear", "run"]
 
 
 def _pair(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +95,7 @@ def _concentrates(found: Curves) -> bool:
     return _falls_like_root(many) and many.agree(errors=4, bias=0.15 * many.rows[0].measured)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-theorem-2",
         source="Nachum et al. 2022, theorem 2 and corollary 1",

@@ -19,7 +19,7 @@ from initscope.theory.images import cosine, excess_bound, expected_cosine, flatn
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "FlatPatches", "FlatRow", "run"]
+__all__ = ["REPRODUCTIONS", "FlatPatches", "FlatRow", "run"]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _numbers(found: FlatPatches) -> dict[str, Number]:
     return numbers
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-flat-patches",
         source="Nachum et al. 2022, section 1: approximately monochromatic patches; section 4.1: grey images",

@@ -1,7 +1,7 @@
-"""Run exhibits one after another and show them on one page: `reproduce`.
+"""Run reproductions one after another and show them on one page: `reproduce`.
 
-Each exhibit has a JSON file and a picture of its own in the folder, written when it is done, so that a run that was
-stopped goes on where it stopped. ``results.json`` and ``index.html`` gather them. Read `reproduce` first.
+Each reproduction has a JSON file and a picture of its own in the folder, written when it is done, so that a run that
+was stopped goes on where it stopped. ``results.json`` and ``index.html`` gather them. Read `reproduce` first.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from initscope._utils.files import write_text
 from initscope._utils.progress import kept_if_interrupted, none_is_no_result, steps
 from initscope.distributed.local import Outcome, in_processes
 from initscope.errors import InputError, check_count
-from initscope.rendering.figures import GREY, MEASURED, PREDICTED, THIRD
+from initscope.rendering.figures import GRAY, MEASURED, PREDICTED, THIRD
 from initscope.rendering.page import render_part, versions
 from initscope.rendering.svg import inline_svg
-from initscope.reproductions.protocol import Declared, Exhibit, Scale
-from initscope.reproductions.registry import all_exhibits, get, matching
+from initscope.reproductions.protocol import Declared, Reproduction, Scale
+from initscope.reproductions.registry import all_reproductions, get, matching
 from initscope.results import Result, format_number, plain
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["Gallery", "Shown", "left_out", "reproduce"]
 
 _RESULT = ("id", "status", "ours", "published", "seconds")
-"""What ``results.json`` holds of each exhibit."""
+"""What ``results.json`` holds of each reproduction."""
 _MOST_ROWS = 24
-"""Rows of an exhibit's table that the page shows; its JSON file has all."""
+"""Rows of a reproduction's table that the page shows; its JSON file has all."""
 _PANEL = 5.0
 """Inches of a picture of one panel: on a phone it then fits the page, with text of about 10 pixels."""
 _POINTS = 72  # of an inch, in which SVG counts
@@ -50,7 +50,7 @@ _WIDE = 1.7
 
 @dataclass(frozen=True)
 class Shown(Result):
-    """One exhibit of a gallery: what `Exhibit.to_dict` tells, its table, how it was run, and its picture.
+    """One reproduction of a gallery: what `Reproduction.to_dict` tells, its table, how it was run, and its picture.
 
     ``key`` says what the numbers depend on: the same key, the same numbers.
     """
@@ -104,49 +104,49 @@ class Shown(Result):
 
 @dataclass(frozen=True)
 class Gallery(Result):
-    """Exhibits that were run, and the folder they were written to."""
+    """Reproductions that were run, and the folder they were written to."""
 
     folder: str
-    exhibits: tuple[Shown, ...]
+    reproductions: tuple[Shown, ...]
 
     @property
     def failed(self) -> tuple[str, ...]:
         """Ids of those that could not be run."""
-        return tuple(shown.id for shown in self.exhibits if shown.status == "failed")
+        return tuple(shown.id for shown in self.reproductions if shown.status == "failed")
 
     def results(self) -> list[dict[str, Any]]:
         """``[{"id", "status", "ours", "published", "seconds"}]``."""
-        return [{name: plain(getattr(shown, name)) for name in _RESULT} for shown in self.exhibits]
+        return [{name: plain(getattr(shown, name)) for name in _RESULT} for shown in self.reproductions]
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per exhibit: its first number, how many it has, and whether they agree."""
+        """One row per reproduction: its first number, how many it has, and whether they agree."""
         rows = []
-        for shown in self.exhibits:
+        for shown in self.reproductions:
             numbers = shown.numbers()
             both = (number for number in numbers if "–" not in (number["ours"], number["published"]))
             compared = next(both, numbers[0] if numbers else None)
             told = "–" if compared is None else f"{compared['name']}: {compared['ours']} {compared['error']}".strip()
             published = "–" if compared is None else compared["published"]
-            row = {"exhibit": shown.id, "status": shown.status, "ours": told, "published": published}
+            row = {"reproduction": shown.id, "status": shown.status, "ours": told, "published": published}
             rows.append(row | {"numbers": len(shown.ours), "seconds": round(shown.seconds, 1)})
         return rows
 
     def _html(self) -> str:
-        """The page: contents, every exhibit with its picture, and what cannot be reproduced."""
+        """The page: contents, every reproduction with its picture, and what cannot be reproduced."""
         counts: dict[str, int] = {}
-        for shown in self.exhibits:
+        for shown in self.reproductions:
             counts[shown.status] = counts.get(shown.status, 0) + 1
         return render_part(
             "page.html",
             body="gallery.html",
-            title="Exhibits",
-            exhibits=self.exhibits,
+            title="Reproductions",
+            reproductions=self.reproductions,
             most_rows=_MOST_ROWS,
             counts=counts,
-            sources=_by_source(self.exhibits),
+            sources=_by_source(self.reproductions),
             left_out=left_out(),
             versions=versions(),
-            seconds=sum(shown.seconds for shown in self.exhibits),
+            seconds=sum(shown.seconds for shown in self.reproductions),
         )
 
 
@@ -159,30 +159,31 @@ def reproduce(
     workers: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> Gallery:
-    """Run exhibits and write ``index.html``, ``results.json``, and for each a picture and a JSON file.
+    """Run reproductions and write ``index.html``, ``results.json``, and for each a picture and a JSON file.
 
     Parameters
     ----------
     ids
-        Names of exhibits, or statements such as ``"cnn theorem 3"`` for those that show it; None for all of them.
+        Names of reproductions, or statements such as ``"cnn theorem 3"`` for those that show it; None for all of them.
     out
-        Folder to write to. What is there of the same exhibit, size and version is not run again.
+        Folder to write to. What is there of the same reproduction, size and version is not run again.
     scale
         ``small`` in seconds on bundled data, ``full`` at the published sizes; some then need ``INITSCOPE_DATA``.
     again
         Run also what is there already.
     workers
-        Processes that run exhibits, by the engine of sweeps: one that dies is replaced, and its exhibit tried again.
-        Of torch's threads each has its share.
+        Processes that run reproductions, by the engine of sweeps: one that dies is replaced, and its reproduction tried
+        again. Of torch's threads each has its share.
     progress
-        Called with a line of text before and after each exhibit.
+        Called with a line of text before and after each reproduction.
 
-    An exhibit that raises does not stop the others: it is shown as failed, with its error, and tried again next time.
+    A reproduction that raises does not stop the others: it is shown as failed, with its error, and tried again next
+    time.
     """
     if scale not in get_args(Scale):
         raise InputError(f"scale = {scale!r} must be 'small' or 'full'")
     named = [id for name in ids or () for id in matching(name)]
-    chosen = list(all_exhibits().values()) if ids is None else [get(id) for id in dict.fromkeys(named)]
+    chosen = list(all_reproductions().values()) if ids is None else [get(id) for id in dict.fromkeys(named)]
     if not chosen:
         raise InputError("no reproduction is named; name some, or None for all")
     workers = check_count("workers", workers, most=4096)
@@ -205,7 +206,7 @@ def reproduce(
 def _ran(
     chosen: Sequence[Declared], folder: Path, scale: Scale, workers: int, say: Callable[[str], None]
 ) -> dict[str, Shown]:
-    """Exhibits run here, or by processes; each is written when it is done."""
+    """Reproductions run here, or by processes; each is written when it is done."""
     jobs = [(one.id, {"id": one.id, "scale": scale, "folder": str(folder), "share": workers}) for one in chosen]
     outcomes: Iterable[Outcome]
     if workers == 1:
@@ -214,7 +215,7 @@ def _ran(
         outcomes = in_processes(_written, jobs, workers)
     found: dict[str, Shown] = {}
     with kept_if_interrupted():
-        for number, (id, rows, error) in enumerate(steps(outcomes, "running exhibits", len(jobs)), 1):
+        for number, (id, rows, error) in enumerate(steps(outcomes, "running reproductions", len(jobs)), 1):
             shown = rows[0]["shown"] if rows else _failed(get(id), scale, error, 0.0)
             reason = f": {shown.why}" if shown.status in ("failed", "differs") else ""
             say(f"{number}/{len(jobs)} {id}: {shown.status} ({shown.seconds:.1f} s){reason}")
@@ -229,7 +230,7 @@ def _told(jobs: Sequence[tuple[str, Any]], say: Callable[[str], None]) -> Iterat
 
 
 def _written(job: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Run the exhibit that ``job`` names and write it; what is shown comes back as the only row."""
+    """Run the reproduction that ``job`` names and write it; what is shown comes back as the only row."""
     import torch
 
     if job["share"] > 1:
@@ -240,13 +241,13 @@ def _written(job: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def left_out() -> list[dict[str, str]]:
-    """Figures and statements without an exhibit: ``{"source", "what", "why"}``, from ``left_out.toml``."""
+    """Figures and statements without a reproduction: ``{"source", "what", "why"}``, from ``left_out.toml``."""
     text = files("initscope.reproductions").joinpath("left_out.toml").read_text(encoding="utf-8")
     return list(tomllib.loads(text)["figure"])
 
 
 def _how(declared: Declared, scale: Scale) -> dict[str, Any]:
-    """How an exhibit is run, for those who want to do it again."""
+    """How a reproduction is run, for those who want to do it again."""
     options = declared.small if scale == "small" else declared.full
     return {
         "seed": options.get("seed", _default_seed(declared)),
@@ -256,17 +257,17 @@ def _how(declared: Declared, scale: Scale) -> dict[str, Any]:
 
 
 def _failed(declared: Declared, scale: Scale, why: str, seconds: float) -> Shown:
-    failed = Exhibit(**declared.describe(), scale=scale, status="failed", why=why, ours={}, seconds=seconds)
+    failed = Reproduction(**declared.describe(), scale=scale, status="failed", why=why, ours={}, seconds=seconds)
     return Shown(**failed.to_dict(), rows=[], **_how(declared, scale))
 
 
 def _run(declared: Declared, scale: Scale) -> Shown:
     begun = time.perf_counter()
     try:
-        exhibit = declared.run(scale=scale)
-        figure = exhibit.figure()
+        reproduction = declared.run(scale=scale)
+        figure = reproduction.figure()
         picture = "" if figure is None else _drawn(figure, declared.id)
-        return Shown(**exhibit.to_dict(), rows=plain(exhibit.rows), picture=picture, **_how(declared, scale))
+        return Shown(**reproduction.to_dict(), rows=plain(reproduction.rows), picture=picture, **_how(declared, scale))
     except Exception as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         return _failed(declared, scale, why, time.perf_counter() - begun)
@@ -291,13 +292,13 @@ def _drawn(figure: Figure, id: str) -> str:
 
 
 def _default_seed(declared: Declared) -> int | None:
-    """The seed that an exhibit uses unless told otherwise; None where it takes none."""
+    """The seed that a reproduction uses unless told otherwise; None where it takes none."""
     seed = inspect.signature(declared.produce).parameters.get("seed")
     return seed.default if seed is not None and isinstance(seed.default, int) else None
 
 
 def _key(declared: Declared, scale: Scale) -> str:
-    """What the numbers depend on, with a sum of the exhibit's file: one that was edited is run again."""
+    """What the numbers depend on, with a sum of the reproduction's file: one that was edited is run again."""
     options = declared.small if scale == "small" else declared.full
     file = zlib.crc32(Path(inspect.getfile(declared.produce)).read_bytes())
     return f"initscope {version('initscope')}, {scale}, {options!r}, {file:08x}"
@@ -316,13 +317,13 @@ _NAMESPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org
 
 def _standing_alone(picture: str) -> str:
     """The picture as a file: with the names and the colours that the page around it would give."""
-    colours = {"predicted": PREDICTED, "measured": MEASURED, "third": THIRD, "faint": GREY}
+    colours = {"predicted": PREDICTED, "measured": MEASURED, "third": THIRD, "faint": GRAY}
     style = "".join(f"--{name}: {colour}; " for name, colour in colours.items())
     return picture.replace("<svg ", f'<svg {_NAMESPACES} style="{style}background: white" font-family="sans-serif" ', 1)
 
 
 def _kept(folder: Path, declared: Declared, scale: Scale) -> Shown | None:
-    """What an earlier run has left of this exhibit, unless it failed, is damaged or was of another size or version."""
+    """Return what an earlier run left of it, unless it failed, is damaged or has another size or version."""
     try:
         told = json.loads((folder / f"{declared.id}.json").read_text(encoding="utf-8"))
         if told["picture"]:
@@ -334,10 +335,10 @@ def _kept(folder: Path, declared: Declared, scale: Scale) -> Shown | None:
     return shown if shown.status != "failed" and shown.key == _key(declared, scale) else None
 
 
-def _by_source(exhibits: Sequence[Shown]) -> dict[str, list[Shown]]:
-    """Exhibits by the document they come from: what stands before the first comma of its source."""
+def _by_source(reproductions: Sequence[Shown]) -> dict[str, list[Shown]]:
+    """Reproductions by the document they come from: what stands before the first comma of its source."""
     found: dict[str, list[Shown]] = {}
-    for shown in exhibits:
+    for shown in reproductions:
         found.setdefault(shown.source.partition(" 20")[0], []).append(shown)
     return found
 

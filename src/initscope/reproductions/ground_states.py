@@ -13,7 +13,7 @@ from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.protocol import Declared
 from initscope.theory.injectivity import ground_state_energy
 
-__all__ = ["EXHIBITS", "run"]
+__all__ = ["REPRODUCTIONS", "run"]
 
 
 def run(
@@ -60,7 +60,7 @@ def _holds(found: Curves) -> bool:
     return True
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-ground-states",
         source="Maillard et al. 2022, 'Physics point of view': the ground state, tried by search",

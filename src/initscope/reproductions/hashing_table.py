@@ -21,7 +21,17 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "METHODS", "MIRRORED", "RANDOM", "HashingRow", "HashingTable", "SmallCNN", "run", "split_rows"]
+__all__ = [
+    "METHODS",
+    "MIRRORED",
+    "RANDOM",
+    "REPRODUCTIONS",
+    "HashingRow",
+    "HashingTable",
+    "SmallCNN",
+    "run",
+    "split_rows",
+]
 
 METHODS: dict[str, Callable[[int, int], Any]] = {
     "random": lambda bits, seed: embed.SignHash(bits, center=True, random_state=seed),
@@ -299,7 +309,7 @@ def _small() -> HashingTable:
     return run(_digits(), methods=methods, bits=(12,), splits=2, draws=2, queries=200, per_class=20, steps=500)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-hashing",
         source="Bronstein 2016, 'Image retrieval with similarity-preserving hashing'",

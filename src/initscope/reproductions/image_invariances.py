@@ -21,7 +21,7 @@ from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.protocol import Declared
 
-__all__ = ["EXHIBITS", "TRANSFORMATIONS", "run"]
+__all__ = ["REPRODUCTIONS", "TRANSFORMATIONS", "run"]
 
 
 def _rotated(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -104,7 +104,7 @@ def _holds(found: Curves) -> bool:
     return all(found.curve(kind)[-1].measured < found.curve(kind)[0].measured for kind in found.kinds())
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-invariances",
         source="Bronstein 2016, 'Role of pooling': deeper networks",

@@ -19,7 +19,7 @@ from initscope.theory.norms import gradient_norm_failure, log_norm_moment
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "Independence", "IndependenceRow", "run"]
+__all__ = ["REPRODUCTIONS", "Independence", "IndependenceRow", "run"]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def run(
     return Independence(depth, eps, draws, tuple(rows))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-footnote-1",
         source="Arpit, Bengio 2019, footnote 1",

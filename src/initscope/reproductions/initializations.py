@@ -18,7 +18,7 @@ from initscope.results import make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "Initializations", "run"]
+__all__ = ["REPRODUCTIONS", "Initializations", "run"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _last_layers(found: Initializations) -> dict[str, Number]:
     }
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-initializations",
         source="Arpit, Bengio 2019, section 3",

@@ -8,7 +8,7 @@ from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions.protocol import Declared
 from initscope.theory.injectivity import full_rsb_threshold, probability, union_threshold
 
-__all__ = ["EXHIBITS", "run"]
+__all__ = ["REPRODUCTIONS", "run"]
 
 
 def run(
@@ -35,7 +35,7 @@ def _holds(found: Curves) -> bool:
     return below and all(values == sorted(values) for values in shares) and all(values[-1] > 0.5 for values in shares)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-probability",
         source="Maillard et al. 2022, 'Injectivity of ReLU networks' and first bounds",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "DistortionRow", "InsideTrained", "run"]
+__all__ = ["REPRODUCTIONS", "DistortionRow", "InsideTrained", "run"]
 
 _VGG, _WEIGHTS = "initscope.class_geometry:vgg16", "vgg16_imagenet_convs.npz"
 _DENSE = "dense256-relu*8-dense10"
@@ -121,7 +121,7 @@ def _follows(result: InsideTrained) -> bool:
     return near and all(after.low > before.high for before, after in zip(random, trained))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-inside-a-network",
         source="Bronstein 2016, 'Inside a real network', 'Angle distortion at 8-th layer', 'at 16-th layer'",

@@ -15,7 +15,7 @@ from initscope.invert.images import Inversions, invert_layers
 from initscope.models import load_model
 from initscope.reproductions.protocol import Declared, Number
 
-__all__ = ["EXHIBITS", "run"]
+__all__ = ["REPRODUCTIONS", "run"]
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of the colours of ImageNet, which its networks expect to be taken out."""
@@ -60,7 +60,7 @@ def _holds(found: Inversions) -> bool:
     return lines[0].value > 25 and lines[0].value > lines[-1].value
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-inverted-cnn",
         source="Bronstein 2016, 'Inverting a CNN'",

@@ -11,7 +11,7 @@ from initscope.class_geometry import Study, label_study
 from initscope.reproductions.protocol import Declared, Number
 from initscope.reproductions.trained_networks import study_setting
 
-__all__ = ["EXHIBITS", "run"]
+__all__ = ["REPRODUCTIONS", "run"]
 
 _PLAIN = "cross-entropy"
 
@@ -40,7 +40,7 @@ def _numbers(study: Study) -> dict[str, Number]:
     return found | gained
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-metric-learning",
         source="Bronstein 2016, 'DNNs as metric learners'",

@@ -19,7 +19,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "LayerTheorem", "LayerTheoremRow", "run"]
+__all__ = ["REPRODUCTIONS", "LayerTheorem", "LayerTheoremRow", "run"]
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _subspaces(side: int, seed: int) -> np.ndarray:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-layer-theorem",
         source="Bronstein 2016, 'Stability of random layers': mean width",

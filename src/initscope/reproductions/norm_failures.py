@@ -16,7 +16,7 @@ from initscope.reproductions._networks import input_rows, many_ratios
 from initscope.reproductions.protocol import Declared
 from initscope.theory.norms import activation_bound, active_units, path_norm_failure
 
-__all__ = ["EXHIBITS", "active", "run"]
+__all__ = ["REPRODUCTIONS", "active", "run"]
 
 
 def run(
@@ -77,7 +77,7 @@ def _between(found: Curves) -> bool:
     return found.agree(errors=4.5) and all(row.predicted <= bound[row.x] for row in law)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-theorem-1",
         source="Arpit, Bengio 2019, theorem 1",

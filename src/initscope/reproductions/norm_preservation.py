@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "NormPreservation", "run"]
+__all__ = ["REPRODUCTIONS", "NormPreservation", "run"]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _holds(found: NormPreservation) -> bool:
     return he and glorot
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-figure-1",
         source="Arpit, Bengio 2019, figure 1",

@@ -6,7 +6,7 @@ from initscope.reproductions.protocol import Declared, Number
 from initscope.theory.injectivity import ground_state_energy, order_parameter
 from initscope.theory.injectivity.parisi import OrderParameter
 
-__all__ = ["EXHIBITS"]
+__all__ = ["REPRODUCTIONS"]
 
 
 def _numbers(found: OrderParameter) -> dict[str, Number]:
@@ -25,7 +25,7 @@ def _holds(found: OrderParameter) -> bool:
     return rises and abs(found.energy - full.value) < 2e-3 and 0 < found.q[0] < 1
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-order-parameter",
         source="Maillard et al. 2022, 'Algorithmic solution to F-RSB equations at T = 0': α = 6.0, 200-RSB-like",

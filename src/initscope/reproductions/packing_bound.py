@@ -16,7 +16,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "PackingBound", "run"]
+__all__ = ["REPRODUCTIONS", "PackingBound", "run"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def run(
     return PackingBound(len(rows), packing_numbers(rows, eps, limit=len(rows), seed=seed))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-sudakov",
         source="Bronstein 2016, 'Training set size': Sudakov's minoration",

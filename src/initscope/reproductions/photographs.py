@@ -22,7 +22,7 @@ from initscope.results import Result, counted
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "Photographs", "photographs"]
+__all__ = ["REPRODUCTIONS", "Photographs", "photographs"]
 
 _DEEPEST = 96
 """Blocks up to which the prediction is continued to find where angles have halved."""
@@ -130,7 +130,7 @@ def _remedy(before: float, after: float, plain: float) -> str:
     return f"Filters that sum to zero would not help here: theory says they would take {change}."
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="photographs",
         source="Nachum et al. 2022, section 1; the demo",

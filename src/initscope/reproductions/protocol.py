@@ -1,7 +1,7 @@
-"""What an exhibit is: a statement of the sources that can be run, with the published value beside ours.
+"""What a reproduction is: a statement of the sources that can be run, with the published value beside ours.
 
-A file of this room runs one experiment (``run``) and declares what it shows: ``EXHIBITS = (Declared(…),)``. Published
-numbers stand in ``published.toml`` and nowhere else.
+A file of this room runs one experiment (``run``) and declares what it shows: ``REPRODUCTIONS = (Declared(…),)``.
+Published numbers stand in ``published.toml`` and nowhere else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Declared", "Exhibit", "Number", "Scale", "Status", "published", "published_rounding"]
+__all__ = ["Declared", "Number", "Reproduction", "Scale", "Status", "published", "published_rounding"]
 
 Scale = Literal["small", "full"]
 Status = Literal["agrees", "differs", "not comparable", "failed"]
@@ -42,8 +42,8 @@ class Number(Result):
 
 
 @dataclass(frozen=True)
-class Exhibit(Result):
-    """An exhibit that was run: our numbers beside the published ones, whether they agree, and what was drawn.
+class Reproduction(Result):
+    """A reproduction that was run: our numbers beside the published ones, whether they agree, and what was drawn.
 
     ``result`` holds everything that came out, with its own table and picture.
     """
@@ -68,7 +68,7 @@ class Exhibit(Result):
         """One row for each number: ours, its error, and the published one."""
         published = self.published or {}
         return [
-            {"exhibit": self.id, "number": name, "ours": number.value, "error": number.error}
+            {"reproduction": self.id, "number": name, "ours": number.value, "error": number.error}
             | {"published": published.get(name), "status": self.status}
             for name, number in self.ours.items()
         ]
@@ -132,7 +132,7 @@ class Declared:
         """``{"id", "source", "statement", "published"}``."""
         return {"id": self.id, "source": self.source, "statement": self.statement, "published": self.published}
 
-    def run(self, scale: Scale = "small", data: Any = None) -> Exhibit:
+    def run(self, scale: Scale = "small", data: Any = None) -> Reproduction:
         """Run it: ``small`` in seconds on bundled data, ``full`` at the published sizes."""
         if scale not in get_args(Scale):
             raise InputError(f"scale = {scale!r} must be 'small' or 'full'")
@@ -147,7 +147,9 @@ class Declared:
             incomparable = "the published numbers are of other data"
         status, why = self._judged(result, ours, incomparable)
         seconds = time.perf_counter() - begun
-        return Exhibit(self.id, self.source, self.statement, scale, status, why, ours, self.published, seconds, result)
+        return Reproduction(
+            self.id, self.source, self.statement, scale, status, why, ours, self.published, seconds, result
+        )
 
     def _judged(self, result: Any, ours: dict[str, Number], incomparable: str) -> tuple[Status, str]:
         told = self.published or {}
@@ -172,7 +174,7 @@ def _published_file() -> dict[str, Any]:
 
 
 def published(id: str) -> dict[str, float] | None:
-    """Published numbers of an exhibit by name, from ``published.toml``."""
+    """Published numbers of a reproduction by name, from ``published.toml``."""
     entry = _published_file().get(id)
     return None if entry is None else {name: float(text) for name, text in entry["numbers"].items()}
 

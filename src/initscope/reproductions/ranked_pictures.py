@@ -18,7 +18,7 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "RankedPictures", "RankedRow", "run"]
+__all__ = ["REPRODUCTIONS", "RankedPictures", "RankedRow", "run"]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def run(
     return RankedPictures(bits, tuple(found), pictures[ask[:shown]], np.array(answers), np.array(marks))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-ranked-pictures",
         source="Bronstein 2016, 'Ranking using 48-bit hashes'",

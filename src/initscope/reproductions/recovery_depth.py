@@ -13,7 +13,7 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "RecoveryDepth", "run"]
+__all__ = ["REPRODUCTIONS", "RecoveryDepth", "run"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def run(*, depth: int = 8, width: int = 600, dimension: int = 5, draws: int = 40
     return RecoveryDepth(error_growth(depth, width=width, dimension=dimension, draws=draws, seed=seed))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-recovery-depth",
         source="Bronstein 2016, 'Stable embedding': recovery after N layers",

@@ -16,7 +16,7 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "RecoveryRate", "run"]
+__all__ = ["REPRODUCTIONS", "RecoveryRate", "run"]
 
 _ROOM = 0.05
 """How far a slope may be from -1/2 beside its standard error."""
@@ -66,7 +66,7 @@ def run(
     return RecoveryRate(error_rate(dimensions, outputs, inputs=inputs, draws=draws, seed=seed))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-recovery-rate",
         source="Bronstein 2016, 'Stable embedding': recovery from one layer",

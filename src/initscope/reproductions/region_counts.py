@@ -11,7 +11,7 @@ from initscope.reproductions.protocol import Declared
 from initscope.reproductions.tessellation import cells
 from initscope.theory.regions import arrangement_regions, montufar_regions
 
-__all__ = ["EXHIBITS", "folding_layers", "run"]
+__all__ = ["REPRODUCTIONS", "folding_layers", "run"]
 
 
 def folding_layers(width: int, depth: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -36,7 +36,7 @@ def run(*, width: int = 3, depths: Sequence[int] = (1, 2, 3, 4, 5, 6), points: i
     return Curves(tuple(rows), "layers", "cells", "y")
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-regions",
         source="Bronstein 2016, 'Representation power': Montúfar et al. 2014",

@@ -1,4 +1,4 @@
-"""All reproductions by name: every file of this package that declares ``EXHIBITS`` has some; to add one, add a file."""
+"""All reproductions by name, from every file of this package that declares ``REPRODUCTIONS``."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from initscope.errors import InputError, did_you_mean
 from initscope.reproductions.protocol import Declared
 from initscope.theory.statements import Statement, find_statements
 
-__all__ = ["all_exhibits", "get", "matching"]
+__all__ = ["all_reproductions", "get", "matching"]
 
 
 @functools.cache
-def all_exhibits() -> dict[str, Declared]:
-    """Name → exhibit, in the order of the names."""
+def all_reproductions() -> dict[str, Declared]:
+    """Name → reproduction, in the order of the names."""
     found: dict[str, Declared] = {}
     for module in pkgutil.iter_modules(reproductions.__path__):
         if module.name.startswith("_") or module.name in ("gallery", "protocol", "registry"):
             continue
         loaded = importlib.import_module(f"initscope.reproductions.{module.name}")
-        for declared in getattr(loaded, "EXHIBITS", ()):
+        for declared in getattr(loaded, "REPRODUCTIONS", ()):
             found[declared.id] = declared
     return dict(sorted(found.items()))
 
 
 def get(id: str) -> Declared:
-    """The exhibit of that name.
+    """The reproduction of that name.
 
     >>> get("norms-figure-1").source
     'Arpit, Bengio 2019, figure 1'
     """
-    known = all_exhibits()
+    known = all_reproductions()
     if id not in known:
         raise InputError(
             f"no reproduction is named {id!r}{did_you_mean(str(id), known)}; initscope reproduce --list shows the"

@@ -13,7 +13,7 @@ from initscope.reproductions.protocol import Declared, Number
 from initscope.results import Result, make_axes, rows_of_columns
 from initscope.theory.images import boundary_bounds, expected_cosine
 
-__all__ = ["EXHIBITS", "Resolution", "run"]
+__all__ = ["REPRODUCTIONS", "Resolution", "run"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _squares() -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-resolution",
         source="Nachum et al. 2022, theorem 5 and what follows it",

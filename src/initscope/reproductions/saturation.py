@@ -16,7 +16,7 @@ from initscope.results import Result, make_axes, rows_of_columns
 from initscope.theory.angles import relu_cosine
 from initscope.theory.images import cosine, expected_cosine, grey_share
 
-__all__ = ["EXHIBITS", "Saturation", "run"]
+__all__ = ["REPRODUCTIONS", "Saturation", "run"]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def run(
     return Saturation(*zip(*rows))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-colour",
         source="Nachum et al. 2022, section 4.1",

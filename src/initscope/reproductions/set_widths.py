@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "Growth", "SetWidths", "run"]
+__all__ = ["REPRODUCTIONS", "Growth", "SetWidths", "run"]
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _growth(name: str, feature: str, parameters: Sequence[int], features: Any, w
     )
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-mean-widths",
         source="Bronstein 2016, 'Gaussian mean width': examples",

@@ -23,7 +23,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "ShiftInvariance", "ShiftRow", "cell_averages", "run", "scattering", "wavelets"]
+__all__ = ["REPRODUCTIONS", "ShiftInvariance", "ShiftRow", "cell_averages", "run", "scattering", "wavelets"]
 
 Features = Callable[[np.ndarray], np.ndarray]
 
@@ -181,7 +181,7 @@ def _pooled(found: ShiftInvariance) -> dict[str, Number]:
     return {row.features: Number(row.distance, row.standard_error) for row in found.rows if row.shift == least}
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-pooling",
         source="Bronstein 2016, 'Pooling'",

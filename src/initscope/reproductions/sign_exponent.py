@@ -18,7 +18,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "SignExponent", "diameters", "run"]
+__all__ = ["REPRODUCTIONS", "SignExponent", "diameters", "run"]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def diameters(*, seed: int = 0, **options: Any) -> Curves:
     return Curves(tuple(rows), "bits", "angle / π", "xy")
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-sign-embedding",
         source="Bronstein 2016, 'Stable embedding I'",

@@ -16,7 +16,7 @@ from initscope.theory.metric_spaces import gromov_hausdorff_bounds
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXHIBITS", "SignIsometry", "nearness", "run"]
+__all__ = ["REPRODUCTIONS", "SignIsometry", "nearness", "run"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def nearness(
     return Curves(tuple(found), "bits", "Gromov–Hausdorff distance to the codes", "xy")
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-gromov-hausdorff",
         source="Bronstein 2016, 'Stable embedding': in the Gromov–Hausdorff sense",

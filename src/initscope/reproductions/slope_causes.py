@@ -21,7 +21,7 @@ from initscope.reproductions._figures import Curves, Point
 from initscope.reproductions._statistics import fit_line, mean_and_error
 from initscope.reproductions.protocol import Declared
 
-__all__ = ["EXHIBITS", "by_centring", "by_depth", "by_filter", "by_resolution"]
+__all__ = ["REPRODUCTIONS", "by_centring", "by_depth", "by_filter", "by_resolution"]
 
 _FULL, _SMALL = "imagenet-sample:resolution=224", "photos:crop=32"
 
@@ -158,7 +158,7 @@ def _falling(found: Curves, *, upwards: bool = False) -> bool:
 _SOURCE = "Nachum et al. 2022, figure 1"
 _SIZES: dict[str, Any] = {"spec": _SMALL, "pairs": 30, "filters": 100, "draws": 3, "limit": 60}
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="cnn-slope-filter",
         source=f"{_SOURCE}: what the slope depends on",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from initscope.invert.sparse import SparseTransition, sparse_transition
 from initscope.reproductions.protocol import Declared, Number
 
-__all__ = ["EXHIBITS", "run"]
+__all__ = ["REPRODUCTIONS", "run"]
 
 _ROOM = 0.1
 """How far, relatively, the transition of a few hundred unknowns may be from the curve, which is of very many."""
@@ -32,7 +32,7 @@ def _numbers(found: SparseTransition) -> dict[str, Number]:
     }
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-sparse-recovery",
         source="Bronstein 2016, 'Random Gaussian weights': k-sparse vectors",

@@ -16,7 +16,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "StabilityCurve", "StabilityPoint", "run"]
+__all__ = ["REPRODUCTIONS", "StabilityCurve", "StabilityPoint", "run"]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def run(
     return StabilityCurve(draws, tuple(points))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-stability",
         source="Maillard et al. 2022, outlook: stability of the inverse",

@@ -14,7 +14,7 @@ from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.protocol import Declared, Number
 from initscope.theory.norms import gordon_width, lemma3_width
 
-__all__ = ["EXHIBITS", "extremes", "run"]
+__all__ = ["REPRODUCTIONS", "extremes", "run"]
 
 
 def extremes(weight: np.ndarray, *, steps: int = 60, starts: int = 8, seed: int = 0) -> tuple[float, float]:
@@ -67,7 +67,7 @@ def run(
     return Curves(tuple(rows), "dimension of the subspace", "distortion of norms; width / 1000", "y")
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-lemma-3",
         source="Arpit, Bengio 2019, lemma 3",

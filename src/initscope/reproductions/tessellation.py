@@ -21,7 +21,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "Tessellation", "TessellationRow", "cells", "folding_network", "random_network", "run"]
+__all__ = ["REPRODUCTIONS", "Tessellation", "TessellationRow", "cells", "folding_network", "random_network", "run"]
 
 Network = list[tuple[np.ndarray, np.ndarray]]
 
@@ -175,7 +175,7 @@ def _cells(found: Tessellation) -> dict[str, Number]:
     }
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-tessellation",
         source="Bronstein 2016, 'Deep vs shallow': cells",

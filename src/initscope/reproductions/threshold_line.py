@@ -7,7 +7,7 @@ from itertools import pairwise
 from initscope.injectivity import ThresholdLine, thresholds
 from initscope.reproductions.protocol import Declared, Number
 
-__all__ = ["EXHIBITS"]
+__all__ = ["REPRODUCTIONS"]
 
 
 def _numbers(line: ThresholdLine) -> dict[str, Number]:
@@ -21,7 +21,7 @@ def _ordered(line: ThresholdLine) -> bool:
     return all(below.value < above.value for below, above in pairwise(chain))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="injectivity-thresholds",
         source="Maillard et al. 2022, summary",

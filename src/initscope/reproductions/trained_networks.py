@@ -1,4 +1,4 @@
-"""Networks that the exhibits of training look into: at random weights, and at test errors reached on the way.
+"""Networks that the reproductions of training look into: at random weights, and at test errors reached on the way.
 
 On digits they are trained anew in a second. On CIFAR-10 `make_checkpoints` trains them once, in about a quarter of an
 hour of one core, and writes a folder that `networks_at_errors` finds.

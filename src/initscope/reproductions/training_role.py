@@ -9,7 +9,7 @@ from initscope.class_geometry import AccuracyByDistance, accuracy_by_distance, b
 from initscope.reproductions.protocol import Declared, Number
 from initscope.reproductions.trained_networks import CHECKPOINTS, guessed_classes, networks_at_errors, split_sets
 
-__all__ = ["EXHIBITS", "gains", "run"]
+__all__ = ["REPRODUCTIONS", "gains", "run"]
 
 _NEIGHBOURS = 20_000
 """Training images that the distance to the boundary is measured among."""
@@ -52,7 +52,7 @@ def _numbers(found: AccuracyByDistance) -> dict[str, Number]:
     }
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-role-of-training",
         source="Bronstein 2016, 'Role of training', conclusions",

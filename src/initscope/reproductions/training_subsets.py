@@ -10,7 +10,7 @@ from initscope.class_geometry import Study, subset_study
 from initscope.reproductions.protocol import Declared, Number
 from initscope.reproductions.trained_networks import study_setting
 
-__all__ = ["EXHIBITS", "run"]
+__all__ = ["REPRODUCTIONS", "run"]
 
 
 def run(
@@ -26,7 +26,7 @@ def run(
     return subset_study(**study_setting(spec, images, tested), sizes=sizes, seeds=seeds, steps=steps)
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="talk-training-subsets",
         source="Bronstein 2016, 'Training set size', 'Role of training'",

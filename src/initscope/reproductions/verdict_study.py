@@ -30,7 +30,7 @@ from initscope.results import Result, make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "Cure", "Judged", "Score", "VerdictStudy", "run"]
+__all__ = ["REPRODUCTIONS", "Cure", "Judged", "Score", "VerdictStudy", "run"]
 
 FACTORS = (1e-3, 1e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 1e2, 1e3)
 """Thresholds that are tried: the library's own times these."""
@@ -385,7 +385,7 @@ def _holds(found: VerdictStudy) -> bool:
     return right > len(sick) / 2 and 2 * right > sum(row.failed for row in found.networks) and found.correlation.low > 0
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="verdict-study",
         source="Nachum et al. 2022, section 4.2: collapse is a bad start; all verdicts of this library",

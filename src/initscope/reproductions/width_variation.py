@@ -19,7 +19,7 @@ from initscope.results import make_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EXHIBITS", "WidthVariation", "run"]
+__all__ = ["REPRODUCTIONS", "WidthVariation", "run"]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def run(
     return WidthVariation(tuple(variations), tuple(spread), tuple(predicted), tuple(rows))
 
 
-EXHIBITS = (
+REPRODUCTIONS = (
     Declared(
         id="norms-figure-3",
         source="Arpit, Bengio 2019, figure 3",
