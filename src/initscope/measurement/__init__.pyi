@@ -13,7 +13,6 @@ from .observation import (
 )
 from .observers import (
     GradientObserver as GradientObserver,
-    Observer as Observer,
     PairObserver as PairObserver,
 )
 from .packing import (

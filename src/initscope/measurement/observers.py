@@ -31,7 +31,7 @@ from initscope.graph import (
 from initscope.graph.pair_norms import row_norms
 from initscope.measurement.weight_gradients import called_layer, weight_gradient_norms
 
-__all__ = ["GradientObserver", "Observer", "PairObserver"]
+__all__ = ["GradientObserver", "PairObserver"]
 
 
 class PairObserver(Observer):

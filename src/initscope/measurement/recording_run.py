@@ -79,7 +79,7 @@ def record(
     Examples
     --------
     >>> import torch
-    >>> from initscope.measurement import Observer, record
+    >>> from initscope.graph import Observer
     >>> class Means(Observer):
     ...     def __init__(self):
     ...         self.means = {}
