@@ -108,7 +108,7 @@ def _plain(text: str) -> str:
 
 def _sentence(text: str) -> str:
     """Return a text with a capital letter; names that end in an underscore, which links do too, become code."""
-    text = re.sub(r"(?<!`)\b[\w.]*\w_(?=\W|$)", r"``\g<0>``", text)
+    text = re.sub(r"(?<!`)\b[\w.]*\w_(?:\([^)]*\)|(?=\W|$))", r"``\g<0>``", text)
     return text[:1].upper() + text[1:]
 
 

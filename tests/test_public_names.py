@@ -3,9 +3,12 @@
 import importlib
 import inspect
 import pkgutil
+import re
 from collections import defaultdict
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 import initscope
 
@@ -35,3 +38,30 @@ def test_no_two_public_classes_share_a_name():
                 places[name].add(module.__name__)
     clashes = {name: sorted(modules) for name, modules in places.items() if len(modules) > 1}
     assert not clashes
+
+
+DOCUMENTED = ("inspection", "propagate", "graph", "measurement", "invert", "class_geometry")
+
+
+def documented_functions():
+    for package in DOCUMENTED:
+        module = importlib.import_module(f"initscope.{package}")
+        for name in module.__all__:
+            if inspect.isfunction(getattr(module, name)):
+                yield pytest.param(getattr(module, name), id=f"{package}.{name}")
+
+
+def section(text, title):
+    """The lines of a section of a docstring, up to the next one."""
+    found = re.search(rf"^{title}\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    return None if found is None else found[1]
+
+
+@pytest.mark.parametrize("function", list(documented_functions()))
+def test_docstrings_say_what_goes_in_and_comes_out(function):
+    signature, text = inspect.signature(function), inspect.getdoc(function) or ""
+    if signature.parameters:
+        entries = re.findall(r"^(\S[^:\n]*)", section(text, "Parameters") or "", re.MULTILINE)
+        named = {name.strip(" *") for entry in entries for name in entry.split(",")}
+        assert not set(signature.parameters) - named
+    assert signature.return_annotation in (None, "None") or section(text, "Returns") or section(text, "Yields")

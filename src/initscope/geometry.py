@@ -109,7 +109,7 @@ def numbered(rows: Iterable[Row]) -> tuple[Row, ...]:
     """The rows with the numbers of their layers; a layer that is called several times counts once."""
     rows, number_of, numbers, last = tuple(rows), dict[Any, int](), list[int](), 0
     for row in rows:
-        if row.has_weights:
+        if row.role in LAYER_ROLES:
             last = number_of.setdefault(row.traits.weight_names or row.layer, len(number_of) + 1)
         numbers.append(last)
     count = len(number_of)
@@ -117,7 +117,7 @@ def numbered(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 
 def named(layer: str, kind: str) -> str:
-    """A name with its kind, unless it tells that.
+    """Return a name with its kind, unless it contains the kind.
 
     >>> named("3.2", "ReLU"), named("conv3", "Conv2d"), named("input", "input")
     ('3.2 (ReLU)', 'conv3', 'input')

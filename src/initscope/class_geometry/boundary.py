@@ -45,6 +45,11 @@ def boundary_points(rows: Any, classes: Any, anchors: Any) -> BoundaryPoints:
     anchors : array of int
         Which rows to search for.
 
+    Returns
+    -------
+    BoundaryPoints
+        For every anchor the farthest row of its class and the nearest row of another class.
+
     Examples
     --------
     >>> points = boundary_points(np.array([[0.0], [1.0], [3.0], [7.0]]), np.array([0, 0, 1, 1]), np.array([0]))

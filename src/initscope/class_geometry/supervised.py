@@ -154,6 +154,11 @@ def train(
     progress : bool
         Show a bar on stderr.
 
+    Returns
+    -------
+    Training
+        The errors over time and the checkpoints that were written.
+
     Examples
     --------
     >>> from initscope.data import load

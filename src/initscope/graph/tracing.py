@@ -26,7 +26,7 @@ def trace(
     model: nn.Module,
     inputs: Any = None,
     *,
-    is_leaf: Callable[[nn.Module], bool] = lambda module: False,
+    is_leaf: Callable[[nn.Module], bool] | None = None,
     recorded: int = 64,
     opened: bool = False,
 ) -> Graph:
@@ -39,7 +39,7 @@ def trace(
     inputs : Inputs or one batch of data, optional
         What the model will be called with (see `bind`): says which arguments are given and which keep their defaults,
         and what to run it on where symbolic tracing fails. Without it every argument without a default is one tensor.
-    is_leaf : callable
+    is_leaf : callable, optional
         Says which modules stay whole, beside those that always do (`initscope.graph.stays_whole`).
     recorded : int
         Of how many samples the run is recorded, where symbolic tracing fails.
@@ -54,7 +54,9 @@ def trace(
     model = runnable(model, values=False)
 
     def whole(module: nn.Module) -> bool:
-        return (stays_whole(module) and not (opened and hides_steps(module))) or is_leaf(module)
+        return (stays_whole(module) and not (opened and hides_steps(module))) or (
+            is_leaf is not None and is_leaf(module)
+        )
 
     root = Whole(model) if whole(model) else model
     bound = None if inputs is None else bind(model, inputs)

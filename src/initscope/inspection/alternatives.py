@@ -213,6 +213,32 @@ def what_if(
     all trials may cost is known before (see `Spending`), and what is left out for it is told in ``skipped``.
     ``prediction`` is that of the model as it is on these pairs, where there is one already; ``progress`` passes a list
     on item by item, as ``tqdm`` does.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model; only copies of it are changed.
+    x, y : Tensor ``[pairs, ...]``
+        Both sides of the pairs.
+    seed : int
+        Seed of all weights that are drawn.
+    pairs : int
+        Number of pairs to use, the first ones.
+    draws : int
+        Draws of the best alternatives.
+    mode : "train", "eval" or None
+        What batch norm does; None: as the model is.
+    thresholds : Thresholds, optional
+        Bounds of the checks.
+    prediction : Prediction, optional
+        Of the model as it is on these pairs, where there is one already.
+    progress : callable, optional
+        Passes a list on item by item, as ``tqdm`` does.
+
+    Returns
+    -------
+    WhatIf
+        The alternatives, best first, and the reasons for those that were left out.
     """
     draws = check_count("draws", draws)
     trials = _Trials(model, x, y, pairs, seed, mode, thresholds, prediction)

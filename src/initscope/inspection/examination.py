@@ -115,6 +115,11 @@ def inspect(
     progress : callable, optional
         Passes the list of alternatives that are tried on item by item, as ``tqdm`` does.
 
+    Returns
+    -------
+    Report
+        Findings with their fixes, the measured and predicted rows, and what was not checked.
+
     Examples
     --------
     >>> import torch, initscope

@@ -58,7 +58,18 @@ class BeforeAfter(Result):
 
 
 def before_after(before: Report, after: Report) -> BeforeAfter:
-    """Put two reports of the same architecture side by side."""
+    """Put two reports of the same architecture side by side.
+
+    Parameters
+    ----------
+    before, after : Report
+        Reports of the same architecture, with the same rows.
+
+    Returns
+    -------
+    BeforeAfter
+        Every measured column twice.
+    """
     ours, theirs = ([row.layer for row in report.rows] for report in (before, after))
     if ours != theirs:
         raise InputError(

@@ -36,7 +36,22 @@ class Checked(NamedTuple):
 
 
 def judge(seen: Observation, thresholds: Thresholds | None = None, facts: Facts | None = None) -> tuple[Finding, ...]:
-    """The findings on an observation, worst and root causes first; with ``facts`` also those beyond its ops."""
+    """The findings on an observation, worst and root causes first; with ``facts`` also those beyond its ops.
+
+    Parameters
+    ----------
+    seen : Observation
+        What `initscope.measurement.observe` recorded.
+    thresholds : Thresholds, optional
+        Bounds of the checks; default: those of their declarations.
+    facts : Facts, optional
+        What is known of weights, data and one training step.
+
+    Returns
+    -------
+    tuple of Finding
+        Sorted by level, causes before their symptoms.
+    """
     return run_checks(Evidence(seen, facts or Facts()), thresholds or Thresholds()).findings
 
 

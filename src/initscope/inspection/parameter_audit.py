@@ -102,6 +102,18 @@ class Audit(Result):
 def audit(model: nn.Module) -> Audit:
     """The law of every parameter of ``model``; nothing is run.
 
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Any model; its parameters are read.
+
+    Returns
+    -------
+    Audit
+        One entry per parameter: its distribution, its gain, and who set it.
+
+    Examples
+    --------
     >>> _ = torch.manual_seed(0)
     >>> found = audit(nn.Linear(300, 200)).parameters[0]
     >>> found.distribution, found.set_by, round(found.gain, 2)

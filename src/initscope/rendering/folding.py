@@ -86,11 +86,11 @@ def fold(rows: Sequence[Row], depth: int | None = None) -> list[Line]:
 def few_lines(
     rows: Sequence[Row], depth: int | None = None, alone: Set[int] = frozenset(), most: int | None = None
 ) -> list[Line]:
-    """`fold`, and where these are more lines than a terminal shows, about a dozen groups of neighbours.
+    """Return the lines of `fold`, grouped into about a dozen if they are too many for a terminal.
 
-    Rows of ``alone`` are in lines by themselves. A depth folds as it says, however many lines that makes. With ``most``
-    there are at most that many lines, but one for the input and one for the rest; rows of ``alone`` join their
-    neighbours where they would be too many.
+    Rows in ``alone`` are not grouped with others. With a ``depth``, lines are never grouped. With ``most`` there are at
+    most that many groups, plus one for the input and one for the rest; if rows in ``alone`` would make more, they are
+    grouped too.
     """
     lines = fold(rows, depth)
     if depth is not None or len(lines) <= (_MOST_LINES if most is None else most):
@@ -98,7 +98,7 @@ def few_lines(
     if most is None:
         return group(rows, lines, _GROUPS, alone)
     tries = (group(rows, lines, groups, apart) for apart in (alone, frozenset()) for groups in range(most, 0, -1))
-    return min(tries, key=lambda found: max(0, len(found) - most))
+    return min(tries, key=lambda groups: max(0, len(groups) - most))
 
 
 def folded_table(

@@ -21,6 +21,18 @@ _SYNONYMS = dict.fromkeys(("nan", "nans", "inf", "infinite", "infinity"), "not-f
 def checks(select: str | Iterable[str] | None = None) -> tuple[Check, ...]:
     """All checks by code, or those that ``select`` names: codes, prefixes such as ``IS2``, or names.
 
+    Parameters
+    ----------
+    select : str or iterable of str, optional
+        Codes, prefixes or names, as a list or joined by commas. None: all checks.
+
+    Returns
+    -------
+    tuple of Check
+        Sorted by code.
+
+    Examples
+    --------
     >>> [item.name for item in checks("IS7")]
     ['float16-overflow', 'float16-underflow']
     """

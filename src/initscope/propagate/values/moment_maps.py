@@ -106,7 +106,7 @@ class MomentMaps(Value):
     part: tuple[int, int, int] | None = None
     note: str = ""
     summed: MapSums | None = None
-    order: int = field(default_factory=lambda: next(_ORDER))
+    order: int = field(default_factory=_ORDER.__next__)
 
     @property
     def gaussian(self) -> bool:
