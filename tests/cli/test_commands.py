@@ -92,8 +92,8 @@ def test_the_demo_says_what_it_found(before, theory, measured, finding):
 
 
 def test_the_demo_recommends_only_what_theory_does():
-    assert "What to try: filters that sum to zero" in _remedy(40.0, 60.0, 25.0)
-    assert "What to try" not in _remedy(40.0, 20.0, 25.0)
+    assert "Suggested fix: filters that sum to zero" in _remedy(40.0, 60.0, 25.0)
+    assert "Suggested fix" not in _remedy(40.0, 20.0, 25.0)
 
 
 def test_one_is_not_plural(run):

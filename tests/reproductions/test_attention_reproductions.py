@@ -1,4 +1,4 @@
-"""Reproductions of attention: their recursion and their formulas against something independent, and small runs of both."""
+"""Reproductions of attention: recursion and formulas against independent computations, and small runs."""
 
 import math
 

@@ -10,11 +10,11 @@ import torch
 from initscope.reproductions import verdict_study
 from initscope.reproductions._statistics import jackknife, rank_correlation, share
 from initscope.reproductions._study_networks import (
-    STARTS,
+    INITIALIZATIONS,
     Architecture,
     Network,
     architectures,
-    held_out_architectures,
+    frozen_architectures,
     networks,
 )
 from initscope.reproductions._study_training import RATES, read_runs, splits, train_all, train_best
@@ -26,9 +26,9 @@ ROOT = Path(__file__).parents[2]
 def test_there_are_three_hundred_networks_and_others_that_are_held_out():
     names = [network.name for network in networks()]
     assert len(set(names)) == len(names) == 520
-    assert len(architectures()) * len(STARTS) >= 300
-    assert not set(architectures()) & set(held_out_architectures())
-    for part in (architectures(), held_out_architectures()):
+    assert len(architectures()) * len(INITIALIZATIONS) >= 300
+    assert not set(architectures()) & set(frozen_architectures())
+    for part in (architectures(), frozen_architectures()):
         assert {architecture.kind for architecture in part} == {"dense", "convolutional", "residual", "transformer"}
         assert {architecture.data for architecture in part} == {"digits", "fashion-mnist"}
     assert [verdict_study._chosen_on(network.architecture) for network in networks()] == [True] * 320 + [False] * 200
@@ -45,7 +45,7 @@ def test_the_kept_runs_are_whole_and_the_page_counts_their_failures():
     assert sum(failed[:320]) == 104
 
 
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("start", INITIALIZATIONS)
 def test_a_network_is_the_same_every_time(start):
     network = Network(Architecture("transformer", 1, 16, "gelu", "post"), start)
     state = torch.get_rng_state()

@@ -47,24 +47,24 @@ class RankedPictures(Rows):
 
         methods, shown, first = self.right.shape
         figure = Figure(figsize=(0.62 * (first + 3), 0.62 * methods * shown), layout="constrained")
-        places = figure.subplots(methods * shown, first + 1, squeeze=False)
+        positions = figure.subplots(methods * shown, first + 1, squeeze=False)
         for method in range(methods):
             for query in range(shown):
-                line = places[query * methods + method]
+                line = positions[query * methods + method]
                 _picture(line[0], self.queries[query])
                 line[0].set_ylabel(self.rows[method].method, rotation=0, ha="right", va="center", fontsize=8)
-                for place in range(first):
-                    colour = "#2e8b57" if self.right[method, query, place] else "#d03b3b"
-                    _picture(line[place + 1], self.answers[method, query, place], colour)
+                for position in range(first):
+                    color = "#2e8b57" if self.right[method, query, position] else "#d03b3b"
+                    _picture(line[position + 1], self.answers[method, query, position], color)
         return figure
 
 
-def _picture(ax: Any, image: np.ndarray, colour: str | None = None) -> None:
+def _picture(ax: Any, image: np.ndarray, color: str | None = None) -> None:
     shades = image[0] if len(image) == 1 else np.clip(image.transpose(1, 2, 0), 0, 1)
     ax.imshow(shades, cmap="gray", interpolation="nearest")
     ax.set(xticks=[], yticks=[])
     for spine in ax.spines.values():
-        spine.set(visible=colour is not None, color=colour, linewidth=2)
+        spine.set(visible=color is not None, color=color, linewidth=2)
 
 
 def run(
@@ -93,7 +93,7 @@ def run(
     rows = np.asarray(data.gist(pictures) if large else pictures.reshape(len(pictures), -1))
     ask, rest, train = split_rows(loaded.labels, queries=queries, per_class=per_class, seed=seed)
     ask = ask[: check_count("queries", queries, least=shown)]
-    found, answers, marks = [], [], []
+    result, answers, marks = [], [], []
     for name in methods:
         hasher = METHODS[name](bits, seed)
         if steps is not None and isinstance(hasher, embed.LearnedHash):
@@ -103,10 +103,10 @@ def run(
         order = np.argsort(distances, axis=1, kind="stable")[:, :first]
         right = loaded.labels[rest[order]] == loaded.labels[ask][:, None]
         shares = right.mean(axis=1)
-        found.append(RankedRow(name, float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(len(shares)))))
+        result.append(RankedRow(name, float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(len(shares)))))
         answers.append(pictures[rest[order[:shown]]])
         marks.append(right[:shown])
-    return RankedPictures(bits, tuple(found), pictures[ask[:shown]], np.array(answers), np.array(marks))
+    return RankedPictures(bits, tuple(result), pictures[ask[:shown]], np.array(answers), np.array(marks))
 
 
 REPRODUCTIONS = (
@@ -115,10 +115,10 @@ REPRODUCTIONS = (
         source="Bronstein 2016, 'Ranking using 48-bit hashes'",
         statement="Hashes that were trained rank images of the right class first more often than random ones.",
         produce=run,
-        numbers=lambda found: {
-            f"{row.method}: right in the first ten": Number(row.right, row.standard_error) for row in found.rows
+        numbers=lambda result: {
+            f"{row.method}: right in the first ten": Number(row.right, row.standard_error) for row in result.rows
         },
-        holds=lambda found: found.rows[-1].right > found.rows[0].right,
+        holds=lambda result: result.rows[-1].right > result.rows[0].right,
         small={
             "spec": "digits",
             "methods": ("random", "ITQ", "KSH", "NN-2"),

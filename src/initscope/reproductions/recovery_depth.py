@@ -32,12 +32,12 @@ class RecoveryDepth(Result):
 
     def numbers(self) -> dict[str, Number]:
         """Median error by depth with projections; its error is that of the median of a normal law."""
-        found = {}
+        result = {}
         for point in self.growth.points:
             spread = (point.projected_high - point.projected_low) / 1.349  # quartiles of a normal law, in its sd
             error = math.sqrt(math.pi / 2 / self.growth.draws) * spread
-            found[f"layers {point.depth}: relative error"] = Number(point.projected, error)
-        return found
+            result[f"layers {point.depth}: relative error"] = Number(point.projected, error)
+        return result
 
     def holds(self) -> bool:
         """At most N times the first layer's with projections; without, what theory says within 4 standard errors."""

@@ -38,14 +38,14 @@ class RecoveryRate(Result):
 
     def lines(self) -> dict[int, Line]:
         """Straight lines through log error against log outputs, by dimension."""
-        found = {}
+        result = {}
         for dimension in dict.fromkeys(point.dimension for point in self.errors.points):
             mine = [point for point in self.errors.points if point.dimension == dimension]
             relative = [point.standard_error / point.error for point in mine]
-            found[dimension] = fit_line(
+            result[dimension] = fit_line(
                 np.log([point.outputs for point in mine]), np.log([point.error for point in mine]), relative
             )
-        return found
+        return result
 
     def holds(self) -> bool:
         """Whether all slopes are -1/2 and every error is the predicted one within 4 standard errors."""
@@ -72,9 +72,9 @@ REPRODUCTIONS = (
         source="Bronstein 2016, 'Stable embedding': recovery from one layer",
         statement="The error of an input recovered from a layer's outputs falls as ω/√m.",
         produce=run,
-        numbers=lambda found: {
+        numbers=lambda result: {
             f"slope in log m, dimension {dimension}": Number(line.slope, line.slope_error)
-            for dimension, line in found.lines().items()
+            for dimension, line in result.lines().items()
         },
         holds=RecoveryRate.holds,
         small={"dimensions": (4, 32), "outputs": (128, 256, 512, 1024), "inputs": 40, "draws": 60},

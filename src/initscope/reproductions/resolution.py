@@ -79,12 +79,12 @@ REPRODUCTIONS = (
         source="Nachum et al. 2022, theorem 5 and what follows it",
         statement="At a fixed filter the shared boundary, and the change of the cosine, falls like 1/resolution.",
         produce=run,
-        numbers=lambda found: {
-            f"bound at {k}-fold resolution": Number(ratio) for k, ratio in zip(found.factor, found.boundary_ratio)
+        numbers=lambda result: {
+            f"bound at {k}-fold resolution": Number(ratio) for k, ratio in zip(result.factor, result.boundary_ratio)
         },
-        holds=lambda found: (
-            all(change <= bound for change, bound in zip(found.deviation, found.boundary_ratio))
-            and found.deviation[-1] < found.deviation[0] * found.factor[0] / found.factor[-1] * 1.5
+        holds=lambda result: (
+            all(change <= bound for change, bound in zip(result.deviation, result.boundary_ratio))
+            and result.deviation[-1] < result.deviation[0] * result.factor[0] / result.factor[-1] * 1.5
         ),
     ),
 )

@@ -107,13 +107,13 @@ REPRODUCTIONS = (
         source="Nachum et al. 2022, section 4.1",
         statement="A layer changes cosines of photographs less than a dense one would, of one-coloured pictures more.",
         produce=run,
-        numbers=lambda found: {
+        numbers=lambda result: {
             f"change of the cosine at strength {s:g}": Number(d, e)
-            for s, d, e in zip(found.strength, found.deviation, found.deviation_standard_error)
+            for s, d, e in zip(result.strength, result.deviation, result.deviation_standard_error)
         },
-        holds=lambda found: (
-            found.deviation[0] + 3 * found.deviation_standard_error[0] < found.dense_deviation[0]
-            and found.deviation[-1] > found.deviation[0]
+        holds=lambda result: (
+            result.deviation[0] + 3 * result.deviation_standard_error[0] < result.dense_deviation[0]
+            and result.deviation[-1] > result.deviation[0]
         ),
         small={"pairs": 12},
     ),

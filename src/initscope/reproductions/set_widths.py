@@ -103,7 +103,7 @@ def run(
 
     def family(name: str, feature: str, parameters: Sequence[int], features: Any, sets: Any) -> Growth:
         # Each set has directions of its own: with the same ones the points of the fit would move together.
-        widths = [mean_width(members, draws=draws, seed=seed + place) for place, members in enumerate(sets)]
+        widths = [mean_width(members, draws=draws, seed=seed + position) for position, members in enumerate(sets)]
         return _growth(name, feature, parameters, features, widths)
 
     return SetWidths(
@@ -148,11 +148,11 @@ REPRODUCTIONS = (
         statement="ω² grows with the rank and the logarithm of the number of a mixture's parts, and for k-sparse sets "
         "like k log(n/k).",
         produce=run,
-        numbers=lambda found: {
+        numbers=lambda result: {
             f"{growth.family}: slope in {growth.feature}": Number(growth.slope, growth.slope_error)
-            for growth in found.families
+            for growth in result.families
         },
-        holds=lambda found: all(growth.slope > 0 and growth.explained > 0.9 for growth in found.families),
+        holds=lambda result: all(growth.slope > 0 and growth.explained > 0.9 for growth in result.families),
         small={"ambient": 200, "ranks": (2, 8, 24), "numbers": (1, 10, 100), "sparsities": (1, 5, 20), "draws": 100},
     ),
 )

@@ -127,8 +127,8 @@ def scattering(images: np.ndarray, *, scales: int = 3, orientations: int = 4, ce
     are left out (`cell_averages` gives them): a constant image has no bands. Times the root of the number of pixels in
     a cell, distances are never larger than those of the images.
     """
-    grey = images.mean(axis=1)
-    height, width = grey.shape[1:]
+    gray = images.mean(axis=1)
+    height, width = gray.shape[1:]
     if height % cells or width % cells:
         raise InputError(f"images of {height}×{width} do not divide into {cells}×{cells} cells; crop them")
     bank = wavelets(height, width, scales=scales, orientations=orientations)
@@ -142,7 +142,7 @@ def scattering(images: np.ndarray, *, scales: int = 3, orientations: int = 4, ce
         ]
 
     pieces = []
-    for scale, first in moduli(grey, 0):
+    for scale, first in moduli(gray, 0):
         pieces.append(cell_averages(first, cells))
         pieces += [cell_averages(second, cells) for _, second in moduli(first, scale + 1)]
     return np.concatenate(pieces, axis=1)
@@ -175,10 +175,10 @@ def cell_averages(maps: np.ndarray, cells: int) -> np.ndarray:
     return np.asarray(parts.mean(axis=(2, 4)).reshape(len(maps), -1))
 
 
-def _pooled(found: ShiftInvariance) -> dict[str, Number]:
+def _pooled(result: ShiftInvariance) -> dict[str, Number]:
     """Distances at the smallest shift."""
-    least = min(row.shift for row in found.rows)
-    return {row.features: Number(row.distance, row.standard_error) for row in found.rows if row.shift == least}
+    least = min(row.shift for row in result.rows)
+    return {row.features: Number(row.distance, row.standard_error) for row in result.rows if row.shift == least}
 
 
 REPRODUCTIONS = (
@@ -188,7 +188,7 @@ REPRODUCTIONS = (
         statement="Pooling makes the features of a convolutional layer nearly invariant to shifts.",
         produce=run,
         numbers=_pooled,
-        holds=lambda found: _pooled(found)["conv, 1×1 cells"].value < _pooled(found)["conv, no pooling"].value,
+        holds=lambda result: _pooled(result)["conv, 1×1 cells"].value < _pooled(result)["conv, no pooling"].value,
         small={"filters": 8, "draws": 2, "shifts": (1, 4)},
         data="images",
     ),

@@ -89,13 +89,13 @@ def run(
     left, right = np.triu_indices(points, 1)
     share = np.arccos(np.clip((rows[left] * rows[right]).sum(axis=1), -1, 1)) / np.pi
     largest, cells = np.empty((2, len(bits), layers))
-    for place, length in enumerate(bits):
+    for position, length in enumerate(bits):
         for layer in range(layers):
             # Layers of one seed are nested: the longer begins with the shorter.
             codes = embed.SignHash(length, random_state=int(rng.integers(2**31))).fit_transform(rows)
             distance = embed.hamming_distance(codes[left], codes[right]) / length
-            largest[place, layer] = np.abs(distance - share).max()
-            cells[place, layer] = share[distance == 0].max(initial=0.0)
+            largest[position, layer] = np.abs(distance - share).max()
+            cells[position, layer] = share[distance == 0].max(initial=0.0)
     means, errors = mean_and_error(largest)
     diameters, diameter_errors = mean_and_error(cells)
     line = fit_line(np.log(bits), np.log(means), errors / means)
@@ -118,10 +118,12 @@ def diameters(*, seed: int = 0, **options: Any) -> Curves:
 
     Points with equal codes lie in one cell of the tessellation, whose diameter [Bronstein2016]_ bounds by δ.
     """
-    found = run(seed=seed, **options)
-    cells = zip(found.bits, found.cell_diameters, found.cell_diameter_errors)
+    result = run(seed=seed, **options)
+    cells = zip(result.bits, result.cell_diameters, result.cell_diameter_errors)
     rows = [Point("diameter of a cell", *values) for values in cells]
-    rows += [Point("largest distortion δ", *values) for values in zip(found.bits, found.largest, found.standard_errors)]
+    rows += [
+        Point("largest distortion δ", *values) for values in zip(result.bits, result.largest, result.standard_errors)
+    ]
     return Curves(tuple(rows), "bits", "angle / π", "xy")
 
 
@@ -131,8 +133,8 @@ REPRODUCTIONS = (
         source="Bronstein 2016, 'Stable embedding I'",
         statement="Signs of a random layer embed stably; the theorem gives m^(-1/6), the law is m^(-1/2).",
         produce=run,
-        numbers=lambda found: {"exponent": Number(found.exponent, found.exponent_error)},
-        holds=lambda found: found.exponent + 3 * found.exponent_error < found.theorem_exponent,
+        numbers=lambda result: {"exponent": Number(result.exponent, result.exponent_error)},
+        holds=lambda result: result.exponent + 3 * result.exponent_error < result.theorem_exponent,
         small={"bits": (16, 64, 256, 1024), "points": 80, "layers": 4},
     ),
     Declared(
@@ -140,13 +142,13 @@ REPRODUCTIONS = (
         source="Bronstein 2016, 'Tessellation of the input space'",
         statement="Points that share all signs are close: the diameter of a cell falls as the bits grow.",
         produce=diameters,
-        numbers=lambda found: {name: n for name, n in found.numbers().items() if "diameter" in name},
-        holds=lambda found: (
+        numbers=lambda result: {name: n for name, n in result.numbers().items() if "diameter" in name},
+        holds=lambda result: (
             all(
                 cell.measured <= largest.measured
-                for cell, largest in zip(found.curve("diameter of a cell"), found.curve("largest distortion δ"))
+                for cell, largest in zip(result.curve("diameter of a cell"), result.curve("largest distortion δ"))
             )
-            and found.rows[0].measured > found.curve("diameter of a cell")[-1].measured
+            and result.rows[0].measured > result.curve("diameter of a cell")[-1].measured
         ),
         small={"bits": (8, 16, 32, 64), "points": 150, "dimension": 3, "layers": 4},
         full={"bits": (8, 16, 32, 64, 128, 256), "points": 1000, "dimension": 3, "layers": 20},

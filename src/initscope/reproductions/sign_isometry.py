@@ -62,14 +62,14 @@ def nearness(
     angles = np.arccos(np.clip(unit @ unit.T, -1, 1)) / np.pi
     np.fill_diagonal(angles, 0.0)
     left, right = np.divmod(np.arange(len(cloud) ** 2), len(cloud))
-    found = []
+    result = []
     for length in bits:
         codes = SignHash(length, random_state=seed).fit_transform(cloud)
         distances = hamming_distance(codes[left], codes[right]).reshape(angles.shape) / length
         bounds = gromov_hausdorff_bounds(angles, distances)
-        found.append(Point("at most", length, bounds.upper))
-        found.append(Point("at least", length, bounds.lower))
-    return Curves(tuple(found), "bits", "Gromov–Hausdorff distance to the codes", "xy")
+        result.append(Point("at most", length, bounds.upper))
+        result.append(Point("at least", length, bounds.lower))
+    return Curves(tuple(result), "bits", "Gromov–Hausdorff distance to the codes", "xy")
 
 
 REPRODUCTIONS = (
@@ -79,9 +79,11 @@ REPRODUCTIONS = (
         statement="As metric spaces, the codes are within half the distortion of the data: ever nearer with bits.",
         produce=nearness,
         numbers=Curves.numbers,
-        holds=lambda found: (
-            found.curve("at most")[-1].measured < found.curve("at most")[0].measured / 4
-            and all(low.measured <= high.measured for low, high in zip(found.curve("at least"), found.curve("at most")))
+        holds=lambda result: (
+            result.curve("at most")[-1].measured < result.curve("at most")[0].measured / 4
+            and all(
+                low.measured <= high.measured for low, high in zip(result.curve("at least"), result.curve("at most"))
+            )
         ),
         small={"bits": (16, 128, 1024), "rows": 50},
         data="points",
@@ -91,10 +93,10 @@ REPRODUCTIONS = (
         source="Bronstein 2016, 'Stable embedding': δ-isometry",
         statement="Hamming distances of the signs differ from angles by at most δ for all pairs.",
         produce=run,
-        numbers=lambda found: {f"largest deviation, {row.bits} bits": Number(row.largest) for row in found.rows},
-        holds=lambda found: (
-            all(row.bound is None or row.largest <= row.bound for row in found.rows)
-            and found.rows[-1].largest < found.rows[0].largest
+        numbers=lambda result: {f"largest deviation, {row.bits} bits": Number(row.largest) for row in result.rows},
+        holds=lambda result: (
+            all(row.bound is None or row.largest <= row.bound for row in result.rows)
+            and result.rows[-1].largest < result.rows[0].largest
         ),
         small={"bits": (48, 512), "rows": 40},
         data="points",

@@ -40,19 +40,19 @@ def _slopes(
     model = load_model(text, input_shape=x.shape[1:], seed=seed)
     expected = predict(model, x, y, He()).cosine
     drawn = [measure(model, x, y, initializer=He(), draws=1, seed=seed + draw).cosine for draw in range(draws)]
-    found = []
+    result = []
     for layer in layers:
         row = 2 * layer  # a convolution and its ReLU
         flat = [fit_line(cosine[0], cosine[row], np.zeros(len(x))).slope for cosine in drawn]
         mean, error = mean_and_error(flat)
-        found.append((float(mean), float(error), fit_line(expected[0], expected[row], np.zeros(len(x))).slope))
-    return found
+        result.append((float(mean), float(error), fit_line(expected[0], expected[row], np.zeros(len(x))).slope))
+    return result
 
 
 def _curves(
-    places: Sequence[float], slopes: Sequence[tuple[float, float, float]], xlabel: str, kind: str = ""
+    positions: Sequence[float], slopes: Sequence[tuple[float, float, float]], xlabel: str, kind: str = ""
 ) -> Curves:
-    rows = tuple(Point(kind, float(x), *slope) for x, slope in zip(places, slopes))
+    rows = tuple(Point(kind, float(x), *slope) for x, slope in zip(positions, slopes))
     return Curves(rows, xlabel, "slope of cosine after against before")
 
 
@@ -147,12 +147,12 @@ def by_depth(
     return _curves(layers, slopes, "layers")
 
 
-def _falling(found: Curves, *, upwards: bool = False) -> bool:
+def _falling(result: Curves, *, upwards: bool = False) -> bool:
     """Whether the predicted slope falls (rises) from the first to the last place, and measurement agrees."""
-    slopes = [point.predicted for point in found.rows]
-    steps = sorted(zip([point.x for point in found.rows], slopes))
+    slopes = [point.predicted for point in result.rows]
+    steps = sorted(zip([point.x for point in result.rows], slopes))
     change = steps[-1][1] - steps[0][1]
-    return (change > 0 if upwards else change < 0) and found.agree(errors=4, bias=0.03)
+    return (change > 0 if upwards else change < 0) and result.agree(errors=4, bias=0.03)
 
 
 _SOURCE = "Nachum et al. 2022, figure 1"
@@ -175,7 +175,7 @@ REPRODUCTIONS = (
         statement="The higher the resolution of the same pictures, the nearer the slope is to 1.",
         produce=by_resolution,
         numbers=Curves.numbers,
-        holds=lambda found: _falling(found, upwards=True),
+        holds=lambda result: _falling(result, upwards=True),
         small=_SIZES | {"factors": (1, 2, 4)},
         data="images",
     ),
@@ -195,8 +195,8 @@ REPRODUCTIONS = (
         statement="The contraction of one layer intensifies with each further layer.",
         produce=by_depth,
         numbers=Curves.numbers,
-        holds=lambda found: (
-            [row.predicted for row in found.rows] == sorted((row.predicted for row in found.rows), reverse=True)
+        holds=lambda result: (
+            [row.predicted for row in result.rows] == sorted((row.predicted for row in result.rows), reverse=True)
         ),
         small=_SIZES | {"depth": 4, "filters": 64},
         data="images",

@@ -25,10 +25,10 @@ def run(
     return sparse_transition(measured, inputs=inputs, trials=trials, relative=relative, seed=seed)
 
 
-def _numbers(found: SparseTransition) -> dict[str, Number]:
+def _numbers(result: SparseTransition) -> dict[str, Number]:
     return {
         f"m/n = {row['measured']:g}: k/m over the curve": Number(row["ratio"], row["standard_error"] / row["theory"])
-        for row in found.thresholds()
+        for row in result.thresholds()
     }
 
 
@@ -39,8 +39,8 @@ REPRODUCTIONS = (
         statement="A k-sparse vector can be reconstructed from m = O(k log(n/k)) random projections.",
         produce=run,
         numbers=_numbers,
-        holds=lambda found: all(
-            abs(number.value - 1) <= _ROOM + 2 * (number.error or 0.0) for number in _numbers(found).values()
+        holds=lambda result: all(
+            abs(number.value - 1) <= _ROOM + 2 * (number.error or 0.0) for number in _numbers(result).values()
         ),
         small={"measured": (0.25, 0.5), "inputs": 200, "trials": 12, "relative": (0.7, 0.85, 1.0, 1.15, 1.3)},
     ),

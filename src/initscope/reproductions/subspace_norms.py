@@ -25,7 +25,7 @@ def extremes(weight: np.ndarray, *, steps: int = 60, starts: int = 8, seed: int 
     (1.0, 2.0)
     """
     rng = np.random.default_rng(seed)
-    found = []
+    result = []
     for sign in (-1.0, 1.0):
         best = -sign * math.inf
         for _ in range(starts):
@@ -39,8 +39,8 @@ def extremes(weight: np.ndarray, *, steps: int = 60, starts: int = 8, seed: int 
             u /= np.linalg.norm(u)
             value = float(np.linalg.norm(np.maximum(weight @ u, 0)))
             best = max(best, value) if sign > 0 else min(best, value)
-        found.append(best)
-    return found[0], found[1]
+        result.append(best)
+    return result[0], result[1]
 
 
 def run(
@@ -73,12 +73,12 @@ REPRODUCTIONS = (
         source="Arpit, Bengio 2019, lemma 3",
         statement="A layer that is wide enough keeps the norms of a whole subspace; the lemma asks for far too much.",
         produce=run,
-        numbers=lambda found: {
-            name: Number(n.value, n.error) for name, n in found.numbers().items() if "promised" not in name
+        numbers=lambda result: {
+            name: Number(n.value, n.error) for name, n in result.numbers().items() if "promised" not in name
         },
-        holds=lambda found: all(
+        holds=lambda result: all(
             row.measured < limit.predicted
-            for row, limit in zip(found.curve("distortion at Gordon's width"), found.curve("promised"))
+            for row, limit in zip(result.curve("distortion at Gordon's width"), result.curve("promised"))
             if limit.predicted is not None
         ),
         small={"dims": (2, 5), "draws": 3},

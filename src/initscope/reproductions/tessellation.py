@@ -147,12 +147,12 @@ def run(
             titles.append(f"random, {layers} of {width}: {counts[-1]:,} cells")
     for depth in folds:
         line = (np.arange(2 ** (depth + 4)) + 0.5)[:, None] / 2 ** (depth + 4)
-        found = int(cells(folding_network(depth), line).max()) + 1
+        result = int(cells(folding_network(depth), line).max()) + 1
         width = 2 * depth
-        rows.append(TessellationRow("folding", depth, 2, width, 4 + 6 * (depth - 1), float(found), 0.0))
+        rows.append(TessellationRow("folding", depth, 2, width, 4 + 6 * (depth - 1), float(result), 0.0))
         shallow = [(np.ones((width, 1)), -(np.arange(width) + 0.5) / width)]
-        found = int(cells(shallow, line).max()) + 1
-        rows.append(TessellationRow("best shallow", 1, width, width, 2 * width, float(found), 0.0))
+        result = int(cells(shallow, line).max()) + 1
+        rows.append(TessellationRow("best shallow", 1, width, width, 2 * width, float(result), 0.0))
     return Tessellation(tuple(rows), tuple(pictures), tuple(titles))
 
 
@@ -167,10 +167,10 @@ def _width_for(parameters: int, depth: int, inputs: int) -> int:
     return width
 
 
-def _cells(found: Tessellation) -> dict[str, Number]:
+def _cells(result: Tessellation) -> dict[str, Number]:
     return {
         f"{row.kind}, {row.depth} × {row.width}": Number(row.cells, row.standard_error)
-        for row in found.rows
+        for row in result.rows
         if row.kind in ("equal parameters", "equal units")
     }
 
@@ -182,9 +182,9 @@ REPRODUCTIONS = (
         statement="Deep networks built to fold have exponentially more cells than shallow ones with as many units.",
         produce=run,
         numbers=_cells,
-        holds=lambda found: (
-            max(row.cells for row in found.rows if row.kind == "folding")
-            > max(row.cells for row in found.rows if row.kind == "best shallow")
+        holds=lambda result: (
+            max(row.cells for row in result.rows if row.kind == "folding")
+            > max(row.cells for row in result.rows if row.kind == "best shallow")
         ),
         small={"depths": (1, 3), "parameters": 200, "units": 24, "resolution": 48, "draws": 3, "folds": (1, 4, 8)},
         data="points",

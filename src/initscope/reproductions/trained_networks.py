@@ -67,13 +67,13 @@ def networks_at_errors(spec: str, checkpoints: str = CHECKPOINTS) -> dict[str, n
             model = load_model(_DIGITS_CNN, input_shape=test_set.shape, seed=0)
             train(model, train_set, test=test_set, out=folder, **_DIGITS_TRAINING)
             return _loaded(_DIGITS_CNN, Path(folder), _DIGITS_TRAINING["stop_at_errors"], test_set)
-    found = Path(checkpoints) if Path(checkpoints).is_dir() else find(checkpoints)
-    if found is None:
+    result = Path(checkpoints) if Path(checkpoints).is_dir() else find(checkpoints)
+    if result is None:
         raise InputError(
             f"the checkpoints {checkpoints!r} were not found, here or in a folder of INITSCOPE_DATA; make them once by "
             f"initscope.reproductions.trained_networks.make_checkpoints({checkpoints!r})"
         )
-    return _loaded(SMALL_CNN, found, _TARGETS, test_set)
+    return _loaded(SMALL_CNN, result, _TARGETS, test_set)
 
 
 def _loaded(architecture: str, folder: Path, targets: tuple[float, ...], test_set: ImageSet) -> dict[str, nn.Module]:

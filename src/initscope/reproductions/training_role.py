@@ -37,18 +37,18 @@ def run(
     return accuracy_by_distance(boundary_distance(train_set.spread(_NEIGHBOURS), test_set), correct, groups=groups)
 
 
-def gains(found: AccuracyByDistance) -> tuple[float, float]:
+def gains(result: AccuracyByDistance) -> tuple[float, float]:
     """What training to the last checkpoint gains over random weights: nearest to the boundary, and deepest inside."""
-    start, *_, end = found.accuracy.values()
+    start, *_, end = result.accuracy.values()
     return end[0] - start[0], end[-1] - start[-1]
 
 
-def _numbers(found: AccuracyByDistance) -> dict[str, Number]:
-    places = {"at the boundary": 0, "deep inside": -1}
+def _numbers(result: AccuracyByDistance) -> dict[str, Number]:
+    positions = {"at the boundary": 0, "deep inside": -1}
     return {
-        f"{name}, {where}": Number(values[place], found.standard_error[name][place])
-        for name, values in found.accuracy.items()
-        for where, place in places.items()
+        f"{name}, {where}": Number(values[position], result.standard_error[name][position])
+        for name, values in result.accuracy.items()
+        for where, position in positions.items()
     }
 
 
@@ -60,7 +60,7 @@ REPRODUCTIONS = (
         "boundaries. Shown: random weights are worst there, and training gains most there.",
         produce=run,
         numbers=_numbers,
-        holds=lambda found: gains(found)[0] > max(gains(found)[1], 0.0),
+        holds=lambda result: gains(result)[0] > max(gains(result)[1], 0.0),
         small={"spec": "digits", "fitted": 1200, "tested": 597, "groups": 5},
     ),
 )

@@ -156,10 +156,10 @@ class VerdictStudy(Result):
     def plot(self, ax: Axes | None = None) -> Axes:
         """What training reaches against the angle kept, with those that are called sick marked."""
         ax = make_axes(ax, figsize=(6.4, 4.2))
-        for sick, colour, label in ((False, "C0", "called healthy"), (True, "C3", "called sick")):
+        for sick, color, label in ((False, "C0", "called healthy"), (True, "C3", "called sick")):
             these = [row for row in self.networks if bool(row.named[1.0]) is sick and np.isfinite(row.kept)]
             ax.scatter(
-                [max(row.kept, 1e-6) for row in these], [row.reached for row in these], s=12, c=colour, label=label
+                [max(row.kept, 1e-6) for row in these], [row.reached for row in these], s=12, c=color, label=label
             )
         ax.axhline(HALF, linestyle=":", color="0.5")
         ax.set_xscale("log")
@@ -248,11 +248,11 @@ def _inspected(network: Network, *, alternatives: bool = False) -> Report:
     )
 
 
-def _reached(found: float, network: Network, accuracy: dict[Network, float]) -> float:
+def _reached(result: float, network: Network, accuracy: dict[Network, float]) -> float:
     """Gain over chance over that of the best start of the network's architecture."""
     chance = 1 / CLASSES
     best = max(value for other, value in accuracy.items() if other.architecture == network.architecture)
-    return (found - chance) / max(best - chance, 1e-9)
+    return (result - chance) / max(best - chance, 1e-9)
 
 
 def _judged(network: Network, report: Report, accuracy: dict[Network, float]) -> Judged:
@@ -261,7 +261,7 @@ def _judged(network: Network, report: Report, accuracy: dict[Network, float]) ->
     return Judged(
         network.name,
         network.architecture.name,
-        network.start,
+        network.initialization,
         accuracy[network],
         _reached(accuracy[network], network, accuracy),
         float(known[-1]) if len(known) else float("nan"),
@@ -274,8 +274,8 @@ def _judged(network: Network, report: Report, accuracy: dict[Network, float]) ->
 def _named(report: Report, factor: float) -> tuple[str, ...]:
     """Errors that are found when all thresholds are multiplied by ``factor``."""
     limits = Thresholds(**{name: factor * value for name, value in report.thresholds.to_dict().items()})
-    found = judge(report.observation, limits, report.facts)
-    return tuple(finding.name for finding in found if finding.level == "error")
+    result = judge(report.observation, limits, report.facts)
+    return tuple(finding.name for finding in result if finding.level == "error")
 
 
 def _chosen_on(architecture: Architecture) -> bool:
@@ -293,13 +293,13 @@ def _choose(rows: Sequence[Judged]) -> dict[str, float]:
     names = sorted({name for row in rows for named in row.named.values() for name in named})
     chosen = {}
     for name in names:
-        found = [(0, 0.0, 1.0)]
+        result = [(0, 0.0, 1.0)]
         for factor in FACTORS:
             said = [row for row in rows if name in row.named[factor]]
             right = sum(row.failed for row in said)
             if right >= _PRECISE * len(said):
-                found.append((right, -abs(float(np.log(factor))), factor))
-        chosen[name] = max(found)[-1]
+                result.append((right, -abs(float(np.log(factor))), factor))
+        chosen[name] = max(result)[-1]
     return chosen
 
 
@@ -358,31 +358,33 @@ def _cure(
 ) -> Cure:
     """Train a network from the weights that its report recommends; as it is, where that has none to recommend."""
     fixes = _inspected(network, alternatives=True).fixes
-    found = next((fix for fix in fixes if fix.law is not None), None)
-    law = None if found is None else found.law
+    result = next((fix for fix in fixes if fix.law is not None), None)
+    law = None if result is None else result.law
 
     def build() -> nn.Module:
         model = network.build()
         return model if law is None else law.fill_(model, generator=torch.Generator().manual_seed(network.seed))
 
-    name = "as it is" if found is None else found.name
+    name = "as it is" if result is None else result.name
     reached = _reached(best(f"{network.name} by {name}", build, network), network, accuracy)
     return Cure(network.name, name, row.reached, reached, row.chosen_on)
 
 
-def _numbers(found: VerdictStudy) -> dict[str, Number]:
-    numbers = {"networks": Number(len(found.networks)), "failures": Number(sum(row.failed for row in found.networks))}
-    total = found.held_out[-1]
-    shares = {"precision": total.precision, "recall": total.recall, "correlation": found.correlation}
-    shares |= {"ranking": found.ranking} | ({"cured": found.cured} if found.cures else {})
+def _numbers(result: VerdictStudy) -> dict[str, Number]:
+    numbers = {"networks": Number(len(result.networks)), "failures": Number(sum(row.failed for row in result.networks))}
+    total = result.held_out[-1]
+    shares = {"precision": total.precision, "recall": total.recall, "correlation": result.correlation}
+    shares |= {"ranking": result.ranking} | ({"cured": result.cured} if result.cures else {})
     return numbers | {name: Number(value.value, value.error) for name, value in shares.items()}
 
 
-def _holds(found: VerdictStudy) -> bool:
+def _holds(result: VerdictStudy) -> bool:
     """Of all networks, more than half of those called sick fail, more than half of the failures are called sick."""
-    sick = [row for row in found.networks if row.named[1.0]]
+    sick = [row for row in result.networks if row.named[1.0]]
     right = sum(row.failed for row in sick)
-    return right > len(sick) / 2 and 2 * right > sum(row.failed for row in found.networks) and found.correlation.low > 0
+    return (
+        right > len(sick) / 2 and 2 * right > sum(row.failed for row in result.networks) and result.correlation.low > 0
+    )
 
 
 REPRODUCTIONS = (
