@@ -47,7 +47,7 @@ METHODS: dict[str, Callable[[int, int], Any]] = {
 }
 
 RANDOM = ("random", "random orthogonal", "random data")
-"""Methods that learn at most a mean and second moments; they are cheap, so many draws are averaged."""
+"""Methods that learn at most a mean and second moments; they are cheap, so 20 draws are averaged by default."""
 
 MIRRORED = {"NN-1 mirrored": "NN-1", "NN-2 mirrored": "NN-2"}
 """Methods that also train on mirrored images, whose GIST descriptors are permutations of the original ones."""

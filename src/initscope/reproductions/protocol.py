@@ -96,7 +96,7 @@ class Declared:
     Attributes
     ----------
     id, source, statement : str
-        Name on the command line, place in the literature, and text of the statement.
+        Name on the command line, reference, and text of the statement.
     produce : callable
         Runs the experiment with the keywords ``small`` or ``full``; returns a `Result`.
     numbers : callable
