@@ -125,6 +125,6 @@ def test_inside_a_network_has_the_angles_of_the_layer():
 def test_labels_give_both_errors_and_their_difference():
     study = Study((Setting("cross-entropy", 30, (0.3, 0.2)), Setting("cross-entropy+triplet", 30, (0.25, 0.2))))
     numbers = get("talk-metric-learning").numbers(study)
-    assert numbers["cross-entropy+triplet less cross-entropy, 30 labels"].value == pytest.approx(-0.025)
-    assert numbers["cross-entropy+triplet less cross-entropy, 30 labels"].error == pytest.approx(0.025)
+    assert numbers["cross-entropy+triplet minus cross-entropy, 30 labels"].value == pytest.approx(-0.025)
+    assert numbers["cross-entropy+triplet minus cross-entropy, 30 labels"].error == pytest.approx(0.025)
     assert len(numbers) == 3

@@ -14,7 +14,7 @@ from initscope.reproductions._statistics import mean_and_error
 from initscope.reproductions.protocol import Declared, Number
 from initscope.results import Result, make_axes, rows_of_columns
 from initscope.theory.angles import relu_cosine
-from initscope.theory.images import cosine, expected_cosine
+from initscope.theory.images import cosine, expected_cosine, gray_share
 
 __all__ = ["REPRODUCTIONS", "Saturation", "run"]
 
