@@ -5,6 +5,7 @@ Sphinx calls it when a build begins; ``python docs/check_pages.py`` does the sam
 
 from __future__ import annotations
 
+import re
 import textwrap
 import tomllib
 from pathlib import Path
@@ -95,6 +96,8 @@ def _plain(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
+    """Return a text with a capital letter; names that end in an underscore, which links do too, become code."""
+    text = re.sub(r"(?<!`)\b[\w.]*\w_(?=\W|$)", r"``\g<0>``", text)
     return text[:1].upper() + text[1:]
 
 

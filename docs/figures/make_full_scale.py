@@ -1,7 +1,7 @@
-"""Bring what a run at full scale left into the documentation: ``python docs/figures/make_full_scale.py GALLERY``.
+"""Copy the results of a run at full scale into the documentation: ``python docs/figures/make_full_scale.py GALLERY``.
 
-``initscope reproduce --all --scale full --out GALLERY`` makes the folder. Written are ``docs/full_scale.json``, the
-picture ``docs/_static/demo.svg`` and the table of the README between its two marks.
+``initscope reproduce --all --scale full --out GALLERY`` makes the folder. The script writes ``docs/full_scale.json``,
+the figure ``docs/_static/demo.svg`` and the table of the README between its two marks.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from pathlib import Path
 
 DOCS = Path(__file__).parents[1]
 KEPT = ("id", "status", "why", "ours", "published", "seconds")
-MOST_NUMBERS = 3
-"""Published numbers of one exhibit that the README shows."""
+MOST_NUMBERS = 1
+"""Number of published values that the README shows of one reproduction."""
 MARKS = re.compile(r"(?<=<!-- gallery -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def gather(folder: Path) -> list[dict]:
-    """What the documentation shows of each exhibit, in the order of their names."""
+    """Return what the documentation shows of each reproduction, sorted by name."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     return [{name: shown[name] for name in KEPT} for shown in found if isinstance(shown, dict)]
 
 
 def counted(results: list[dict]) -> str:
-    """How many exhibits came out how."""
+    """Return a sentence with the number of reproductions of each status."""
     counts: dict[str, int] = {}
     for result in results:
         counts[result["status"]] = counts.get(result["status"], 0) + 1
-    words = {"agrees": "agree", "differs": "differ"}
-    told = ", ".join(f"{count} {words.get(status, status)}" for status, count in sorted(counts.items()))
-    return f"{len(results)} exhibits at full scale: {told}."
+    plural = {"agrees": "agree", "differs": "differ", "not comparable": "are not comparable"}
+    summary = ", ".join(f"{count} {plural.get(status, status)}" for status, count in sorted(counts.items()))
+    return f"{len(results)} reproductions at full scale: {summary}."
 
 
 def table(results: list[dict]) -> str:
-    """Published numbers beside ours, as the README shows them."""
-    lines = [counted(results), "", "| exhibit | number | published | ours |", "|---|---|---|---|"]
+    """Return the table of published and reproduced values for the README."""
+    lines = [counted(results), "", "| reproduction | number | published | ours |", "|---|---|---|---|"]
     for result in results:
         for name, value in list((result["published"] or {}).items())[:MOST_NUMBERS]:
             number = result["ours"].get(name)
@@ -48,7 +48,7 @@ def table(results: list[dict]) -> str:
 
 
 def main(folder: Path) -> None:
-    """Write all three."""
+    """Write the three files."""
     results = gather(folder)
     picture = (folder / "photographs.svg").read_bytes()
     next(result for result in results if result["id"] == "photographs")["picture"] = zlib.crc32(picture)

@@ -6,8 +6,8 @@ not covered has NaN, and its row gives the reason.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from initscope.errors import InputError
 from initscope.results import Result, plain, rendering_module
 from initscope.theory.pair_sums import angle_from_gap
-from initscope.traits import Traits
+from initscope.traits import LAYER_ROLES, Traits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,8 +48,9 @@ def weakest(*statuses: Status) -> Status:
 class Row(Result):
     """One layer: its name, kind, status, output shape, note and role.
 
-    ``within`` is the path of its module, or of the module that calls the op; ``reads`` are the rows of its inputs;
-    ``traits`` are the properties of the op.
+    ``within`` is the path of the module that the op is, or that calls it; ``reads`` are the rows whose values it reads;
+    ``traits`` say what the op is. Layers are the ops that have weights: ``number`` is the layer's number, for other ops
+    that of the layer upstream of it (0: none), out of ``layers``; `numbered` sets both.
     """
 
     layer: str
@@ -61,21 +62,69 @@ class Row(Result):
     within: str = field(default="", compare=False)
     reads: tuple[int, ...] = field(default=(), compare=False)
     traits: Traits = field(default=Traits(), compare=False, repr=False)
+    number: int = field(default=0, compare=False, repr=False)
+    layers: int = field(default=0, compare=False, repr=False)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the op is a layer: it has weights, or a table of them."""
+        return self.role in LAYER_ROLES
 
     @property
     def title(self) -> str:
-        """Displayed name of the layer: its name, and its kind unless the name contains it.
+        """The op for people: its name and, unless the name contains it, its kind; without a name its layer's number.
 
-        >>> Row("11", "Linear", "closed form").title, Row("conv3", "Conv2d", "closed form").title
-        ('layer 11 (Linear)', 'conv3')
+        >>> rows = numbered([Row("0", "Linear", "measured", role="weights"), Row("1", "ReLU", "measured")])
+        >>> [row.title for row in rows], Row("conv3", "Conv2d", "closed form").title
+        (['layer 1 (Linear)', 'ReLU after layer 1'], 'conv3')
         """
-        name = spoken(self.layer)
-        return name if self.role == "input" or names_kind(self.layer, self.kind) else f"{name} ({self.kind})"
+        if not is_number(self.layer):
+            named = self.role == "input" or names_kind(self.layer, self.kind)
+            return self.layer if named else f"{self.layer} ({self.kind})"
+        if not self.layers:
+            return f"{spoken(self.layer)} ({self.kind})"
+        return f"layer {self.number} ({self.kind})" if self.has_weights else f"{self.kind} {self._near}"
+
+    @property
+    def position(self) -> str:
+        """Where the op is, for messages: its layer's number of how many, its module, and its kind.
+
+        >>> rows = numbered([Row("0", "Linear", "measured", role="weights"), Row("1", "ReLU", "measured")])
+        >>> [row.position for row in rows]
+        ['layer 1 of 1 (Linear, module 0)', 'ReLU (module 1) after layer 1 of 1']
+        """
+        if not self.layers or self.role == "input":
+            return self.title
+        of, unnamed = f" of {self.layers}", is_number(self.layer)
+        if self.has_weights:
+            named = self.layer if names_kind(self.layer, self.kind) else f"{self.layer}, {self.kind}"
+            return f"layer {self.number}{of} ({f'{self.kind}, module {self.layer}' if unnamed else named})"
+        return f"{f'{self.kind} (module {self.layer})' if unnamed else self.title} {self._near}{of}"
+
+    @property
+    def _near(self) -> str:
+        return f"after layer {self.number}" if self.number else "before layer 1"
 
 
-def spoken(name: str, what: str = "layer") -> str:
-    """Return the displayed name: a number, as in a `torch.nn.Sequential`, gets the prefix ``what``."""
-    return f"{what} {name}" if name.rpartition(".")[2].isdigit() else name
+def numbered(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows with the numbers of their layers; a layer that is called several times counts once."""
+    rows, number_of, numbers, last = tuple(rows), dict[Any, int](), list[int](), 0
+    for row in rows:
+        if row.has_weights:
+            last = number_of.setdefault(row.traits.weight_names or row.layer, len(number_of) + 1)
+        numbers.append(last)
+    count = len(number_of)
+    return tuple([replace(row, number=number, layers=count) for row, number in zip(rows, numbers, strict=True)])
+
+
+def is_number(name: str) -> bool:
+    """Whether a module's own name is a number, as in a `torch.nn.Sequential`."""
+    return name.rpartition(".")[2].isdigit()
+
+
+def spoken(name: str, what: str = "module") -> str:
+    """A name as it is said: one that is a number, as in a `torch.nn.Sequential`, with the word for it."""
+    return f"{what} {name}" if is_number(name) else name
 
 
 def names_kind(layer: str, kind: str) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, NamedTuple
 
-__all__ = ["NO_BOUNDS", "Normalization", "Pooling", "Role", "Traits"]
+__all__ = ["LAYER_ROLES", "NO_BOUNDS", "Normalization", "Pooling", "Role", "RowStructure", "Traits"]
 
 Role = Literal[
     "input",  # an argument of the model
@@ -30,6 +30,8 @@ Role = Literal[
     "other",  # unknown
 ]
 
+LAYER_ROLES = ("weights", "recurrent", "embedding")
+"""Roles of layers: ops that have weights, or a table of them."""
 NO_BOUNDS = (-math.inf, math.inf)
 """Bounds of an unbounded output."""
 
@@ -208,3 +210,19 @@ class Traits:
     def bounded(self) -> bool:
         """Whether the output has a smallest and a largest value."""
         return math.isfinite(self.bounds[0]) and math.isfinite(self.bounds[1])
+
+
+class RowStructure(NamedTuple):
+    """What the row of an op is, whatever was measured there: its fields are those of `initscope.geometry.Row`."""
+
+    layer: str
+    role: str
+    shape: tuple[int, ...]
+    within: str
+    reads: tuple[int, ...]
+    traits: Traits
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the op is a layer: it has weights, or a table of them."""
+        return self.role in LAYER_ROLES

@@ -21,7 +21,7 @@ from initscope.graph.borrowing import borrowed, unwrapped
 from initscope.graph.interrupts import uninterrupted
 from initscope.measurement import observe
 
-# All calls on all models: benchmarks/attacks/no_trace.py. Here each call, and each model, at least once.
+# All calls on all models: `python tests/attacks no_trace`. Here each call, and each model, at least once.
 PAIRS = [(name, list(CALLS)[index % len(CALLS)]) for index, name in enumerate(MODELS)]
 PAIRS += [("running mean", "inspect"), ("embedding with max_norm", "measure as it is"), ("clamped weights", "observe")]
 PAIRS += [("spectral norm", "inspect"), ("spectral norm", "predict"), ("running mean, branching", "observe")]
@@ -281,7 +281,7 @@ def interruptible():
 @pytest.mark.parametrize("name", ["running mean", "running mean, branching", "clamped data"])
 @pytest.mark.usefixtures("interruptible")
 def test_interrupts_in_the_middle_of_a_run_leave_nothing(name, times):
-    """The second comes while the first is on its way; 2,000 of them: benchmarks/attacks/interrupts.py."""
+    """The second comes while the first is on its way; 2,000 of them: `python tests/attacks interrupts 2000`."""
     model, x = MODELS[name](), inputs_of(name)
     before = state(model)
     data = [x, x]
@@ -363,3 +363,37 @@ def test_handlers_of_others_are_left_alone():
         assert mine is not before
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("at", ["__enter__", "__exit__"])
+@pytest.mark.usefixtures("interruptible")
+def test_no_interrupt_is_left_for_the_next_call(monkeypatch, at):
+    """A second Ctrl-C, while the first one ends a call, belongs to that call: the next one must not be struck by it."""
+    from initscope.graph.borrowing import _Loan
+
+    def struck(method):
+        def strikes(loan):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+            return method(loan)
+
+        return strikes
+
+    def fails(loan):
+        give_back(loan)
+        raise KeyboardInterrupt
+
+    give_back = _Loan.give_back
+    with monkeypatch.context() as patch:
+        if at == "__enter__":
+            patch.setattr(_Loan, "refuse_other_threads", struck(_Loan.refuse_other_threads))
+            patch.setattr(_Loan, "give_back", struck(_Loan.give_back))
+        else:
+            patch.setattr(_Loan, "give_back", struck(fails))
+        with pytest.raises(KeyboardInterrupt), borrowed(nn.Linear(2, 2)):
+            pass
+    try:
+        with borrowed(nn.Linear(2, 2)):
+            pass
+    except KeyboardInterrupt:
+        pytest.fail("the next call was interrupted")

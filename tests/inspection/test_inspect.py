@@ -219,7 +219,7 @@ def test_before_and_after():
 def test_one_row_per_epoch_of_a_training_loop():
     torch.manual_seed(0)
     model, data = mlp(2, He()), samples()
-    log = initscope.inspection.EpochLog(data, pairs=8)
+    log = initscope.integrations.Watch(data, pairs=8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for epoch in range(3):
         optimizer.zero_grad()
@@ -233,14 +233,14 @@ def test_one_row_per_epoch_of_a_training_loop():
 def test_fail_on_and_apply(tmp_path, capsys):
     from initscope.cli import main
 
-    command = ["inspect", "dense32-relu*30-dense10", "--input-shape", "16", "--pairs", "8", "--initializer", "glorot"]
+    command = ["inspect", "dense32-relu*30", "--input-shape", "16", "--pairs", "8", "--initializer", "glorot"]
     with pytest.raises(SystemExit) as stopped:
         main([*command, "--fail-on", "collapse", "--apply", str(tmp_path / "better.pt"), "--format", "json"])
     assert stopped.value.code == 1
     captured = capsys.readouterr()
     assert "collapse" in {finding["name"] for finding in json.loads(captured.out)["findings"]}
     weights = torch.load(tmp_path / "better.pt", weights_only=True)
-    model = load_model("dense32-relu*30-dense10", input_shape=(16,))
+    model = load_model("dense32-relu*30", input_shape=(16,))
     model.load_state_dict(weights)
     seen = observe(model, torch.rand(96, 16, generator=torch.Generator().manual_seed(0)), pairs=16)
     assert not [finding for finding in judge(seen) if finding.level == "error"]
@@ -363,3 +363,11 @@ def test_tokens_and_entropies_are_predicted_beside_measured_ones():
     assert any(line["attention_entropy_measured"] for line in report.blocks())
     plain = initscope.inspect(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), torch.randn(20, 8), pairs=8)
     assert "token_cosine_measured" not in plain.table()[0]
+
+
+def test_labels_that_number_pairs_are_no_targets():
+    """Images 2k and 2k+1 of the Gaussian data share label k: nothing that a network has to learn."""
+    data = initscope.data.load("gaussian", limit=16, shape=(16,))
+    report = initscope.inspect(load_model("dense32-relu-dense32", input_shape=(16,)), data, pairs=4, prediction=False)
+    assert (report.trial, report.head, report.facts.loss_name) == (None, None, "")
+    assert "targets=" in {missing.give for missing in report.not_checked}

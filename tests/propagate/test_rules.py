@@ -12,7 +12,7 @@ from torch import nn
 import initscope
 from initscope.initializers import DeltaOrthogonal, Gaussian, He, ZeroSum
 from initscope.propagate import InputValues
-from initscope.propagate.rules.batch import normalised_moments
+from initscope.propagate.rules.batch_norm import normalised_moments
 from initscope.theory.activations import identity, relu
 
 WIDTH, DRAWS = 256, 12
@@ -350,7 +350,7 @@ def test_users_can_add_a_rule():
 
 
 def test_too_many_offsets_are_refused_and_sampled_instead(monkeypatch):
-    monkeypatch.setattr("initscope.propagate.budget._FORMULAS", 1000)
+    monkeypatch.setattr("initscope.propagate.covariance_budget._FORMULAS", 1000)
     predicted = initscope.predict(start(nn.ReLU(), nn.AvgPool2d(2)), *images())
     assert predicted.rows[-1].status == "sampled"
     assert "map entries" in predicted.rows[-1].note

@@ -83,7 +83,7 @@ def test_brackets_are_text():
 
 def test_kinds_are_shown_unless_the_names_tell_them(comparison, partly_covered):
     assert "(Conv2d)" not in printed(comparison, 100)
-    assert "layer 0 (Conv2d)" in printed(partly_covered, 100)
+    assert "layer 1 (Conv2d)" in printed(partly_covered, 100)
 
 
 def test_one_side(comparison):
@@ -125,8 +125,8 @@ def test_a_deep_network_is_few_lines_with_the_values_of_its_rows():
     }
     text = printed(comparison, 80)
     assert f"81 ops in {len(lines)} lines; --depth 0 prints them all" in text
-    assert "gradient: norm for the weights of a layer / norm for the last layer" in " ".join(text.split())
-    assert "layer 40 (Linear)" in drawn(terminal_table(comparison, depth=0), 200)
+    assert "gradient: of a layer's weights over the last layer's" in " ".join(text.split())
+    assert "ReLU after layer 40" in drawn(terminal_table(comparison, depth=0), 200)
 
 
 def test_rounding_is_not_printed_as_an_angle():

@@ -80,7 +80,7 @@ def _of_blocks(model: str | None, source: ModelSource, options: BlockOptions, dr
 
 
 def _tell(widths: LayerWidths, format: Format, data: str) -> None:
-    """Every layer's width, for people under the name that it has elsewhere: layer 11 (Linear)."""
+    """Every layer's width, for people with the kind next to its name: module 11 (Linear)."""
     from initscope.geometry import Row
 
     if format != "table":

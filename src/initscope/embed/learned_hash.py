@@ -161,7 +161,7 @@ class LearnedHash(SupervisedHasher):
         """Minimize ``loss(batch of item numbers, rows -> smooth codes)`` over random batches of the items."""
         import torch
 
-        from initscope.training import Loop, seeded
+        from initscope.models.training_loop import Loop, seeded
 
         bits = self._start()
         batch = min(check_count("batch", self.batch, least=2), items)

@@ -13,28 +13,13 @@ from initscope.graph.borrowing import borrowed, runnable
 from initscope.graph.few_units import FewUnits
 from initscope.graph.graph import Graph
 from initscope.graph.inputs import Inputs, Whole, bind
-from initscope.graph.randomness import random_layers
+from initscope.graph.random_layers import random_layers
 from initscope.graph.recording import Recording, tensor_shapes
 from initscope.graph.sequential import sequential_trace
 from initscope.graph.single_ops import hides_steps, stays_whole
 from initscope.graph.symbolic import nodes_in, symbolic_trace
 
-__all__ = ["attends", "trace"]
-
-
-def attends(graph: Graph) -> bool:
-    """Return whether a model has attention: a call of it, or a softmax.
-
-    Parameters
-    ----------
-    graph : Graph
-        The nodes.
-
-    Returns
-    -------
-    bool
-    """
-    return bool(graph.attention_nodes)
+__all__ = ["trace"]
 
 
 def trace(
@@ -91,7 +76,7 @@ def trace(
                 ) from error
             reason = f"torch.fx cannot trace it ({reason}): its steps are those of one run"
             return _recorded(model, root, bound, whole, reason, recorded)
-    nodes = tuple(node for node in traced.calls if node.row)
+    nodes = tuple([node for node in traced.calls if node.row])
     returned = tuple(dict.fromkeys(nodes_in(traced.output)))
     return Graph(model, root, nodes, traced, returned=tuple(node for node in returned if node.row))
 

@@ -295,7 +295,7 @@ class _Trials:
             return
         self.rows = self.rows or seen.rows
         self.seen[variant] = [self._numbers(seen, changed)]
-        self.predicted[variant] = self._prediction(variant, changed.model)
+        self.predicted[variant] = self._prediction(variant, changed)
 
     def hopeful(self) -> list[Variant]:
         """The best of the starts whose first draw has no fault, or of all, if more draws of them are cheap."""
@@ -388,10 +388,10 @@ class _Trials:
         options: dict[str, Any] = {"seed": self.seed, "shuffle": False, "gradients": False, "units": False}
         return _kept(median_angle(observe(changed, pairs, pairs=len(self.x), **options).angle))
 
-    def _prediction(self, variant: Variant, changed: nn.Module) -> tuple[float | None, str]:
+    def _prediction(self, variant: Variant, changed: Graph) -> tuple[float | None, str]:
         """Angle kept in wide layers, where theory has the last step at little cost."""
         resized = variant.change is not None and variant.law is None
-        batched = any(isinstance(module, _BatchNorm) and module.training for module in changed.modules())
+        batched = any(isinstance(module, _BatchNorm) and module.training for module in changed.model.modules())
         if resized or batched or not self.quick:
             return None, "measured"
         try:

@@ -18,6 +18,7 @@ from initscope.inspection.alternatives import WhatIf
 from initscope.inspection.finding import Finding, Fix
 from initscope.inspection.instruments import Candidate, Trial, compare_trials
 from initscope.inspection.judging import rank
+from initscope.inspection.levels import level_after_fix
 
 __all__ = ["Tries", "after_fixes", "tried_fixes"]
 
@@ -105,19 +106,10 @@ def _ranked(tried: list[Fix]) -> tuple[Fix, ...]:
 
 
 def after_fixes(findings: tuple[Finding, ...], fixes: dict[str, tuple[Fix, ...]], trial: Trial) -> tuple[Finding, ...]:
-    """Findings with the fixes that were tried; a structural fact hurts if its fix clearly helps, else it does not.
-
-    What the check itself declares for a trial that learns, or is stuck, is the level it gets.
-    """
+    """Findings with the fixes that were tried, and the levels that follow."""
     changed = []
     for finding in findings:
-        fix, declared = next(iter(fixes.get(finding.code, ())), None), checks(finding.code)[0]
-        if fix is not None:
-            finding = replace(finding, fix=fix)
-        if fix is not None and fix.tried and finding.level == "warning":
-            if fix.helped and declared.stuck and trial.outcome != "learns":
-                finding = replace(finding, level=declared.stuck)
-            elif not fix.helped and declared.learning and trial.outcome == "learns":
-                finding = replace(finding, level=declared.learning)
-        changed.append(finding)
+        fix = next(iter(fixes.get(finding.code, ())), None)
+        finding = finding if fix is None else replace(finding, fix=fix)
+        changed.append(level_after_fix(finding, checks(finding.code)[0], fix, trial))
     return tuple(sorted(changed, key=rank))

@@ -128,8 +128,7 @@ class Report(Result):
     @property
     def layers(self) -> int:
         """How many layers have weights; a layer that is called several times counts once."""
-        weighty = [row for row in self.observation.rows if row.role in ("weights", "recurrent", "embedding")]
-        return len({row.traits.weight_names or row.layer for row in weighty})
+        return self.observation.rows[0].layers
 
     @property
     def headline(self) -> str:

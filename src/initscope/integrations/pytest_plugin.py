@@ -1,4 +1,4 @@
-"""pytest plugin with the fixture ``initscope``; ``initscope.assert_healthy(model, data)`` fails if there are errors.
+"""The pytest plugin: the fixture ``initscope_checks``, whose ``assert_healthy(model, data)`` fails with the errors.
 
 pytest loads it wherever initscope is installed. It imports nothing else until the fixture is used.
 """
@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from initscope.inspection import Report
 
-__all__ = ["Checks", "initscope", "pytest_addoption"]
+__all__ = ["Checks", "initscope_checks", "pytest_addoption"]
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -54,7 +54,7 @@ class Checks:
         return f"\npage: {report.to_html(Path(self._folder) / f'{safe}.html')}"
 
 
-@pytest.fixture(name="initscope")
-def initscope(request: Any) -> Checks:
-    """Provide ``initscope.assert_healthy(model, data)`` and ``initscope.inspect(model, data)``."""
+@pytest.fixture
+def initscope_checks(request: Any) -> Checks:
+    """``initscope_checks.assert_healthy(model, data)``, and ``initscope_checks.inspect``."""
     return Checks(request.node.name, request.config.getoption("--initscope-report"))

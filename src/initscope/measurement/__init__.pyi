@@ -20,12 +20,12 @@ from .packing import (
     Packing as Packing,
     packing_numbers as packing_numbers,
 )
-from .redraws import (
-    measure as measure,
-)
-from .runs import (
+from .recording_run import (
     Recorded as Recorded,
     record as record,
+)
+from .redraws import (
+    measure as measure,
 )
 from .units import (
     ActivityObserver as ActivityObserver,

@@ -29,7 +29,7 @@ from initscope.graph import (
     pair_norms,
 )
 from initscope.graph.pair_norms import row_norms
-from initscope.measurement.gradients import called_layer, weight_gradient_norms
+from initscope.measurement.weight_gradients import called_layer, weight_gradient_norms
 
 __all__ = ["GradientObserver", "Observer", "PairObserver"]
 

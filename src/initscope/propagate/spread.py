@@ -63,5 +63,6 @@ def standard_error(replicates: Floats) -> Floats:
     >>> round(float(standard_error(np.array([0.0, 1.0, 0.0, 1.0]))), 3)      # 0.577/2
     0.289
     """
-    error: Floats = np.asarray(replicates.std(axis=0, ddof=1) / np.sqrt(len(replicates)))
+    with np.errstate(invalid="ignore"):  # infinite replicates have no spread: NaN
+        error: Floats = np.asarray(replicates.std(axis=0, ddof=1) / np.sqrt(len(replicates)))
     return error

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from initscope.geometry import Floats, Row, geometric_mean, spoken
+from initscope.geometry import Floats, Row, geometric_mean, is_number, spoken
 from initscope.results import counted
+from initscope.traits import RowStructure
 
 __all__ = ["JOINS", "block_names", "few_lines", "fold", "folded_table", "folding_summary", "group", "line_title"]
 
-_WEIGHTS = ("weights", "recurrent", "embedding")
 _UNCHANGED = ("movement", "bookkeeping")
-"""Roles that do not change the geometry: their rows fold into the row before."""
+"""Roles that leave the geometry as it was: their rows fold into the one before."""
 _OPS = " ops"
 _MOST_LINES = 30
 _GROUPS = 12
@@ -45,8 +45,8 @@ JOINS: dict[str, Callable[[Floats], float]] = {
 """Functions by column that reduce all rows of a line to one value; other columns show the value of the last row."""
 
 
-def block_names(rows: Sequence[Row], depth: int | None = None) -> list[str]:
-    """Return for every row the name of the block that it belongs to.
+def block_names(rows: Sequence[Row | RowStructure], depth: int | None = None) -> list[str]:
+    """Of every row the name of the block that it belongs to.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def block_names(rows: Sequence[Row], depth: int | None = None) -> list[str]:
     """
     if depth is not None:
         return [_cut(row, depth) for row in rows]
-    weights = Counter(prefix for row in rows if row.role in _WEIGHTS for prefix in _prefixes(row.within))
+    weights = Counter(prefix for row in rows if row.has_weights for prefix in _prefixes(row.within))
     blocks = _blocks(weights)
     above = {prefix for block in blocks for prefix in _prefixes(block)} - blocks
     return [_name(row, weights, blocks, above) for row in rows]
@@ -150,9 +150,12 @@ def _group_title(rows: Sequence[Row], lines: Sequence[Line]) -> str:
     first, last = (line_title(rows, line) for line in (lines[0], lines[-1]))
     if first == last:
         return first
-    numbers = [title.partition(" (")[0].partition(" ") for title in (first, last)]
-    if numbers[0][0] == numbers[1][0] and numbers[0][0] in ("layer", "block"):
-        return f"{numbers[0][0]}s {numbers[0][2]}–{numbers[1][2]}"
+    if all(title.startswith("block ") for title in (first, last)):
+        return f"blocks {first.removeprefix('block ')}–{last.removeprefix('block ')}"
+    if all(is_number(rows[members[0]].layer) for _, members in (lines[0], lines[-1])):
+        numbers = [rows[index].number for _, members in lines for index in members if rows[index].has_weights]
+        if numbers:
+            return f"layer {numbers[0]}" if len(set(numbers)) == 1 else f"layers {min(numbers)}–{max(numbers)}"
     return f"{first} to {last}"
 
 
@@ -162,7 +165,7 @@ def _prefixes(path: str) -> list[str]:
     return [".".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _cut(row: Row, depth: int) -> str:
+def _cut(row: Row | RowStructure, depth: int) -> str:
     parts = row.within.split(".") if row.within else []
     return ".".join(parts[:depth]) if depth and len(parts) >= depth and row.role != "input" else row.layer
 
@@ -178,7 +181,7 @@ def _blocks(weights: Mapping[str, int]) -> set[str]:
     return {path for path in several if not any(other.startswith(f"{path}.") for other in several)}
 
 
-def _name(row: Row, weights: Mapping[str, int], blocks: set[str], above: set[str]) -> str:
+def _name(row: Row | RowStructure, weights: Mapping[str, int], blocks: set[str], above: set[str]) -> str:
     if row.role == "input":
         return row.layer
     for prefix in _prefixes(row.within):
@@ -189,6 +192,6 @@ def _name(row: Row, weights: Mapping[str, int], blocks: set[str], above: set[str
     return row.layer if row.within in above or not row.within else _small_module(row, weights)
 
 
-def _small_module(row: Row, weights: Mapping[str, int]) -> str:
+def _small_module(row: Row | RowStructure, weights: Mapping[str, int]) -> str:
     """Return the module of an op, or the small module that calls it."""
     return row.within if weights.get(row.within, 0) <= 2 and row.layer.startswith(row.within) else row.layer

@@ -19,7 +19,6 @@ from initscope.rendering.table import with_error
 
 __all__ = ["Column", "Section", "layer_table", "page_data", "side_columns"]
 
-_WEIGHTS = ("weights", "recurrent", "embedding")
 _ERROR = re.compile(r"± (\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
 
 
@@ -113,7 +112,7 @@ def layer_table(
             "status": row.status if has_statuses else None,
             "note": notes.get(_kind(row.note)),
             "says": row.note,
-            "weights": row.role in _WEIGHTS,
+            "weights": row.has_weights,
             "fault": index in faulty,
         }
 
@@ -127,7 +126,7 @@ def layer_table(
         "sections": [
             {
                 "title": section.title,
-                "steps": len(section.members),
+                "ops": len(section.members),
                 "open": section.is_open,
                 "folds": len(section.members) > 1,
                 "cells": [

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from initscope.graph import is_weight_layer
-from initscope.training import seeded
+from initscope.models.training_loop import seeded
 
 __all__ = ["CLASSES", "INITIALIZATIONS", "Architecture", "Network", "architectures", "frozen_architectures", "networks"]
 

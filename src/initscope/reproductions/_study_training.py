@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from initscope.data import load
 from initscope.data.locations import search_path
 from initscope.distributed.local import in_processes
+from initscope.models.training_loop import Loop, seeded
 from initscope.reproductions._study_networks import Network
-from initscope.training import Loop, seeded
 
 __all__ = ["RATES", "STEPS", "read_runs", "splits", "train", "train_all", "train_best"]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["REPRODUCTIONS", "Collapse", "block", "run"]
+__all__ = ["REPRODUCTIONS", "AttentionCollapse", "block", "run"]
 
 VARIANCE, BIAS = 0.2, 4e-4  # variances of weights (times the fan-in) and of biases, as in the source
 _ROWS = 48  # number of sampled pairs of queries for the overlap of their weights
@@ -36,7 +36,7 @@ _NODES = 25  # number of standard deviations at which the participation is compu
 
 
 @dataclass(frozen=True)
-class Collapse(Result):
+class AttentionCollapse(Result):
     """Mean cosine of tokens after every block, for attention ``alone`` and with ReLU layers (``blocks``).
 
     Curves have measured and predicted values; those named "limit" are predictions for infinitely many tokens.
@@ -162,7 +162,7 @@ def run(
     depth: int = 50,
     networks: int = 2,
     seed: int = 0,
-) -> Collapse:
+) -> AttentionCollapse:
     """Return the cosine of tokens after every block, for several scales of the scores.
 
     The settings are those of [GiorlandinoGoldt2026]_: one head, width 720, 512 tokens, 50 post-norm blocks of attention
@@ -188,10 +188,10 @@ def run(
                 rows.append(Point(f"β = {beta:g}", float(position), *seen, ours[position]))
                 rows.append(Point(f"β = {beta:g}, limit", float(position), predicted=far[position]))
         stacks.append(Curves(tuple(rows), "block", "mean cosine of tokens"))
-    return Collapse(*stacks)
+    return AttentionCollapse(*stacks)
 
 
-def _numbers(result: Collapse) -> dict[str, Number]:
+def _numbers(result: AttentionCollapse) -> dict[str, Number]:
     numbers = {}
     for stack, curves in (("attention alone", result.alone), ("with ReLU layers", result.blocks)):
         for name, number in curves.numbers(ends=True).items():
@@ -202,7 +202,7 @@ def _numbers(result: Collapse) -> dict[str, Number]:
     return numbers
 
 
-def _holds(result: Collapse) -> bool:
+def _holds(result: AttentionCollapse) -> bool:
     """Return whether tokens collapse below the critical scale and stay distinct above, in agreement with predictions.
 
     The tolerance includes 0.06, because cosines are correlated from block to block and the error over two networks is

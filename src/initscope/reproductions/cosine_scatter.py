@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["REPRODUCTIONS", "CosineScatter", "Panel", "layer_cosines", "run"]
+__all__ = ["REPRODUCTIONS", "CosineScatter", "ScatterPanel", "layer_cosines", "run"]
 
 PUBLISHED = (("gaussian", 11), ("fashion-mnist", 3), ("cifar10", 3), ("imagenet-sample:resolution=224", 11))
 """Data and filter sizes. The source gives 11×11 for Gaussian images and ImageNet, and no size for the other two."""
 
 
 @dataclass(frozen=True)
-class Panel(Result):
+class ScatterPanel(Result):
     """Pairs of one data set: the least-squares slope, measured and predicted, and the pairs after the first layer.
 
     The slope is the mean over layers. Its error combines the error over layers and the error of the fit. All pairs
@@ -79,7 +79,7 @@ class CosineScatter(Rows):
     """The panels of the figure."""
 
     filters: int
-    rows: tuple[Panel, ...]
+    rows: tuple[ScatterPanel, ...]
 
     def figure(self) -> Figure:
         """Return a figure with two panels per row, as published."""
@@ -136,7 +136,7 @@ def run(
     return CosineScatter(filters, tuple(rows))
 
 
-def _panel(name: str, x: Any, y: Any, kernel_size: int, filters: int, layers: int, seed: int) -> Panel:
+def _panel(name: str, x: Any, y: Any, kernel_size: int, filters: int, layers: int, seed: int) -> ScatterPanel:
     drawn = [
         layer_cosines(x, y, kernel_size=kernel_size, filters=filters, seed=seed + layer)
         for layer in range(check_count("layers", layers, least=2, hint="a standard error needs at least two"))
@@ -145,7 +145,7 @@ def _panel(name: str, x: Any, y: Any, kernel_size: int, filters: int, layers: in
     slope, between = map(float, mean_and_error([line.slope for line in lines]))
     before, after = drawn[0]
     expected = np.asarray(expected_cosine(x, y, kernel_size=kernel_size))
-    return Panel(
+    return ScatterPanel(
         name=name,
         kernel_size=kernel_size,
         pairs=len(x),

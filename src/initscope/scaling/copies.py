@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from initscope.errors import InputError
-from initscope.models.libraries import library
+from initscope.models.hub_models import library
 from initscope.scaling.families import entries_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from initscope.errors import InputError
-from initscope.models.libraries import hf_config
+from initscope.models.hub_models import hf_config
 from initscope.scaling.transformer import Spreads, Transformer
 
 __all__ = ["FAMILIES", "entries_of", "read"]

@@ -17,7 +17,7 @@ from initscope.geometry import weakest
 from initscope.propagate.context import Context
 from initscope.propagate.distributions import KnownMeans
 from initscope.propagate.registry import operation, rule
-from initscope.propagate.rules.batch import batch_normalised
+from initscope.propagate.rules.batch_norm import batch_normalised
 from initscope.propagate.rules.elementwise import apply_activation
 from initscope.propagate.rules.gates import known
 from initscope.propagate.rules.merging import per_channel

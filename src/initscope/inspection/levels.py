@@ -1,0 +1,71 @@
+"""The level of a finding; it is decided here and nowhere else.
+
+An error must hurt:
+
+1. A check declares the level that its finding has without a trial: ``error`` for what breaks the signal, the gradients,
+   the data or the loss, ``warning`` for structural facts (two linear layers in a row, frozen or equal layers).
+2. If the trial learns, the finding gets the milder level that the check declares as ``learning``: errors become
+   warnings, structural facts become info. A structural fact whose fix can be tried stays a warning until then.
+3. If the trial learns and the fix of a structural fact does not help, or cannot be tried, the fact is info; if its fix
+   helps, it stays a warning.
+4. If the trial does not learn, or its fix is seen to help where it does not, a warning becomes what the check declares
+   as ``stuck``; but not while an error outside of the trial explains the harm.
+5. A cause is as bad as the worst finding that follows from it.
+6. What means nothing while batch norms have seen no data is info.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from initscope.inspection._checks import Check
+from initscope.inspection._checks.declaration import Hit
+from initscope.inspection.evidence import Evidence
+from initscope.inspection.finding import LEVELS, Finding, Fix
+from initscope.inspection.instruments import Trial
+
+__all__ = ["level_after_fix", "levelled", "levels_of_causes"]
+
+
+def levelled(hits: Sequence[tuple[Check, Hit]], evidence: Evidence) -> list[tuple[Check, Hit]]:
+    """The hits with their levels, as far as head and trial decide them."""
+    hits = [(item, _by_trial(item, hit, evidence)) for item, hit in hits]
+    explained = any(hit.level == "error" and not item.code.startswith("IS4") for item, hit in hits)
+    return [(item, _stuck(item, hit)) for item, hit in hits] if evidence.harm == "proven" and not explained else hits
+
+
+def _by_trial(item: Check, hit: Hit, evidence: Evidence) -> Hit:
+    level = hit.level or item.level
+    if item.needs_norms and evidence.facts.idle_norms:
+        return replace(hit, level="info")
+    if evidence.harm == "none" and item.learning is not None:
+        tried_next = item.learning == "info" and bool(hit.fix or item.fix)
+        level = max(level, "warning" if tried_next else item.learning, key=LEVELS.index)
+    return replace(hit, level=level)
+
+
+def _stuck(item: Check, hit: Hit) -> Hit:
+    return replace(hit, level=item.stuck) if item.stuck is not None and hit.level == "warning" else hit
+
+
+def level_after_fix(finding: Finding, declared: Check, fix: Fix | None, trial: Trial) -> Finding:
+    """A finding with the level that the trial of its fix decides; only warnings change."""
+    helped, learns = fix is not None and fix.helped, trial.outcome == "learns" and not trial.slow
+    if finding.level != "warning":
+        return finding
+    if learns and not helped and declared.learning is not None:
+        return replace(finding, level=declared.learning)
+    if helped and declared.stuck and not learns:
+        return replace(finding, level=declared.stuck)
+    return finding
+
+
+def levels_of_causes(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings that are causes with the level of the worst that follows from them."""
+    worst = {finding.code: finding.level for finding in findings}
+    for _ in findings:  # chains of causes
+        for finding in findings:
+            if finding.caused_by is not None:
+                worst[finding.caused_by] = min(worst[finding.caused_by], worst[finding.code], key=LEVELS.index)
+    return [replace(finding, level=worst[finding.code]) for finding in findings]
