@@ -212,8 +212,8 @@ def test_every_law_has_its_name(run, law):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("nothing", "no command is called 'nothing'. There are demo, inspect"),
-        ("hsh", "no command is called 'hsh'. Did you mean hash? There are"),
+        ("nothing", "no command is named 'nothing'. Available commands: demo, inspect"),
+        ("hsh", "no command is named 'hsh'. Did you mean hash? Available commands:"),
         ("predict dense3 --normalise 3", "Did you mean --normalize? See: initscope predict --help"),
         ("predict dense3 --data digts", "shapes, text) nor a folder or file (did you mean digits?)"),
         ("predict dense3 --data mnist", "(did you mean fashion-mnist?)"),
@@ -269,7 +269,7 @@ def test_data_of_no_name_is_not_the_default(run):
 def test_what_does_not_fit_into_memory_is_bad_use(run):
     code, _, messages = run("predict dense99999999999-relu --input-shape 8 --pairs 2")
     assert code == 2
-    assert "does not fit into memory" in messages
+    assert "out of memory" in messages
     assert "unexpected" not in messages
 
 
