@@ -1,4 +1,4 @@
-"""Directives that write tables: ``theorem-index`` of `initscope.theory.statements`, ``reproduction-index``.
+"""Directives that write tables: ``theorem-index`` of statements, ``reproduction-index`` of reproductions.
 
 A row of the first shows a statement in words and formulas, when it holds, its example, the functions, the tests and the
 reproductions; one of the second a reproduction with what came out at full scale (``full_scale.json``). On a narrow

@@ -17,7 +17,7 @@ from initscope.cli._options import Whole
 from initscope.cli._output import emit, say, terminal_width, user_code
 from initscope.cli._sources import InspectSource, build_model, load_data
 from initscope.cli._training import TrainingOptions
-from initscope.cli.predict_measure import Depth, Law, Model, Page, check_depth
+from initscope.cli.predict_measure import Depth, InitializerName, Model, Page, check_depth
 from initscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class InspectOptions:
     """What `inspect` computes in addition to the measurement."""
 
     draws: Annotated[Whole, Parameter(help="0: the weights that the model has; n: mean over n draws of them.")] = 0
-    initializer: Law = "present"
+    initializer: InitializerName = "present"
     mode: Annotated[Literal["train", "eval"] | None, Parameter(help="What batch norm does; default: as it is.")] = None
     gradients: Annotated[bool, Parameter(help="Record the gradients of the weights.")] = True
     prediction: Annotated[bool, Parameter(help="Compute what theory expects beside what is measured.")] = True
