@@ -1,4 +1,4 @@
-"""Directives that write tables: ``theorem-index`` of `initscope.theory.statements`, ``reproduction-index``.
+"""Directives that write tables: ``theorem-index`` of statements, ``reproduction-index`` of reproductions.
 
 A row of the first shows a statement in words and formulas, when it holds, its example, the functions, the tests and the
 reproductions; one of the second a reproduction with what came out at full scale (``full_scale.json``). On a narrow
@@ -103,8 +103,8 @@ class TheoremIndex(Table):
         """Return the example behind a line that opens it, with the imports that it needs."""
         code = statements.with_imports(row["example"].strip(), row["functions"])
         block = nodes.literal_block(code, code, language="python")
-        told = f"<details><summary>example</summary><p>Checked against {row['against']}.</p>"
-        return [nodes.raw("", told, format="html"), block, nodes.raw("", "</details>", format="html")]
+        opening = f"<details><summary>example</summary><p>Checked against {row['against']}.</p>"
+        return [nodes.raw("", opening, format="html"), block, nodes.raw("", "</details>", format="html")]
 
 
 class ReproductionIndex(Table):
@@ -123,8 +123,8 @@ class ReproductionIndex(Table):
 
     def cells(self, declared, result):
         """Return what stands in the four columns."""
-        told = [f".. _exhibit-{declared.id}:", f"``{declared.id}``", _escaped(declared.statement)]
-        first = self.parsed(*told, f"*{_escaped(declared.source)}*")
+        lines = [f".. _reproduction-{declared.id}:", f"``{declared.id}``", _escaped(declared.statement)]
+        first = self.parsed(*lines, f"*{_escaped(declared.source)}*")
         if result is None:
             return [first, self.parsed("–"), self.parsed("–"), self.parsed("not run at full scale")]
         published = result["published"] or {}

@@ -79,8 +79,7 @@ class Row(Result):
         (['layer 1 (Linear)', 'ReLU after layer 1'], 'conv3')
         """
         if not is_number(self.layer):
-            named = self.role == "input" or names_kind(self.layer, self.kind)
-            return self.layer if named else f"{self.layer} ({self.kind})"
+            return named(self.layer, self.kind)
         if not self.layers:
             return f"{spoken(self.layer)} ({self.kind})"
         return f"layer {self.number} ({self.kind})" if self.has_weights else f"{self.kind} {self._near}"
@@ -97,8 +96,8 @@ class Row(Result):
             return self.title
         of, unnamed = f" of {self.layers}", is_number(self.layer)
         if self.has_weights:
-            named = self.layer if names_kind(self.layer, self.kind) else f"{self.layer}, {self.kind}"
-            return f"layer {self.number}{of} ({f'{self.kind}, module {self.layer}' if unnamed else named})"
+            name = self.layer if names_kind(self.layer, self.kind) else f"{self.layer}, {self.kind}"
+            return f"layer {self.number}{of} ({f'{self.kind}, module {self.layer}' if unnamed else name})"
         return f"{f'{self.kind} (module {self.layer})' if unnamed else self.title} {self._near}{of}"
 
     @property
@@ -115,6 +114,15 @@ def numbered(rows: Iterable[Row]) -> tuple[Row, ...]:
         numbers.append(last)
     count = len(number_of)
     return tuple([replace(row, number=number, layers=count) for row, number in zip(rows, numbers, strict=True)])
+
+
+def named(layer: str, kind: str) -> str:
+    """Return a name with its kind, unless it contains the kind.
+
+    >>> named("3.2", "ReLU"), named("conv3", "Conv2d"), named("input", "input")
+    ('3.2 (ReLU)', 'conv3', 'input')
+    """
+    return layer if names_kind(layer, kind) else f"{layer} ({kind})"
 
 
 def is_number(name: str) -> bool:

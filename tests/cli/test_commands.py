@@ -44,7 +44,7 @@ def test_demo(run, tmp_path):
     assert code == 0
     assert "relu2" in output
     assert "Angles between pairs" in output
-    assert "theory says they would take the mean angle" in " ".join(output.split())
+    assert "theory predicts that they change the mean angle" in " ".join(output.split())
     assert "page: report.html" in messages
     assert max(map(len, output.splitlines())) <= 100
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -85,15 +85,19 @@ def test_demo_names_the_depth_where_theory_halves_the_angles(run):
 
 @pytest.mark.parametrize(
     ("before", "theory", "measured", "finding"),
-    [(40, 30, 31, "already makes different"), (40, 38, 42, "chance still outweighs"), (40, 41, 42, "does not make")],
+    [
+        (40, 30, 31, "already makes different"),
+        (40, 38, 42, "random fluctuations are larger"),
+        (40, 41, 42, "does not make"),
+    ],
 )
 def test_the_demo_says_what_it_found(before, theory, measured, finding):
     assert finding in _finding(before, theory, measured)
 
 
 def test_the_demo_recommends_only_what_theory_does():
-    assert "What to try: filters that sum to zero" in _remedy(40.0, 60.0, 25.0)
-    assert "What to try" not in _remedy(40.0, 20.0, 25.0)
+    assert "Suggested fix: filters that sum to zero" in _remedy(40.0, 60.0, 25.0)
+    assert "Suggested fix" not in _remedy(40.0, 20.0, 25.0)
 
 
 def test_one_is_not_plural(run):
@@ -208,8 +212,8 @@ def test_every_law_has_its_name(run, law):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("nothing", "no command is called 'nothing'. There are demo, inspect"),
-        ("hsh", "no command is called 'hsh'. Did you mean hash? There are"),
+        ("nothing", "no command is named 'nothing'. Available commands: demo, inspect"),
+        ("hsh", "no command is named 'hsh'. Did you mean hash? Available commands:"),
         ("predict dense3 --normalise 3", "Did you mean --normalize? See: initscope predict --help"),
         ("predict dense3 --data digts", "shapes, text) nor a folder or file (did you mean digits?)"),
         ("predict dense3 --data mnist", "(did you mean fashion-mnist?)"),
@@ -265,7 +269,7 @@ def test_data_of_no_name_is_not_the_default(run):
 def test_what_does_not_fit_into_memory_is_bad_use(run):
     code, _, messages = run("predict dense99999999999-relu --input-shape 8 --pairs 2")
     assert code == 2
-    assert "does not fit into memory" in messages
+    assert "out of memory" in messages
     assert "unexpected" not in messages
 
 

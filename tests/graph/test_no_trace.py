@@ -120,6 +120,26 @@ def test_data_parallel_models_are_looked_into():
             assert len(plain.rows) > 2
 
 
+@pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="torch was built without gloo")
+@pytest.mark.filterwarnings("ignore")
+def test_distributed_models_are_looked_into(tmp_path):
+    """A group of this process alone; the store is a file, so that no port is needed."""
+    torch.manual_seed(0)
+    layers, x = MODELS["batch norm and dropout"](), inputs_of("batch norm and dropout")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        wrapped = nn.parallel.DistributedDataParallel(layers)
+        before = state(wrapped)
+        inside = initscope.inspect(wrapped, x, pairs=4, alternatives=False)
+        assert changed(before, state(wrapped)) == []
+        wrapped(x).sum().backward()
+    finally:
+        torch.distributed.destroy_process_group()
+    plain = initscope.inspect(layers, x, pairs=4, alternatives=False)
+    assert [row.layer for row in inside.rows] == [row.layer for row in plain.rows]
+    assert len(plain.rows) > 2
+
+
 def test_a_running_statistic_can_be_copied_and_trained_after_an_inspection():
     model, x = MODELS["running mean"](), inputs_of("running mean")
     report = initscope.inspect(model, x, pairs=4, alternatives=False)

@@ -121,7 +121,7 @@ def test_a_number_in_the_title_says_of_what_it_is():
 def test_a_network_without_findings_says_what_was_not_checked():
     report = diagnosed(stack(depth=3))
     assert report.headline.startswith(f"No problems found (3 layers, {report.checks} checks).")
-    assert report.headline.endswith("Not checked: the loss, because no targets were given")
+    assert report.headline.endswith("Not checked: the loss (no targets were given; pass targets).")
     (missing,) = report.not_checked
     assert missing.give == "targets="
     ready = initscope.inspection.checks()

@@ -84,7 +84,7 @@ def test_the_head_shows_harm_without_a_trial(digits):
 def test_the_trial_of_a_fix_decides_the_level_of_a_structural_fact(trial, helped, level):
     (declared,) = checks("frozen-layers")
     assert (declared.level, declared.learning, declared.stuck) == ("warning", "info", "error")
-    fix = Fix("unfreeze", "model.requires_grad_(True)", "", before=0.2, after=0.9 if helped else 0.21)
+    fix = Fix("unfreeze", "model.requires_grad_(True)", "", before=0.2, after=0.9 if helped else 0.21, measure="share")
     finding = Finding(declared.code, declared.name, "warning", "0", None, None, "", fix)
     assert level_after_fix(finding, declared, fix, trial).level == level
     for other in ("error", "info"):

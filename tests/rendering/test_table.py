@@ -125,8 +125,8 @@ def test_a_deep_network_is_few_lines_with_the_values_of_its_rows():
     }
     text = printed(comparison, 80)
     assert f"81 ops in {len(lines)} lines; --depth 0 prints them all" in text
-    assert "gradient: of a layer's weights over the last layer's" in " ".join(text.split())
-    assert "ReLU after layer 40" in drawn(terminal_table(comparison, depth=0), 200)
+    assert "gradient: norm for the weights of a layer / norm for the last layer" in " ".join(text.split())
+    assert "79 (ReLU)" in drawn(terminal_table(comparison, depth=0), 200)
 
 
 def test_rounding_is_not_printed_as_an_angle():

@@ -1,4 +1,4 @@
-"""Reproductions of attention: recursion and formulas against something independent, and small runs of both."""
+"""Reproductions of attention: recursion and formulas against independent computations, and small runs."""
 
 import math
 
@@ -38,7 +38,7 @@ def test_settings_of_one_head_are_predicted():
     """Scores of all sizes and correlated gradients: within 6 % of 40 draws on 32 sequences, which scatter by 1.5 %."""
     for setting in (_Setting(0.0, 0.6, 0.0, 100, 64, 60), _Setting(1 / 3, 0.245, 2 / 3, 150, 64, 40)):
         generator = torch.Generator().manual_seed(5)
-        x = setting.alike(setting.cosine, (32, setting.tokens, setting.inputs), generator)
+        x = setting.correlated(setting.cosine, (32, setting.tokens, setting.inputs), generator)
         measured, ours = setting.measured(x, 40, generator), setting.ours(x, generator)
         assert ours == pytest.approx([value for value, _ in measured], rel=0.06)
         assert all(0.002 < error / value < 0.02 for value, error in measured)

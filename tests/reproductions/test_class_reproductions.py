@@ -53,7 +53,7 @@ def test_missing_checkpoints_say_how_to_make_them(monkeypatch, tmp_path):
 
 
 def test_boundaries_are_medians_and_ranks_of_the_ratios(boundaries):
-    found = boundaries.found
+    found = boundaries.separations
     place = found.layers.index(boundaries.layer)
     assert boundaries.layer == "relu2"
     assert len(boundaries.rows) == 6 * 4
@@ -75,10 +75,10 @@ def test_boundaries_are_medians_and_ranks_of_the_ratios(boundaries):
 def test_boundaries_without_training_do_not_hold(boundaries):
     check = get("talk-class-boundaries").holds
     assert check(boundaries)
-    first, *_, last = boundaries.found.networks.items()
-    backwards = replace(boundaries, found=replace(boundaries.found, networks=dict([last, first])))
+    first, *_, last = boundaries.separations.networks.items()
+    backwards = replace(boundaries, separations=replace(boundaries.separations, networks=dict([last, first])))
     assert not check(backwards)
-    same = replace(boundaries, found=replace(boundaries.found, networks={"a": first[1], "b": first[1]}))
+    same = replace(boundaries, separations=replace(boundaries.separations, networks={"a": first[1], "b": first[1]}))
     assert not check(same)
 
 
@@ -125,6 +125,6 @@ def test_inside_a_network_has_the_angles_of_the_layer():
 def test_labels_give_both_errors_and_their_difference():
     study = Study((Setting("cross-entropy", 30, (0.3, 0.2)), Setting("cross-entropy+triplet", 30, (0.25, 0.2))))
     numbers = get("talk-metric-learning").numbers(study)
-    assert numbers["cross-entropy+triplet less cross-entropy, 30 labels"].value == pytest.approx(-0.025)
-    assert numbers["cross-entropy+triplet less cross-entropy, 30 labels"].error == pytest.approx(0.025)
+    assert numbers["cross-entropy+triplet minus cross-entropy, 30 labels"].value == pytest.approx(-0.025)
+    assert numbers["cross-entropy+triplet minus cross-entropy, 30 labels"].error == pytest.approx(0.025)
     assert len(numbers) == 3

@@ -182,7 +182,7 @@ def test_tessellation_rows_and_picture():
     assert kinds["best shallow"].cells == kinds["best shallow"].width + 1
     assert all(row.parameters <= 60 for row in result.rows if row.kind == "equal parameters")
     assert [row.units for row in result.rows if row.kind == "equal units"] == [12, 12]
-    assert result.plot(picture=0).get_title().startswith("random, 1 layer of")
+    assert result.plot(index=0).get_title().startswith("random, 1 layer of")
     cloud = np.random.default_rng(0).standard_normal((50, 6))
     met = tessellation.run(cloud, depths=(1,), parameters=300, draws=2, folds=())
     assert 1 < met.rows[0].cells <= 50

@@ -61,7 +61,7 @@ def test_a_run_goes_on_where_it_stopped(three, tmp_path):
     reproduce(["first"], out=tmp_path)
     again = reproduce(out=tmp_path)
     assert {id: len(runs) for id, runs in three.items()} == {"first": 1, "second": 1, "third": 1}
-    assert "<svg viewBox" in again.reproductions[0].picture
+    assert "<svg viewBox" in again.reproductions[0].svg
     reproduce(out=tmp_path)
     assert {id: len(runs) for id, runs in three.items()} == {"first": 1, "second": 2, "third": 1}
     (tmp_path / "first.json").write_text("{", encoding="utf-8")
@@ -82,7 +82,7 @@ def test_processes_find_what_one_finds(tmp_path):
             assert other.ours[name]["value"] == pytest.approx(number["value"], rel=1e-9)
     lines = []
     assert reproduce(SWIFT, out=tmp_path / "crew", workers=2, progress=lines.append).reproductions == crew.reproductions
-    assert lines == [f"{shown.id}: {shown.status} (there already)" for shown in crew.reproductions]
+    assert lines == [f"{shown.id}: {shown.status} (from an earlier run)" for shown in crew.reproductions]
     with pytest.raises(InputError, match="workers = 0"):
         reproduce(SWIFT, out=tmp_path / "crew", workers=0)
 

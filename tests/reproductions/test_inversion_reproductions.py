@@ -1,4 +1,4 @@
-"""Reproductions of recovery: their checks can fail, numbers equal a plain computation, bad input is refused."""
+"""Reproductions of recovery: checks can fail, numbers agree with a plain computation, bad input is refused."""
 
 from __future__ import annotations
 

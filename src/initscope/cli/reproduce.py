@@ -1,4 +1,4 @@
-"""``initscope reproduce``: figures, tables and statements of the sources, run and set beside what was published."""
+"""``initscope reproduce``: reproductions of figures, tables and statements of the sources."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def reproduce(
     *ids: Annotated[
         str, Parameter(help="Names of reproductions, as --list shows them, or statements: 'cnn theorem 3'.")
     ],
-    list: Annotated[bool, Parameter(negative="", help="List the reproductions and run none.")] = False,
+    list: Annotated[bool, Parameter(negative="", help="List the reproductions without running them.")] = False,
     all: Annotated[bool, Parameter(negative="", help="Run all reproductions.")] = False,
     scale: Annotated[
         Literal["small", "full"], Parameter(help="small: seconds each, bundled data; full: the published sizes.")
     ] = "small",
-    out: Annotated[Path, Parameter(group=OUTPUT, help="Folder for index.html, results.json and the pictures.")] = Path(
+    out: Annotated[Path, Parameter(group=OUTPUT, help="Folder for index.html, results.json and the figures.")] = Path(
         "gallery"
     ),
-    again: Annotated[bool, Parameter(negative="", help="Run also what the folder has already.")] = False,
-    workers: Annotated[Whole, Parameter(help="Processes that run reproductions.")] = 1,
+    again: Annotated[bool, Parameter(negative="", help="Also run reproductions that the folder already has.")] = False,
+    workers: Annotated[Whole, Parameter(help="Number of processes.")] = 1,
     format: Format = "table",
 ) -> None:
-    """Run figures, tables and statements of the sources, with the published value beside ours, on one page."""
+    """Reproduce figures, tables and statements of the sources, and compare with the published numbers on one page."""
     from initscope.reproductions import all_reproductions, gallery
 
     if list:
@@ -44,15 +44,15 @@ def reproduce(
             if all
             else "no reproduction is named; initscope reproduce --list shows their names, --all runs all of them"
         )
-    found = gallery.reproduce(None if all else ids, out=out, scale=scale, again=again, workers=workers, progress=say)
+    results = gallery.reproduce(None if all else ids, out=out, scale=scale, again=again, workers=workers, progress=say)
     if format == "json":
         versions = {"versions": provenance()["versions"]}
-        print(json_text([result | versions for result in found.results()]), end="")
+        print(json_text([result | versions for result in results.results()]), end="")
     else:
-        emit(found, format)
+        emit(results, format)
     say(f"page: {out / 'index.html'}")
-    if found.failed:
-        say(f"failed: {', '.join(found.failed)}")
+    if results.failed:
+        say(f"failed: {', '.join(results.failed)}")
         sys.exit(1)
 
 
@@ -60,12 +60,12 @@ def _list(described: list[dict[str, object]], format: Format) -> None:
     if format == "json":
         print(json_text(described), end="")
         return
-    rows = [told | {"published": _in_words(told["published"])} for told in described]
+    rows = [entry | {"published": _in_words(entry["published"])} for entry in described]
     if format == "csv":
         print(csv_text(rows), end="")
     else:
         first = ("id", "statement")
-        print_table([{name: told[name] for name in dict.fromkeys([*first, *told])} for told in rows])
+        print_table([{name: entry[name] for name in dict.fromkeys([*first, *entry])} for entry in rows])
 
 
 def _in_words(published: object) -> str:

@@ -99,7 +99,7 @@ class LearnedHash(SupervisedHasher):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Train on class labels: rows of one class are like."""
+        """Train on class labels: rows of one class are similar."""
         import torch
 
         losses = {"logistic": self._logistic, "softmax": self._softmax}

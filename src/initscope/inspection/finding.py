@@ -127,5 +127,11 @@ class NotChecked(Result):
     give: str
     codes: tuple[str, ...]
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the arguments to give, which are those of the options of the command line."""
+        return tuple(name for part in self.give.split(", ") if (name := part.partition("=")[0]))
+
     def __str__(self) -> str:
-        return f"{self.what}, because {self.reason}"
+        give = f"; pass {' and '.join(self.options)}" if self.options else ""
+        return f"{self.what} ({self.reason}{give})"

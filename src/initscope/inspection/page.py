@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from initscope.inspection.alternatives import Alternative
 from initscope.inspection.finding import Finding
 from initscope.inspection.layer_quantities import layer_quantities
 from initscope.rendering.depth import drawn_panels
-from initscope.rendering.folding import folding_summary
 from initscope.rendering.layers import layer_table, page_data
 from initscope.rendering.page import comparison_context, render_part
 from initscope.rendering.summary import headline
@@ -23,7 +22,7 @@ from initscope.rendering.thumbnails import Thumbnail, thumbnails
 if TYPE_CHECKING:
     from initscope.inspection.report import Report
 
-__all__ = ["as_comparison", "render_report", "table_texts"]
+__all__ = ["as_comparison", "block_texts", "render_report"]
 
 _DIGITS = {
     "angle_predicted": 1,
@@ -221,10 +220,9 @@ def _picture(report: Report, index: int) -> Thumbnail | None:
     return next(iter(thumbnails(seen.x[one].cpu(), seen.y[one].cpu(), angles=seen.angle[:, one], count=1)), None)
 
 
-def table_texts(report: Report, depth: int | None = None) -> tuple[list[dict[str, str]], str]:
-    """The report's blocks as short texts, few of them (see `Report.blocks`), and how many steps they fold."""
-    lines = report.blocks(depth, few=True)
-    return [_texts(row) for row in lines], folding_summary(lines)
+def block_texts(blocks: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Lines of `Report.blocks` as short texts."""
+    return [_texts(row) for row in blocks]
 
 
 def _texts(row: dict[str, Any]) -> dict[str, str]:

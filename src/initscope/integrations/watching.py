@@ -143,14 +143,14 @@ class Watch(Result):
         return ax
 
     def __call__(self, model: nn.Module, epoch: int) -> dict[str, Any]:
-        """Inspect ``model`` and add a row, without a warning or a logger; returns the row."""
+        """Inspect ``model``, add a row without warnings and loggers, and return the row."""
         self.observe(model, epoch)
         return self.rows[-1]
 
     def observe(self, model: nn.Module, epoch: int) -> Report:
-        """Inspect ``model`` and add a row; returns the report behind it.
+        """Inspect ``model``, add a row, and return the report.
 
-        Weights that have become NaN or infinite are the finding not-finite, where `inspect` refuses them.
+        NaN or infinite weights give the finding not-finite; `inspect` raises an error for them.
         """
         options: dict[str, Any] = {"pairs": self.pairs, "seed": self.seed, "mode": self.mode}
         try:

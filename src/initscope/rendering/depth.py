@@ -220,8 +220,10 @@ def axis_name(title: str) -> str:
 
     >>> axis_name("encoder.blocks.3.attention.query (Linear)"), axis_name("attention.output.dense")
     ('blocks.3…', '…output.dense')
+    >>> axis_name("layer 11 (Linear)"), axis_name("ReLU after layer 11")
+    ('layer 11', 'ReLU')
     """
-    name = title.partition(" (")[0]
+    name = re.sub(r" (after|before) layer \d+$", "", title.partition(" (")[0])
     if len(name) <= _SHORT:
         return name
     block = re.search(r"(?:^|\.)([^.]+\.\d+)\.(?!.*\.\d+\.)", name)

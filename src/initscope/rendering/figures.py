@@ -148,7 +148,8 @@ def pairs_figure(comparison: Comparison, ax: Axes | None = None) -> Axes:
     )
     chosen = _first_middle_last(comparison.rows, against + shown.cosine)
     for row, color, marker in zip(chosen, (PREDICTED, THIRD, MEASURED), "os^", strict=False):
-        label = f"after {label_text(comparison.rows[row].title)}"
+        title = label_text(comparison.rows[row].title)
+        label = title if " after layer " in title else f"after {title}"
         ax.plot(against[row], shown.cosine[row], marker, color=color, markersize=4.5, alpha=0.75, label=label)
     points = np.concatenate([against[chosen], shown.cosine[chosen]], axis=None) if chosen else np.array([0.0, 1.0])
     low, high = max(-1.0, np.nanmin(points) - 0.03), min(1.0, np.nanmax(points) + 0.03)

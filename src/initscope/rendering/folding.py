@@ -83,13 +83,22 @@ def fold(rows: Sequence[Row], depth: int | None = None) -> list[Line]:
     return lines
 
 
-def few_lines(rows: Sequence[Row], depth: int | None = None, alone: Set[int] = frozenset()) -> list[Line]:
+def few_lines(
+    rows: Sequence[Row], depth: int | None = None, alone: Set[int] = frozenset(), most: int | None = None
+) -> list[Line]:
     """Return the lines of `fold`, grouped into about a dozen if they are too many for a terminal.
 
-    Rows in ``alone`` are not grouped with others. With a ``depth``, lines are never grouped.
+    Rows in ``alone`` are not grouped with others. With a ``depth``, lines are never grouped. With ``most`` there are at
+    most that many groups, plus one for the input and one for the rest; if rows in ``alone`` would make more, they are
+    grouped too.
     """
     lines = fold(rows, depth)
-    return lines if depth is not None or len(lines) <= _MOST_LINES else group(rows, lines, _GROUPS, alone)
+    if depth is not None or len(lines) <= (_MOST_LINES if most is None else most):
+        return lines
+    if most is None:
+        return group(rows, lines, _GROUPS, alone)
+    tries = (group(rows, lines, groups, apart) for apart in (alone, frozenset()) for groups in range(most, 0, -1))
+    return min(tries, key=lambda groups: max(0, len(groups) - most))
 
 
 def folded_table(

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from initscope.geometry import ROUNDING
+from initscope.geometry import ROUNDING, named
 from initscope.rendering.folding import few_lines, folded_table, folding_summary
 from initscope.rendering.quantities import angles, sizes
 from initscope.results import format_number, printable
@@ -24,6 +24,7 @@ __all__ = [
     "note_lines",
     "rich_table",
     "side_by_side",
+    "table_lines",
     "table_width",
     "terminal_table",
     "with_error",
@@ -103,6 +104,8 @@ def side_by_side(comparison: Comparison, depth: int | None = 0) -> list[dict[str
     """
     sides = [side for side in ("predicted", "measured") if getattr(comparison, _ATTRIBUTE[side]) is not None]
     rows = [_texts(row, sides) for row in _folded(comparison, depth)]
+    if depth == 0:  # every op, by the name of its module
+        rows = [texts | {"layer": named(row.layer, row.kind)} for texts, row in zip(rows, comparison.rows, strict=True)]
     empty = {"note"} if not any(row["note"] for row in rows) else set()
     if sum(row.get("gradient predicted", "–") != "–" for row in rows) < 2:  # the value of the last layer is always 1
         empty.add("gradient predicted")
@@ -297,6 +300,18 @@ def _cut(text: str, width: int) -> str:
     if any(len(word) > width for word in text.split()):
         return f"{text[: width - 1]}…\n{text[-width:]}"
     return "\n".join(textwrap.wrap(text, width, break_on_hyphens=False, max_lines=2, placeholder=" …"))
+
+
+def table_lines(table: Table, width: int | None) -> list[str]:
+    """The heading and the rows of a table as text, without its title, what stands below it, and empty lines."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    table.title = table.caption = None
+    text = StringIO()
+    Console(file=text, width=width or table_width(table), color_system=None, force_terminal=False).print(table)
+    return [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
 
 
 def table_width(table: Table) -> int:

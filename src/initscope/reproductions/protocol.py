@@ -1,7 +1,7 @@
-"""What a reproduction is: a statement of the sources that can be run, with the published value beside ours.
+"""`Reproduction`: a statement of the sources that can be run, with our numbers and the published ones.
 
-A file of this room runs one experiment (``run``) and declares what it shows: ``REPRODUCTIONS = (Declared(…),)``.
-Published numbers stand in ``published.toml`` and nowhere else.
+A file of this package runs one experiment (``run``) and declares what it shows: ``REPRODUCTIONS = (Declared(…),)``.
+All published numbers are in ``published.toml``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Scale = Literal["small", "full"]
 Status = Literal["agrees", "differs", "not comparable", "failed"]
 
 _ERRORS = 3.0
-"""Standard errors within which a number of ours agrees with a published one, beside the rounding of that."""
+"""Our number agrees with a published one within this number of standard errors plus the rounding of the latter."""
 
 
 @dataclass(frozen=True)
 class Number(Result):
-    """One number of ours, with its standard error where it has one."""
+    """One of our numbers, with its standard error if it has one."""
 
     value: float
     error: float | None = None
@@ -43,9 +43,9 @@ class Number(Result):
 
 @dataclass(frozen=True)
 class Reproduction(Result):
-    """A reproduction that was run: our numbers beside the published ones, whether they agree, and what was drawn.
+    """The outcome of a run: our numbers, the published ones, and whether they agree.
 
-    ``result`` holds everything that came out, with its own table and picture.
+    ``result`` holds the full result of the experiment, with its table and figure.
     """
 
     id: str
@@ -61,11 +61,11 @@ class Reproduction(Result):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The table of the result."""
+        """Table of the result."""
         return [] if self.result is None else list(self.result.table())
 
     def table(self) -> list[dict[str, Any]]:
-        """One row for each number: ours, its error, and the published one."""
+        """Return one row per number: ours, its error, and the published one."""
         published = self.published or {}
         return [
             {"reproduction": self.id, "number": name, "ours": number.value, "error": number.error}
@@ -74,13 +74,13 @@ class Reproduction(Result):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the result, whose table is ``rows``."""
+        """Return all fields except ``result``, whose table is ``rows``."""
         shown = {name: getattr(self, name) for name in ("id", "source", "statement", "scale", "status", "why")}
         ours = {name: number.to_dict() for name, number in self.ours.items()}
         return {**shown, "ours": ours, "published": self.published, "seconds": round(self.seconds, 3)}
 
     def figure(self) -> Figure | None:
-        """The picture, if the result has one."""
+        """Return the figure of the result, or None."""
         from matplotlib.figure import Figure
 
         if self.result is None:
@@ -91,24 +91,24 @@ class Reproduction(Result):
 
 @dataclass(frozen=True)
 class Declared:
-    """A statement, and how it is shown.
+    """A statement, and the experiment that reproduces it.
 
     Attributes
     ----------
     id, source, statement : str
-        Its name on the command line, where it stands, and what it says.
+        Name on the command line, reference, and text of the statement.
     produce : callable
         Runs the experiment with the keywords ``small`` or ``full``; returns a `Result`.
     numbers : callable
-        Our numbers by name, of what ``produce`` returned; those with a published value have its name.
+        Returns our numbers by name from the result of ``produce``; published numbers have the same names.
     holds : callable, optional
-        Whether a statement that is no single number came true.
+        Returns whether the statement holds, if it is not a single number.
     data : str
-        Keyword of ``produce`` that takes a user's own data, if it takes any.
+        Keyword of ``produce`` for data of the user; empty if there is none.
     incomparable : str
-        Why our numbers cannot be set against the published ones, if they cannot.
+        Reason why our numbers cannot be compared with the published ones; empty if they can.
     small_incomparable : str
-        Why those of the small scale cannot.
+        The same for the small scale.
     """
 
     id: str
@@ -125,26 +125,26 @@ class Declared:
 
     @property
     def published(self) -> dict[str, float] | None:
-        """Published numbers by name, None where the source gives none."""
+        """Published numbers by name, or None."""
         return published(self.id)
 
     def describe(self) -> dict[str, Any]:
-        """``{"id", "source", "statement", "published"}``."""
+        """Return ``{"id", "source", "statement", "published"}``."""
         return {"id": self.id, "source": self.source, "statement": self.statement, "published": self.published}
 
     def run(self, scale: Scale = "small", data: Any = None) -> Reproduction:
-        """Run it: ``small`` in seconds on bundled data, ``full`` at the published sizes."""
+        """Run the experiment: ``small`` in seconds on bundled data, ``full`` at the published sizes."""
         if scale not in get_args(Scale):
             raise InputError(f"scale = {scale!r} must be 'small' or 'full'")
         if data is not None and not self.data:
-            raise InputError(f"{self.id} takes no data: its statement is about what it draws itself")
+            raise InputError(f"{self.id} takes no data: it generates its own inputs")
         begun = time.perf_counter()
         options = dict(self.small if scale == "small" else self.full)
         result = self.produce(**options, **({self.data: data} if data is not None else {}))
         ours = self.numbers(result)
         incomparable = self.incomparable or (self.small_incomparable if scale == "small" else "")
         if self.published and data is not None:
-            incomparable = "the published numbers are of other data"
+            incomparable = "the published numbers belong to other data"
         status, why = self._judged(result, ours, incomparable)
         seconds = time.perf_counter() - begun
         return Reproduction(
@@ -152,19 +152,21 @@ class Declared:
         )
 
     def _judged(self, result: Any, ours: dict[str, Number], incomparable: str) -> tuple[Status, str]:
-        told = self.published or {}
+        published_numbers = self.published or {}
         if self.holds is not None and not self.holds(result):
-            return "differs", "the statement did not come true here"
+            return "differs", "the statement does not hold here"
         if incomparable:
             return "not comparable", incomparable
-        for name, value in told.items():
+        for name, value in published_numbers.items():
             number, rounding = ours[name], published_rounding(self.id, name)
             if abs(number.value - value) > _ERRORS * (number.error or 0.0) + rounding:
                 return "differs", f"{name}: {number} here, {value:g} published"
-        if told:
+        if published_numbers:
             return "agrees", f"within {_ERRORS:g} standard errors and the rounding of the published numbers"
         return (
-            ("agrees", "the statement came true") if self.holds is not None else ("not comparable", "no number given")
+            ("agrees", "the statement holds")
+            if self.holds is not None
+            else ("not comparable", "the source gives no number")
         )
 
 
@@ -174,13 +176,13 @@ def _published_file() -> dict[str, Any]:
 
 
 def published(id: str) -> dict[str, float] | None:
-    """Published numbers of a reproduction by name, from ``published.toml``."""
+    """Return the published numbers of a reproduction by name, from ``published.toml``."""
     entry = _published_file().get(id)
     return None if entry is None else {name: float(text) for name, text in entry["numbers"].items()}
 
 
 def published_rounding(id: str, name: str) -> float:
-    """Half a unit of the last digit that the source prints.
+    """Return half a unit of the last published digit.
 
     >>> published_rounding("injectivity-thresholds", "union")
     0.005

@@ -1,4 +1,4 @@
-"""All reproductions by name, from every file of this package that declares ``REPRODUCTIONS``."""
+"""Registry of reproductions by name, from all files of this package that declare ``REPRODUCTIONS``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["all_reproductions", "get", "matching"]
 
 @functools.cache
 def all_reproductions() -> dict[str, Declared]:
-    """Name → reproduction, in the order of the names."""
-    found: dict[str, Declared] = {}
+    """Return all reproductions by name, sorted by name."""
+    by_name: dict[str, Declared] = {}
     for module in pkgutil.iter_modules(reproductions.__path__):
         if module.name.startswith("_") or module.name in ("gallery", "protocol", "registry"):
             continue
         loaded = importlib.import_module(f"initscope.reproductions.{module.name}")
         for declared in getattr(loaded, "REPRODUCTIONS", ()):
-            found[declared.id] = declared
-    return dict(sorted(found.items()))
+            by_name[declared.id] = declared
+    return dict(sorted(by_name.items()))
 
 
 def get(id: str) -> Declared:
-    """The reproduction of that name.
+    """Return the reproduction of this name.
 
     >>> get("norms-figure-1").source
     'Arpit, Bengio 2019, figure 1'
@@ -43,9 +43,9 @@ def get(id: str) -> Declared:
 
 
 def matching(name: str) -> tuple[str, ...]:
-    """Return the names of the reproductions of a statement such as ``cnn theorem 3``; a name without spaces as it is.
+    """Return the names of the reproductions of a statement such as ``cnn theorem 3``; names are returned unchanged.
 
-    A statement that several sources have is an `InputError`, which names the reproductions of each.
+    If several sources have such a statement, an `InputError` lists the reproductions of each.
 
     >>> matching("norms lemma 3")
     ('norms-lemma-3',)

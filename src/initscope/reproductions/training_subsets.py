@@ -1,6 +1,4 @@
-"""Only a small subset is required for training: test error after training on random samples, on an ε-net, on those at
-the boundary of their class, on those deep inside, and on all.
-"""
+"""Test error after training on random samples, an ε-net, samples at class boundaries or deep inside, or all."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ def run(
     seeds: Sequence[int] = (0, 1, 2),
     steps: int = 200,
 ) -> Study:
-    """Train on ``sizes`` of the ``images``, chosen in each way, and on all of them, for as many steps."""
+    """Train on ``sizes`` of the ``images``, chosen in each way, and on all of them, for the same number of steps."""
     return subset_study(**study_setting(spec, images, tested), sizes=sizes, seeds=seeds, steps=steps)
 
 
@@ -34,9 +32,10 @@ REPRODUCTIONS = (
         "at the class boundaries, is required for training.",
         produce=run,
         numbers=lambda study: {
-            f"{each.name}, {each.size} samples": Number(each.mean, each.standard_error) for each in study.settings
+            f"{setting.name}, {setting.size} samples": Number(setting.mean, setting.standard_error)
+            for setting in study.settings
         },
         small={"spec": "digits", "images": 1200, "tested": 597, "sizes": (50, 200), "seeds": (0, 1), "steps": 40},
-        incomparable="the talk gives neither a size nor an error; test errors by the way of choosing are given",
+        incomparable="the talk gives neither a size nor an error; test errors by selection method are shown",
     ),
 )

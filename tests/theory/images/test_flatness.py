@@ -127,7 +127,7 @@ def test_outliers_are_the_images_of_one_colour():
     found = monochromatic_outliers(images, names=list("abcdef"))
     assert [row["name"] for row in found.table()] == ["d", "b"]
     assert (found.skipped, found.share) == (1, 0.4)
-    assert found.outliers[0].grey_share == pytest.approx(1 / 3)
+    assert found.outliers[0].gray_share == pytest.approx(1 / 3)
     assert found.outliers[1].energy[1] == pytest.approx((greenish[1] ** 2).sum() / (greenish**2).sum())
     with pytest.raises(InputError, match="no colour"):
         monochromatic_outliers(images[:, :1])
