@@ -162,7 +162,7 @@ class InitializerContract:
         """Check that a variance that is wrong by 25 % is detected."""
         layer = self.layers()[0]
         stated = self.initializer.law(layer)
-        wrong = WeightLaw(1.25 * stated.variance, stated.bias_variance, stated.strength, stated.centre)
+        wrong = WeightLaw(1.25 * stated.variance, stated.bias_variance, stated.strength, stated.center)
         assert (self.scores(layer, wrong) > 4).any()
 
     def test_random_state_is_left_alone(self) -> None:
@@ -213,8 +213,8 @@ def _filters(layer: Any) -> torch.Tensor:
 
 
 def _second_moment(stated: WeightLaw, layer: Any, a: torch.Tensor, b: torch.Tensor) -> float:
-    """Return E⟨w,a⟩⟨w,b⟩ = v (⟨a,b⟩ - λ n ā b̄); with ``stated.centre`` only the center taps count."""
-    if stated.centre:
+    """Return E⟨w,a⟩⟨w,b⟩ = v (⟨a,b⟩ - λ n ā b̄); with ``stated.center`` only the center taps count."""
+    if stated.center:
         center = _center_tap(layer)
         a, b = a * center, b * center
     return stated.variance * float(a @ b - stated.strength * len(a) * a.mean() * b.mean())

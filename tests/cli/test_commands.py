@@ -239,7 +239,7 @@ def test_every_law_has_its_name(run, law):
         ("measure dense3 --draws 2.9", "Invalid value for --draws: 2.9 must be a whole number"),
         ("predict dense3 --pairs 0", "pairs = 0 must be a whole number of at least 1"),
         ("predict dense3 --data . --size abc", "joined by x, such as 64 or 48x64"),
-        ("predict dense3 --out folder.html", "--out folder.html is a folder; give the name of a file in it"),
+        ("predict dense3 --out folder.html", "--out folder.html is a folder; give a file name"),
         ("demo --out file/report.html", "file is a file, so it cannot hold others"),
         ("demo --crops 0", "crops = 0 must be a whole number of at least 2"),
         ("demo --width 100000000", "width = 100000000 must be a whole number of at least 1 and at most 4096"),

@@ -171,8 +171,8 @@ def test_effective_rank_of_sampled_units_is_unbiased():
     """
     rng = torch.Generator().manual_seed(0)
     features = torch.relu(torch.randn(300, 12, generator=rng) @ torch.randn(12, 1000, generator=rng))
-    centred = (features - features.mean(dim=0)).double()
-    gram = centred @ centred.T
+    centered = (features - features.mean(dim=0)).double()
+    gram = centered @ centered.T
     exact = float(gram.trace() ** 2 / gram.square().sum())
     estimates = []
     for seed in range(400):

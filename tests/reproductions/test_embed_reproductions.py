@@ -218,7 +218,7 @@ def test_pooling_makes_features_invariant(photographs):
 
 
 def test_the_brightness_of_images_does_not_count(photographs):
-    """Pixels against brute force over all pairs of centred images; a constant added to each image changes nothing."""
+    """Pixels against brute force over all pairs of centered images; a constant added to each image changes nothing."""
     brighter = photographs.images + np.arange(12, dtype=np.float32)[:, None, None, None]
     rows = [
         shift_invariance.run(data.ImageSet(images), shifts=(2,), filters=2, draws=2).rows
@@ -226,9 +226,9 @@ def test_the_brightness_of_images_does_not_count(photographs):
     ]
     for plain, bright in zip(*rows):
         assert bright.distance == pytest.approx(plain.distance, rel=1e-3, abs=1e-5)
-    centred = photographs.images - photographs.images.mean(axis=(2, 3), keepdims=True)
-    moves = [np.linalg.norm(np.roll(image, 2, axis=2) - image) for image in centred]
-    apart = [np.linalg.norm(one - other) for one, other in itertools.combinations(centred, 2)]
+    centered = photographs.images - photographs.images.mean(axis=(2, 3), keepdims=True)
+    moves = [np.linalg.norm(np.roll(image, 2, axis=2) - image) for image in centered]
+    apart = [np.linalg.norm(one - other) for one, other in itertools.combinations(centered, 2)]
     assert rows[0][0].distance == pytest.approx(np.mean(moves) / np.mean(apart), rel=1e-5)
 
 

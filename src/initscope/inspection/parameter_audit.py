@@ -178,9 +178,9 @@ def _sampled(values: Tensor) -> Floats:
 
 def _tolerance(flat: Floats, count: int) -> float:
     """Four standard errors of a deviation, relative to it."""
-    centred = flat - flat.mean() if len(flat) else flat
-    square = float(np.mean(centred**2)) if len(flat) else 0.0
-    excess = float(np.mean(centred**4)) / square**2 - 3 if square > 0 else 0.0
+    centered = flat - flat.mean() if len(flat) else flat
+    square = float(np.mean(centered**2)) if len(flat) else 0.0
+    excess = float(np.mean(centered**4)) / square**2 - 3 if square > 0 else 0.0
     return max(2e-3, 4 * math.sqrt(max(0.0, excess + 2) / max(1, count)) / 2)
 
 

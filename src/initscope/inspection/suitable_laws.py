@@ -29,7 +29,7 @@ def by_hand(verdict: str, rows: Sequence[Row]) -> str:
     Sigmoids between layers pass at most a quarter of a gradient and add a mean to all samples alike. Behind norms the
     size of the weights changes nothing, and without skips gradients grow from norm to norm (Yang et al. 2019).
     """
-    if verdict in ("collapse", "gradient-imbalance", "rank-loss") and _all_off_centre(rows):
+    if verdict in ("collapse", "gradient-imbalance", "rank-loss") and _all_off_center(rows):
         change = "replace them by nn.Tanh() or nn.ReLU(), or add norms or skip connections"
         return f"no initializer helps a stack of sigmoids: {change}"
     roles = Counter([row.role for row in rows])
@@ -57,7 +57,7 @@ def filled_in(text: str, rows: Sequence[Row]) -> str:
     return text
 
 
-def _all_off_centre(rows: Sequence[Row]) -> bool:
+def _all_off_center(rows: Sequence[Row]) -> bool:
     """Whether all activations are sigmoids and the like: bounded, with one sign."""
     found = [row.traits for row in rows if row.role == "activation"]
     return bool(found) and all(traits.saturates and traits.bounds[0] * traits.bounds[1] >= 0 for traits in found)

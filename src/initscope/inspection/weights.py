@@ -86,11 +86,11 @@ def following(model: nn.Module) -> frozenset[str]:
     learning: dict[tuple[object, ...], list[Tensor]] = defaultdict(list)
     frozen: list[tuple[str, tuple[object, ...], Tensor]] = []
     for path, module, name, values in drawn_weights(model):
-        place, centred = (type(module), name, tuple(values.shape)), values.double() - values.double().mean()
+        place, centered = (type(module), name, tuple(values.shape)), values.double() - values.double().mean()
         if getattr(module, name).requires_grad:
-            learning[place].append(centred)
+            learning[place].append(centered)
         else:
-            frozen.append((path, place, centred))
+            frozen.append((path, place, centered))
 
     def alike(one: Tensor, other: Tensor) -> bool:
         return bool((one * other).sum() > _FOLLOWS * one.norm() * other.norm())

@@ -83,21 +83,21 @@ class UnitSpread:
         values = values / self.scale
         high, low = products.amax(dim=0), products.amin(dim=0)
         if self.count == 0:
-            self.centre = values.mean(dim=0)  # near the mean, so that sums of squares keep their digits
-            centred = values - self.centre
-            self.total, self.second = centred.sum(dim=0), centred.T @ centred
+            self.center = values.mean(dim=0)  # near the mean, so that sums of squares keep their digits
+            centered = values - self.center
+            self.total, self.second = centered.sum(dim=0), centered.T @ centered
             self.highest, self.lowest = high, low
         else:
-            centred = values - self.centre
-            self.total += centred.sum(dim=0)
-            self.second.addmm_(centred.T, centred)
+            centered = values - self.center
+            self.total += centered.sum(dim=0)
+            self.second.addmm_(centered.T, centered)
             self.highest, self.lowest = torch.maximum(self.highest, high), torch.minimum(self.lowest, low)
         self.count += len(flat)
 
     def effective_rank(self) -> float:
         """Participation ratio of the covariance; NaN for outputs that do not vary beyond their rounding."""
         mean, covariance = self.total.cpu().numpy() / self.count, self.second.cpu().numpy() / self.count
-        power = float(covariance.trace()) + float(self.centre.square().sum())
+        power = float(covariance.trace()) + float(self.center.square().sum())
         covariance -= np.outer(mean, mean)
         variances = covariance.diagonal()
         total = float(variances.sum())

@@ -25,7 +25,7 @@ RNG = np.random.default_rng
 
 
 def patches(images, kernel):
-    """All cyclic patches, [n, positions, taps], by rolling: the centre of an odd kernel is the position."""
+    """All cyclic patches, [n, positions, taps], by rolling: the center of an odd kernel is the position."""
     rolls = range(-(kernel // 2), kernel - kernel // 2)
     shifted = [np.roll(images, (-a, -b), axis=(2, 3)) for a in rolls for b in rolls]
     return np.stack(shifted, axis=-1).transpose(0, 2, 3, 1, 4).reshape(len(images), -1, images.shape[1] * kernel**2)

@@ -142,7 +142,7 @@ class _StackReader:
         if self._inputs != (module.in_features if isinstance(module, nn.Linear) else module.in_channels):
             return None  # the model does not take these images: the rules tell why
         law = self._context.law(module)
-        if law.strength > 0 or law.centre or self._context.tied.intersection(map(id, module.parameters())):
+        if law.strength > 0 or law.center or self._context.tied.intersection(map(id, module.parameters())):
             return None
         if isinstance(module, nn.Linear):
             inputs, self._width = 1 if self._width is None else module.in_features, module.out_features

@@ -95,7 +95,7 @@ class WeightedSums(OfOne):
 
     def tangent(self, offset: Offset, values: Lookup, tangents: Lookup) -> Cross:
         """What moved before goes the way of averages, and the layer's own weights and biases add the covariances."""
-        if self.law.strength > 0 or self.law.centre:
+        if self.law.strength > 0 or self.law.center:
             raise NotCovered("gradients of weights that are bound to each other have no tangent kernel here")
         cross = self.cross(offset, values)
         cross[:2] = 0  # of two inputs: what one has by itself is not moved
@@ -157,7 +157,7 @@ class WeightedSums(OfOne):
 
     def back(self, gradients: Tensor, channels: Channels) -> Tensor:
         """Times the variance of a weight, summed over the taps."""
-        if self.law.strength > 0 or self.law.centre:
+        if self.law.strength > 0 or self.law.center:
             raise NotCovered("gradients of weights that are bound to each other have no rule")
         return self.law.variance * self._spread(gradients, channels)
 

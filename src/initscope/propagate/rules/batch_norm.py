@@ -1,6 +1,6 @@
 r"""Batch norm in training mode for dense layers: an exact integral over the covariance of the batch.
 
-With C the centred covariance of the n samples, each channel divides its values z ~ N(0, C) by :math:`|z|/\sqrt n`, and
+With C the centered covariance of the n samples, each channel divides its values z ~ N(0, C) by :math:`|z|/\sqrt n`, and
 
 .. math:: E[\sigma\sigma^T] = n\int_0^\infty e^{-sn\epsilon}\det(I+2sC)^{-1/2}\;\hat\sigma\big(C(I+2sC)^{-1}\big)\,ds
 
@@ -61,9 +61,9 @@ class BatchNormalized(Distribution):
 def batch_normalised(state: MomentMaps, eps: float) -> MomentMaps:
     """The value after batch norm, before its scale and shift."""
     gram = batch_covariance(state)
-    centred = gram - gram.mean(dim=0, keepdim=True) - gram.mean(dim=1, keepdim=True) + gram.mean()
-    after = normalised_moments(centred, eps, activations.identity)
-    return from_batch_gram(state, after, BatchNormalized(centred, eps))
+    centered = gram - gram.mean(dim=0, keepdim=True) - gram.mean(dim=1, keepdim=True) + gram.mean()
+    after = normalised_moments(centered, eps, activations.identity)
+    return from_batch_gram(state, after, BatchNormalized(centered, eps))
 
 
 def from_batch_gram(state: MomentMaps, gram: Tensor, distribution: Distribution = UNKNOWN) -> MomentMaps:
@@ -98,15 +98,15 @@ def batch_covariance(state: MomentMaps) -> Tensor:
     return gram
 
 
-def normalised_moments(centred: Tensor, eps: float, sigma: Activation) -> Tensor:
+def normalised_moments(centered: Tensor, eps: float, sigma: Activation) -> Tensor:
     """The integral over s, by the trapezoidal rule in log s."""
-    n = len(centred)
-    values, vectors = torch.linalg.eigh(centred)
+    n = len(centered)
+    values, vectors = torch.linalg.eigh(centered)
     values = values.clamp_min(0)
     trace = float(values.sum())
     if trace <= 0:
         raise NotCovered("all samples of the batch are equal before it")
-    total, largest = torch.zeros_like(centred), 0.0
+    total, largest = torch.zeros_like(centered), 0.0
     u = math.log(1e-14 / trace)
     while True:
         s = math.exp(u)

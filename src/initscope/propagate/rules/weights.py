@@ -88,7 +88,7 @@ def transposed_convolution(module: _ConvTransposeNd, state: Value, context: Cont
         raise NotCovered(
             f"it expects {module.in_channels} channels and {spatial} spatial axes, not an input of shape {state.shape}"
         )
-    if context.law(module).strength > 0 or context.law(module).centre:
+    if context.law(module).strength > 0 or context.law(module).center:
         raise NotCovered("this weight law has no formula as seen from the output of a transposed convolution")
     before = state.moments(0, module.groups)
     if before.axis != 0:
@@ -119,8 +119,8 @@ def convolution(module: _ConvNd, state: Value, context: Context) -> Value:
         )
     windows = FilterTaps(module.kernel_size, module.stride, module.dilation, paddings(module), module.padding_mode)
     taps: FilterTaps | None = windows
-    if context.law(module).centre:
-        state, taps = state.moved(windows.centre), None
+    if context.law(module).center:
+        state, taps = state.moved(windows.center), None
     before = state.moments(0, module.groups)
     if before.axis != 0:
         raise NotCovered("it mixes positions, with the same weights for every channel")

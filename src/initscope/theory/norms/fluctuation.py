@@ -131,8 +131,8 @@ def _fisher(xp: Any, h: Array) -> Array:
 def _cosine_sd(xp: Any, mean: Array, variance: Array, nodes: Array, weights: Array) -> Array:
     """Standard deviation of tanh z for a Gaussian z."""
     h = 1 / (1 + xp.exp(2 * (mean[..., None] + safe_sqrt(xp, variance)[..., None] * nodes)))
-    centred = h - xp.sum(weights * h, axis=-1)[..., None]
-    return 2 * safe_sqrt(xp, xp.sum(weights * centred**2, axis=-1))
+    centered = h - xp.sum(weights * h, axis=-1)[..., None]
+    return 2 * safe_sqrt(xp, xp.sum(weights * centered**2, axis=-1))
 
 
 def _layer(xp: Any, h: Array) -> tuple[Array, Array, Array]:
