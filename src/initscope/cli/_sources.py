@@ -173,7 +173,7 @@ def load_blocks(source: DataSource, options: BlockOptions, *, rows: int | None =
 
 
 def load_pairs(source: DataSource) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the pairs that the options select, as tensors ``[pairs, …]``: finite nonzero float32, or int64 indices."""
+    """Return the pairs that the options select, as tensors ``[pairs, …]``: float32 (none zero or NaN) or int64."""
     import torch
 
     from initscope.data.sources import pairs_of
