@@ -114,16 +114,18 @@ def _constant_output(evidence: Evidence, _: float) -> Hit | None:
 
 
 @check(
-    "IS308", "all-frozen", "error", reads=("parameters", "loss"),
+    "IS308", "all-frozen", "error", reads=("parameters",),
     message="No weight of the model requires a gradient, so that nothing can learn.",
     why="an optimizer moves only what requires a gradient",
     advice="call model.requires_grad_(True)", fix="model.requires_grad_(True)",
 )  # fmt: skip
 def _all_frozen(evidence: Evidence, _: float) -> Hit | None:
-    """No parameter requires a gradient although a loss is given."""
+    """No parameter requires a gradient; a warning if no loss is known, as such a model may be meant to stay as it is."""
     step = evidence.step
-    whole = step.frozen_share == 1 and step.given
-    return Hit(evidence.row_of(step.frozen[0]), layer=step.frozen[0]) if whole and step.frozen else None
+    if step.frozen_share < 1 or not step.frozen:
+        return None
+    level = None if evidence.facts.loss_name else "warning"
+    return Hit(evidence.row_of(step.frozen[0]), layer=step.frozen[0], level=level)
 
 
 @check(
