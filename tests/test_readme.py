@@ -1,6 +1,5 @@
 """The commands and programs of the README and of documentation pages run and print what the text shows."""
 
-import importlib.util
 import json
 import re
 import shlex
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scripts import load_script
 
 from initscope.cli import main
 
@@ -43,13 +43,6 @@ def workplace(tmp_path, monkeypatch):
 def test_commands(workplace, line, capsys):
     main(shlex.split(line, comments=True)[1:])
     assert len(capsys.readouterr().out.splitlines()) >= 3
-
-
-def load_script(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
 
 
 @pytest.fixture

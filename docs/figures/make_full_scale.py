@@ -1,7 +1,10 @@
 """Copy the results of a run at full scale into the documentation: ``python docs/figures/make_full_scale.py GALLERY``.
 
+Without a folder, the script computes the statuses of the stored results again, after a criterion was changed.
+
 ``initscope reproduce --all --scale full --out GALLERY`` makes the folder. The script writes ``docs/full_scale.json``,
-the figure ``docs/_static/demo.svg`` and the table of the README between its two marks.
+the figure ``docs/_static/demo.svg``, the statuses that ``initscope reproduce --list`` shows
+(``src/initscope/reproductions/full_scale_status.json``) and the table of the README between its two marks.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ import re
 import sys
 import zlib
 from pathlib import Path
+
+from initscope.reproductions import Number, all_reproductions
 
 DOCS = Path(__file__).parents[1]
 KEPT = ("id", "status", "why", "ours", "published", "seconds")
@@ -25,13 +30,34 @@ def gather(folder: Path) -> list[dict]:
     return [{name: shown[name] for name in KEPT} for shown in found if isinstance(shown, dict)]
 
 
+def rejudged(result: dict) -> dict:
+    """Return a stored result with the status that its numbers have by the present criteria.
+
+    Criteria that need more than the numbers (``holds``) keep their outcome: they held unless the status says otherwise.
+    """
+    declared = all_reproductions()[result["id"]]
+    if result["status"] == "failed":
+        return result
+    ours = {name: Number(**number) for name, number in result["ours"].items()}
+    failed = result["status"] == "not confirmed" and result["why"] == "the statement does not hold here"
+    status, why = declared.judge(ours, holds=None if declared.holds is None else not failed, scale="full")
+    return result | {"status": status, "why": why, "published": declared.published}
+
+
 def counted(results: list[dict]) -> str:
     """Return a sentence with the number of reproductions of each status."""
     counts: dict[str, int] = {}
     for result in results:
         counts[result["status"]] = counts.get(result["status"], 0) + 1
-    plural = {"agrees": "agree", "differs": "differ", "not comparable": "are not comparable"}
-    summary = ", ".join(f"{count} {plural.get(status, status)}" for status, count in sorted(counts.items()))
+    plural = {
+        "agrees": "agree",
+        "differs": "differ",
+        "not comparable": "are not comparable",
+        "not confirmed": "are not confirmed",
+    }
+    singular = {status: text.replace("are ", "is ") for status, text in plural.items() if text.startswith("are ")}
+    words = {status: (singular if count == 1 else plural).get(status, status) for status, count in counts.items()}
+    summary = ", ".join(f"{count} {words[status]}" for status, count in sorted(counts.items()))
     return f"{len(results)} reproductions at full scale: {summary}."
 
 
@@ -47,17 +73,25 @@ def table(results: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(folder: Path) -> None:
-    """Write the three files."""
-    results = gather(folder)
-    picture = (folder / "photographs.svg").read_bytes()
-    next(result for result in results if result["id"] == "photographs")["picture"] = zlib.crc32(picture)
-    (DOCS / "full_scale.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    (DOCS / "_static" / "demo.svg").write_bytes(picture)
+def main(folder: Path | None = None) -> None:
+    """Write the files."""
+    stored = DOCS / "full_scale.json"
+    if folder is None:
+        results = [rejudged(result) for result in json.loads(stored.read_text(encoding="utf-8"))]
+    else:
+        results = gather(folder)
+        picture = (folder / "photographs.svg").read_bytes()
+        next(result for result in results if result["id"] == "photographs")["picture"] = zlib.crc32(picture)
+        (DOCS / "_static" / "demo.svg").write_bytes(picture)
+    stored.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    statuses = {result["id"]: {"status": result["status"], "why": result["why"]} for result in results}
+    package = DOCS.parent / "src" / "initscope" / "reproductions"
+    listed = json.dumps(statuses, indent=1, ensure_ascii=False) + "\n"
+    (package / "full_scale_status.json").write_text(listed, encoding="utf-8")
     readme = DOCS.parent / "README.md"
     text = readme.read_text(encoding="utf-8")
     readme.write_text(MARKS.sub(lambda _: table(results), text), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

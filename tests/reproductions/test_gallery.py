@@ -48,11 +48,14 @@ def three(monkeypatch):
 
 def test_a_failing_reproduction_is_shown_and_stops_no_other(three, tmp_path):
     found = reproduce(out=tmp_path)
-    assert [row["status"] for row in found.results()] == ["agrees", "failed", "differs"]
+    assert [row["status"] for row in found.results()] == ["agrees", "failed", "not confirmed"]
     assert found.failed == ("second",)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "no data here; set INITSCOPE_DATA" in page
     assert "seed 7" in page
+    assert "Not confirmed: the statement does not hold here." in page
+    assert 'class="status not-confirmed"' in page
+    assert "3 reproductions at scale small: 1 agrees, 1 failed, 1 not confirmed." in page
     assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == found.results()
 
 
@@ -122,14 +125,20 @@ def test_the_page_stands_alone_with_contents_and_deep_links(tmp_path):
 def test_the_command_lists_runs_and_refuses(tmp_path, capsys):
     main(["reproduce", "--list", "--format", "json"])
     listed = json.loads(capsys.readouterr().out)
-    assert [set(told) for told in listed] == [{"id", "source", "statement", "published"}] * len(all_reproductions())
+    fields = {"id", "source", "statement", "published", "full_scale"}
+    assert [set(entry) for entry in listed] == [fields] * len(all_reproductions())
+    subsets = next(entry for entry in listed if entry["id"] == "talk-training-subsets")
+    assert subsets["full_scale"]["status"] == "not confirmed"
+    assert "at class boundaries is higher" in subsets["full_scale"]["why"]
+    main(["reproduce", "--list", "--format", "csv"])
+    assert "not confirmed: the test error after training" in capsys.readouterr().out
     assert [told["id"] for told in listed] == list(all_reproductions())
     main(["reproduce", "cnn-resolution", "--scale", "small", "--out", str(tmp_path / "g"), "--format", "json"])
     shown = capsys.readouterr()
     results = json.loads(shown.out)
     assert all("initscope" in result.pop("versions") for result in results)
     assert results == json.loads((tmp_path / "g" / "results.json").read_text(encoding="utf-8"))
-    assert set(results[0]) == {"id", "status", "ours", "published", "seconds"}
+    assert set(results[0]) == {"id", "status", "why", "ours", "published", "seconds"}
     assert re.search(r"1/1 cnn-resolution: agrees", shown.err)
     for wrong, told in (
         (["reproduce"], "--list shows their names"),

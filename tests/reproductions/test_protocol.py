@@ -21,7 +21,8 @@ def test_every_reproduction_runs_small_and_keeps_the_protocol(id):
         shown = declared.run(scale="small")
     except MissingDependencyError as error:
         pytest.skip(str(error))
-    assert shown.status in ("agrees", "not comparable"), shown.why
+    possible = ("agrees", "not comparable") + (("not confirmed",) if declared.contrary else ())
+    assert shown.status in possible, shown.why
     assert shown.rows
     assert {"id", "status", "ours", "published", "seconds"} <= set(shown.to_dict())
     assert shown.figure().axes
@@ -56,7 +57,10 @@ def test_agreement_is_within_three_errors_and_the_printed_digits():
     assert judged(9.096) == "differs"
     assert judged(9.15, 0.02) == "agrees"
     assert judged(9.16, 0.02) == "differs"
-    assert judged(9.09, holds=lambda told: False) == "differs"
+    assert judged(9.09, holds=lambda told: False) == "not confirmed"
+    assert judged(9.09, contrary=lambda ours: "larger" if ours["union"].value > 9.1 else "") == "agrees"
+    assert judged(9.2, contrary=lambda ours: "larger" if ours["union"].value > 9.1 else "") == "not confirmed"
+    assert judged(9.2, contrary=lambda ours: "larger", incomparable="other data") == "not confirmed"
     assert judged(9.09, incomparable="other data") == "not comparable"
     assert judged(9.09, small_incomparable="other data") == "not comparable"
     full = {"value": Number(9.09)}

@@ -34,9 +34,11 @@ def reproduce(
 ) -> None:
     """Reproduce figures, tables and statements of the sources, and compare with the published numbers on one page."""
     from initscope.reproductions import all_reproductions, gallery
+    from initscope.reproductions.protocol import full_scale_status
 
     if list:
-        _list([declared.describe() for declared in all_reproductions().values()], format)
+        described = [declared.describe() for declared in all_reproductions().values()]
+        _list([entry | {"full_scale": full_scale_status(str(entry["id"]))} for entry in described], format)
         return
     if all == bool(ids):
         raise InputError(
@@ -60,12 +62,23 @@ def _list(described: list[dict[str, object]], format: Format) -> None:
     if format == "json":
         print(json_text(described), end="")
         return
-    rows = [entry | {"published": _in_words(entry["published"])} for entry in described]
+    rows = [
+        entry | {"published": _in_words(entry["published"]), "full_scale": _status(entry["full_scale"])}
+        for entry in described
+    ]
     if format == "csv":
         print(csv_text(rows), end="")
     else:
-        first = ("id", "statement")
+        first = ("id", "full_scale", "statement")
         print_table([{name: entry[name] for name in dict.fromkeys([*first, *entry])} for entry in rows])
+
+
+def _status(full_scale: object) -> str:
+    """Status at full scale, with the reason if the statement is not confirmed."""
+    if not isinstance(full_scale, dict):
+        return "not run"
+    reason = f": {full_scale['why']}" if full_scale["status"] == "not confirmed" else ""
+    return f"{full_scale['status']}{reason}"
 
 
 def _in_words(published: object) -> str:

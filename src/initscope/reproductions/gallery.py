@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Gallery", "Shown", "left_out", "reproduce"]
 
-_RESULT = ("id", "status", "ours", "published", "seconds")
+_RESULT = ("id", "status", "why", "ours", "published", "seconds")
 """Fields of each reproduction in ``results.json``."""
 _MOST_ROWS = 24
 """Number of table rows that the page shows; the JSON file has all."""
@@ -120,7 +120,7 @@ class Gallery(Result):
         return tuple(shown.id for shown in self.reproductions if shown.status == "failed")
 
     def results(self) -> list[dict[str, Any]]:
-        """Return ``[{"id", "status", "ours", "published", "seconds"}]``."""
+        """Return ``[{"id", "status", "why", "ours", "published", "seconds"}]``."""
         return [{name: plain(getattr(shown, name)) for name in _RESULT} for shown in self.reproductions]
 
     def table(self) -> list[dict[str, Any]]:
@@ -222,7 +222,7 @@ def _ran(
     with kept_if_interrupted():
         for number, (id, rows, error) in enumerate(steps(outcomes, "running reproductions", len(jobs)), 1):
             shown = rows[0]["shown"] if rows else _failed(get(id), scale, error, 0.0)
-            reason = f": {shown.why}" if shown.status in ("failed", "differs") else ""
+            reason = f": {shown.why}" if shown.status in ("failed", "differs", "not confirmed") else ""
             say(f"{number}/{len(jobs)} {id}: {shown.status} ({shown.seconds:.1f} s){reason}")
             by_id[id] = shown
     return by_id

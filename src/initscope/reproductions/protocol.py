@@ -7,10 +7,11 @@ All published numbers are in ``published.toml``.
 from __future__ import annotations
 
 import functools
+import json
 import math
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -21,10 +22,19 @@ from initscope.results import Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Declared", "Number", "Reproduction", "Scale", "Status", "published", "published_rounding"]
+__all__ = [
+    "Declared",
+    "Number",
+    "Reproduction",
+    "Scale",
+    "Status",
+    "full_scale_status",
+    "published",
+    "published_rounding",
+]
 
 Scale = Literal["small", "full"]
-Status = Literal["agrees", "differs", "not comparable", "failed"]
+Status = Literal["agrees", "differs", "not confirmed", "not comparable", "failed"]
 
 _ERRORS = 3.0
 """Our number agrees with a published one within this number of standard errors plus the rounding of the latter."""
@@ -39,6 +49,14 @@ class Number(Result):
 
     def __str__(self) -> str:
         return f"{self.value:.4g}" + ("" if self.error is None else f" ± {self.error:.2g}")
+
+    def exceeds(self, other: Number) -> bool:
+        """Return whether this number is larger by more than three standard errors of the difference.
+
+        >>> Number(1.0, 0.1).exceeds(Number(0.5, 0.1)), Number(1.0, 0.2).exceeds(Number(0.5))
+        (True, False)
+        """
+        return self.value - other.value > _ERRORS * math.hypot(self.error or 0.0, other.error or 0.0)
 
 
 @dataclass(frozen=True)
@@ -103,6 +121,9 @@ class Declared:
         Returns our numbers by name from the result of ``produce``; published numbers have the same names.
     holds : callable, optional
         Returns whether the statement holds, if it is not a single number.
+    contrary : callable, optional
+        Returns from our numbers the sentence why they do not confirm the statement; empty if they confirm it or decide
+        nothing. It reads the numbers only, so the status of a stored result can be computed again.
     data : str
         Keyword of ``produce`` for data of the user; empty if there is none.
     incomparable : str
@@ -117,6 +138,7 @@ class Declared:
     produce: Callable[..., Any]
     numbers: Callable[[Any], dict[str, Number]]
     holds: Callable[[Any], bool] | None = None
+    contrary: Callable[[Mapping[str, Number]], str] | None = None
     small: dict[str, Any] = field(default_factory=dict)
     full: dict[str, Any] = field(default_factory=dict)
     data: str = ""
@@ -142,19 +164,24 @@ class Declared:
         options = dict(self.small if scale == "small" else self.full)
         result = self.produce(**options, **({self.data: data} if data is not None else {}))
         ours = self.numbers(result)
-        incomparable = self.incomparable or (self.small_incomparable if scale == "small" else "")
-        if self.published and data is not None:
-            incomparable = "the published numbers belong to other data"
-        status, why = self._judged(result, ours, incomparable)
+        holds = None if self.holds is None else self.holds(result)
+        status, why = self.judge(ours, holds=holds, scale=scale, other_data=data is not None)
         seconds = time.perf_counter() - begun
         return Reproduction(
             self.id, self.source, self.statement, scale, status, why, ours, self.published, seconds, result
         )
 
-    def _judged(self, result: Any, ours: dict[str, Number], incomparable: str) -> tuple[Status, str]:
+    def judge(
+        self, ours: Mapping[str, Number], *, holds: bool | None, scale: Scale, other_data: bool = False
+    ) -> tuple[Status, str]:
+        """Return the status of these numbers and the reason; ``holds`` is None if there is no such criterion."""
         published_numbers = self.published or {}
-        if self.holds is not None and not self.holds(result):
-            return "differs", "the statement does not hold here"
+        contrary = "" if self.contrary is None else self.contrary(ours)
+        if contrary or holds is False:
+            return "not confirmed", contrary or "the statement does not hold here"
+        incomparable = self.incomparable or (self.small_incomparable if scale == "small" else "")
+        if published_numbers and other_data:
+            incomparable = "the published numbers belong to other data"
         if incomparable:
             return "not comparable", incomparable
         for name, value in published_numbers.items():
@@ -164,9 +191,7 @@ class Declared:
         if published_numbers:
             return "agrees", f"within {_ERRORS:g} standard errors and the rounding of the published numbers"
         return (
-            ("agrees", "the statement holds")
-            if self.holds is not None
-            else ("not comparable", "the source gives no number")
+            ("agrees", "the statement holds") if holds is not None else ("not comparable", "the source gives no number")
         )
 
 
@@ -179,6 +204,21 @@ def published(id: str) -> dict[str, float] | None:
     """Return the published numbers of a reproduction by name, from ``published.toml``."""
     entry = _published_file().get(id)
     return None if entry is None else {name: float(text) for name, text in entry["numbers"].items()}
+
+
+@functools.cache
+def _full_scale_file() -> dict[str, dict[str, str]]:
+    text = files("initscope.reproductions").joinpath("full_scale_status.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def full_scale_status(id: str) -> dict[str, str] | None:
+    """Return ``{"status", "why"}`` of the last run at full scale; None if the reproduction was not run.
+
+    >>> full_scale_status("talk-training-subsets")["status"]
+    'not confirmed'
+    """
+    return _full_scale_file().get(id)
 
 
 def published_rounding(id: str, name: str) -> float:

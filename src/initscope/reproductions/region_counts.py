@@ -44,7 +44,7 @@ REPRODUCTIONS = (
     Declared(
         id="talk-regions",
         source="Bronstein 2016, 'Representation power': Montúfar et al. 2014",
-        statement="Deep networks divide the input into exponentially more cells than "
+        statement="Deep networks built to fold divide the input into exponentially more cells than "
         "shallow ones with the same number of units.",
         produce=run,
         numbers=lambda result: {name: n for name, n in result.numbers().items() if "fold" in name},

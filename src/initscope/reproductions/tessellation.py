@@ -7,7 +7,7 @@ and at equal numbers of units.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -176,18 +176,35 @@ def _cells(result: Tessellation) -> dict[str, Number]:
     }
 
 
+_EQUAL = "equal parameters, "
+
+
+def _contrary(ours: Mapping[str, Number]) -> str:
+    """Ask for more cells in some deep random network than in one layer with the same number of parameters."""
+    by_depth = {int(name.removeprefix(_EQUAL).split()[0]): n for name, n in ours.items() if name.startswith(_EQUAL)}
+    shallow = by_depth.pop(1, None)
+    if shallow is None or any(deep.exceeds(shallow) for deep in by_depth.values()):
+        return ""
+    listed = ", ".join(f"{deep.value:,.0f} with {depth} layers" for depth, deep in by_depth.items())
+    return (
+        f"at equal numbers of parameters one random layer has {shallow.value:,.0f} cells, but deep random networks "
+        f"have fewer ({listed}); only networks built to fold have exponentially more"
+    )
+
+
 REPRODUCTIONS = (
     Declared(
         id="talk-tessellation",
         source="Bronstein 2016, 'Deep vs shallow': cells",
-        statement="Deep networks built to fold have exponentially more cells than "
-        "shallow ones with the same number of units.",
+        statement="Deep networks divide the input into exponentially more cells than shallow ones with the same number "
+        "of parameters. Random networks are counted here, and networks built to fold next to them.",
         produce=run,
         numbers=_cells,
         holds=lambda result: (
             max(row.cells for row in result.rows if row.kind == "folding")
             > max(row.cells for row in result.rows if row.kind == "best shallow")
         ),
+        contrary=_contrary,
         small={"depths": (1, 3), "parameters": 200, "units": 24, "resolution": 48, "draws": 3, "folds": (1, 4, 8)},
         data="points",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from initscope.class_geometry import Study, subset_study
 from initscope.reproductions.protocol import Declared, Number
@@ -24,6 +24,19 @@ def run(
     return subset_study(**study_setting(spec, images, tested), sizes=sizes, seeds=seeds, steps=steps)
 
 
+def _contrary(ours: Mapping[str, Number]) -> str:
+    """Compare the errors of boundary samples with those of random samples of the same number."""
+    pairs = {
+        name.removeprefix("boundary, "): (number, ours[name.replace("boundary", "random", 1)])
+        for name, number in ours.items()
+        if name.startswith("boundary, ")
+    }
+    if not all(boundary.exceeds(random) for boundary, random in pairs.values()):
+        return ""
+    errors = "; ".join(f"{size}: {boundary} against {random}" for size, (boundary, random) in pairs.items())
+    return f"the test error after training on samples at class boundaries is higher than on random ones ({errors})"
+
+
 REPRODUCTIONS = (
     Declared(
         id="talk-training-subsets",
@@ -35,6 +48,7 @@ REPRODUCTIONS = (
             f"{setting.name}, {setting.size} samples": Number(setting.mean, setting.standard_error)
             for setting in study.settings
         },
+        contrary=_contrary,
         small={"spec": "digits", "images": 1200, "tested": 597, "sizes": (50, 200), "seeds": (0, 1), "steps": 40},
         incomparable="the talk gives neither a size nor an error; test errors by selection method are shown",
     ),
